@@ -1,0 +1,31 @@
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+
+.PHONY: demo test check interop bench clean
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+demo: $(VENV)/.ready        ## the main job: a cluster, its master killed, the truth shown
+	$(BIN)/rmqlab demo
+
+test: $(VENV)/.ready        ## unit and process tests; needs nothing but Python
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.ready       ## lint, types, import direction
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+interop: $(VENV)/.ready     ## against real RocketMQ 4.9.8; needs a JDK and Maven
+	$(BIN)/python -m pytest -m interop tests/interop
+
+bench: $(VENV)/.ready       ## side by side with real RocketMQ 4.9.8; needs a JDK and Maven
+	$(BIN)/python -m tests.bench
+
+clean:
+	rm -rf $(VENV) build *.egg-info

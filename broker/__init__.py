@@ -1,0 +1,1 @@
+"""One broker process: state tables, loops, request handlers."""

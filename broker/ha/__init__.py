@@ -1,0 +1,1 @@
+"""Replication: the HA stream and its two ends."""

@@ -1,0 +1,1 @@
+"""Request handlers, one file per family."""

@@ -1,0 +1,1 @@
+"""Producer, consumers and admin, as applications see RocketMQ."""

@@ -1,0 +1,1 @@
+"""Many processes as one: start, watch, break, judge."""

@@ -1,0 +1,1 @@
+"""Who serves which topic: the route table and its process."""

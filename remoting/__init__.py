@@ -1,0 +1,1 @@
+"""The wire: frames, header codecs, typed headers, connections. Knows no broker."""

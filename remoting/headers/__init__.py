@@ -1,0 +1,1 @@
+"""Typed headers, one file per family of requests."""
