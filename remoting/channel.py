@@ -1,0 +1,228 @@
+"""A channel: one TCP connection that carries commands both ways.
+
+What is written during a pass leaves in one send at its end. Reading stops while the peer does not take what
+it is owed, so that memory stays bounded.
+"""
+
+import logging
+import socket
+from collections.abc import Callable
+
+import trio
+
+from remoting.codec import decode_command, encode_command
+from remoting.command import ONEWAY, Command
+from remoting.dispatch import Buffer
+from remoting.frame import FrameDecoder, RemoteProtocolError
+from remoting.reactor import READ, WRITE, Reactor
+
+log = logging.getLogger(__name__)
+
+RECEIVE_SIZE = 256 * 1024
+HIGH_WATER = 8 * 2**20
+"""Bytes owed to a peer above which we read no more from it."""
+MAX_OWED = 256 * 2**20
+"""Bytes owed to a peer above which the connection is given up."""
+_JOIN_BELOW = 128 * 1024
+_MAX_BUFFERS = 512  # below IOV_MAX, which is 1024 on the systems that matter
+
+
+class RemotingError(Exception):
+    """A request that got no response. The message names the address and what happened."""
+
+
+class ConnectError(RemotingError):
+    """No connection: the request was certainly not received."""
+
+
+class ConnectionLostError(RemotingError):
+    """The connection ended before the response came: the request may have been carried out."""
+
+
+class RequestTimeoutError(RemotingError):
+    """No response in time: the request may have been carried out."""
+
+
+class Channel:
+    """One connection. `serve` gets each request of the peer; responses go to those who wait for them."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        sock: socket.socket,
+        serve: "Callable[[Channel, Command], None]",
+        *,
+        now: Callable[[], float] = trio.current_time,
+    ) -> None:
+        self.peer = _text(sock.getpeername())
+        self.local = _text(sock.getsockname())
+        self.on_close: list[Callable[[], None]] = []
+        self.is_closed = False
+        self.close_reason: str | None = None
+        self.last_active_at = now()
+        """When bytes last went either way, in seconds of the process's clock."""
+        self._now = now
+        self._reactor = reactor
+        self._sock = sock
+        self._serve = serve
+        self._decoder = FrameDecoder()
+        self._out: list[Buffer] = []
+        self._owed = 0
+        self._is_dirty = False
+        self._interest = READ
+        self._opaque = 0
+        self._pending: dict[int, Callable[[Command | None], None]] = {}
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        reactor.register(sock, READ, self._on_ready)
+
+    def __repr__(self) -> str:
+        return f"<Channel {self.local} {self.peer}{' closed' if self.is_closed else ''}>"
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    def write(self, *buffers: Buffer) -> None:
+        """Send at the end of this pass. Views are used until then and not kept. Dropped on a closed channel."""
+        if self.is_closed:
+            return
+        self._out += buffers
+        if not self._is_dirty:
+            self._is_dirty = True
+            self._reactor.defer(self._flush)
+
+    def send_oneway(self, command: Command) -> None:
+        """Send a request that nobody answers."""
+        self._opaque += 1
+        command.opaque = self._opaque
+        command.flag |= ONEWAY
+        self.write(encode_command(command))
+
+    def send_request(self, command: Command, on_reply: Callable[[Command | None], None]) -> int:
+        """Send a request; call back with its response, or with None when the channel closes first.
+
+        Answers the opaque, for `forget`.
+        """
+        self._opaque += 1
+        command.opaque = self._opaque
+        if self.is_closed:
+            on_reply(None)
+        else:
+            self._pending[self._opaque] = on_reply
+            self.write(encode_command(command))
+        return self._opaque
+
+    def forget(self, opaque: int) -> None:
+        """Wait no longer for a response; should it come, it is dropped (remoting#9)."""
+        self._pending.pop(opaque, None)
+
+    async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the timeout is the protocol's, and names itself in the error
+        """Send a request and wait for its response. ConnectionLostError or RequestTimeoutError where none comes."""
+        answered = trio.Event()
+        got: list[Command | None] = []
+
+        def on_reply(response: Command | None) -> None:
+            got.append(response)
+            answered.set()
+
+        opaque = self.send_request(command, on_reply)
+        with trio.move_on_after(timeout):
+            await answered.wait()
+        if not got:
+            self.forget(opaque)
+            raise RequestTimeoutError(f"{self.peer} did not answer request code {command.code} within {timeout:g} s")
+        if got[0] is None:
+            raise ConnectionLostError(f"{self.peer} closed before it answered: {self.close_reason}")
+        return got[0]
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def close(self, reason: str) -> None:
+        """Close at once. Those who wait for a response are told; then the functions of `on_close` run."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self.close_reason = reason
+        self._reactor.unregister(self._sock)
+        self._sock.close()
+        self._out.clear()
+        pending, self._pending = self._pending, {}
+        for on_reply in pending.values():
+            on_reply(None)
+        for fn in self.on_close:
+            fn()
+
+    def _on_ready(self, events: int) -> None:
+        if events & WRITE:
+            self._flush()
+        if events & READ and not self.is_closed:
+            self._receive()
+
+    def _receive(self) -> None:
+        try:
+            data = self._sock.recv(RECEIVE_SIZE)
+        except BlockingIOError:
+            return
+        except OSError as exc:
+            self.close(exc.strerror or str(exc))
+            return
+        if not data:
+            self.close("closed by the peer")
+            return
+        self.last_active_at = self._now()
+        try:
+            for frame in self._decoder.feed(data):
+                command = decode_command(frame)
+                if command.flag & 1:
+                    on_reply = self._pending.pop(command.opaque, None)
+                    if on_reply is not None:
+                        on_reply(command)
+                else:
+                    self._serve(self, command)
+                if self.is_closed:
+                    return
+        except RemoteProtocolError as exc:
+            log.warning("%s broke the protocol: %s", self.peer, exc)
+            self.close(f"protocol error: {exc}")
+
+    def _flush(self) -> None:
+        self._is_dirty = False
+        if self.is_closed:
+            return
+        try:
+            while self._out:
+                self._send_some()
+        except BlockingIOError:
+            # Views must not outlive the pass: the file behind them may be closed or rolled over.
+            self._out = [bytes(buffer) for buffer in self._out]
+        except OSError as exc:
+            self.close(exc.strerror or str(exc))
+            return
+        self._owed = sum(map(len, self._out))
+        if self._owed > MAX_OWED:
+            self.close(f"takes nothing: {self._owed} bytes owed")
+            return
+        interest = (WRITE if self._out else 0) | (READ if self._owed < HIGH_WATER else 0)
+        if interest != self._interest:
+            self._interest = interest
+            self._reactor.modify(self._sock, interest, self._on_ready)
+
+    def _send_some(self) -> None:
+        out = self._out
+        if len(out) > 1 and sum(map(len, out)) < _JOIN_BELOW:
+            out[:] = [b"".join(out)]
+        sent = self._sock.sendmsg(out[:_MAX_BUFFERS]) if len(out) > 1 else self._sock.send(out[0])
+        self.last_active_at = self._now()
+        done = 0
+        for buffer in out:
+            size = len(buffer)
+            if sent < size:
+                break
+            sent -= size
+            done += 1
+        del out[:done]
+        if sent:
+            out[0] = memoryview(out[0])[sent:]
+
+
+def _text(address: tuple[str, int] | str) -> str:
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)

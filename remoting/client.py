@@ -1,0 +1,116 @@
+"""A remoting client: one channel to each address, opened when first needed, used by everybody.
+
+Source: class NettyRemotingClient.
+"""
+
+import socket
+from collections.abc import Mapping
+
+import trio
+
+from remoting.channel import Channel, ConnectError, RequestTimeoutError
+from remoting.command import Command
+from remoting.dispatch import Dispatcher, Route
+from remoting.reactor import Reactor
+
+CONNECT_TIMEOUT = 3.0
+"""Seconds (remoting-and-nameserver section 1.11)."""
+_NO_TABLE: Mapping[int, Route[None]] = {}
+
+
+class RemotingClient:
+    """Requests to servers, by address.
+
+    Requests that a server sends to us go to the dispatcher; without one they are answered with code 3.
+    """
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        dispatcher: Dispatcher[object] | None = None,
+        *,
+        source_ip: str | None = None,
+        connect_timeout: float = CONNECT_TIMEOUT,
+    ) -> None:
+        self._reactor = reactor
+        self._dispatcher = dispatcher or Dispatcher(_NO_TABLE, None)
+        self._source_ip = source_ip
+        self._connect_timeout = connect_timeout
+        self._channels: dict[str, Channel] = {}
+        self._connecting: dict[str, trio.Event] = {}
+
+    def connected(self, address: str) -> Channel | None:
+        """The channel to an address, if it is open now."""
+        return self._channels.get(address)
+
+    async def channel(self, address: str) -> Channel:
+        """Give the open channel to `host:port`, connecting where there is none. ConnectError where that fails."""
+        await trio.lowlevel.checkpoint()
+        while (channel := self._channels.get(address)) is None:
+            if (attempt := self._connecting.get(address)) is None:
+                return await self._connect(address)
+            await attempt.wait()
+        return channel
+
+    async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - as Channel.request
+        """Ask and wait. ConnectError, ConnectionLostError or RequestTimeoutError where no response comes.
+
+        After a time-out the connection is closed, as Java's client does: its state is unknown.
+        """
+        deadline = trio.current_time() + timeout
+        channel = await self.channel(address)
+        try:
+            return await channel.request(command, max(deadline - trio.current_time(), 0))
+        except RequestTimeoutError as exc:
+            channel.close(f"a request timed out: {exc}")
+            raise
+
+    async def send_oneway(self, address: str, command: Command) -> None:
+        """Send a request that nobody answers. ConnectError where there is no connection."""
+        (await self.channel(address)).send_oneway(command)
+
+    def close_channel(self, address: str, reason: str) -> None:
+        """Close the connection to one address, if there is one."""
+        if (channel := self._channels.get(address)) is not None:
+            channel.close(reason)
+
+    def close(self) -> None:
+        """Close all connections."""
+        for channel in list(self._channels.values()):
+            channel.close("the client stops")
+
+    async def _connect(self, address: str) -> Channel:
+        attempt = self._connecting[address] = trio.Event()
+        try:
+            sock = await open_connection(address, source_ip=self._source_ip, connect_timeout=self._connect_timeout)
+            channel = Channel(self._reactor, sock, self._dispatcher.serve)
+            self._channels[address] = channel
+            channel.on_close.append(lambda: self._forget(address, channel))
+            return channel
+        finally:
+            del self._connecting[address]
+            attempt.set()
+
+    def _forget(self, address: str, channel: Channel) -> None:
+        if self._channels.get(address) is channel:
+            del self._channels[address]
+
+
+async def open_connection(address: str, *, source_ip: str | None, connect_timeout: float) -> socket.socket:
+    """Connect to `host:port`, from an address of our own if one is given. ConnectError where that fails."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = trio.socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if source_ip:
+            await sock.bind((source_ip, 0))
+        with trio.fail_after(connect_timeout):
+            await sock.connect((host, int(port)))
+        return socket.socket(fileno=sock.detach())
+    except trio.TooSlowError:
+        raise ConnectError(f"no connection to {address} within {connect_timeout:g} s") from None
+    except (OSError, ValueError) as exc:
+        raise ConnectError(f"no connection to {address}: {exc}") from None
+    finally:
+        sock.close()

@@ -1,0 +1,185 @@
+"""The two header codecs: JSON, and RocketMQ's binary form. Bytes in, commands out; no I/O.
+
+Sources: remoting-and-nameserver sections 1.3 to 1.5; classes RemotingCommand, RemotingSerializable,
+RocketMQSerializable.
+"""
+
+import struct
+
+import msgspec
+
+from remoting.codes import VERSION, LanguageCode
+from remoting.command import RESPONSE, Command
+from remoting.fastjson import FastJsonError, parse_fastjson
+from remoting.frame import JSON, ROCKETMQ, Frame, RemoteProtocolError, frame_prefix
+
+_BINARY = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, remark length
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+
+_LANGUAGE_NAMES = {code.value: code.name for code in LanguageCode}
+_LANGUAGE_CODES = {code.name: code.value for code in LanguageCode}
+
+
+class _JsonHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Every member may be missing; unknown ones are ignored (remoting#7)."""
+
+    code: int = 0
+    language: str | int | None = None
+    version: int = 0
+    opaque: int = 0
+    flag: int = 0
+    remark: str | None = None
+    ext_fields: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _JsonHeaderOut(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Members in the order that fastjson gives them: by name."""
+
+    code: int
+    ext_fields: dict[str, str] | msgspec.UnsetType
+    flag: int
+    language: str
+    opaque: int
+    remark: str | msgspec.UnsetType
+    version: int
+    serialize_type: str = msgspec.field(name="serializeTypeCurrentRPC")
+
+
+_decode_json = msgspec.json.Decoder(_JsonHeader, strict=False).decode
+_encode_json = msgspec.json.Encoder().encode
+_NO_FIELDS = msgspec.Raw(b"null")
+
+
+def decode_command(frame: Frame) -> Command:
+    """Understand the header of a frame. RemoteProtocolError where that cannot be done."""
+    if frame.serialize_type == JSON:
+        return _command_from_json(frame.header, frame.body)
+    return _command_from_binary(frame.header, frame.body)
+
+
+def _command_from_json(raw: bytes, body: bytes) -> Command:
+    try:
+        header = _decode_json(raw)
+    except msgspec.DecodeError:
+        header = _lenient_json_header(raw)
+    fields = header.ext_fields
+    return Command(
+        header.code,
+        header.opaque,
+        header.flag,
+        header.language if isinstance(header.language, str) else _LANGUAGE_NAMES.get(header.language or 0, "OTHER"),
+        header.version,
+        header.remark,
+        body,
+        JSON,
+        None if fields is msgspec.UNSET or fields == _NO_FIELDS else fields,
+    )
+
+
+def _lenient_json_header(raw: bytes) -> _JsonHeader:
+    """Take what fastjson takes: bare and single-quoted names, and so on."""
+    try:
+        value = parse_fastjson(raw)
+        if not isinstance(value, dict):
+            raise RemoteProtocolError(f"a header that is no object: {raw[:80]!r}")
+        fields = value.pop("extFields", None)
+        header = msgspec.convert(value, _JsonHeader, strict=False)
+    except (FastJsonError, msgspec.ValidationError) as exc:
+        raise RemoteProtocolError(f"a header that does not parse: {exc}") from None
+    if isinstance(fields, dict):
+        header.ext_fields = msgspec.Raw(_encode_json(fields))
+    return header
+
+
+def _command_from_binary(raw: bytes, body: bytes) -> Command:
+    try:
+        code, language, version, opaque, flag, remark_size = _BINARY.unpack_from(raw)
+        at = _BINARY.size
+        remark = str(raw[at : at + remark_size], "utf-8") if remark_size > 0 else None
+        at += max(remark_size, 0)
+        (fields_size,) = _INT.unpack_from(raw, at)
+        fields = _fields_from_binary(raw, at + 4, fields_size) if fields_size > 0 else None
+    except (struct.error, UnicodeDecodeError) as exc:
+        raise RemoteProtocolError(f"a binary header that does not parse: {exc}") from None
+    return Command(code, opaque, flag, _LANGUAGE_NAMES.get(language, "OTHER"), version, remark, body, ROCKETMQ, fields)
+
+
+def _fields_from_binary(raw: bytes, at: int, size: int) -> dict[str, str]:
+    end = at + size
+    if end > len(raw):
+        raise RemoteProtocolError(f"{size} bytes of ext fields in a header of {len(raw)}")
+    fields = {}
+    while at < end:
+        key_end = at + 2 + (raw[at] << 8 | raw[at + 1])
+        (value_size,) = _INT.unpack_from(raw, key_end)
+        value_at = key_end + 4
+        key = raw[at + 2 : key_end].decode()
+        at = value_at + value_size
+        if value_size < 0 or at > end:
+            raise RemoteProtocolError(f"ext field {key!r} of {value_size} bytes runs over its header")
+        if key and value_size:  # an empty name or value is null (remoting#8)
+            fields[key] = raw[value_at:at].decode()
+    return fields
+
+
+def encode_command(command: Command) -> bytes:
+    """Put a whole command on the wire, in its own serialize type."""
+    head = encode_head(command, len(command.body))
+    return head + command.body if command.body else head
+
+
+def encode_head(command: Command, body_size: int) -> bytes:
+    """Give everything that comes before the body."""
+    if command.serialize_type == JSON:
+        header = _encode_json(
+            _JsonHeaderOut(
+                command.code,
+                msgspec.UNSET if command.raw_fields is None else command.ext_fields,
+                command.flag,
+                command.language,
+                command.opaque,
+                msgspec.UNSET if command.remark is None else command.remark,
+                command.version,
+                "JSON",
+            )
+        )
+    else:
+        header = _binary_header(command)
+    return frame_prefix(command.serialize_type, len(header), body_size) + header
+
+
+def _binary_header(command: Command) -> bytes:
+    remark = command.remark.encode() if command.remark else b""
+    parts = []
+    for key, value in command.ext_fields.items():
+        name, text = key.encode(), value.encode()
+        parts += (_SHORT.pack(len(name)), name, _INT.pack(len(text)), text)
+    fields = b"".join(parts)
+    language = _LANGUAGE_CODES.get(command.language, LanguageCode.OTHER)
+    fixed = _BINARY.pack(command.code, language, command.version, command.opaque, command.flag, len(remark))
+    return fixed + remark + _INT.pack(len(fields)) + fields
+
+
+def encode_reply_head(
+    request: Command, code: int, fields: dict[str, str] | None, remark: str | None, body_size: int
+) -> bytes:
+    """Give what comes before the body of a reply: the request's opaque and codec, flag exactly 1 (remoting#3, #4)."""
+    opaque = request.opaque
+    if request.serialize_type == JSON:
+        header = _encode_json(
+            _JsonHeaderOut(
+                code,
+                msgspec.UNSET if fields is None else fields,
+                RESPONSE,
+                "JAVA",  # 4.9 servers are written in Java, and say so; old clients know few other names
+                opaque,
+                msgspec.UNSET if remark is None else remark,
+                VERSION,
+                "JSON",
+            )
+        )
+        return frame_prefix(JSON, len(header), body_size) + header
+    reply = Command(code, opaque, RESPONSE, "JAVA", VERSION, remark, b"", ROCKETMQ, fields)
+    header = _binary_header(reply)
+    return frame_prefix(ROCKETMQ, len(header), body_size) + header

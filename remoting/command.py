@@ -1,0 +1,96 @@
+"""A command: one request or response, understood but not yet typed."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import attrs
+import msgspec
+
+from remoting.codes import VERSION
+from remoting.frame import JSON
+from remoting.header import Header, header_from_fields, header_from_json, header_to_fields
+
+RESPONSE = 1
+"""Flag bit 0."""
+ONEWAY = 2
+"""Flag bit 1: nobody waits for a reply."""
+
+H = TypeVar("H", bound=Header)
+
+
+@attrs.define(eq=False)
+class Command:
+    """What a frame says (remoting-and-nameserver section 1.3).
+
+    `raw_fields` holds the ext fields as they came: an undecoded JSON object, or names and text, or None where
+    the command had none at all.
+    """
+
+    code: int
+    opaque: int = 0
+    flag: int = 0
+    language: str = "JAVA"
+    version: int = VERSION
+    remark: str | None = None
+    body: bytes = b""
+    serialize_type: int = JSON
+    raw_fields: msgspec.Raw | dict[str, str] | None = None
+
+    @property
+    def is_response(self) -> bool:
+        """True for the answer to a request of ours."""
+        return self.flag & RESPONSE != 0
+
+    @property
+    def is_oneway(self) -> bool:
+        """True where the peer waits for no answer."""
+        return self.flag & ONEWAY != 0
+
+    @property
+    def ext_fields(self) -> dict[str, str]:
+        """The ext fields as text by name, whatever JSON type they came in (remoting#6)."""
+        fields = self.raw_fields
+        if fields is None:
+            return {}
+        if not isinstance(fields, dict):
+            values = msgspec.json.decode(fields)
+            fields = self.raw_fields = {
+                key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+                for key, value in values.items()
+                if value is not None
+            }
+        return fields
+
+    def header(self, kind: type[H]) -> H:
+        """Read the ext fields as a typed header. HeaderError where they do not make one."""
+        fields = self.raw_fields
+        if isinstance(fields, msgspec.Raw):
+            return header_from_json(kind, fields)
+        return header_from_fields(kind, fields or {})
+
+
+def request(
+    code: int,
+    header: Header | Mapping[str, str] | None = None,
+    body: bytes = b"",
+    *,
+    oneway: bool = False,
+    language: str = "JAVA",
+    serialize_type: int = JSON,
+) -> Command:
+    """Make a request. Its opaque is set by the channel that sends it."""
+    return Command(
+        code,
+        flag=ONEWAY if oneway else 0,
+        language=language,
+        body=body,
+        serialize_type=serialize_type,
+        raw_fields=fields_of(header),
+    )
+
+
+def fields_of(header: Header | Mapping[str, str] | None) -> dict[str, str] | None:
+    """Give the ext fields of a header in either form."""
+    if header is None:
+        return None
+    return header_to_fields(header) if isinstance(header, Header) else dict(header)

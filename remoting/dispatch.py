@@ -1,0 +1,135 @@
+"""From a request to the function that answers it, and from its answer to bytes.
+
+Handlers are plain functions: each answers now, or keeps the request and answers later (a long poll, a
+synchronous send). Nothing here awaits, so that all the frames of one receive are handled in one pass.
+"""
+
+import collections
+import itertools
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import attrs
+
+from remoting.codec import encode_reply_head
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, fields_of
+from remoting.header import Header, HeaderError
+
+log = logging.getLogger(__name__)
+
+S = TypeVar("S")
+Buffer = bytes | memoryview
+
+
+class Peer(Protocol):
+    """What a handler needs of the connection that a request came by: a Channel, or a test's stand-in."""
+
+    peer: str
+
+    def write(self, *buffers: Buffer) -> None:
+        """Send, in order, at the end of this pass."""
+
+
+@attrs.frozen
+class Reply:
+    """An answer. A header of None gives no ext fields at all; an empty one gives `{}`."""
+
+    code: int = ResponseCode.SUCCESS
+    header: Header | Mapping[str, str] | None = None
+    body: Buffer | Sequence[Buffer] = b""
+    remark: str | None = None
+
+
+@attrs.define(eq=False)
+class Request:
+    """One request on its way to an answer. Whoever parks it owes it a reply, unless its channel closes."""
+
+    command: Command
+    channel: Any  # a Channel, or another Peer
+    is_answered: bool = False
+
+    def reply(self, reply: Reply) -> None:
+        """Answer, once. A oneway request is never answered, whatever the outcome (remoting#10)."""
+        if self.is_answered or self.command.flag & 2:
+            return
+        self.is_answered = True
+        body = reply.body
+        buffers: Sequence[Buffer] = (body,) if isinstance(body, (bytes, memoryview)) else body
+        size = sum(map(len, buffers))
+        head = encode_reply_head(self.command, reply.code, fields_of(reply.header), reply.remark, size)
+        if size:
+            self.channel.write(head, *buffers)
+        else:
+            self.channel.write(head)
+
+
+Handler = Callable[[S, Any, Request], Reply | None]
+
+
+@attrs.frozen
+class Route(Generic[S]):
+    """One request code, the header class it carries, the function that answers it.
+
+    The function takes (state, header, request) and gives a Reply, or None where it has kept the request or
+    where RocketMQ says nothing. A header_type of None gives it None for a header.
+    """
+
+    code: RequestCode
+    header_type: type[Header] | None
+    handle: Handler[S]
+
+
+def handler_table(*families: Iterable[Route[S]]) -> Mapping[int, Route[S]]:
+    """Make one table. ValueError where two handlers claim a code."""
+    table: dict[int, Route[S]] = {}
+    for route in itertools.chain(*families):
+        if route.code in table:
+            raise ValueError(f"{route.code.name} has two handlers")
+        table[route.code] = route
+    return table
+
+
+@attrs.define(eq=False)
+class Dispatcher(Generic[S]):
+    """The only place where a bad request becomes a response code."""
+
+    table: Mapping[int, Route[S]]
+    state: S
+    unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
+    """How often each peer (its IP address) asked for each code that is not served. Bounded: see MAX_UNSERVED."""
+
+    def serve(self, channel: Any, command: Command) -> None:
+        """Handle one request and send what there is to say at once."""
+        request = Request(command, channel)
+        route = self.table.get(command.code)
+        if route is None:
+            self._count_unserved(channel.peer, command.code)
+            reply: Reply | None = not_supported(command.code)
+        else:
+            try:
+                header = None if route.header_type is None else command.header(route.header_type)
+                reply = route.handle(self.state, header, request)
+            except HeaderError as exc:
+                reply = Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
+            except Exception as exc:
+                log.exception("%s from %s failed", route.code.name, channel.peer)
+                reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(exc).__name__}: {exc}")
+        if reply is not None:
+            request.reply(reply)
+
+    def _count_unserved(self, peer: str, code: int) -> None:
+        key = (peer.rpartition(":")[0], code)
+        if key in self.unserved or len(self.unserved) < MAX_UNSERVED:
+            self.unserved[key] += 1
+            if self.unserved[key] == 1:
+                log.warning("request code %d from %s is not served", code, peer)
+
+
+MAX_UNSERVED = 1000
+
+
+def not_supported(code: int) -> Reply:
+    """Answer a code that nobody serves as a 4.9 broker does (remoting#14, broker-requests#7)."""
+    return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")

@@ -1,0 +1,82 @@
+"""One selector for all sockets of a process, awaited by one trio task.
+
+A trio wait for each socket costs 11 to 14 us a wake-up, an epoll of our own 4 to 5, and it answers for many
+sockets at once: a broker under load handles everything that is ready in one pass, and sends all that came of
+it at the end of that pass. Timers, files and processes stay ordinary trio tasks.
+"""
+
+import selectors
+import socket
+from collections.abc import Callable
+from typing import NoReturn
+
+import trio
+
+READ = selectors.EVENT_READ
+WRITE = selectors.EVENT_WRITE
+
+Callback = Callable[[int], None]
+
+
+class Reactor:
+    """Calls back when a socket is ready. All of it runs in the task that awaits `run_forever`."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._deferred: list[Callable[[], None]] = []
+        self._is_passing = False
+        self._is_scheduled = False
+
+    def register(self, sock: socket.socket, events: int, callback: Callback) -> None:
+        """Call back with the events that are ready, from the next pass on."""
+        self._selector.register(sock, events, callback)
+
+    def modify(self, sock: socket.socket, events: int, callback: Callback) -> None:
+        """Wait for other events from now on."""
+        self._selector.modify(sock, events, callback)
+
+    def unregister(self, sock: socket.socket) -> None:
+        """Forget a socket. To be called before it is closed."""
+        self._selector.unregister(sock)
+
+    def defer(self, fn: Callable[[], None]) -> None:
+        """Call once at the end of this pass; from outside a pass, as soon as the event loop comes round."""
+        self._deferred.append(fn)
+        if not self._is_passing and not self._is_scheduled:
+            self._is_scheduled = True
+            trio.lowlevel.current_trio_token().run_sync_soon(self._run_scheduled)
+
+    async def run_forever(self) -> NoReturn:
+        """Serve until cancelled."""
+        fd = self._selector.fileno()
+        while True:
+            await trio.lowlevel.wait_readable(fd)
+            self.run_pass()
+
+    def run_pass(self) -> None:
+        """Handle what is ready now, then what that has put off to the end."""
+        self._is_passing = True
+        try:
+            for key, events in self._selector.select(0):
+                key.data(events)
+            self._run_deferred()
+        finally:
+            self._is_passing = False
+
+    def close(self) -> None:
+        """Give the selector back. Sockets belong to those who registered them."""
+        self._selector.close()
+
+    def _run_scheduled(self) -> None:
+        self._is_scheduled = False
+        self._is_passing = True
+        try:
+            self._run_deferred()
+        finally:
+            self._is_passing = False
+
+    def _run_deferred(self) -> None:
+        while self._deferred:
+            deferred, self._deferred = self._deferred, []
+            for fn in deferred:
+                fn()
