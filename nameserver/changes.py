@@ -1,0 +1,41 @@
+"""What a request, a scan or a lost connection changed in the route table: told to the journal and the log."""
+
+import enum
+from collections.abc import Mapping
+
+import attrs
+
+
+class BrokerChangeKind(enum.StrEnum):
+    """How an address came or went. The values are the kinds of the journal's events."""
+
+    REGISTERED = "broker_registered"
+    UNREGISTERED = "broker_unregistered"
+    EXPIRED = "broker_expired"
+    CONNECTION_LOST = "broker_connection_lost"
+
+
+@attrs.frozen(kw_only=True)
+class BrokerChange:
+    """One broker's address came or went. Heartbeats that change nothing make none of these."""
+
+    kind: BrokerChangeKind
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    reason: str
+    remaining: Mapping[int, str]
+    """The addresses that the broker name has now, by broker id."""
+
+
+@attrs.frozen(kw_only=True)
+class QueueChange:
+    """The queues that some topics have at a broker name (None: at any) came, changed or went."""
+
+    broker_name: str | None
+    topics: tuple[str, ...]
+    reason: str
+
+
+Change = BrokerChange | QueueChange

@@ -1,0 +1,76 @@
+"""Questions asked of the route table: routes, clusters, lists of topics.
+
+Source: remoting-and-nameserver sections 3.10, 3.11, 4.7; class RouteInfoManager.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from nameserver.route import BrokerData, QueueData, RouteTable
+
+UNIT = 1
+"""Bit of a topic's system flag: the topic belongs to one unit."""
+UNIT_SUB = 2
+"""Bit of a topic's system flag: other units subscribe to it."""
+
+
+class TopicRoute(NamedTuple):
+    """Where a topic lives."""
+
+    queues: Mapping[str, QueueData]
+    """By broker name."""
+    brokers: list[BrokerData]
+    filter_servers: dict[str, Sequence[str]]
+    """By address."""
+
+
+def find_route(table: RouteTable, topic: str) -> TopicRoute | None:
+    """Answer where a topic lives, or None where none of its broker names is known.
+
+    A broker name of which only a slave is left stays in, its queues still writable: producers pass it over
+    because it has no id 0, consumers read on from the slave (remoting#30).
+    """
+    queues = table.queues.get(topic)
+    if not queues:
+        return None
+    brokers = [broker for name in queues if (broker := table.brokers.get(name)) is not None]
+    if not brokers:
+        return None
+    filter_servers: dict[str, Sequence[str]] = {}
+    if table.filter_servers:
+        addresses = (address for broker in brokers for address in broker.addresses.values())
+        filter_servers = {a: servers for a in addresses if (servers := table.filter_servers.get(a)) is not None}
+    return TopicRoute(queues, brokers, filter_servers)
+
+
+def topics_of_cluster(table: RouteTable, cluster: str) -> list[str]:
+    """Topics with queues at any broker name of a cluster; none for a cluster that is not known."""
+    names = table.clusters.get(cluster, {}).keys()
+    return [topic for topic, by_name in table.queues.items() if not names.isdisjoint(by_name)]
+
+
+def system_topics(table: RouteTable) -> tuple[list[str], str | None]:
+    """Every broker has a topic named like its cluster and one named like itself; and some broker's address to ask on."""
+    names = dict.fromkeys(name for cluster, members in table.clusters.items() for name in (cluster, *members))
+    address = next((a for broker in table.brokers.values() for a in broker.addresses.values()), None)
+    return list(names), address
+
+
+def unit_topics(table: RouteTable) -> list[str]:
+    """Topics that belong to a unit."""
+    return _topics_where(table, lambda flag: flag & UNIT != 0)
+
+
+def unit_sub_topics(table: RouteTable) -> list[str]:
+    """Topics that other units subscribe to."""
+    return _topics_where(table, lambda flag: flag & UNIT_SUB != 0)
+
+
+def unit_sub_un_unit_topics(table: RouteTable) -> list[str]:
+    """Topics that other units subscribe to and that belong to none themselves."""
+    return _topics_where(table, lambda flag: flag & UNIT_SUB != 0 and flag & UNIT == 0)
+
+
+def _topics_where(table: RouteTable, fits: Callable[[int], bool]) -> list[str]:
+    """The first broker name that has the topic speaks for all, as in 4.9."""
+    return [topic for topic, by_name in table.queues.items() if fits(next(iter(by_name.values())).topic_sys_flag)]

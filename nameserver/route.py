@@ -1,0 +1,309 @@
+"""The route table: which broker name has which queues of a topic, and which addresses a broker name has.
+
+Five tables, as in RocketMQ's class RouteInfoManager, changed in place because a heartbeat of a broker with
+thousands of topics must cost nothing. No clock, no sockets, no log: the time is passed in, a connection is
+whatever the caller uses to tell one from another, and what changed is the answer.
+
+Source: remoting-and-nameserver section 4. What looks odd here is 4.9's behaviour, and said so there.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import attrs
+
+from nameserver.changes import BrokerChange, BrokerChangeKind, Change, QueueChange
+
+MASTER_ID = 0
+EXPIRY = 120.0
+"""Seconds without a registration after which a broker is dropped (remoting#33)."""
+
+PERM_WRITE = 2
+PERM_READ_WRITE = 6
+
+
+class QueueData(NamedTuple):
+    """The queues of one topic at one broker name."""
+
+    read_queue_nums: int
+    write_queue_nums: int
+    perm: int
+    topic_sys_flag: int
+
+
+@attrs.define(eq=False)
+class BrokerData:
+    """The addresses behind one broker name, by broker id."""
+
+    cluster: str
+    broker_name: str
+    addresses: dict[int, str] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class BrokerLive:
+    """What the last registration from one address left behind."""
+
+    seen_at: float
+    data_version: Hashable
+    connection: object
+    ha_address: str | None
+
+
+@attrs.frozen(kw_only=True)
+class Registration:
+    """One heartbeat of a broker. `filter_servers` of None leaves what is known."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    ha_address: str | None
+    data_version: Hashable
+    topics: Mapping[str, QueueData]
+    filter_servers: Sequence[str] | None = None
+
+
+class Registered(NamedTuple):
+    """What a registration answers, to slaves only, and what it changed."""
+
+    master_address: str | None
+    master_ha_address: str | None
+    changes: list[Change]
+
+
+@attrs.define(eq=False)
+class RouteTable:
+    """The five tables. Read them freely (see lookup); change them through the methods."""
+
+    queues: dict[str, dict[str, QueueData]] = attrs.field(factory=dict, init=False)
+    """Topic, then broker name."""
+    brokers: dict[str, BrokerData] = attrs.field(factory=dict, init=False)
+    """Broker name."""
+    clusters: dict[str, dict[str, None]] = attrs.field(factory=dict, init=False)
+    """Cluster name, then its broker names: a dict for a set that keeps its order."""
+    live: dict[str, BrokerLive] = attrs.field(factory=dict, init=False)
+    """Address."""
+    filter_servers: dict[str, Sequence[str]] = attrs.field(factory=dict, init=False)
+    """Address."""
+
+    # -- registration ----------------------------------------------------------------------------
+
+    def wants_topics(self, broker_name: str, broker_id: int, address: str, data_version: Hashable) -> bool:
+        """Tell whether a registration would rewrite queues: only a master's, and only if it is new or has moved.
+
+        A caller may leave `Registration.topics` undecoded where this says no.
+        """
+        if broker_id != MASTER_ID:
+            return False
+        broker = self.brokers.get(broker_name)
+        if broker is None or broker_id not in broker.addresses:
+            return True
+        live = self.live.get(address)
+        return live is None or live.data_version != data_version
+
+    def register(self, broker: Registration, connection: object, *, now: float) -> Registered:
+        """Take one heartbeat, in the order of section 4.2.
+
+        Topics are added or overwritten, never removed, and only where `wants_topics` (remoting#26).
+        """
+        wants_topics = self.wants_topics(broker.broker_name, broker.broker_id, broker.address, broker.data_version)
+        changes: list[Change] = []
+        self.clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
+        known = self.brokers.get(broker.broker_name)
+        if known is None:  # one that is known keeps its first cluster, whatever this registration claims
+            known = self.brokers[broker.broker_name] = BrokerData(broker.cluster, broker.broker_name)
+        reason = self._place_address(known, broker)
+        if reason is not None:
+            changes.append(_came(known, broker, reason))
+        if wants_topics and (changed := self._upsert_queues(broker.broker_name, broker.topics)):
+            changes.append(QueueChange(broker_name=broker.broker_name, topics=changed, reason="registered"))
+        self.live[broker.address] = BrokerLive(now, broker.data_version, connection, broker.ha_address)
+        if broker.filter_servers is not None:
+            if broker.filter_servers:
+                self.filter_servers[broker.address] = list(broker.filter_servers)
+            else:
+                self.filter_servers.pop(broker.address, None)
+        return Registered(*self._master_for(known, broker.broker_id), changes)
+
+    def _place_address(self, known: BrokerData, broker: Registration) -> str | None:
+        """Put the address under its id; answer the reason for a change, or None where there is none."""
+        addresses = known.addresses
+        former = [id_ for id_, address in addresses.items() if address == broker.address and id_ != broker.broker_id]
+        for id_ in former:  # a slave that became the master, say (remoting#27)
+            del addresses[id_]
+        replaced = addresses.get(broker.broker_id)
+        addresses[broker.broker_id] = broker.address
+        if former:
+            return f"was broker id {former[0]}"
+        if replaced is None:
+            return "new"
+        return None if replaced == broker.address else f"replaces {replaced}"  # the last writer wins
+
+    def _upsert_queues(self, broker_name: str, topics: Mapping[str, QueueData]) -> tuple[str, ...]:
+        changed = []
+        for topic, data in topics.items():
+            by_name = self.queues.setdefault(topic, {})
+            if by_name.get(broker_name) != data:
+                by_name[broker_name] = data
+                changed.append(topic)
+        return tuple(changed)
+
+    def _master_for(self, known: BrokerData, broker_id: int) -> tuple[str | None, str | None]:
+        """Give a slave its master's addresses, if that one is known and live (remoting#25)."""
+        address = known.addresses.get(MASTER_ID)
+        if broker_id == MASTER_ID or address is None or (live := self.live.get(address)) is None:
+            return None, None
+        return address, live.ha_address
+
+    def query_data_version(self, address: str, data_version: Hashable, *, now: float) -> tuple[bool, Hashable | None]:
+        """Answer whether the version differs from the one held, and the one held (None where the address is unknown).
+
+        One that does not differ counts as a heartbeat (remoting#29).
+        """
+        live = self.live.get(address)
+        if live is None:
+            return True, None
+        if live.data_version != data_version:
+            return True, live.data_version
+        live.seen_at = now
+        return False, live.data_version
+
+    # -- removal ---------------------------------------------------------------------------------
+
+    def unregister(self, cluster: str, address: str, broker_name: str, broker_id: int) -> list[Change]:
+        """Take a broker's leave (section 4.4).
+
+        The id is freed whoever holds it: the late leave of an old master removes the new one, as in 4.9.
+        """
+        self.live.pop(address, None)
+        self.filter_servers.pop(address, None)
+        broker = self.brokers.get(broker_name)
+        if broker is None:
+            return []
+        held = broker.addresses.pop(broker_id, None)
+        emptied = self._drop_broker(broker_name, [cluster]) if not broker.addresses else ()
+        if held is None:
+            return []
+        reason = "unregistered" if held == address else f"unregistered by {address}"
+        return _went(BrokerChangeKind.UNREGISTERED, broker, broker_id, held, reason, emptied)
+
+    def lose_connection(self, connection: object, fallback_address: str) -> list[Change]:
+        """A connection is gone: so is the broker that registered over it last, at once (remoting#30 to #32).
+
+        Where no broker did, the connection's own remote address stands for the broker's; that of a client
+        is nobody's.
+        """
+        address = next((a for a, live in self.live.items() if live.connection is connection), fallback_address)
+        return self._drop_address(BrokerChangeKind.CONNECTION_LOST, address, "connection lost")
+
+    def expire(self, *, now: float, timeout: float = EXPIRY) -> tuple[list[object], list[Change]]:
+        """Drop the brokers that were silent for longer than the timeout; answer the connections to close (remoting#33)."""
+        silent = [(a, live) for a, live in self.live.items() if live.seen_at + timeout < now]
+        changes: list[Change] = []
+        for address, live in silent:
+            self.live.pop(address, None)
+            reason = f"no registration for {now - live.seen_at:.1f} s"
+            changes += self._drop_address(BrokerChangeKind.EXPIRED, address, reason)
+        return [live.connection for _, live in silent], changes
+
+    def _drop_address(self, kind: BrokerChangeKind, address: str, reason: str) -> list[Change]:
+        self.live.pop(address, None)
+        self.filter_servers.pop(address, None)
+        holders = (
+            (broker, id_) for broker in self.brokers.values() for id_, a in broker.addresses.items() if a == address
+        )
+        broker, broker_id = next(holders, (None, 0))
+        if broker is None:
+            return []
+        del broker.addresses[broker_id]
+        # Only one cluster loses the name, even where it has two: 4.9 stops at the first.
+        clusters = [name for name, members in self.clusters.items() if broker.broker_name in members][:1]
+        emptied = self._drop_broker(broker.broker_name, clusters) if not broker.addresses else ()
+        return _went(kind, broker, broker_id, address, reason, emptied)
+
+    def _drop_broker(self, broker_name: str, clusters: Iterable[str]) -> tuple[str, ...]:
+        """The last address is gone: forget the name, its queues, and topics and clusters left empty (remoting#31)."""
+        del self.brokers[broker_name]
+        for cluster in clusters:
+            if (members := self.clusters.get(cluster)) is not None:
+                members.pop(broker_name, None)
+                if not members:
+                    del self.clusters[cluster]
+        return self._remove_queues(
+            [topic for topic, by_name in self.queues.items() if broker_name in by_name], broker_name
+        )
+
+    def _remove_queues(self, topics: Iterable[str], broker_name: str) -> tuple[str, ...]:
+        removed = []
+        for topic in topics:
+            by_name = self.queues[topic]
+            if by_name.pop(broker_name, None) is not None:
+                removed.append(topic)
+            if not by_name:
+                del self.queues[topic]
+        return tuple(removed)
+
+    # -- administration --------------------------------------------------------------------------
+
+    def delete_topic(self, topic: str, cluster: str | None) -> list[Change]:
+        """Forget a topic, everywhere or at the brokers of one cluster (section 4.5).
+
+        It stays forgotten while its brokers' data versions stand (remoting#35).
+        """
+        if not cluster:
+            gone = self.queues.pop(topic, None)
+            return [QueueChange(broker_name=None, topics=(topic,), reason="deleted")] if gone else []
+        return [
+            QueueChange(broker_name=broker_name, topics=(topic,), reason=f"deleted in cluster {cluster}")
+            for broker_name in self.clusters.get(cluster, {})
+            if topic in self.queues and self._remove_queues([topic], broker_name)
+        ]
+
+    def wipe_write_perm(self, broker_name: str) -> tuple[int, list[Change]]:
+        """Clear the write bit of every topic at a broker name; answer how many it has (remoting#36)."""
+        return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE, "write perm wiped")
+
+    def add_write_perm(self, broker_name: str) -> tuple[int, list[Change]]:
+        """Set exactly read and write for every topic at a broker name: the inherit bit is lost (remoting#36)."""
+        return self._change_perm(broker_name, lambda _perm: PERM_READ_WRITE, "write perm added")
+
+    def _change_perm(self, broker_name: str, changed: Callable[[int], int], reason: str) -> tuple[int, list[Change]]:
+        count, topics = 0, []
+        for topic, by_name in self.queues.items():
+            if (data := by_name.get(broker_name)) is None:
+                continue
+            count += 1
+            if (perm := changed(data.perm)) != data.perm:
+                by_name[broker_name] = data._replace(perm=perm)
+                topics.append(topic)
+        return count, [QueueChange(broker_name=broker_name, topics=tuple(topics), reason=reason)] if topics else []
+
+
+def _came(known: BrokerData, broker: Registration, reason: str) -> BrokerChange:
+    return BrokerChange(
+        kind=BrokerChangeKind.REGISTERED,
+        cluster=known.cluster,
+        broker_name=broker.broker_name,
+        broker_id=broker.broker_id,
+        address=broker.address,
+        reason=reason,
+        remaining=dict(known.addresses),
+    )
+
+
+def _went(
+    kind: BrokerChangeKind, broker: BrokerData, broker_id: int, address: str, reason: str, emptied: tuple[str, ...]
+) -> list[Change]:
+    gone = BrokerChange(
+        kind=kind,
+        cluster=broker.cluster,
+        broker_name=broker.broker_name,
+        broker_id=broker_id,
+        address=address,
+        reason=reason,
+        remaining=dict(broker.addresses),
+    )
+    if not emptied:
+        return [gone]
+    return [gone, QueueChange(broker_name=broker.broker_name, topics=emptied, reason=reason)]
