@@ -1,0 +1,224 @@
+"""Reader of fastjson's dialect of JSON, as Java peers write it and as C++ and Go ones half imitate it.
+
+What it takes beyond JSON (broker-requests section 0.3, remoting-and-nameserver section 1.4):
+
+    {0:"a"}                      bare keys, of digits or letters; read as the text they show
+    {{"queueId":0}:5}            an object as a key; read as an ObjectKey
+    {'a':'b'}                    single quotes
+    {"$ref":"$.list[0]"}         the value that stands at that path, written once and used again
+
+A bare key gives the same value as a quoted one, so that a reader need not know which one the peer chose.
+pyjson5 was tried: it takes letters as bare keys and single quotes, but neither digits nor objects as keys.
+"""
+
+import re
+from typing import Any
+
+import attrs
+import msgspec
+
+MAX_DEPTH = 100
+"""Objects and lists inside each other; the deepest real body has eight."""
+MAX_REFERENCES = 1000
+"""One body's `$ref` members. Each may repeat a large value, so that they are counted."""
+
+
+class FastJsonError(ValueError):
+    """The text is neither JSON nor fastjson's dialect of it."""
+
+
+class ObjectKey(dict[str, Any]):
+    """An object in the place of a key, such as a message queue. Not to be changed once it is a key."""
+
+    def __hash__(self) -> int:  # type: ignore[override]  # dict has none; equal content hashes equal here
+        return hash(frozenset(self.items()))
+
+
+def parse_fastjson(raw: bytes) -> Any:
+    """Read JSON, or the dialect where it is not JSON. FastJsonError where it is neither."""
+    try:
+        try:
+            value = msgspec.json.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            value = parse_dialect(raw)
+        return resolve_references(value) if b"$ref" in raw else value
+    except RecursionError:  # JSON proper goes to Python's own limit
+        raise FastJsonError("objects or lists nested too deep") from None
+
+
+def parse_dialect(raw: bytes) -> Any:
+    """Read the dialect in one pass, references left as they stand. JSON proper is part of it."""
+    reader = _Reader(raw.decode("utf-8", "replace"))  # Java reads broken text the same way
+    value = reader.value(reader.next(), MAX_DEPTH)
+    if reader.at < len(reader.text.rstrip()):
+        raise reader.error("the end")
+    return value
+
+
+_TOKEN = re.compile(
+    r"""\s*+(?:
+        (?P<mark>[{}\[\]:,])
+      | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"
+      | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*+)'
+      | (?P<number>-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)(?![\w$])
+      | (?P<name>[^\W\d][\w$]*+|\$[\w$]*+)
+    )""",
+    re.VERBOSE | re.DOTALL,
+)  # possessive throughout: no text makes it step back
+
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
+_ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
+_CONSTANTS = {"true": True, "false": False, "null": None}
+
+
+def _unescape(text: str) -> str:
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(_unescaped, text)
+    # Two \u escapes may be the halves of one character; a half alone stands for nothing.
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    digits = match[1] or match[2]
+    return chr(int(digits, 16)) if digits else _ESCAPED.get(match[3], match[3])
+
+
+@attrs.define
+class _Reader:
+    """A recursive descent over the tokens of one text."""
+
+    text: str
+    at: int = 0
+
+    def next(self) -> re.Match[str]:
+        token = _TOKEN.match(self.text, self.at)
+        if token is None:
+            raise self.error("a value")
+        self.at = token.end()
+        return token
+
+    def error(self, wanted: str) -> FastJsonError:
+        return FastJsonError(f"{wanted} expected at character {self.at}: {self.text[self.at : self.at + 20]!r}")
+
+    def value(self, token: re.Match[str], depth: int) -> Any:
+        if depth == 0:
+            raise FastJsonError("objects or lists nested too deep")
+        match token.lastgroup:
+            case "mark" if token["mark"] == "{":
+                return self.object(depth)
+            case "mark" if token["mark"] == "[":
+                return self.list(depth)
+            case "double" | "single" as quotes:
+                return _unescape(token[quotes])
+            case "number":
+                return _number(token["number"])
+            case "name" if token["name"] in _CONSTANTS:
+                return _CONSTANTS[token["name"]]
+        self.at = token.start()
+        raise self.error("a value")
+
+    def object(self, depth: int) -> dict[Any, Any]:
+        members: dict[Any, Any] = {}
+        token = self.next()
+        if token["mark"] == "}":
+            return members
+        while True:
+            key = self.key(token, depth)
+            if self.next()["mark"] != ":":
+                raise self.error("a colon before this")
+            members[key] = self.value(self.next(), depth - 1)
+            if self.ends_with("}"):
+                return members
+            token = self.next()
+
+    def key(self, token: re.Match[str], depth: int) -> Any:
+        if token.lastgroup in {"number", "name"}:
+            return token[token.lastgroup]
+        key = self.value(token, depth - 1)
+        if isinstance(key, dict):
+            key = ObjectKey(key)
+        try:
+            hash(key)
+        except TypeError:
+            raise self.error("a key of plain values before this") from None
+        return key
+
+    def list(self, depth: int) -> list[Any]:
+        items: list[Any] = []
+        token = self.next()
+        if token["mark"] == "]":
+            return items
+        while True:
+            items.append(self.value(token, depth - 1))
+            if self.ends_with("]"):
+                return items
+            token = self.next()
+
+    def ends_with(self, closing: str) -> bool:
+        mark = self.next()["mark"]
+        if mark not in {",", closing}:
+            raise self.error(f"a comma or {closing} before this")
+        return mark == closing
+
+
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:  # a fraction, or more digits than Python reads
+        return float(text)
+
+
+_STEP = re.compile(r"\.((?:\\+.|[^.\[\\])+)|\[([0-9]+)\]", re.DOTALL)
+
+
+def resolve_references(root: Any) -> Any:
+    """Put in place of each `$ref` the value it names.
+
+    fastjson writes one for an instance that it has already written. Only such repetitions are taken: a
+    reference to something around it would be a value without end, one to a value with references in it can be
+    made to grow without bound.
+    """
+    left = MAX_REFERENCES
+    plain: set[int] = set()  # ids of values known to hold no reference
+
+    def resolved(value: Any) -> Any:
+        nonlocal left
+        if isinstance(value, list):
+            return [resolved(item) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if isinstance(path := value.get("$ref"), str):
+            left -= 1
+            if left < 0:
+                raise FastJsonError(f"more than {MAX_REFERENCES} references")
+            value = _value_at(root, path)
+            if id(value) not in plain:
+                if _has_reference(value):
+                    raise FastJsonError(f"what stands at {path!r} has references in it")
+                plain.add(id(value))
+            return value
+        return {key: resolved(item) for key, item in value.items()}
+
+    return resolved(root)
+
+
+def _value_at(root: Any, path: str) -> Any:
+    value, at = root, 1
+    while at < len(path):
+        step = _STEP.match(path, at)
+        try:
+            if step is None or path[0] != "$":
+                raise KeyError(path)
+            name = re.sub(r"\\+(.)", r"\1", step[1]) if step[1] else step[2]
+            value = value[int(name)] if isinstance(value, list) else value[name]
+        except (LookupError, TypeError, ValueError):
+            raise FastJsonError(f"nothing stands at {path!r}") from None
+        at = step.end()
+    return value
+
+
+def _has_reference(value: Any) -> bool:
+    if isinstance(value, dict):
+        return "$ref" in value or any(_has_reference(item) for item in value.values())
+    return isinstance(value, list) and any(_has_reference(item) for item in value)
