@@ -1,0 +1,90 @@
+"""The one place that reads the machine's clocks: trio's time at a rate, and wall time derived from it.
+
+All processes of a cluster are given the same `ClockSettings`. They count from one instant of the machine's
+monotonic clock, which all processes of a machine share, so that their times agree to well under a millisecond
+however late each of them started, and at any rate.
+
+At rate 60 an hour passes in a minute: every sleep and time-out of trio is divided, and wall time runs along.
+Threads, the kernel and programs outside the cluster stay in real time.
+"""
+
+import sys
+import time
+
+import attrs
+import trio
+
+MOCK_WALL_EPOCH = 1_700_000_000.0  # wall time at zero of a mock clock: tests see the same dates on every run
+
+
+@attrs.frozen(kw_only=True)
+class ClockSettings:
+    """What a process must be told to live in the cluster's time. Seconds."""
+
+    rate: float = attrs.field(default=1.0, validator=[attrs.validators.gt(0), attrs.validators.le(1000)])
+    """Cluster seconds per real second. Sound up to 60: beyond it, a stall of the machine looks like a time-out."""
+    monotonic_epoch: float
+    """The instant of the machine's monotonic clock that is zero of the cluster's."""
+    wall_epoch: float
+    """Wall time at that instant, in seconds since 1970."""
+
+    @classmethod
+    def starting_now(cls, rate: float = 1.0, *, not_before: float = 0.0) -> "ClockSettings":
+        """Time begins now, at the real wall time, or later where a faster cluster had already lived past it."""
+        return cls(rate=rate, monotonic_epoch=time.monotonic(), wall_epoch=max(time.time(), not_before))
+
+
+class RatedClock(trio.abc.Clock):
+    """A clock for `trio.run` that gains `rate` seconds per real second from a shared epoch."""
+
+    def __init__(self, settings: ClockSettings) -> None:
+        self.settings = settings
+        self.rate = settings.rate
+        self._epoch = settings.monotonic_epoch
+        self._wall_epoch = settings.wall_epoch
+
+    def start_clock(self) -> None:
+        """Called by trio as the run begins. From now on the threads of this process live by this clock too."""
+        global _process_clock  # noqa: PLW0603 -- a process has one time, and its worker threads know no trio run
+        _process_clock = self
+
+    def current_time(self) -> float:
+        return (time.monotonic() - self._epoch) * self.rate
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return (deadline - self.current_time()) / self.rate
+
+    def wall_millis(self) -> int:
+        return int((self._wall_epoch + (time.monotonic() - self._epoch) * self.rate) * 1000)
+
+
+_process_clock: RatedClock | None = None
+
+
+def wall_millis() -> int:
+    """Milliseconds since 1970 as this process sees them; callable from any thread, with or without a trio run.
+
+    Under a rated clock: the cluster's time. Under trio's mock clock: a fixed date plus the mock time. Otherwise
+    real time.
+    """
+    try:
+        clock = trio.lowlevel.current_clock()
+    except RuntimeError:  # a worker thread, or before the run
+        return _process_clock.wall_millis() if _process_clock else int(time.time() * 1000)
+    if isinstance(clock, RatedClock):
+        return clock.wall_millis()
+    if _is_mock(clock):
+        return int((MOCK_WALL_EPOCH + clock.current_time()) * 1000)
+    return int(time.time() * 1000)
+
+
+def real_seconds(seconds: float) -> float:
+    """So many real seconds, in seconds of the running clock: for bounds on what stays in real time (disks, processes)."""
+    clock = trio.lowlevel.current_clock()
+    return seconds * clock.rate if isinstance(clock, RatedClock) else seconds
+
+
+def _is_mock(clock: trio.abc.Clock) -> bool:
+    # Looked up, not imported: trio.testing is slow to import, and a clock of its kind exists only if someone else did.
+    testing = sys.modules.get("trio.testing")
+    return testing is not None and isinstance(clock, testing.MockClock)
