@@ -2,6 +2,7 @@ import time
 
 import pytest
 import trio
+from trio.testing import MockClock
 
 from remoting import clock
 from remoting.clock import MOCK_WALL_EPOCH, ClockSettings, RatedClock, real_seconds, wall_millis
@@ -47,9 +48,9 @@ def test_a_cluster_that_lived_fast_does_not_start_in_its_own_past() -> None:
     assert ClockSettings.starting_now(not_before=later).wall_epoch == later
 
 
-@pytest.mark.usefixtures("autojump_clock")
-async def test_wall_time_under_the_mock_clock_is_a_fixed_date_plus_its_time() -> None:
+async def test_wall_time_under_the_mock_clock_is_a_fixed_date_plus_its_time(autojump_clock: MockClock) -> None:
     await trio.sleep(90)
+    assert autojump_clock.current_time() == 90
     assert wall_millis() == int((MOCK_WALL_EPOCH + 90) * 1000)
 
 
