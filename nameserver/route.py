@@ -13,8 +13,9 @@ from typing import NamedTuple
 import attrs
 
 from nameserver.changes import BrokerChange, BrokerChangeKind, Change, QueueChange
+from remoting.names import MASTER_ID
 
-MASTER_ID = 0
+
 EXPIRY = 120.0
 """Seconds without a registration after which a broker is dropped (remoting#33)."""
 

@@ -1,0 +1,78 @@
+"""Namespaces of keys and values that administrators keep in a nameserver, and the file that outlives it.
+
+Nameservers do not share it: mqadmin writes to each of them. One namespace has a meaning here: order topics.
+
+Source: remoting-and-nameserver sections 3.2, 4.11, 4.12; class KVConfigManager.
+"""
+
+import pathlib
+
+import attrs
+import msgspec
+
+from nameserver.storedtext import backup_path, write_text
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+"""Topic, then `brokerName:queueNums` joined by `;`. Answered to every registration; in routes only if enabled."""
+
+
+class KvFileError(Exception):
+    """Neither the KV file nor its backup can be read. The text says which and why."""
+
+
+class _KvFile(msgspec.Struct, rename="camel"):
+    config_table: dict[str, dict[str, str | None]]
+
+
+@attrs.define(eq=False)
+class KvConfig:
+    """The table. A namespace whose last key was deleted stays, and is not the same as one never written."""
+
+    path: str | pathlib.Path
+    namespaces: dict[str, dict[str, str | None]] = attrs.field(factory=dict)
+
+    def put(self, namespace: str, key: str, value: str | None) -> None:
+        """Set a value and write the file. A value of None is kept in memory only."""
+        self.namespaces.setdefault(namespace, {})[key] = value
+        self._save()
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Remove a key, if it is there, and write the file in any case."""
+        self.namespaces.get(namespace, {}).pop(key, None)
+        self._save()
+
+    def get(self, namespace: str | None, key: str | None) -> str | None:
+        """Answer a value, or None."""
+        return self.namespaces.get(namespace or "", {}).get(key or "")
+
+    def listing(self, namespace: str | None) -> bytes | None:
+        """Give a namespace as the body of a response, or None where it was never written."""
+        values = self.namespaces.get(namespace or "")
+        return None if values is None else msgspec.json.encode({"table": _without_nulls(values)})
+
+    def _save(self) -> None:
+        namespaces = {name: _without_nulls(values) for name, values in self.namespaces.items()}
+        write_text(self.path, msgspec.json.encode(_KvFile(namespaces)).decode())
+
+
+def load_kv_config(path: str | pathlib.Path) -> KvConfig:
+    """Read the file; a missing one makes an empty table.
+
+    Where the file is damaged, or gone while its backup is there, the backup is read: RocketMQ would start
+    empty, and write that at the next change. KvFileError where the backup is no better.
+    """
+    failures = []
+    for candidate in (pathlib.Path(path), backup_path(path)):
+        try:
+            return KvConfig(path, msgspec.json.decode(candidate.read_bytes(), type=_KvFile).config_table)
+        except FileNotFoundError:
+            continue
+        except (OSError, msgspec.DecodeError) as exc:
+            failures.append(f"{candidate}: {exc}")
+    if failures:
+        raise KvFileError("; ".join(failures))
+    return KvConfig(path)
+
+
+def _without_nulls(values: dict[str, str | None]) -> dict[str, str | None]:
+    return {key: value for key, value in values.items() if value is not None}
