@@ -1,0 +1,380 @@
+"""The stored message: its bytes in the commit log, its properties, its ids.
+
+The same record lies in the commit log, in the body of a pull response and in the answer to a query by id
+(store-and-ha section 2). Nothing here does I/O or reads a clock. Text is UTF-8, integers are big-endian.
+"""
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from ipaddress import ip_address
+from typing import Final
+
+import attrs
+
+Host = tuple[str, int]
+Buffer = bytes | bytearray | memoryview
+
+MESSAGE_MAGIC: Final = -626843481  # 0xDAA320A7
+BLANK_MAGIC: Final = -875286124  # 0xCBD43194: the rest of a commit log file is empty
+BLANK_SIZE: Final = 8
+FIXED_SIZE: Final = 91  # a record with IPv4 hosts, without body, topic and properties
+
+# sysFlag bits (section 2.2)
+COMPRESSED: Final = 0x1
+MULTI_TAGS: Final = 0x2
+TRANSACTION_PREPARED: Final = 0x4
+TRANSACTION_COMMIT: Final = 0x8
+TRANSACTION_ROLLBACK: Final = 0xC
+TRANSACTION_MASK: Final = 0xC
+BORN_HOST_IPV6: Final = 0x10
+STORE_HOST_IPV6: Final = 0x20
+IPV6_MASK: Final = 0x30
+COMPRESSION_LZ4: Final = 0x100
+COMPRESSION_ZSTD: Final = 0x200
+COMPRESSION_ZLIB: Final = 0x300
+COMPRESSION_MASK: Final = 0x700
+
+# Property names that clients, broker and store act on (section 2.4)
+PROPERTY_KEYS: Final = "KEYS"
+PROPERTY_TAGS: Final = "TAGS"
+PROPERTY_WAIT: Final = "WAIT"
+PROPERTY_DELAY: Final = "DELAY"
+PROPERTY_RETRY_TOPIC: Final = "RETRY_TOPIC"
+PROPERTY_REAL_TOPIC: Final = "REAL_TOPIC"
+PROPERTY_REAL_QID: Final = "REAL_QID"
+PROPERTY_TRAN_MSG: Final = "TRAN_MSG"
+PROPERTY_PGROUP: Final = "PGROUP"
+PROPERTY_MIN_OFFSET: Final = "MIN_OFFSET"
+PROPERTY_MAX_OFFSET: Final = "MAX_OFFSET"
+PROPERTY_ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+PROPERTY_RECONSUME_TIME: Final = "RECONSUME_TIME"
+PROPERTY_MAX_RECONSUME_TIMES: Final = "MAX_RECONSUME_TIMES"
+PROPERTY_MSG_REGION: Final = "MSG_REGION"
+PROPERTY_TRACE_ON: Final = "TRACE_ON"
+PROPERTY_UNIQ_KEY: Final = "UNIQ_KEY"
+PROPERTY_CONSUME_START_TIME: Final = "CONSUME_START_TIME"
+PROPERTY_TRAN_PREPARED_QUEUE_OFFSET: Final = "TRAN_PREPARED_QUEUE_OFFSET"
+PROPERTY_TRANSACTION_CHECK_TIMES: Final = "TRANSACTION_CHECK_TIMES"
+PROPERTY_CHECK_IMMUNITY_TIME: Final = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+PROPERTY_INSTANCE_ID: Final = "INSTANCE_ID"
+PROPERTY_CLUSTER: Final = "CLUSTER"
+PROPERTY_MSG_TYPE: Final = "MSG_TYPE"
+PROPERTY_CORRELATION_ID: Final = "CORRELATION_ID"
+PROPERTY_REPLY_TO_CLIENT: Final = "REPLY_TO_CLIENT"
+PROPERTY_TTL: Final = "TTL"
+
+NAME_END: Final = "\x01"
+PAIR_END: Final = "\x02"
+
+
+class RecordError(ValueError):
+    """Bytes that are not a whole, well-formed record, batch item or id."""
+
+
+# ---- properties ------------------------------------------------------------------------------------------
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Read the stored text. Pieces without a name or a value vanish, as in RocketMQ (store-ha#13)."""
+    properties: dict[str, str] = {}
+    for piece in text.split(PAIR_END):
+        name, _, value = piece.partition(NAME_END)
+        if name and value:
+            properties[name] = value
+    return properties
+
+
+def format_properties(properties: Mapping[str, str]) -> str:
+    return PAIR_END.join([name + NAME_END + value for name, value in properties.items()])
+
+
+# ---- Java's String.hashCode ------------------------------------------------------------------------------
+
+# A hash is a number in base 31 whose digits exceed 30. Each latin-1 character c is 31 * high + low; read as
+# base-31 numerals, the low parts and the high parts are two numbers that int() reads at the speed of C.
+_DIGITS = b"0123456789abcdefghijklmnopqrstu"
+_HIGH = bytes(_DIGITS[c // 31] for c in range(256))
+_LOW = bytes(_DIGITS[c % 31] for c in range(256))
+_HASH_CHUNK = 2000  # int() refuses texts longer than 4300 digits
+_short_hashes: dict[str, int] = {}
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode` as a signed 32-bit number: tags codes and index keys are made of it (store-ha#19)."""
+    if (known := _short_hashes.get(text)) is not None:
+        return known
+    try:
+        units = text.encode("latin-1")
+    except UnicodeEncodeError:
+        return _signed(_hash_of_utf16(text))
+    hashed = _signed(unsigned_hash(units))
+    if len(text) <= 16:  # tags repeat, keys do not
+        if len(_short_hashes) >= 4096:
+            _short_hashes.clear()
+        _short_hashes[text] = hashed
+    return hashed
+
+
+def unsigned_hash(units: bytes) -> int:
+    """The hash of latin-1 text, mod 2**32."""
+    if len(units) <= _HASH_CHUNK:
+        return (31 * int(units.translate(_HIGH), 31) + int(units.translate(_LOW), 31)) & 0xFFFFFFFF if units else 0
+    hashed = 0
+    for at in range(0, len(units), _HASH_CHUNK):
+        chunk = units[at : at + _HASH_CHUNK]
+        hashed = hashed * pow(31, len(chunk), 1 << 32) + unsigned_hash(chunk)
+    return hashed & 0xFFFFFFFF
+
+
+def _hash_of_utf16(text: str) -> int:
+    encoded = text.encode("utf-16-be", "surrogatepass")
+    hashed = 0
+    for unit in struct.unpack(f">{len(encoded) // 2}H", encoded):
+        hashed = (31 * hashed + unit) & 0xFFFFFFFF
+    return hashed
+
+
+def _signed(hashed: int) -> int:
+    return hashed - 0x1_0000_0000 if hashed & 0x8000_0000 else hashed
+
+
+# ---- hosts and ids ---------------------------------------------------------------------------------------
+
+_packed_hosts: dict[Host, bytes] = {}
+_texts: dict[bytes, str] = {}
+
+
+def pack_host(host: Host) -> bytes:
+    """Address and port as stored: 8 bytes, or 20 for IPv6 (store-ha#10)."""
+    packed = _packed_hosts.get(host)
+    if packed is None:
+        if len(_packed_hosts) >= 4096:
+            _packed_hosts.clear()
+        packed = _packed_hosts[host] = ip_address(host[0]).packed + struct.pack(">i", host[1])
+    return packed
+
+
+def _ip_text(packed: bytes) -> str:
+    text = _texts.get(packed)
+    if text is None:
+        if len(_texts) >= 4096:
+            _texts.clear()
+        text = _texts[packed] = str(ip_address(packed))
+    return text
+
+
+def offset_message_id(host: str, port: int, offset: int) -> str:
+    """The msgId of a send response: where the message lies (section 2.7, store-ha#16)."""
+    return f"{pack_host((host, port)).hex().upper()}{offset:016X}"
+
+
+def parse_offset_message_id(message_id: str) -> tuple[str, int, int]:
+    """Answer host, port and commit log offset. RecordError if the text is no such id."""
+    try:
+        raw = bytes.fromhex(message_id)
+    except ValueError:
+        raise RecordError(f"message id {message_id!r} is not hexadecimal") from None
+    if len(raw) not in (16, 28):
+        raise RecordError(f"message id {message_id!r} has {len(message_id)} characters, not 32 or 56")
+    port, offset = struct.unpack(">iq", raw[-12:])
+    return str(ip_address(raw[:-12])), port, offset
+
+
+@attrs.define
+class UniqueIdGenerator:
+    """Makes the UNIQ_KEY of a producer (section 2.7): address, pid, a fixed salt, ms of this month, a counter.
+
+    The salt stands where Java puts the hash of its class loader: it tells apart producers of one process.
+    """
+
+    ip: str
+    pid: int
+    now: Callable[[], int]  # wall clock, ms
+    salt: int = 0
+    _prefix: str = attrs.field(init=False)
+    _counter: int = attrs.field(default=0, init=False)
+    _month_began: int = attrs.field(default=0, init=False)
+    _month_ends: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        salt_and_pid = struct.pack(">HI", self.pid & 0xFFFF, self.salt & 0xFFFFFFFF)
+        self._prefix = (ip_address(self.ip).packed + salt_and_pid).hex().upper()
+
+    def next(self) -> str:
+        now = self.now()
+        if not self._month_began <= now < self._month_ends:
+            self._find_month(now)
+        counter = self._counter
+        self._counter = (counter + 1) & 0xFFFF
+        return f"{self._prefix}{(now - self._month_began) & 0xFFFFFFFF:08X}{counter:04X}"
+
+    def _find_month(self, now: int) -> None:
+        first = datetime.fromtimestamp(now / 1000).astimezone()
+        first = first.replace(day=1, hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+        following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
+        self._month_began = int(first.timestamp() * 1000)
+        self._month_ends = int(following.timestamp() * 1000)
+
+
+# ---- records ---------------------------------------------------------------------------------------------
+
+
+def _head(born: int, store: int) -> struct.Struct:
+    return struct.Struct(f">iiiiiqqiq{born}sq{store}siqi")
+
+
+# From totalSize to the body's length, by sysFlag & IPV6_MASK >> 4. Hosts stay packed.
+HEADS: Final = (_head(8, 8), _head(20, 8), _head(8, 20), _head(20, 20))
+SYS_FLAG_AT: Final = 36
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+
+
+@attrs.define(slots=True, eq=False)
+class NewMessage:
+    """What the broker hands to the store; every derived value is given, so that nothing is parsed twice."""
+
+    topic: str
+    queue_id: int
+    body: bytes | memoryview
+    born_host: Host
+    store_host: Host
+    born_timestamp: int = 0
+    flag: int = 0
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    properties: str = ""  # exactly the text to store
+    tags_code: int = 0
+    keys: str | Sequence[str] = ()  # the KEYS text (split at spaces), or the keys themselves
+    unique_key: str = ""
+
+
+@attrs.define(slots=True)
+class StoredMessage:
+    """One record, decoded. `body` is as stored: see `decompress_body`."""
+
+    store_size: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: Host
+    store_timestamp: int
+    store_host: Host
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: str
+    properties_text: str
+    properties: dict[str, str]
+
+    @property
+    def offset_message_id(self) -> str:
+        return offset_message_id(*self.store_host, self.physical_offset)
+
+    @property
+    def is_intact(self) -> bool:
+        return body_crc(self.body) == self.body_crc
+
+
+def body_crc(body: Buffer) -> int:
+    """CRC-32 without its sign bit (store-ha#9)."""
+    return zlib.crc32(body) & 0x7FFFFFFF
+
+
+def decode_message(view: Buffer, at: int = 0) -> StoredMessage:
+    """Decode the record that starts at `at`. RecordError if it is cut or its lengths disagree."""
+    try:
+        (sys_flag,) = _INT.unpack_from(view, at + SYS_FLAG_AT)
+        head = HEADS[(sys_flag & IPV6_MASK) >> 4]
+        (size, magic, crc, queue_id, flag, queue_offset, physical_offset, _, born_at, born, stored_at, store,
+         reconsume_times, prepared, body_size) = head.unpack_from(view, at)  # fmt: skip
+    except struct.error:
+        raise RecordError(f"{len(view) - at} bytes are no whole record") from None
+    if magic != MESSAGE_MAGIC:
+        raise RecordError(f"magic {magic & 0xFFFFFFFF:08X} at {at} is not that of a message")
+    end, body_at = at + size, at + head.size
+    tail = bytes(view[body_at + body_size : end])
+    if body_size < 0 or end > len(view) or len(tail) < 3:
+        raise RecordError(f"record at {at} says {size} bytes, its body {body_size}; {len(view) - at} are there")
+    properties_at = 1 + tail[0] + 2
+    if len(tail) < properties_at or properties_at + _SHORT.unpack_from(tail, properties_at - 2)[0] != len(tail):
+        raise RecordError(f"record at {at}: topic and properties do not fill its {size} bytes")
+    text = tail[properties_at:].decode("utf-8", "replace")
+    return StoredMessage(
+        size, crc, queue_id, flag, queue_offset, physical_offset, sys_flag,
+        born_at, (_ip_text(born[:-4]), _INT.unpack(born[-4:])[0]),
+        stored_at, (_ip_text(store[:-4]), _INT.unpack(store[-4:])[0]),
+        reconsume_times, prepared, bytes(view[body_at : body_at + body_size]),
+        tail[1 : properties_at - 2].decode("utf-8", "replace"), text, parse_properties(text),
+    )  # fmt: skip
+
+
+def decode_messages(body: Buffer) -> Iterator[StoredMessage]:
+    """The records of a pull or query response, which are merely joined."""
+    at = 0
+    while at < len(body):
+        message = decode_message(body, at)
+        yield message
+        at += message.store_size
+
+
+def decompress_body(body: bytes, sys_flag: int) -> bytes:
+    """The body as the application gave it. Old clients left the type bits at 0 and meant ZLIB."""
+    if not sys_flag & COMPRESSED:
+        return body
+    kind = sys_flag & COMPRESSION_MASK
+    if kind in (0, COMPRESSION_ZLIB):
+        return zlib.decompress(body)
+    missing = {COMPRESSION_LZ4: "LZ4: needs the package `lz4`", COMPRESSION_ZSTD: "ZSTD: needs the package `zstandard`"}
+    raise RecordError(f"cannot read a body compressed with {missing.get(kind, f'type {kind >> 8}')}")
+
+
+# ---- batches (section 2.8) -------------------------------------------------------------------------------
+
+
+@attrs.define(slots=True)
+class BatchItem:
+    """One message inside a batch request. Properties are the item's own, as UTF-8 text."""
+
+    body: Buffer
+    properties: bytes = b""
+    flag: int = 0
+
+
+_ITEM = struct.Struct(">iiiii")  # size, magic, CRC, flag, body length
+
+
+def encode_batch(items: Sequence[BatchItem]) -> bytes:
+    """The body of a batch send. Magic and CRC are sent as 0."""
+    pieces: list[Buffer] = []
+    for item in items:
+        size = _ITEM.size + len(item.body) + 2 + len(item.properties)
+        pieces += (_ITEM.pack(size, 0, 0, item.flag, len(item.body)), item.body)
+        pieces += (_SHORT.pack(len(item.properties)), item.properties)
+    return b"".join(pieces)
+
+
+def decode_batch(body: Buffer) -> list[BatchItem]:
+    """The items of a batch send; their bodies are views into `body`. RecordError where lengths disagree."""
+    view, items, at, whole = memoryview(body), [], 0, len(body)
+    try:
+        while at < whole:
+            size, _, _, flag, body_size = _ITEM.unpack_from(view, at)
+            body_at = at + 20
+            properties_at = body_at + body_size + 2
+            (properties_size,) = _SHORT.unpack_from(view, properties_at - 2)
+            end = properties_at + properties_size
+            if body_size < 0 or properties_size < 0 or end != at + size or end > whole:
+                raise RecordError(f"batch item at {at} says {size} bytes, its parts fill {end - at}")
+            items.append(BatchItem(view[body_at : properties_at - 2], bytes(view[properties_at:end]), flag))
+            at = end
+    except struct.error:
+        raise RecordError(f"batch item at {at} is cut") from None
+    return items
