@@ -15,7 +15,6 @@ import attrs
 from nameserver.changes import BrokerChange, BrokerChangeKind, Change, QueueChange
 from remoting.names import MASTER_ID
 
-
 EXPIRY = 120.0
 """Seconds without a registration after which a broker is dropped (remoting#33)."""
 

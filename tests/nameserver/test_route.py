@@ -1,0 +1,423 @@
+"""The route table: RocketMQ's rules of section 4 of the reference, one by one."""
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import pytest
+
+from nameserver.changes import BrokerChange, BrokerChangeKind, QueueChange
+from nameserver.lookup import (
+    find_route,
+    system_topics,
+    topics_of_cluster,
+    unit_sub_topics,
+    unit_sub_un_unit_topics,
+    unit_topics,
+)
+from nameserver.route import QueueData, Registered, Registration, RouteTable
+
+FOUR_QUEUES = QueueData(4, 4, 6, 0)
+TEMPLATE = QueueData(8, 8, 7, 0)
+TOPICS: Mapping[str, QueueData] = {"TBW102": TEMPLATE, "orders": FOUR_QUEUES}
+
+MASTER = Registration(
+    cluster="DefaultCluster",
+    broker_name="broker-a",
+    broker_id=0,
+    address="10.0.0.1:10911",
+    ha_address="10.0.0.1:10912",
+    data_version=(1000, 1),
+    topics=TOPICS,
+)
+SLAVE = attrs.evolve(MASTER, broker_id=1, address="10.0.0.2:10911", ha_address="10.0.0.2:10912")
+OTHER = attrs.evolve(
+    MASTER,
+    broker_name="broker-b",
+    address="10.0.0.3:10911",
+    ha_address="10.0.0.3:10912",
+    topics={"orders": FOUR_QUEUES},
+)
+
+
+def connection_of(broker: Registration) -> str:
+    """Give the one connection that an address uses unless told otherwise: connections are told apart by identity."""
+    return sys.intern(f"connection of {broker.address}")
+
+
+def register(table: RouteTable, broker: Registration, *, now: float = 0.0, connection: object = None) -> Registered:
+    """Take one heartbeat of a broker."""
+    return table.register(broker, connection or connection_of(broker), now=now)
+
+
+def pair() -> RouteTable:
+    """Give a table that knows a master and its slave."""
+    table = RouteTable()
+    register(table, MASTER)
+    register(table, SLAVE)
+    return table
+
+
+def addresses(table: RouteTable, topic: str = "orders") -> dict[str, dict[int, str]]:
+    """Give the addresses in a topic's route, by broker name."""
+    route = find_route(table, topic)
+    return {} if route is None else {broker.broker_name: dict(broker.addresses) for broker in route.brokers}
+
+
+# -- registration --------------------------------------------------------------------------------
+
+
+def test_a_slave_that_registers_first_is_listed_but_gives_its_topics_no_route() -> None:
+    """remoting#24."""
+    table = RouteTable()
+    reply = register(table, SLAVE)
+    assert (reply.master_address, reply.master_ha_address) == (None, None)
+    assert list(table.clusters["DefaultCluster"]) == ["broker-a"]
+    assert table.brokers["broker-a"].addresses == {1: SLAVE.address}
+    assert find_route(table, "orders") is None
+
+
+def test_a_slave_learns_its_master_once_that_one_has_registered_and_a_master_never_does() -> None:
+    """remoting#25."""
+    table = RouteTable()
+    register(table, SLAVE)
+    assert register(table, MASTER)[:2] == (None, None)
+    assert register(table, SLAVE)[:2] == (MASTER.address, MASTER.ha_address)
+
+
+def test_a_slave_is_told_nothing_of_a_master_that_is_known_but_not_live() -> None:
+    """remoting#25: an old master's leave frees the live entry of its own address only."""
+    table = pair()
+    del table.live[MASTER.address]
+    assert register(table, SLAVE)[:2] == (None, None)
+
+
+def test_an_unchanged_data_version_touches_no_topic() -> None:
+    """remoting#26: not even one that the table lost, or that the broker gained."""
+    table = pair()
+    table.delete_topic("orders", None)
+    more = attrs.evolve(MASTER, topics={**TOPICS, "new": FOUR_QUEUES})
+    assert register(table, more).changes == []
+    assert set(table.queues) == {"TBW102"}
+
+
+def test_a_new_data_version_upserts_what_is_listed_and_keeps_what_is_not() -> None:
+    """remoting#26."""
+    table = pair()
+    moved = attrs.evolve(MASTER, data_version=(2000, 2), topics={"orders": QueueData(8, 8, 6, 0)})
+    assert register(table, moved).changes == [
+        QueueChange(broker_name="broker-a", topics=("orders",), reason="registered")
+    ]
+    assert table.queues == {
+        "TBW102": {"broker-a": TEMPLATE},
+        "orders": {"broker-a": QueueData(8, 8, 6, 0)},
+    }
+
+
+def test_an_incremental_registration_seen_first_hides_the_other_topics_until_the_version_moves() -> None:
+    """Section 4.2, a flaw of 4.9 that stays: the stored version already says that all is known."""
+    table = RouteTable()
+    register(table, attrs.evolve(MASTER, topics={"orders": FOUR_QUEUES}))
+    register(table, MASTER)
+    assert set(table.queues) == {"orders"}
+
+
+def test_a_slaves_registration_never_writes_queues() -> None:
+    table = pair()
+    register(table, attrs.evolve(SLAVE, data_version=(9999, 9), topics={"slave-only": FOUR_QUEUES}))
+    assert "slave-only" not in table.queues
+
+
+@pytest.mark.parametrize(
+    ("broker", "wanted"),
+    [
+        (MASTER, False),
+        (SLAVE, False),
+        (attrs.evolve(SLAVE, data_version=(2, 2)), False),
+        (attrs.evolve(MASTER, data_version=(2, 2)), True),
+        (attrs.evolve(MASTER, address="10.0.0.9:10911"), True),
+        (attrs.evolve(MASTER, broker_name="broker-z"), True),
+    ],
+)
+def test_topics_are_wanted_only_of_a_master_that_is_new_or_has_moved(broker: Registration, wanted: bool) -> None:  # noqa: FBT001 - a column of the table
+    """remoting#26."""
+    asked = pair().wants_topics(broker.broker_name, broker.broker_id, broker.address, broker.data_version)
+    assert asked is wanted
+
+
+def test_an_address_under_a_new_id_leaves_its_old_id() -> None:
+    """remoting#27: a slave that was made master."""
+    table = pair()
+    promoted = attrs.evolve(SLAVE, broker_id=0)
+    [change] = register(table, promoted).changes
+    assert isinstance(change, BrokerChange)
+    assert (change.reason, change.remaining) == ("was broker id 1", {0: SLAVE.address})
+    assert table.brokers["broker-a"].addresses == {0: SLAVE.address}
+
+
+def test_the_last_of_two_masters_of_one_name_wins_and_the_route_flips_with_each_heartbeat() -> None:
+    table = pair()
+    rival = attrs.evolve(MASTER, address="10.0.0.9:10911")
+    for broker, former in [(rival, MASTER), (MASTER, rival), (rival, MASTER)]:
+        [change] = register(table, broker).changes
+        assert isinstance(change, BrokerChange)
+        assert change.reason == f"replaces {former.address}"
+        assert addresses(table)["broker-a"][0] == broker.address
+
+
+def test_a_broker_name_keeps_its_first_cluster_and_is_listed_in_both() -> None:
+    """Section 4.2, step 2."""
+    table = pair()
+    register(table, attrs.evolve(MASTER, cluster="other"))
+    assert table.brokers["broker-a"].cluster == "DefaultCluster"
+    assert {name: list(members) for name, members in table.clusters.items()} == {
+        "DefaultCluster": ["broker-a"],
+        "other": ["broker-a"],
+    }
+
+
+def test_filter_servers_are_stored_left_and_removed() -> None:
+    """Section 4.2, step 7."""
+    table = pair()
+    register(table, attrs.evolve(MASTER, filter_servers=["10.0.0.1:5000"]))
+    register(table, MASTER)
+    route = find_route(table, "orders")
+    assert route is not None
+    assert route.filter_servers == {MASTER.address: ["10.0.0.1:5000"]}
+    register(table, attrs.evolve(MASTER, filter_servers=[]))
+    assert table.filter_servers == {}
+
+
+def test_heartbeats_that_change_nothing_are_no_changes() -> None:
+    table = pair()
+    assert register(table, MASTER, now=30.0).changes == []
+    assert register(table, SLAVE, now=30.0).changes == []
+
+
+# -- data version --------------------------------------------------------------------------------
+
+
+def test_a_data_version_that_stands_counts_as_a_heartbeat_and_one_that_moved_does_not() -> None:
+    """remoting#29."""
+    table = pair()
+    assert table.query_data_version(MASTER.address, (1000, 1), now=100.0) == (False, (1000, 1))
+    assert table.query_data_version(SLAVE.address, (1000, 2), now=100.0) == (True, (1000, 1))
+    assert table.query_data_version("10.9.9.9:10911", (1000, 1), now=100.0) == (True, None)
+    assert {address: live.seen_at for address, live in table.live.items()} == {
+        MASTER.address: 100.0,
+        SLAVE.address: 0.0,
+    }
+
+
+# -- removal -------------------------------------------------------------------------------------
+
+
+def test_a_lost_master_leaves_at_once_and_its_topics_stay_with_the_slave() -> None:
+    """remoting#30."""
+    table = pair()
+    [change] = table.lose_connection(connection_of(MASTER), "10.0.0.1:40000")
+    assert change == BrokerChange(
+        kind=BrokerChangeKind.CONNECTION_LOST,
+        cluster="DefaultCluster",
+        broker_name="broker-a",
+        broker_id=0,
+        address=MASTER.address,
+        reason="connection lost",
+        remaining={1: SLAVE.address},
+    )
+    assert addresses(table) == {"broker-a": {1: SLAVE.address}}
+    assert table.queues["orders"]["broker-a"] == FOUR_QUEUES
+
+
+def test_the_last_lost_connection_takes_name_cluster_queues_and_empty_topics_along() -> None:
+    """remoting#31."""
+    table = pair()
+    register(table, attrs.evolve(OTHER, cluster="other"))
+    table.lose_connection(connection_of(MASTER), "")
+    gone = table.lose_connection(connection_of(SLAVE), "")
+    assert gone[1:] == [QueueChange(broker_name="broker-a", topics=("TBW102", "orders"), reason="connection lost")]
+    assert list(table.brokers) == ["broker-b"]
+    assert list(table.clusters) == ["other"]
+    assert table.queues == {"orders": {"broker-b": FOUR_QUEUES}}
+
+
+def test_the_late_close_of_a_superseded_connection_changes_nothing() -> None:
+    """remoting#32."""
+    table = pair()
+    register(table, MASTER, connection="newer")
+    assert table.lose_connection(connection_of(MASTER), "10.0.0.1:40000") == []
+    assert addresses(table) == {"broker-a": {0: MASTER.address, 1: SLAVE.address}}
+
+
+def test_a_lost_client_is_nobody_unless_its_own_address_is_registered() -> None:
+    """Section 4.9, step 1."""
+    table = pair()
+    assert table.lose_connection("a client", "10.0.0.7:40000") == []
+    [change] = table.lose_connection("a stranger", SLAVE.address)
+    assert isinstance(change, BrokerChange)
+    assert change.address == SLAVE.address
+
+
+def test_a_name_in_two_clusters_leaves_only_the_first_of_them_when_it_is_lost() -> None:
+    table = RouteTable()
+    register(table, MASTER)
+    register(table, attrs.evolve(MASTER, cluster="other"))
+    table.lose_connection(connection_of(MASTER), "")
+    assert {name: list(members) for name, members in table.clusters.items()} == {"other": ["broker-a"]}
+    assert table.brokers == {}
+
+
+def test_a_broker_is_dropped_after_more_than_its_time_not_at_it() -> None:
+    """remoting#33."""
+    table = RouteTable()
+    register(table, MASTER, now=0.0)
+    register(table, SLAVE, now=1.0)
+    assert table.expire(now=120.0) == ([], [])
+    connections, [change] = table.expire(now=120.5)
+    assert connections == [connection_of(MASTER)]
+    assert isinstance(change, BrokerChange)
+    assert (change.kind, change.reason) == (BrokerChangeKind.EXPIRED, "no registration for 120.5 s")
+    assert addresses(table) == {"broker-a": {1: SLAVE.address}}
+    assert table.lose_connection(connections[0], "10.0.0.1:40000") == []
+
+
+def test_an_expired_broker_that_registers_again_brings_its_topics_back() -> None:
+    """remoting#35: the re-registration is a first one."""
+    table = RouteTable()
+    register(table, MASTER)
+    table.expire(now=121.0)
+    assert table.queues == {}
+    register(table, MASTER, now=130.0)
+    assert set(table.queues) == set(TOPICS)
+
+
+def test_unregistering_is_idempotent() -> None:
+    """remoting#34."""
+    table = pair()
+    leave = (MASTER.cluster, MASTER.address, MASTER.broker_name, MASTER.broker_id)
+    [change] = table.unregister(*leave)
+    assert isinstance(change, BrokerChange)
+    assert (change.kind, change.address) == (BrokerChangeKind.UNREGISTERED, MASTER.address)
+    assert table.unregister(*leave) == []
+    assert table.unregister("nowhere", "1.1.1.1:1", "broker-z", 0) == []
+    assert addresses(table) == {"broker-a": {1: SLAVE.address}}
+
+
+def test_the_last_to_unregister_takes_name_cluster_and_topics_along() -> None:
+    table = pair()
+    table.unregister(MASTER.cluster, MASTER.address, MASTER.broker_name, 0)
+    table.unregister(SLAVE.cluster, SLAVE.address, SLAVE.broker_name, 1)
+    assert (table.brokers, table.clusters, table.queues, table.live) == ({}, {}, {}, {})
+
+
+def test_a_stale_masters_leave_removes_the_newer_master() -> None:
+    """Section 4.4, step 2: the id is freed without a look at the address."""
+    table = pair()
+    newer = attrs.evolve(MASTER, address="10.0.0.9:10911")
+    register(table, newer)
+    [change] = table.unregister(MASTER.cluster, MASTER.address, "broker-a", 0)
+    assert isinstance(change, BrokerChange)
+    assert (change.address, change.reason) == (newer.address, f"unregistered by {MASTER.address}")
+    assert addresses(table) == {"broker-a": {1: SLAVE.address}}
+    assert newer.address in table.live
+
+
+# -- administration ------------------------------------------------------------------------------
+
+
+def test_a_topic_is_deleted_at_the_brokers_of_one_cluster_only() -> None:
+    """remoting#35."""
+    table = pair()
+    register(table, attrs.evolve(OTHER, cluster="other"))
+    assert table.delete_topic("orders", "no such cluster") == []
+    assert table.delete_topic("no such topic", "other") == []
+    table.delete_topic("orders", "other")
+    assert table.queues["orders"] == {"broker-a": FOUR_QUEUES}
+    table.delete_topic("orders", "DefaultCluster")
+    assert "orders" not in table.queues
+
+
+@pytest.mark.parametrize("cluster", [None, ""])
+def test_a_topic_is_deleted_everywhere_without_a_cluster(cluster: str | None) -> None:
+    table = pair()
+    register(table, attrs.evolve(OTHER, cluster="other"))
+    table.delete_topic("orders", cluster)
+    assert "orders" not in table.queues
+    assert table.delete_topic("orders", cluster) == []
+
+
+def test_a_deleted_topic_comes_back_when_the_version_moves_or_the_broker_does() -> None:
+    """remoting#35."""
+    for back in (
+        lambda table: register(table, attrs.evolve(MASTER, data_version=(2000, 2))),
+        lambda table: (table.lose_connection(connection_of(MASTER), ""), register(table, MASTER)),
+    ):
+        table = pair()
+        table.delete_topic("orders", "DefaultCluster")
+        register(table, MASTER)
+        assert find_route(table, "orders") is None
+        back(table)
+        assert find_route(table, "orders") is not None
+
+
+def test_wiping_clears_the_write_bit_and_adding_sets_exactly_read_and_write() -> None:
+    """remoting#36: the inherit bit of a template topic is lost on the way, as in 4.9."""
+    table = pair()
+    count, changes = table.wipe_write_perm("broker-a")
+    assert (count, {topic: by["broker-a"].perm for topic, by in table.queues.items()}) == (
+        2,
+        {"TBW102": 5, "orders": 4},
+    )
+    assert changes == [QueueChange(broker_name="broker-a", topics=("TBW102", "orders"), reason="write perm wiped")]
+    assert table.wipe_write_perm("broker-a") == (2, [])
+    assert table.add_write_perm("broker-a")[0] == 2
+    assert {topic: by["broker-a"].perm for topic, by in table.queues.items()} == {"TBW102": 6, "orders": 6}
+    assert table.wipe_write_perm("broker-z") == (0, [])
+
+
+def test_a_wiped_permission_stays_wiped_through_heartbeats() -> None:
+    table = pair()
+    table.wipe_write_perm("broker-a")
+    register(table, MASTER)
+    assert table.queues["orders"]["broker-a"].perm == 4
+
+
+# -- questions -----------------------------------------------------------------------------------
+
+
+def test_a_topic_whose_broker_names_are_all_gone_has_no_route() -> None:
+    """Section 4.7. It takes a name in two clusters, or a table changed by hand, to get there."""
+    table = pair()
+    table.brokers.clear()
+    assert find_route(table, "orders") is None
+
+
+def test_a_route_lists_every_broker_name_with_all_its_addresses() -> None:
+    table = pair()
+    register(table, OTHER)
+    route = find_route(table, "orders")
+    assert route is not None
+    assert route.queues == {"broker-a": FOUR_QUEUES, "broker-b": FOUR_QUEUES}
+    assert addresses(table) == {"broker-a": {0: MASTER.address, 1: SLAVE.address}, "broker-b": {0: OTHER.address}}
+
+
+def test_topics_are_listed_by_cluster_and_system_topics_are_named_like_brokers_and_clusters() -> None:
+    """remoting#20."""
+    table = pair()
+    register(table, attrs.evolve(OTHER, cluster="other"))
+    assert topics_of_cluster(table, "other") == ["orders"]
+    assert topics_of_cluster(table, "no such cluster") == []
+    assert system_topics(table) == (["DefaultCluster", "broker-a", "other", "broker-b"], MASTER.address)
+    assert system_topics(RouteTable()) == ([], None)
+
+
+def test_the_first_broker_name_of_a_topic_speaks_for_its_unit_bits() -> None:
+    """remoting#20."""
+    table = RouteTable()
+    flags: dict[str, Any] = {f"flag{flag}": QueueData(1, 1, 6, flag) for flag in range(4)}
+    register(table, attrs.evolve(MASTER, topics=flags))
+    register(table, attrs.evolve(OTHER, topics={"flag0": QueueData(1, 1, 6, 3)}))
+    assert unit_topics(table) == ["flag1", "flag3"]
+    assert unit_sub_topics(table) == ["flag2", "flag3"]
+    assert unit_sub_un_unit_topics(table) == ["flag2"]
