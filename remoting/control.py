@@ -1,0 +1,225 @@
+"""The control channel: what a process of the cluster and its supervisor tell each other.
+
+msgpack maps, one after another, over a Unix stream socket in the cluster's directory. The `type` of a map names
+one of the classes below. A process says Hello, then Ready once it serves, Events as they happen, and answers
+every SnapshotRequest. Unknown types and fields are errors: both sides come from one source tree. The end of the
+stream means that the supervisor is gone, and the process stops itself.
+"""
+
+import collections
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
+
+import attrs
+import cattrs
+import msgpack
+import trio
+from cattrs.strategies import configure_tagged_union
+
+from remoting.clock import wall_millis
+
+log = logging.getLogger(__name__)
+
+MAX_MESSAGE = 16 * 2**20
+MAX_QUEUED_EVENTS = 10_000
+_CHUNK = 64 * 2**10
+
+
+class ControlError(Exception):
+    """The other side sent something that is no message, or one too large. Close the channel."""
+
+
+@attrs.frozen
+class Hello:
+    """The first message of a process: which node it is."""
+
+    name: str
+    pid: int
+
+
+@attrs.frozen
+class Ready:
+    """The process does its work from now on; facts about it that were not known before, such as bound addresses."""
+
+    facts: dict[str, Any]
+
+
+@attrs.frozen
+class Event:
+    """Something happened at a time of the cluster's clock."""
+
+    at_millis: int
+    kind: str
+    fields: dict[str, Any]
+
+
+@attrs.frozen
+class SnapshotRequest:
+    """The supervisor asks for the node's live facts."""
+
+    id: int
+
+
+@attrs.frozen
+class Snapshot:
+    """The answer to the request of the same id."""
+
+    id: int
+    facts: dict[str, Any]
+
+
+Message = Hello | Ready | Event | SnapshotRequest | Snapshot
+
+_converter = cattrs.Converter(forbid_extra_keys=True)
+configure_tagged_union(Message, _converter, tag_name="type")
+
+
+def encode_message(message: Message) -> bytes:
+    """Bytes of one message. Values that msgpack has no form for are sent as their text."""
+    encoded = msgpack.packb(_converter.unstructure(message, unstructure_as=Message), default=str)
+    assert isinstance(encoded, bytes)
+    if len(encoded) > MAX_MESSAGE:
+        raise ControlError(f"{type(message).__name__} of {len(encoded)} bytes; at most {MAX_MESSAGE}")
+    return encoded
+
+
+class MessageDecoder:
+    """Feed it what arrived, then take the messages that are complete."""
+
+    def __init__(self) -> None:
+        self._unpacker = msgpack.Unpacker(max_buffer_size=MAX_MESSAGE + _CHUNK, strict_map_key=False)
+
+    def feed(self, data: bytes) -> None:
+        try:
+            self._unpacker.feed(data)
+        except msgpack.BufferFull:
+            raise ControlError(f"a message of more than {MAX_MESSAGE} bytes") from None
+
+    def messages(self) -> Iterator[Message]:
+        while True:
+            try:
+                value = next(self._unpacker)
+                message: Message = _converter.structure(value, Message)  # type: ignore[arg-type]  # a union is no type
+            except StopIteration:
+                return
+            except (
+                msgpack.UnpackException,
+                cattrs.BaseValidationError,
+                ValueError,
+                KeyError,
+                TypeError,
+                AttributeError,
+            ) as exc:
+                raise ControlError(f"not a control message: {exc!r}") from exc
+            yield message
+
+
+async def receive_messages(stream: trio.abc.ReceiveStream, handle: Callable[[Message], None]) -> None:
+    """Hand over every message until the end of the stream; a connection that breaks has ended as well."""
+    decoder = MessageDecoder()
+    try:
+        while data := await stream.receive_some(_CHUNK):
+            decoder.feed(bytes(data))
+            for message in decoder.messages():
+                handle(message)
+    except trio.BrokenResourceError:
+        return
+
+
+@attrs.define(eq=False)
+class ControlLink:
+    """The process's end of the channel. Its methods never wait, and belong to the trio thread.
+
+    Without a supervisor (`limit=0`) events are logged and forgotten.
+    """
+
+    name: str = "alone"
+    limit: int = MAX_QUEUED_EVENTS
+    is_ready: bool = attrs.field(default=False, init=False)
+    _snapshot: Callable[[], Mapping[str, object]] = attrs.field(default=dict, init=False)
+    _replies: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
+    _events: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
+    _dropped: int = attrs.field(default=0, init=False)
+    _queued: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _written: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def emit(self, kind: str, **fields: object) -> None:
+        """Record an event. When the supervisor does not keep up the oldest are dropped, and their number told."""
+        if self.limit == 0:
+            log.info("%s %s", kind, " ".join(f"{key}={value}" for key, value in fields.items()))
+            return
+        if len(self._events) >= self.limit:
+            self._events.popleft()
+            self._dropped += 1
+        self._events.append(encode_message(Event(wall_millis(), kind, fields)))
+        self._wake()
+
+    def ready(self, **facts: object) -> None:
+        """Say that this process serves. The supervisor waits for it; say it once."""
+        self.is_ready = True
+        log.info("ready %s", " ".join(f"{key}={value}" for key, value in facts.items()))
+        self._reply(Ready(facts))
+
+    def set_snapshot(self, snapshot: Callable[[], Mapping[str, object]]) -> None:
+        """Give the function that answers what is true now: plain values, quickly, without side effects."""
+        self._snapshot = snapshot
+
+    async def attend(self, stream: trio.abc.Stream) -> None:
+        """Speak with the supervisor until it is gone."""
+        self._replies.appendleft(encode_message(Hello(self.name, os.getpid())))
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write_forever, stream)
+                await receive_messages(stream, self._answer)
+                nursery.cancel_scope.cancel()
+        finally:
+            self.limit = 0  # nobody listens any more
+            self._written.set()
+
+    async def wait_written(self) -> None:
+        """Wait until all that was said is with the supervisor."""
+        while not self._written.is_set():
+            await self._written.wait()
+
+    def take(self) -> bytes:
+        """All that waits to be sent, replies first: they answer somebody who waits."""
+        if self._dropped:
+            lost, self._dropped = self._dropped, 0
+            self._replies.append(encode_message(Event(wall_millis(), "events-dropped", {"count": lost})))
+        data = b"".join((*self._replies, *self._events))
+        self._replies.clear()
+        self._events.clear()
+        return data
+
+    def _answer(self, message: Message) -> None:
+        if not isinstance(message, SnapshotRequest):
+            raise ControlError(f"the supervisor sent a {type(message).__name__}")
+        try:
+            facts = dict(self._snapshot())
+        except Exception as exc:  # the channel outlives a defect in what it reports
+            log.exception("snapshot failed")
+            facts = {"error": repr(exc)}
+        self._reply(Snapshot(message.id, facts))
+
+    def _reply(self, message: Ready | Snapshot) -> None:
+        if self.limit:
+            self._replies.append(encode_message(message))
+            self._wake()
+
+    def _wake(self) -> None:
+        if self._written.is_set():
+            self._written = trio.Event()
+        self._queued.set()
+
+    async def _write_forever(self, stream: trio.abc.SendStream) -> NoReturn:
+        try:
+            while True:
+                while data := self.take():
+                    await stream.send_all(data)
+                self._written.set()
+                self._queued = trio.Event()
+                await self._queued.wait()
+        except trio.BrokenResourceError:
+            await trio.sleep_forever()  # the reader sees the end of the stream, and decides

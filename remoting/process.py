@@ -1,0 +1,102 @@
+"""Run a server as a process: its clock, its signals, its supervisor, and how it fails."""
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from typing import TypeVar
+
+import trio
+
+from remoting.clock import RatedClock, real_seconds
+from remoting.control import ControlLink
+
+Config = TypeVar("Config")
+
+LAST_WORDS_SECONDS = 0.5  # real time, for events of the shutdown to reach the supervisor
+
+
+class StartError(Exception):
+    """A reason not to start that the operator can mend: told in one line, without a traceback."""
+
+
+def run_process(
+    main: Callable[[Config, ControlLink], Awaitable[None]],
+    config: Config,
+    *,
+    control: str | os.PathLike[str] | None,
+    clock: RatedClock,
+    name: str = "alone",
+) -> None:
+    """Run `main` until it returns, a signal asks it to stop, or the supervisor is gone.
+
+    SIGTERM, SIGINT and the end of the control channel cancel `main`, whose cleanup decides what a graceful stop
+    means; a second signal ends the process at once. Known reasons not to start become one line on stderr each,
+    and exit status 1.
+    """
+    try:
+        trio.run(_run, main, config, control, name, clock=clock)
+    except BaseExceptionGroup as group:
+        known, unknown = group.split(_is_known)
+        if unknown is not None:
+            raise
+        for exc in _leaves(known):
+            print(f"{name}: {exc}", file=sys.stderr)
+        sys.exit(1)
+
+
+async def _run(
+    main: Callable[[Config, ControlLink], Awaitable[None]],
+    config: Config,
+    control: str | os.PathLike[str] | None,
+    name: str,
+) -> None:
+    serving = trio.CancelScope()
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_stop_on_signal, signals, serving)
+            link = ControlLink(name, limit=0) if control is None else ControlLink(name)
+            if control is not None:
+                stream = await _connect(control)
+                nursery.start_soon(_attend_until_gone, link, stream, serving)
+            with serving:
+                await main(config, link)
+            if control is not None:
+                with trio.move_on_after(real_seconds(LAST_WORDS_SECONDS)):
+                    await link.wait_written()
+            nursery.cancel_scope.cancel()
+
+
+async def _connect(control: str | os.PathLike[str]) -> trio.SocketStream:
+    try:
+        return await trio.open_unix_socket(os.fspath(control))
+    except OSError as exc:
+        raise StartError(f"no supervisor listens at {os.fspath(control)}: {exc.strerror}") from None
+
+
+async def _attend_until_gone(link: ControlLink, stream: trio.abc.Stream, serving: trio.CancelScope) -> None:
+    async with stream:
+        await link.attend(stream)
+    serving.cancel()
+
+
+async def _stop_on_signal(signals: AsyncIterator[int], serving: trio.CancelScope) -> None:
+    async for number in signals:
+        if serving.cancel_called:
+            os._exit(128 + number)
+        serving.cancel()
+
+
+def _is_known(exc: BaseException) -> bool:
+    return isinstance(exc, StartError) or (
+        isinstance(exc, OSError) and exc.errno in {errno.EADDRINUSE, errno.EADDRNOTAVAIL}
+    )
+
+
+def _leaves(exc: BaseException | None) -> Iterator[BaseException]:
+    if isinstance(exc, BaseExceptionGroup):
+        for part in exc.exceptions:
+            yield from _leaves(part)
+    elif exc is not None:
+        yield exc
