@@ -1,0 +1,79 @@
+"""The KV table and its file."""
+
+import json
+import pathlib
+
+import pytest
+
+from nameserver.kvconfig import KvConfig, KvFileError, load_kv_config
+from nameserver.storedtext import write_text
+
+
+def test_every_change_is_in_the_file_before_it_is_answered_and_the_former_content_in_the_backup(
+    tmp_path: pathlib.Path,
+) -> None:
+    """remoting#37."""
+    path = tmp_path / "deep" / "kvConfig.json"
+    kv = KvConfig(path)
+    kv.put("ns", "k", "one")
+    assert path.read_text() == '{"configTable":{"ns":{"k":"one"}}}'
+    assert not path.with_name("kvConfig.json.bak").exists()
+    kv.put("ns", "k", "two")
+    assert json.loads(path.with_name("kvConfig.json.bak").read_text()) == {"configTable": {"ns": {"k": "one"}}}
+    kv.delete("ns", "k")
+    assert path.read_text() == '{"configTable":{"ns":{}}}'
+    assert json.loads(path.with_name("kvConfig.json.bak").read_text()) == {"configTable": {"ns": {"k": "two"}}}
+    assert not path.with_name("kvConfig.json.tmp").exists()
+
+
+def test_a_restart_restores_the_table_emptied_namespaces_too(tmp_path: pathlib.Path) -> None:
+    """remoting#37."""
+    path = tmp_path / "kvConfig.json"
+    kv = KvConfig(path)
+    kv.put("ns", "k", "vé/")
+    kv.put("emptied", "k", "v")
+    kv.delete("emptied", "k")
+    assert load_kv_config(path).namespaces == {"ns": {"k": "vé/"}, "emptied": {}}
+
+
+def test_a_namespace_never_written_is_told_from_an_emptied_one(tmp_path: pathlib.Path) -> None:
+    """remoting#38, #28."""
+    kv = KvConfig(tmp_path / "kv.json")
+    kv.delete("ns", "k")
+    assert kv.listing("ns") is None
+    kv.put("ns", "k", "v")
+    assert kv.listing("ns") == b'{"table":{"k":"v"}}'
+    kv.delete("ns", "k")
+    assert kv.listing("ns") == b'{"table":{}}'
+    assert kv.listing(None) is None
+
+
+def test_a_null_value_is_kept_in_memory_and_left_out_of_the_file(tmp_path: pathlib.Path) -> None:
+    """Section 4.11."""
+    kv = KvConfig(tmp_path / "kv.json")
+    kv.put("ns", "k", None)
+    assert kv.namespaces == {"ns": {"k": None}}
+    assert kv.get("ns", "k") is None
+    assert (tmp_path / "kv.json").read_text() == '{"configTable":{"ns":{}}}'
+
+
+def test_no_file_is_an_empty_table(tmp_path: pathlib.Path) -> None:
+    assert load_kv_config(tmp_path / "none.json").namespaces == {}
+
+
+@pytest.mark.parametrize("damaged", ["", "{", '{"configTable":3}', None])
+def test_the_backup_is_read_where_the_file_is_damaged_or_gone(tmp_path: pathlib.Path, damaged: str | None) -> None:
+    path = tmp_path / "kv.json"
+    write_text(path, '{"configTable":{"ns":{"k":"v"}}}')
+    write_text(path, "replaced")
+    path.unlink()
+    if damaged is not None:
+        path.write_text(damaged)
+    assert load_kv_config(path).namespaces == {"ns": {"k": "v"}}
+
+
+def test_a_damaged_file_with_a_damaged_backup_is_an_error_that_names_both(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "kv.json").write_text("{")
+    (tmp_path / "kv.json.bak").write_text("[]")
+    with pytest.raises(KvFileError, match=r"kv\.json: .*kv\.json\.bak: "):
+        load_kv_config(tmp_path / "kv.json")
