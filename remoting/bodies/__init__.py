@@ -1,0 +1,1 @@
+"""Typed bodies, one file per subject."""

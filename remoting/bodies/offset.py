@@ -1,0 +1,118 @@
+"""Consumer offsets: tables of them, what they say about a group's progress, and setting them back.
+
+Sources: broker-requests sections 2.5, 6.3, 6.4; store-and-ha section on config files.
+"""
+
+from typing import Self
+
+from remoting.bodies.queue import MessageQueue
+from remoting.body import Body
+
+
+class ConsumerOffsets(Body, frozen=True, kw_only=True):
+    """All committed offsets of a broker: response of 43, consumerOffset.json. Key `topic@group`, then queue id."""
+
+    offset_table: dict[str, dict[int, int]] = {}
+
+
+class DelayOffsets(Body, frozen=True, kw_only=True):
+    """Delivered so far of each delay level: response of 45, delayOffset.json."""
+
+    offset_table: dict[int, int] = {}
+
+
+class OffsetWrapper(Body, frozen=True, kw_only=True):
+    """Progress in one queue. The timestamp is when the last consumed message was stored, 0 if there is none."""
+
+    broker_offset: int = 0
+    consumer_offset: int = 0
+    last_timestamp: int = 0
+
+
+class ConsumeStats(Body, frozen=True, kw_only=True):
+    """Response of 208."""
+
+    consume_tps: float = 0.0
+    offset_table: dict[MessageQueue, OffsetWrapper] = {}
+
+
+class ConsumeStatsList(Body, frozen=True, kw_only=True):
+    """Response of 317: one map per group, one ConsumeStats per topic in it."""
+
+    broker_addr: str | None = None
+    consume_stats_list: list[dict[str, list[ConsumeStats]]] = []
+    total_diff: int = 0
+
+
+class ResetOffsetBody(Body, frozen=True, kw_only=True):
+    """Request of 220 and response of 222. Go splits the text, so that it must hold no blank."""
+
+    offset_table: dict[MessageQueue, int] = {}
+
+
+class MessageQueueForC(Body, frozen=True, kw_only=True):
+    """A queue and its offset in the form for C++."""
+
+    broker_name: str
+    offset: int
+    queue_id: int
+    topic: str
+
+
+class ResetOffsetBodyForC(Body, frozen=True, kw_only=True):
+    """Request of 220 to a C++ client, which reads no objects as keys."""
+
+    offset_table: list[MessageQueueForC] = []
+
+    @classmethod
+    def of(cls, body: ResetOffsetBody) -> Self:
+        """Say the same as a list."""
+        return cls(
+            offset_table=[
+                MessageQueueForC(
+                    broker_name=queue.broker_name, offset=offset, queue_id=queue.queue_id, topic=queue.topic
+                )
+                for queue, offset in body.offset_table.items()
+            ]
+        )
+
+
+class GetConsumerStatusBody(Body, frozen=True, kw_only=True):
+    """Response of 221 (the second member) and of 223 (the first, by client id)."""
+
+    consumer_table: dict[str, dict[MessageQueue, int]] = {}
+    message_queue_table: dict[MessageQueue, int] = {}
+
+
+class QueryCorrectionOffsetBody(Body, frozen=True, kw_only=True):
+    """Response of 308, by queue id."""
+
+    correction_offsets: dict[int, int] = {}
+
+
+class QueueTimeSpan(Body, frozen=True, kw_only=True):
+    """Store times at the ends of one queue and at its consumer, in milliseconds; each again as text."""
+
+    consume_time_stamp: int = 0
+    consume_time_stamp_str: str | None = None
+    delay_time: int = 0
+    max_time_stamp: int = 0
+    max_time_stamp_str: str | None = None
+    message_queue: MessageQueue
+    min_time_stamp: int = 0
+    min_time_stamp_str: str | None = None
+
+
+class QueryConsumeTimeSpanBody(Body, frozen=True, kw_only=True):
+    """Response of 303."""
+
+    consume_time_span_set: list[QueueTimeSpan] = []
+
+
+class OffsetMovedEvent(Body, frozen=True, kw_only=True):
+    """Body of the message that a master stores when it answers a pull with code 21."""
+
+    consumer_group: str
+    message_queue: MessageQueue
+    offset_new: int
+    offset_request: int

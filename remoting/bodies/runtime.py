@@ -1,0 +1,82 @@
+"""What runs: tables of keys and values, broker statistics, the inside of a consumer.
+
+Sources: broker-requests sections 6.3 to 6.6.
+"""
+
+import msgspec
+
+from remoting.bodies.heartbeat import SubscriptionData
+from remoting.bodies.queue import MessageQueue
+from remoting.body import Body
+
+
+class KVTable(Body, frozen=True, kw_only=True):
+    """Response of 28 and 219, and of 103 (order topics)."""
+
+    table: dict[str, str] = {}
+
+
+class BrokerStatsItem(Body, frozen=True, kw_only=True):
+    """A sum over a time span, per second, and per call."""
+
+    avgpt: float = 0.0
+    sum: int = 0
+    tps: float = 0.0
+
+
+class BrokerStatsData(Body, frozen=True, kw_only=True):
+    """Response of 315."""
+
+    stats_day: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)
+    stats_hour: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)
+    stats_minute: BrokerStatsItem = msgspec.field(default_factory=BrokerStatsItem)
+
+
+class ProcessQueueInfo(Body, frozen=True, kw_only=True):
+    """One queue inside a push consumer. Timestamps in milliseconds."""
+
+    cached_msg_count: int = 0
+    cached_msg_max_offset: int = 0
+    cached_msg_min_offset: int = 0
+    cached_msg_size_in_mib: int = msgspec.field(name="cachedMsgSizeInMiB", default=0)
+    commit_offset: int = 0
+    dropped: bool = msgspec.field(name="droped", default=False)
+    last_consume_timestamp: int = 0
+    last_lock_timestamp: int = 0
+    last_pull_timestamp: int = 0
+    locked: bool = False
+    transaction_msg_count: int = 0
+    transaction_msg_max_offset: int = 0
+    transaction_msg_min_offset: int = 0
+    try_unlock_times: int = 0
+
+
+class ConsumeStatus(Body, frozen=True, kw_only=True):
+    """Rates of one topic inside a push consumer; times in milliseconds."""
+
+    consume_failed_msgs: int = 0
+    consume_failed_tps: float = msgspec.field(name="consumeFailedTPS", default=0.0)
+    consume_ok_tps: float = msgspec.field(name="consumeOKTPS", default=0.0)
+    consume_rt: float = msgspec.field(name="consumeRT", default=0.0)
+    pull_rt: float = msgspec.field(name="pullRT", default=0.0)
+    pull_tps: float = msgspec.field(name="pullTPS", default=0.0)
+
+
+class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
+    """Response of 307. Tools need the properties PROP_CONSUME_TYPE, _CONSUMEORDERLY and _CONSUMER_START_TIMESTAMP."""
+
+    jstack: str | None = None
+    mq_table: dict[MessageQueue, ProcessQueueInfo] = {}
+    properties: dict[str, str] = {}
+    status_table: dict[str, ConsumeStatus] = {}
+    subscription_set: list[SubscriptionData] = []
+
+
+class ConsumeMessageDirectlyResult(Body, frozen=True, kw_only=True):
+    """Response of 309: what a listener said to one message. Go clients give the ordinal of the result."""
+
+    auto_commit: bool = True
+    consume_result: str | int = "CR_SUCCESS"
+    order: bool = False
+    remark: str | None = None
+    spent_time_mills: int = 0

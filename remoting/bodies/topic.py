@@ -1,0 +1,65 @@
+"""Topics: their configuration and its version, their queues' bounds, lists of them.
+
+Sources: remoting-and-nameserver sections 3.5, 3.11; broker-requests sections 6.2 to 6.4.
+"""
+
+import msgspec
+
+from remoting.bodies.queue import MessageQueue
+from remoting.body import Body
+
+
+class DataVersion(Body, frozen=True, kw_only=True):
+    """Version of a table: it changes with every change of the table, and is compared as a whole (322, and in others)."""
+
+    counter: int = 0
+    timestamp: int = 0
+    """Milliseconds."""
+
+
+class TopicConfig(Body, frozen=True, kw_only=True):
+    """One topic. The defaults are those of a member that is missing on the wire."""
+
+    order: bool = False
+    perm: int = 6
+    """Bits: 4 read, 2 write, 1 inherit."""
+    read_queue_nums: int = 16
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_name: str
+    topic_sys_flag: int = 0
+    """Bits: 1 unit, 2 unit-sub."""
+    write_queue_nums: int = 16
+
+
+class TopicConfigSerializeWrapper(Body, frozen=True, kw_only=True):
+    """All topics of a broker: response of 21, in 103, in topics.json."""
+
+    data_version: DataVersion = msgspec.field(default_factory=DataVersion)
+    topic_config_table: dict[str, TopicConfig] = {}
+
+
+class TopicList(Body, frozen=True, kw_only=True):
+    """Response of 206, 224, 304, 305, 311 to 313. Only 304 gives an address (remoting#20)."""
+
+    broker_addr: str | None = None
+    topic_list: list[str] = []
+
+
+class TopicOffset(Body, frozen=True, kw_only=True):
+    """Bounds of one queue. The timestamp is when its last message was stored, 0 if it is empty."""
+
+    last_update_timestamp: int = 0
+    max_offset: int = 0
+    min_offset: int = 0
+
+
+class TopicStatsTable(Body, frozen=True, kw_only=True):
+    """Response of 202."""
+
+    offset_table: dict[MessageQueue, TopicOffset] = {}
+
+
+class GroupList(Body, frozen=True, kw_only=True):
+    """Response of 300: the groups that consume a topic."""
+
+    group_list: list[str] = []
