@@ -1,0 +1,113 @@
+"""What an operator may set for a broker: the keys of RocketMQ's broker.conf in Python's form, with its defaults.
+
+Sources: classes BrokerConfig, MessageStoreConfig, NettyServerConfig of 4.9.8. Milliseconds and bytes, as there.
+One file feeds three classes: the broker's own keys, the store's, and replication's.
+"""
+
+import pathlib
+
+import attrs
+from attrs import validators
+
+from broker.ha.settings import HaSettings
+from remoting.names import MASTER_ID, TRACE_TOPIC
+from remoting.settings import Settings, SettingsError, read_settings
+from store.config import StoreConfig
+
+ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
+
+
+@attrs.frozen(kw_only=True)
+class BrokerConfig:
+    """The broker's own keys. Checked here, then never changed except by request 25."""
+
+    broker_cluster_name: str = "DefaultCluster"
+    broker_name: str = "broker-a"
+    broker_id: int = attrs.field(default=MASTER_ID, validator=validators.ge(0))
+    broker_role: str = attrs.field(default="ASYNC_MASTER", validator=validators.in_(ROLES))
+    namesrv_addr: str = ""
+    """Nameservers as `host:port`, separated by `;`."""
+
+    listen_address: str = "127.0.0.1"
+    """Where it listens (ours: RocketMQ listens everywhere)."""
+    listen_port: int = attrs.field(default=10911, validator=[validators.ge(0), validators.le(65535)])
+    ha_listen_port: int | None = None
+    """Default and, in 4.9, the only choice: listen_port + 1. A port of 0 lets the system choose."""
+    fast_listen_port: int | None = None
+    """The VIP port: listen_port - 2 unless given (ours, for hosts where ports are scarce)."""
+    broker_ip1: str = "127.0.0.1"
+    """What clients are told to connect to."""
+    broker_ip2: str = "127.0.0.1"
+    """What slaves are told to connect to."""
+
+    broker_permission: int = attrs.field(default=6, validator=[validators.ge(0), validators.le(7)])
+    default_topic_queue_nums: int = attrs.field(default=8, validator=validators.ge(1))
+    auto_create_topic_enable: bool = True
+    auto_create_subscription_group: bool = True
+    cluster_topic_enable: bool = True
+    broker_topic_enable: bool = True
+    trace_topic_enable: bool = False
+    msg_trace_topic_name: str = TRACE_TOPIC
+    region_id: str = "DefaultRegion"
+    trace_on: bool = True
+    reject_transaction_message: bool = False
+    enable_property_filter: bool = False
+    start_accept_send_request_time_stamp: int = 0
+
+    long_polling_enable: bool = True
+    short_polling_time_mills: int = 1000
+    notify_consumer_ids_changed_enable: bool = True
+    slave_read_enable: bool = False
+    offset_check_in_slave: bool = False
+
+    force_register: bool = True
+    register_name_server_period: int = 30_000
+    register_broker_timeout_mills: int = 6_000
+    compressed_register: bool = False
+    flush_consumer_offset_interval: int = 5_000
+    sync_flush_timeout: int = 5_000
+    slave_timeout: int = 3_000
+    server_channel_max_idle_time_seconds: int = 120
+    config_black_list: str = "configBlackList;brokerConfigPath"
+
+    @property
+    def is_slave(self) -> bool:
+        """True for the role SLAVE."""
+        return self.broker_role == "SLAVE"
+
+    @property
+    def is_sync_master(self) -> bool:
+        """True for the role SYNC_MASTER."""
+        return self.broker_role == "SYNC_MASTER"
+
+    @property
+    def address(self) -> str:
+        """How clients reach it: `ip:port`."""
+        return f"{self.broker_ip1}:{self.listen_port}"
+
+    @property
+    def namesrv_addrs(self) -> tuple[str, ...]:
+        """The nameservers, one by one."""
+        return tuple(part.strip() for part in self.namesrv_addr.split(";") if part.strip())
+
+
+@attrs.frozen
+class BrokerSettings:
+    """All that one settings file says, by whom it concerns."""
+
+    broker: BrokerConfig
+    store: StoreConfig
+    ha: HaSettings
+    source: Settings
+
+
+def load_config(path: str | pathlib.Path) -> BrokerSettings:
+    """Read and check a settings file. SettingsError names file, key, and what was expected."""
+    settings = read_settings(path, [BrokerConfig, StoreConfig, HaSettings])
+    broker = settings.bind(BrokerConfig)
+    if broker.broker_role == "SLAVE":
+        if broker.broker_id == MASTER_ID:
+            raise SettingsError(f"{path}: broker_id = {broker.broker_id}: a SLAVE needs one above 0")
+    else:  # a master has id 0, whatever the file says (store-and-ha section 5.1)
+        broker = attrs.evolve(broker, broker_id=MASTER_ID)
+    return BrokerSettings(broker, settings.bind(StoreConfig), settings.bind(HaSettings), settings)

@@ -1,0 +1,94 @@
+"""Consumer offsets, and where queues begin and end (ConsumerManageProcessor, AdminBrokerProcessor)."""
+
+from typing import Any
+
+from broker.state import Broker
+from remoting.codes import RequestCode, ResponseCode
+from remoting.dispatch import Reply, Request, Route
+from remoting.headers.offset import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+
+
+def query_consumer_offset(broker: Broker, header: QueryConsumerOffsetRequestHeader, _request: Request) -> Reply:
+    """Answer where a consumer group stands in one queue.
+
+    A group that never committed starts at 0 while the queue's first message is still young enough to be in
+    memory; otherwise QUERY_NOT_FOUND lets the client choose by its consume-from-where (broker-requests#43).
+    """
+    offset = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
+    if offset is None:
+        store = broker.store
+        if store.min_queue_offset(header.topic, header.queue_id) > 0 or not store.is_in_memory(
+            header.topic, header.queue_id, 0
+        ):
+            remark = f"group {header.consumer_group} has no offset in queue {header.queue_id} of {header.topic}"
+            return Reply(ResponseCode.QUERY_NOT_FOUND, {}, remark=remark)
+        offset = 0
+    return Reply(header=QueryConsumerOffsetResponseHeader(offset=offset))
+
+
+def update_consumer_offset(broker: Broker, header: UpdateConsumerOffsetRequestHeader, request: Request) -> Reply:
+    """Commit an offset. It may go back, and nothing about it is checked (broker-requests#44)."""
+    before = broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+    if before is not None and header.commit_offset < before:
+        broker.emit(
+            "offset_moved_back",
+            group=header.consumer_group,
+            topic=header.topic,
+            queue_id=header.queue_id,
+            before=before,
+            after=header.commit_offset,
+            peer=request.channel.peer,
+        )
+    return Reply(header={})
+
+
+def get_max_offset(broker: Broker, header: GetMaxOffsetRequestHeader, _request: Request) -> Reply:
+    """The queue offset that the next message will get; 0 for a queue that is empty or unknown."""
+    return Reply(header=GetMaxOffsetResponseHeader(offset=broker.store.max_queue_offset(header.topic, header.queue_id)))
+
+
+def get_min_offset(broker: Broker, header: GetMinOffsetRequestHeader, _request: Request) -> Reply:
+    """The first queue offset that can be read; 0 for a queue that is empty or unknown."""
+    return Reply(header=GetMinOffsetResponseHeader(offset=broker.store.min_queue_offset(header.topic, header.queue_id)))
+
+
+def search_offset_by_timestamp(broker: Broker, header: SearchOffsetRequestHeader, _request: Request) -> Reply:
+    """The queue offset nearest to a store time in ms (broker-requests#45)."""
+    offset = broker.store.offset_by_time(header.topic, header.queue_id, header.timestamp)
+    return Reply(header=SearchOffsetResponseHeader(offset=offset))
+
+
+def get_earliest_msg_storetime(
+    broker: Broker, header: GetEarliestMsgStoretimeRequestHeader, _request: Request
+) -> Reply:
+    """The store time in ms of the first message of a queue, -1 for none."""
+    timestamp = broker.store.earliest_store_time(header.topic, header.queue_id)
+    return Reply(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))
+
+
+def get_all_consumer_offset(broker: Broker, _header: Any, _request: Request) -> Reply:
+    """All committed offsets, for a slave (store-and-ha section 5.3)."""
+    return Reply(body=broker.offsets.body().encode())
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequestHeader, query_consumer_offset),
+    Route(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader, update_consumer_offset),
+    Route(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader, get_max_offset),
+    Route(RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader, get_min_offset),
+    Route(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequestHeader, search_offset_by_timestamp),
+    Route(RequestCode.GET_EARLIEST_MSG_STORETIME, GetEarliestMsgStoretimeRequestHeader, get_earliest_msg_storetime),
+    Route(RequestCode.GET_ALL_CONSUMER_OFFSET, None, get_all_consumer_offset),
+]

@@ -1,0 +1,178 @@
+"""PULL_MESSAGE and LITE_PULL_MESSAGE (class PullMessageProcessor).
+
+A pull that finds nothing and may wait is held; the same function runs again when it is woken, and then it
+must answer. Sources: broker-requests section 2, store-and-ha section 6.
+"""
+
+from collections.abc import Callable
+
+from broker.hold import HeldPull
+from broker.state import Broker
+from broker.topics import PERM_READ
+from remoting.bodies.group import SubscriptionGroupConfig
+from remoting.codes import RequestCode, ResponseCode
+from remoting.dispatch import Reply, Request, Route
+from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from remoting.message import tags_code_of
+from store.messagestore import GetResult, GetStatus
+
+COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
+"""Bits of a pull's sysFlag."""
+
+Matches = Callable[[int], bool] | None
+
+CODES = {
+    GetStatus.FOUND: ResponseCode.SUCCESS,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # PULL_NOT_FOUND when it asked for the first
+}
+
+
+class _Refusal(Exception):
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+
+
+def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Request) -> Reply | None:
+    """Answer with messages, or hold the pull until there are some."""
+    try:
+        group = _check_pull(broker, header)
+        matches = _subscription(broker, header)
+    except _Refusal as exc:
+        return Reply(exc.code, {}, remark=str(exc))
+    if header.sys_flag & COMMIT_OFFSET and not broker.is_slave:
+        broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+    result = _read(broker, header, matches)
+    code, _next = _outcome(broker, header, result)
+    if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND:
+        wait = header.suspend_timeout_millis / 1000
+        if not broker.config.long_polling_enable:
+            wait = broker.config.short_polling_time_mills / 1000
+        held = HeldPull(request, header, header.queue_offset, broker.now() + wait, matches)
+        broker.hold.add(header.topic, header.queue_id, held)
+        return None
+    return _answer(broker, header, group, result)
+
+
+def wake_pull(broker: Broker, pull: HeldPull) -> None:
+    """Run a held pull again and answer it, found or not."""
+    header = pull.header
+    group = broker.subscriptions.find(header.consumer_group)
+    if group is None or broker.topics.get(header.topic) is None:  # deleted meanwhile
+        pull.request.reply(Reply(ResponseCode.TOPIC_NOT_EXIST, {}, remark=f"topic {header.topic} is gone"))
+        return
+    pull.request.reply(_answer(broker, header, group, _read(broker, header, pull.matches)))
+
+
+def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
+    """Do the checks in RocketMQ's order (broker-requests section 2.2)."""
+    if not broker.config.broker_permission & PERM_READ:
+        raise _Refusal(ResponseCode.NO_PERMISSION, f"broker {broker.config.broker_name} may not be read")
+    group = broker.subscriptions.find(header.consumer_group)
+    if group is None:
+        raise _Refusal(
+            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {header.consumer_group} does not exist"
+        )
+    if not group.consume_enable:
+        raise _Refusal(ResponseCode.NO_PERMISSION, f"group {header.consumer_group} may not consume")
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        raise _Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
+    if not topic.perm & PERM_READ:
+        raise _Refusal(ResponseCode.NO_PERMISSION, f"topic {header.topic} may not be read")
+    if not 0 <= header.queue_id < topic.read_queue_nums:
+        raise _Refusal(
+            ResponseCode.SYSTEM_ERROR,
+            f"queue {header.queue_id} of topic {header.topic}: it has {topic.read_queue_nums} to read",
+        )
+    return group
+
+
+def _subscription(broker: Broker, header: PullMessageRequestHeader) -> Matches:
+    """Find what the consumer wants: in the pull itself, or in its heartbeat."""
+    if header.sys_flag & SUBSCRIPTION:
+        if header.expression_type not in (None, "", "TAG"):
+            raise _Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {header.expression_type}")
+        return tag_filter(header.subscription)
+    group = broker.consumers.groups.get(header.consumer_group)
+    if group is None:
+        raise _Refusal(
+            ResponseCode.SUBSCRIPTION_NOT_EXIST, f"group {header.consumer_group} has no consumer here by heartbeat"
+        )
+    group_config = broker.subscriptions.find(header.consumer_group)
+    if group.message_model == "BROADCASTING" and group_config and not group_config.consume_broadcast_enable:
+        raise _Refusal(ResponseCode.NO_PERMISSION, f"group {header.consumer_group} may not broadcast")
+    subscription = group.subscriptions.get(header.topic)
+    if subscription is None:
+        raise _Refusal(
+            ResponseCode.SUBSCRIPTION_NOT_EXIST,
+            f"group {header.consumer_group} does not subscribe to {header.topic} by heartbeat",
+        )
+    if subscription.sub_version < header.sub_version:
+        raise _Refusal(
+            ResponseCode.SUBSCRIPTION_NOT_LATEST,
+            f"the heartbeat of group {header.consumer_group} is older than this pull",
+        )
+    if subscription.expression_type not in (None, "", "TAG"):
+        raise _Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {subscription.expression_type}")
+    return tag_filter(subscription.sub_string)
+
+
+def tag_filter(expression: str | None) -> Matches:
+    """Make the filter of a tag expression such as `TagA || TagB`; None lets all through (FilterAPI)."""
+    if expression is None or expression.strip() in ("", "*"):
+        return None
+    codes = {tags_code_of(tag.strip()) for tag in expression.split("||") if tag.strip()}
+    return codes.__contains__
+
+
+def _read(broker: Broker, header: PullMessageRequestHeader, matches: Matches) -> GetResult:
+    return broker.store.get_message(
+        header.topic, header.queue_id, header.queue_offset, max(header.max_msg_nums, 1), matches
+    )
+
+
+def _outcome(broker: Broker, header: PullMessageRequestHeader, result: GetResult) -> tuple[int, int]:
+    """Give response code and next offset; on a slave, out of range means: try again where you are (store-ha#65)."""
+    code = CODES[result.status]
+    if result.status is GetStatus.NO_MESSAGE_IN_QUEUE and header.queue_offset == 0:
+        code = ResponseCode.PULL_NOT_FOUND
+    if broker.is_slave and not broker.config.offset_check_in_slave:
+        if code == ResponseCode.PULL_OFFSET_MOVED:
+            return ResponseCode.PULL_RETRY_IMMEDIATELY, header.queue_offset
+        if result.status is GetStatus.OFFSET_FOUND_NULL:
+            return code, header.queue_offset
+    return code, result.next_begin_offset
+
+
+def _answer(
+    broker: Broker, header: PullMessageRequestHeader, group: SubscriptionGroupConfig, result: GetResult
+) -> Reply:
+    code, next_offset = _outcome(broker, header, result)
+    suggested = 0
+    if broker.config.slave_read_enable:
+        suggested = group.which_broker_when_consume_slowly if result.suggest_slave else group.broker_id
+    elif code == ResponseCode.PULL_RETRY_IMMEDIATELY and CODES[result.status] == ResponseCode.PULL_OFFSET_MOVED:
+        suggested = group.broker_id
+    fields = PullMessageResponseHeader(
+        suggest_which_broker_id=suggested,
+        next_begin_offset=next_offset,
+        min_offset=result.min_offset,
+        max_offset=result.max_offset,
+    )
+    if code != ResponseCode.SUCCESS:
+        return Reply(code, fields, remark=result.status.name)
+    broker.stats.count_get(header.topic, header.consumer_group, result.count, result.size)
+    return Reply(code, fields, body=result.buffers, remark=result.status.name)
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.PULL_MESSAGE, PullMessageRequestHeader, pull_message),
+    Route(RequestCode.LITE_PULL_MESSAGE, PullMessageRequestHeader, pull_message),
+]

@@ -1,0 +1,271 @@
+"""SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE (class SendMessageProcessor).
+
+One handler for the three codes: what makes a batch is the header's `batch`, not the code (broker-requests#11).
+Checks come in RocketMQ's order, for the first that fails decides the answer (broker-requests section 1.2).
+"""
+
+import random
+from typing import Any
+
+
+from broker.commit import WaitingSend
+from broker.schedule import clamp_delay_level
+from broker.state import Broker
+from broker.topics import PERM_READ, PERM_WRITE
+from remoting import names
+from remoting.bodies.topic import TopicConfig
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.dispatch import Reply, Request, Route
+from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from remoting.message import (
+    CLUSTER,
+    DELAY,
+    KEYS,
+    PGROUP,
+    REAL_QUEUE_ID,
+    REAL_TOPIC,
+    TAGS,
+    TRANSACTION_PREPARED,
+    TRANSACTION_TYPE,
+    UNIQUE_KEY,
+    WAIT,
+    NewMessage,
+    decode_batch,
+    format_properties,
+    offset_message_id,
+    parse_properties,
+    tags_code_of,
+)
+from store.messagestore import PutResult, PutStatus
+
+STORED = {
+    PutStatus.PUT_OK: ResponseCode.SUCCESS,
+    PutStatus.FLUSH_DISK_TIMEOUT: ResponseCode.FLUSH_DISK_TIMEOUT,
+    PutStatus.SLAVE_NOT_AVAILABLE: ResponseCode.SLAVE_NOT_AVAILABLE,
+    PutStatus.FLUSH_SLAVE_TIMEOUT: ResponseCode.FLUSH_SLAVE_TIMEOUT,
+}
+"""The outcomes after which the message is in the log (store-ha#32)."""
+NOT_STORED = {
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+}
+OLDEST_WITH_MAX_RECONSUME_TIMES = 121
+"""Client version 3.4.9: older ones do not know the field (broker-requests section 1.4)."""
+
+
+class Refusal(Exception):
+    """A request that is turned down, with the code and the reason."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+
+
+def send_message(broker: Broker, header: Any, request: Request) -> Reply | None:
+    """Store one message or a batch, and answer when it is as safe as the sender asked for."""
+    try:
+        topic = check_send(broker, header)
+        queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
+        if header.batch:
+            return _send_batch(broker, header, request, queue_id)
+        return _send_single(broker, header, request, queue_id)
+    except Refusal as exc:
+        return Reply(exc.code, region_fields(broker), remark=str(exc))
+    except ValueError as exc:  # a batch body or a delay level that does not parse
+        return Reply(ResponseCode.SYSTEM_ERROR, region_fields(broker), remark=str(exc))
+
+
+def check_send(broker: Broker, header: Any) -> TopicConfig:
+    """Do the checks that come before the store; answer the topic, created if need be. Refusal where one fails."""
+    config = broker.config
+    if broker.now_millis() < config.start_accept_send_request_time_stamp:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker takes no messages yet")
+    name = header.topic
+    topic = broker.topics.get(name)
+    if not config.broker_permission & PERM_WRITE and topic is not None and topic.order:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"broker {config.broker_name} may not be written to")
+    if topic is None and (fault := names.topic_fault(name)) is not None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
+    if name in names.NO_SEND_TOPICS:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"clients may not send to topic {name}")
+    if topic is None:
+        topic = _create_topic(broker, header)
+    if header.queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"queue {header.queue_id} of topic {name}: it has {topic}")
+    return topic
+
+
+def _create_topic(broker: Broker, header: Any) -> TopicConfig:
+    is_retry = header.topic.startswith(names.RETRY_PREFIX)
+    unit_mode = bool(header.unit_mode)
+    topic = broker.topics.create_from_default(
+        header.topic,
+        header.default_topic,
+        header.default_topic_queue_nums,
+        unit_mode=unit_mode,
+        is_retry=is_retry,
+    )
+    if topic is None and is_retry:
+        topic = broker.topics.create_plain(header.topic, 1, unit_mode=unit_mode, perm=PERM_READ | PERM_WRITE)
+    if topic is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here; create it first")
+    broker.registrar.register_soon(oneway=True)
+    return topic
+
+
+def _send_single(broker: Broker, header: Any, request: Request, queue_id: int) -> Reply | None:
+    properties = parse_properties(header.properties or "")
+    message = NewMessage(
+        topic=header.topic,
+        queue_id=queue_id,
+        body=request.command.body,
+        flag=header.flag,
+        sys_flag=header.sys_flag,
+        born_timestamp=header.born_timestamp,
+        born_host=peer_address(request),
+        store_host=broker.store_host,
+        reconsume_times=header.reconsume_times or 0,
+        unique_key=properties.get(UNIQUE_KEY, ""),
+        keys=properties.get(KEYS, ""),
+    )
+    if header.topic.startswith(names.RETRY_PREFIX):
+        _retry_or_dead_letter(broker, header, request.command, message, properties)
+    waits = properties.get(WAIT, "true").lower() == "true"
+    properties[CLUSTER] = broker.config.broker_cluster_name
+    if properties.get("TRAN_MSG", "").lower() == "true":
+        if broker.config.reject_transaction_message:
+            raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
+        make_half(message, properties)
+    elif properties.get(DELAY) and message.sys_flag & TRANSACTION_TYPE != TRANSACTION_PREPARED:
+        if not delay(broker, message, properties):
+            properties.pop(WAIT, None)
+    else:
+        properties.pop(WAIT, None)  # obeyed, but not stored with a plain message (store-ha#14)
+    message.tags_code = tags_code_of(properties.get(TAGS, ""))
+    message.properties = format_properties(properties)
+    result = broker.store.put(message)
+    return finish_send(broker, request, result, header.topic, queue_id, waits=waits)
+
+
+def make_half(message: NewMessage, properties: dict[str, str]) -> None:
+    """Turn a message into the half message of a transaction (store-ha#71)."""
+    properties[REAL_TOPIC] = message.topic
+    properties[REAL_QUEUE_ID] = str(message.queue_id)
+    properties.setdefault(PGROUP, "")
+    message.topic = names.HALF_TOPIC
+    message.queue_id = 0
+    message.sys_flag &= ~TRANSACTION_TYPE
+
+
+def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
+    """Turn a message with a delay level into one that waits in the schedule topic (store-ha#74). True if it was."""
+    level = clamp_delay_level(int(properties[DELAY]), broker.store.config)
+    if level <= 0:
+        return False
+    properties[DELAY] = str(level)
+    properties[REAL_TOPIC] = message.topic
+    properties[REAL_QUEUE_ID] = str(message.queue_id)
+    message.topic = names.SCHEDULE_TOPIC
+    message.queue_id = level - 1
+    return True
+
+
+def _retry_or_dead_letter(
+    broker: Broker, header: Any, command: Command, message: NewMessage, properties: dict[str, str]
+) -> None:
+    """Send a retry that was tried often enough to the dead-letter topic instead (broker-requests#22)."""
+    group_name = header.topic[len(names.RETRY_PREFIX) :]
+    group = broker.subscriptions.find(group_name)
+    if group is None:
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {group_name} does not exist")
+    limit = group.retry_max_times
+    if header.max_reconsume_times is not None and command.version >= OLDEST_WITH_MAX_RECONSUME_TIMES:
+        limit = header.max_reconsume_times
+    if message.reconsume_times >= limit:
+        message.topic = names.DLQ_PREFIX + group_name
+        message.queue_id = 0
+        broker.topics.create_plain(message.topic, 1)
+        properties[DELAY] = "0"
+
+
+def _send_batch(broker: Broker, header: Any, request: Request, queue_id: int) -> Reply | None:
+    properties = parse_properties(header.properties or "")
+    if header.sys_flag & TRANSACTION_TYPE or int(properties.get(DELAY, "0")) > 0:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch may be neither transactional nor delayed")
+    properties[CLUSTER] = broker.config.broker_cluster_name
+    shared = NewMessage(
+        topic=header.topic,
+        queue_id=queue_id,
+        body=b"",
+        flag=0,
+        sys_flag=header.sys_flag,
+        born_timestamp=header.born_timestamp,
+        born_host=peer_address(request),
+        store_host=broker.store_host,
+        reconsume_times=header.reconsume_times or 0,
+        properties=format_properties(properties),
+    )
+    if len(request.command.body) > broker.store.config.max_message_size:
+        raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
+    result = broker.store.put_batch(shared, decode_batch(request.command.body))
+    waits = properties.get(WAIT, "true").lower() == "true"
+    return finish_send(broker, request, result, header.topic, queue_id, waits=waits)
+
+
+def finish_send(
+    broker: Broker, request: Request, result: PutResult, topic: str, queue_id: int, *, waits: bool
+) -> Reply | None:
+    """Answer a send that the store has taken or refused, or hold its answer until disk and slave are as asked."""
+    if result.status is not PutStatus.PUT_OK:
+        code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
+        return Reply(code, region_fields(broker), remark=result.remark or result.status.name)
+    broker.appended()
+    offsets = result.physical_offsets or (result.physical_offset,)
+    broker.stats.count_put(topic, len(offsets), result.end_offset - result.physical_offset)
+    host = broker.store_host
+    fields = region_fields(broker)
+    fields["msgId"] = ",".join([offset_message_id(host, offset) for offset in offsets])
+    fields["queueId"] = str(queue_id)
+    fields["queueOffset"] = str(result.queue_offset)
+
+    def answer(status: PutStatus) -> None:
+        request.reply(Reply(STORED[status], fields))
+
+    send = WaitingSend(answer)
+    if waits:
+        wait_for_copies(broker, send, result.end_offset)
+    if send.waits == 0:
+        answer(send.status)
+    return None
+
+
+def wait_for_copies(broker: Broker, send: WaitingSend, end_offset: int) -> None:
+    """Start the waits that the broker's role and flush type ask for, side by side (store-ha#56)."""
+    now = broker.now()
+    if broker.store.config.flush_disk_type == "SYNC_FLUSH":
+        broker.flush_waits.add(end_offset, send, now=now)
+    if broker.config.is_sync_master:
+        if broker.ha_master.is_slave_ok(end_offset):
+            broker.slave_waits.add(end_offset, send, now=now)
+        else:
+            send.status = PutStatus.SLAVE_NOT_AVAILABLE
+
+
+def region_fields(broker: Broker) -> dict[str, str]:
+    """What every answer to a send carries, failures too (broker-requests#20)."""
+    return {"MSG_REGION": broker.config.region_id, "TRACE_ON": "true" if broker.config.trace_on else "false"}
+
+
+def peer_address(request: Request) -> tuple[str, int]:
+    """Where a request came from, as it goes into the record."""
+    host, _, port = request.channel.peer.rpartition(":")
+    return host, int(port)
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.SEND_MESSAGE, SendMessageRequestHeader, send_message),
+    Route(RequestCode.SEND_MESSAGE_V2, SendMessageRequestHeaderV2, send_message),
+    Route(RequestCode.SEND_BATCH_MESSAGE, SendMessageRequestHeaderV2, send_message),
+]

@@ -1,0 +1,76 @@
+"""Held pulls: long polls that wait for a message to arrive (broker-requests section 2.7).
+
+Class PullRequestHoldService. A pull is held under its topic and queue. On a master the arrival of a matching
+message wakes it; on every role a sweep each 5 s looks at them all, which is the only thing that wakes one on a
+slave, and the only thing that ends one whose time is over.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from remoting.dispatch import Request
+
+SWEEP_PERIOD = 5.0
+"""Seconds."""
+
+
+@attrs.define(eq=False)
+class HeldPull:
+    """One pull that found nothing. `deadline` is in seconds of the process's clock."""
+
+    request: Request
+    header: Any
+    queue_offset: int
+    deadline: float
+    matches: Callable[[int], bool] | None
+
+
+@attrs.define(eq=False)
+class PullHold:
+    """The pulls that are held, by topic and queue."""
+
+    max_offset: Callable[[str, int], int]
+    """Asks the store for a queue's end."""
+    wake: Callable[[HeldPull], None]
+    """Runs a pull again, this time for an answer."""
+    _held: dict[tuple[str, int], list[HeldPull]] = attrs.field(factory=dict, init=False)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._held.values()))
+
+    def add(self, topic: str, queue_id: int, pull: HeldPull) -> None:
+        """Hold a pull."""
+        self._held.setdefault((topic, queue_id), []).append(pull)
+
+    def arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+        """Wake the pulls that a new message is for; those with another tag stay."""
+        if (held := self._held.pop((topic, queue_id), None)) is None:
+            return
+        stay = []
+        for pull in held:
+            if pull.request.channel.is_closed:
+                continue
+            if max_offset > pull.queue_offset and (pull.matches is None or pull.matches(tags_code)):
+                self.wake(pull)
+            else:
+                stay.append(pull)
+        if stay:
+            self._held.setdefault((topic, queue_id), []).extend(stay)
+
+    def sweep(self, now: float) -> None:
+        """Wake every pull whose queue has grown, whatever the tags, and every one whose time is over."""
+        for (topic, queue_id), pull in list(self._drain()):
+            if pull.request.channel.is_closed:
+                continue
+            if pull.deadline <= now or self.max_offset(topic, queue_id) > pull.queue_offset:
+                self.wake(pull)
+            else:
+                self.add(topic, queue_id, pull)
+
+    def _drain(self) -> Iterator[tuple[tuple[str, int], HeldPull]]:
+        held, self._held = self._held, {}
+        for key, pulls in held.items():
+            for pull in pulls:
+                yield key, pull

@@ -1,0 +1,63 @@
+"""How far each consumer group has come in each queue (class ConsumerOffsetManager)."""
+
+import pathlib
+from collections.abc import Iterable
+
+from remoting.bodies.offset import ConsumerOffsets
+from store.configfile import load_config_file, save_config_file
+
+
+class ConsumerOffsetTable:
+    """Committed offsets: the key is `topic@group`, the value an offset by queue id."""
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        loaded = load_config_file(path, ConsumerOffsets.decode)
+        self.offsets: dict[str, dict[int, int]] = dict(loaded.offset_table) if loaded else {}
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
+        """Store an offset, whatever was there before (broker-requests#44). Answers what was there."""
+        queues = self.offsets.setdefault(f"{topic}@{group}", {})
+        before = queues.get(queue_id)
+        queues[queue_id] = offset
+        return before
+
+    def query(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The committed offset, or None."""
+        return self.offsets.get(f"{topic}@{group}", {}).get(queue_id)
+
+    def topics_of(self, group: str) -> list[str]:
+        """The topics in which a group has committed something."""
+        return [topic for topic, name in self._keys() if name == group]
+
+    def groups_of(self, topic: str) -> set[str]:
+        """The groups that have committed something in a topic."""
+        return {name for of_topic, name in self._keys() if of_topic == topic}
+
+    def remove_group(self, group: str) -> None:
+        """Drop all that a group has committed."""
+        for topic in self.topics_of(group):
+            del self.offsets[f"{topic}@{group}"]
+
+    def clone(self, source: str, target: str, topic: str) -> None:
+        """Let one group stand where another does in a topic."""
+        if (queues := self.offsets.get(f"{topic}@{source}")) is not None:
+            self.offsets[f"{topic}@{target}"] = dict(queues)
+
+    def merge(self, fresh: ConsumerOffsets) -> None:
+        """Take a master's offsets: each of its keys replaces ours wholly, our own others stay (store-ha#60, #69)."""
+        self.offsets.update(fresh.offset_table)
+        self.save()
+
+    def body(self) -> ConsumerOffsets:
+        """The table as it goes over the wire and into the file."""
+        return ConsumerOffsets(offset_table=self.offsets)
+
+    def save(self) -> None:
+        """Write consumerOffset.json."""
+        save_config_file(self._path, self.body().encode_pretty())
+
+    def _keys(self) -> Iterable[tuple[str, str]]:
+        for key in self.offsets:
+            topic, _, group = key.partition("@")
+            yield topic, group

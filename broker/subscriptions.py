@@ -1,0 +1,68 @@
+"""The subscription groups of a broker (class SubscriptionGroupManager)."""
+
+import pathlib
+from collections.abc import Callable
+
+from broker.config import BrokerConfig
+from remoting import names
+from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from remoting.bodies.topic import DataVersion
+from store.configfile import load_config_file, save_config_file
+
+
+class SubscriptionGroupTable:
+    """Groups by name. Every change moves the data version and is saved at once (store-ha#63)."""
+
+    def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
+        self._config = config
+        self._path = path
+        self._now_millis = now_millis
+        self.data_version = DataVersion(timestamp=now_millis(), counter=0)
+        self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in names.BUILT_IN_GROUPS}
+        loaded = load_config_file(path, SubscriptionGroupWrapper.decode)
+        if loaded is not None:
+            self.groups.update(loaded.subscription_group_table)
+            self.data_version = loaded.data_version
+
+    def find(self, group: str) -> SubscriptionGroupConfig | None:
+        """The configuration of a group; one that is asked for and missing is created, where that is allowed."""
+        known = self.groups.get(group)
+        if known is None and (
+            self._config.auto_create_subscription_group or group.startswith(names.SYSTEM_GROUP_PREFIX)
+        ):
+            known = SubscriptionGroupConfig(group_name=group)
+            self.put(known)
+        return known
+
+    def put(self, group: SubscriptionGroupConfig) -> None:
+        """Create a group or replace its configuration."""
+        self.groups[group.group_name] = group
+        self._changed()
+
+    def delete(self, group: str) -> bool:
+        """Forget a group. True if there was one."""
+        if self.groups.pop(group, None) is None:
+            return False
+        self._changed()
+        return True
+
+    def replace_all(self, wrapper: SubscriptionGroupWrapper) -> bool:
+        """Take a master's whole table with its version, if the versions differ (store-ha#60). True if taken."""
+        if wrapper.data_version == self.data_version:
+            return False
+        self.data_version = wrapper.data_version
+        self.groups = dict(wrapper.subscription_group_table)
+        self.save()
+        return True
+
+    def wrapper(self) -> SubscriptionGroupWrapper:
+        """The table as it goes over the wire and into the file."""
+        return SubscriptionGroupWrapper(data_version=self.data_version, subscription_group_table=self.groups)
+
+    def save(self) -> None:
+        """Write subscriptionGroup.json."""
+        save_config_file(self._path, self.wrapper().encode_pretty())
+
+    def _changed(self) -> None:
+        self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)
+        self.save()

@@ -1,0 +1,156 @@
+"""The topics of a broker: their configuration, its version, its file (class TopicConfigManager)."""
+
+import pathlib
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from broker.config import BrokerConfig
+from remoting import names
+from remoting.bodies.topic import (
+    DataVersion,
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+)
+from store.configfile import load_config_file, save_config_file
+
+PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
+SYSFLAG_UNIT, SYSFLAG_UNIT_SUB = 1, 2
+SCHEDULE_QUEUES = 18
+
+
+class TopicTable:
+    """Topics by name. Every change moves the data version and is saved at once (store-ha#63)."""
+
+    def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
+        self._config = config
+        self._path = path
+        self._now_millis = now_millis
+        self.data_version = DataVersion(timestamp=now_millis(), counter=0)
+        self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in built_in_topics(config)}
+        self.system_topics = frozenset(self.topics) - {names.BENCHMARK_TOPIC} | names.SYSTEM_TOPICS
+        loaded = load_config_file(path, TopicConfigSerializeWrapper.decode)
+        if loaded is not None:
+            self.topics.update(loaded.topic_config_table)
+            self.data_version = loaded.data_version
+
+    def get(self, topic: str) -> TopicConfig | None:
+        """The configuration of a topic, or None."""
+        return self.topics.get(topic)
+
+    def put(self, topic: TopicConfig) -> None:
+        """Create a topic or replace its configuration."""
+        self.topics[topic.topic_name] = topic
+        self._changed()
+
+    def delete(self, topic: str) -> bool:
+        """Forget a topic. True if there was one."""
+        if self.topics.pop(topic, None) is None:
+            return False
+        self._changed()
+        return True
+
+    def create_from_default(
+        self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool, is_retry: bool
+    ) -> TopicConfig | None:
+        """Create a topic on its first send, after a template that allows it; None where that cannot be.
+
+        (broker-requests section 1.3: as many queues as the client wants and the template has.)
+        """
+        template = self.topics.get(default_topic)
+        if template is None:
+            return None
+        perm = template.perm
+        if default_topic == names.DEFAULT_TOPIC and not self._config.auto_create_topic_enable:
+            perm &= ~PERM_INHERIT
+        if not perm & PERM_INHERIT:
+            return None
+        queues = max(min(queue_nums, template.write_queue_nums), 0)
+        made = msgspec.structs.replace(
+            template,
+            topic_name=topic,
+            read_queue_nums=queues,
+            write_queue_nums=queues,
+            perm=perm & ~PERM_INHERIT,
+            topic_sys_flag=_unit_flag(unit_mode=unit_mode, is_retry=is_retry),
+            order=False,
+        )
+        self.put(made)
+        return made
+
+    def create_plain(self, topic: str, queue_nums: int, *, unit_mode: bool = False, perm: int = 6) -> TopicConfig:
+        """Give a retry, dead-letter or system topic, created if it is missing."""
+        known = self.topics.get(topic)
+        if known is not None:
+            return known
+        is_retry = topic.startswith(names.RETRY_PREFIX)
+        made = TopicConfig(
+            topic_name=topic,
+            read_queue_nums=queue_nums,
+            write_queue_nums=queue_nums,
+            perm=perm,
+            topic_sys_flag=_unit_flag(unit_mode=unit_mode, is_retry=is_retry),
+        )
+        self.put(made)
+        return made
+
+    def apply_order_topics(self, order_topics: Iterable[str]) -> bool:
+        """Take the order flags from a nameserver's KV table: listed topics true, all others false. True if changed."""
+        wanted = set(order_topics)
+        changed = [topic for topic in self.topics.values() if topic.order != (topic.topic_name in wanted)]
+        for topic in changed:
+            self.topics[topic.topic_name] = msgspec.structs.replace(topic, order=not topic.order)
+        if changed:
+            self._changed()
+        return bool(changed)
+
+    def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> bool:
+        """Take a master's whole table with its version, if the versions differ (store-ha#60). True if taken."""
+        if wrapper.data_version == self.data_version:
+            return False
+        self.data_version = wrapper.data_version
+        self.topics = dict(wrapper.topic_config_table)
+        self.save()
+        return True
+
+    def bump_version(self) -> None:
+        """Say that something changed that goes with the table."""
+        self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)
+
+    def wrapper(self) -> TopicConfigSerializeWrapper:
+        """The table as it goes over the wire and into the file."""
+        return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=self.topics)
+
+    def save(self) -> None:
+        """Write topics.json."""
+        save_config_file(self._path, self.wrapper().encode_pretty())
+
+    def _changed(self) -> None:
+        self.bump_version()
+        self.save()
+
+
+def built_in_topics(config: BrokerConfig) -> Iterable[TopicConfig]:
+    """The topics of a fresh broker (store-ha#64, remoting-and-nameserver section 5.7)."""
+
+    def topic(name: str, queues: int, perm: int = PERM_READ | PERM_WRITE) -> TopicConfig:
+        return TopicConfig(topic_name=name, read_queue_nums=queues, write_queue_nums=queues, perm=perm)
+
+    everything = PERM_READ | PERM_WRITE | PERM_INHERIT
+    yield topic(names.SELF_TEST_TOPIC, 1)
+    if config.auto_create_topic_enable:
+        yield topic(names.DEFAULT_TOPIC, config.default_topic_queue_nums, everything)
+    yield topic(names.BENCHMARK_TOPIC, 1024)
+    yield topic(config.broker_cluster_name, 16, everything if config.cluster_topic_enable else PERM_INHERIT)
+    yield topic(config.broker_name, 1, everything if config.broker_topic_enable else PERM_INHERIT)
+    yield topic(names.OFFSET_MOVED_EVENT, 1)
+    yield topic(names.SCHEDULE_TOPIC, SCHEDULE_QUEUES)
+    if config.trace_topic_enable:
+        yield topic(config.msg_trace_topic_name, 1)
+    yield topic(f"{config.broker_cluster_name}_REPLY_TOPIC", 1)
+
+
+def _unit_flag(*, unit_mode: bool, is_retry: bool) -> int:
+    if not unit_mode:
+        return 0
+    return SYSFLAG_UNIT_SUB if is_retry else SYSFLAG_UNIT

@@ -1,0 +1,57 @@
+"""Names of topics and groups that RocketMQ itself gives (classes TopicValidator, MixAll)."""
+
+import re
+
+DEFAULT_TOPIC = "TBW102"
+"""The template of topics that are created by a first send."""
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+BENCHMARK_TOPIC = "BenchmarkTest"
+OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+NO_SEND_TOPICS = frozenset(
+    {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_EVENT}
+)
+"""A client that sends to one of these is told NO_PERMISSION (broker-requests section 1.2)."""
+
+SYSTEM_TOPICS = NO_SEND_TOPICS | {DEFAULT_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+
+BUILT_IN_GROUPS = (
+    "TOOLS_CONSUMER",
+    "FILTERSRV_CONSUMER",
+    "SELF_TEST_C_GROUP",
+    "CID_ONS-HTTP-PROXY",
+    "CID_ONSAPI_PULL",
+    "CID_ONSAPI_PERMISSION",
+    "CID_ONSAPI_OWNER",
+)
+
+MASTER_ID = 0
+
+MAX_TOPIC_LENGTH = 127
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def topic_fault(topic: str) -> str | None:
+    """Say what is wrong with a topic's name, or None (broker-requests#16)."""
+    if not topic.strip():
+        return "the topic is blank"
+    if len(topic) > MAX_TOPIC_LENGTH:
+        return f"the topic is {len(topic)} characters long, at most {MAX_TOPIC_LENGTH} are allowed"
+    if not _LEGAL.fullmatch(topic):
+        return f"topic {topic!r} has a character other than letters, digits, %, |, _ and -"
+    return None
+
+
+def is_system_topic(topic: str) -> bool:
+    """True for a topic that an operator may neither create nor delete."""
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
