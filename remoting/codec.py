@@ -100,7 +100,7 @@ def _command_from_binary(raw: bytes, body: bytes) -> Command:
         at += max(remark_size, 0)
         (fields_size,) = _INT.unpack_from(raw, at)
         fields = _fields_from_binary(raw, at + 4, fields_size) if fields_size > 0 else None
-    except (struct.error, UnicodeDecodeError) as exc:
+    except (struct.error, UnicodeDecodeError, IndexError) as exc:
         raise RemoteProtocolError(f"a binary header that does not parse: {exc}") from None
     return Command(code, opaque, flag, _LANGUAGE_NAMES.get(language, "OTHER"), version, remark, body, ROCKETMQ, fields)
 
@@ -151,7 +151,7 @@ def encode_head(command: Command, body_size: int) -> bytes:
 
 def _binary_header(command: Command) -> bytes:
     remark = command.remark.encode() if command.remark else b""
-    parts = []
+    parts: list[bytes] = []
     for key, value in command.ext_fields.items():
         name, text = key.encode(), value.encode()
         parts += (_SHORT.pack(len(name)), name, _INT.pack(len(text)), text)
