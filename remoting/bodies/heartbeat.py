@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from remoting.body import Body
-from remoting.javahash import java_hash
+from remoting.message import java_hash
 
 
 class ConsumeType(enum.StrEnum):

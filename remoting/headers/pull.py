@@ -1,0 +1,30 @@
+"""Headers of pulls (broker-requests sections 2.1, 2.5)."""
+
+from remoting.header import Header
+
+
+class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
+    """11, and 361 of lite pull consumers of 5.x."""
+
+    consumer_group: str
+    topic: str
+    queue_id: int
+    queue_offset: int
+    max_msg_nums: int
+    sys_flag: int
+    """Bits: 1 commit offset, 2 suspend, 4 subscription, 8 class filter, 16 lite pull."""
+    commit_offset: int
+    suspend_timeout_millis: int
+    subscription: str | None = None
+    sub_version: int
+    expression_type: str | None = None
+    """None is TAG (broker-requests#30)."""
+
+
+class PullMessageResponseHeader(Header, frozen=True, kw_only=True):
+    """11 and 361: all four with codes 0, 19, 20 and 21, else none (broker-requests#26)."""
+
+    suggest_which_broker_id: int | None = None
+    next_begin_offset: int | None = None
+    min_offset: int | None = None
+    max_offset: int | None = None
