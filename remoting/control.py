@@ -1,34 +1,25 @@
 """The control channel: what a process of the cluster and its supervisor tell each other.
 
-msgpack maps, one after another, over a Unix stream socket in the cluster's directory. The `type` of a map names
-one of the classes below. A process says Hello, then Ready once it serves, Events as they happen, and answers
-every SnapshotRequest. Unknown types and fields are errors: both sides come from one source tree. The end of the
-stream means that the supervisor is gone, and the process stops itself.
+A Unix stream socket in the cluster's directory carries the messages below as msgpack maps. A process says Hello,
+then Ready once it serves, Events as they happen, and answers every SnapshotRequest. The end of the stream means
+that the supervisor is gone, and the process stops itself.
 """
 
 import collections
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import attrs
-import cattrs
-import msgpack
 import trio
-from cattrs.strategies import configure_tagged_union
 
 from remoting.clock import wall_millis
+from remoting.mapcodec import ControlError, MapCodec, receive_messages
 
 log = logging.getLogger(__name__)
 
-MAX_MESSAGE = 16 * 2**20
 MAX_QUEUED_EVENTS = 10_000
-_CHUNK = 64 * 2**10
-
-
-class ControlError(Exception):
-    """The other side sent something that is no message, or one too large. Close the channel."""
 
 
 @attrs.frozen
@@ -72,60 +63,7 @@ class Snapshot:
 
 Message = Hello | Ready | Event | SnapshotRequest | Snapshot
 
-_converter = cattrs.Converter(forbid_extra_keys=True)
-configure_tagged_union(Message, _converter, tag_name="type")
-
-
-def encode_message(message: Message) -> bytes:
-    """Bytes of one message. Values that msgpack has no form for are sent as their text."""
-    encoded = msgpack.packb(_converter.unstructure(message, unstructure_as=Message), default=str)
-    assert isinstance(encoded, bytes)
-    if len(encoded) > MAX_MESSAGE:
-        raise ControlError(f"{type(message).__name__} of {len(encoded)} bytes; at most {MAX_MESSAGE}")
-    return encoded
-
-
-class MessageDecoder:
-    """Feed it what arrived, then take the messages that are complete."""
-
-    def __init__(self) -> None:
-        self._unpacker = msgpack.Unpacker(max_buffer_size=MAX_MESSAGE + _CHUNK, strict_map_key=False)
-
-    def feed(self, data: bytes) -> None:
-        try:
-            self._unpacker.feed(data)
-        except msgpack.BufferFull:
-            raise ControlError(f"a message of more than {MAX_MESSAGE} bytes") from None
-
-    def messages(self) -> Iterator[Message]:
-        while True:
-            try:
-                value = next(self._unpacker)
-                message: Message = _converter.structure(value, Message)  # type: ignore[arg-type]  # a union is no type
-            except StopIteration:
-                return
-            except (
-                msgpack.UnpackException,
-                cattrs.BaseValidationError,
-                ValueError,
-                KeyError,
-                TypeError,
-                AttributeError,
-            ) as exc:
-                raise ControlError(f"not a control message: {exc!r}") from exc
-            yield message
-
-
-async def receive_messages(stream: trio.abc.ReceiveStream, handle: Callable[[Message], None]) -> None:
-    """Hand over every message until the end of the stream; a connection that breaks has ended as well."""
-    decoder = MessageDecoder()
-    try:
-        while data := await stream.receive_some(_CHUNK):
-            decoder.feed(bytes(data))
-            for message in decoder.messages():
-                handle(message)
-    except trio.BrokenResourceError:
-        return
+CONTROL: MapCodec[Message] = MapCodec(Message)
 
 
 @attrs.define(eq=False)
@@ -153,7 +91,7 @@ class ControlLink:
         if len(self._events) >= self.limit:
             self._events.popleft()
             self._dropped += 1
-        self._events.append(encode_message(Event(wall_millis(), kind, fields)))
+        self._events.append(CONTROL.encode(Event(wall_millis(), kind, fields)))
         self._wake()
 
     def ready(self, **facts: object) -> None:
@@ -168,11 +106,11 @@ class ControlLink:
 
     async def attend(self, stream: trio.abc.Stream) -> None:
         """Speak with the supervisor until it is gone."""
-        self._replies.appendleft(encode_message(Hello(self.name, os.getpid())))
+        self._replies.appendleft(CONTROL.encode(Hello(self.name, os.getpid())))
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write_forever, stream)
-                await receive_messages(stream, self._answer)
+                await receive_messages(stream, CONTROL, self._answer)
                 nursery.cancel_scope.cancel()
         finally:
             self.limit = 0  # nobody listens any more
@@ -187,7 +125,7 @@ class ControlLink:
         """All that waits to be sent, replies first: they answer somebody who waits."""
         if self._dropped:
             lost, self._dropped = self._dropped, 0
-            self._replies.append(encode_message(Event(wall_millis(), "events-dropped", {"count": lost})))
+            self._replies.append(CONTROL.encode(Event(wall_millis(), "events-dropped", {"count": lost})))
         data = b"".join((*self._replies, *self._events))
         self._replies.clear()
         self._events.clear()
@@ -205,7 +143,7 @@ class ControlLink:
 
     def _reply(self, message: Ready | Snapshot) -> None:
         if self.limit:
-            self._replies.append(encode_message(message))
+            self._replies.append(CONTROL.encode(message))
             self._wake()
 
     def _wake(self) -> None:

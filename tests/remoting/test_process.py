@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from remoting.control import Message, MessageDecoder, Snapshot, SnapshotRequest, encode_message
+from remoting.control import CONTROL, Message, Snapshot, SnapshotRequest
 
 SERVER = """
 import errno, sys, trio
@@ -56,7 +56,7 @@ def listener(tmp_path: pathlib.Path) -> Iterator[socket.socket]:
 
 
 def receive_until(connection: socket.socket, count: int) -> list[Message]:
-    decoder, got = MessageDecoder(), list[Message]()
+    decoder, got = CONTROL.decoder(), list[Message]()
     while len(got) < count and (data := connection.recv(65536)):
         decoder.feed(data)
         got += decoder.messages()
@@ -109,7 +109,7 @@ def test_the_supervisor_can_ask_and_its_end_is_the_processs_end(listener: socket
         with connection:
             connection.settimeout(30)
             receive_until(connection, 2)
-            connection.sendall(encode_message(SnapshotRequest(5)))
+            connection.sendall(CONTROL.encode(SnapshotRequest(5)))
             assert receive_until(connection, 1) == [Snapshot(5, {"config": "fine"})]
         process.communicate()
     assert process.returncode == 0
