@@ -3,10 +3,10 @@
 Source: remoting-and-nameserver sections 3.10, 3.11, 4.7; class RouteInfoManager.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable
 
-from nameserver.route import BrokerData, QueueData, RouteTable
+from nameserver.route import BrokerName, RouteTable
+from remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
 
 UNIT = 1
 """Bit of a topic's system flag: the topic belongs to one unit."""
@@ -14,17 +14,7 @@ UNIT_SUB = 2
 """Bit of a topic's system flag: other units subscribe to it."""
 
 
-class TopicRoute(NamedTuple):
-    """Where a topic lives."""
-
-    queues: Mapping[str, QueueData]
-    """By broker name."""
-    brokers: list[BrokerData]
-    filter_servers: dict[str, Sequence[str]]
-    """By address."""
-
-
-def find_route(table: RouteTable, topic: str) -> TopicRoute | None:
+def find_route(table: RouteTable, topic: str) -> TopicRouteData | None:
     """Answer where a topic lives, or None where none of its broker names is known.
 
     A broker name of which only a slave is left stays in, its queues still writable: producers pass it over
@@ -36,11 +26,28 @@ def find_route(table: RouteTable, topic: str) -> TopicRoute | None:
     brokers = [broker for name in queues if (broker := table.brokers.get(name)) is not None]
     if not brokers:
         return None
-    filter_servers: dict[str, Sequence[str]] = {}
+    filter_servers: dict[str, list[str]] = {}
     if table.filter_servers:
         addresses = (address for broker in brokers for address in broker.addresses.values())
         filter_servers = {a: servers for a in addresses if (servers := table.filter_servers.get(a)) is not None}
-    return TopicRoute(queues, brokers, filter_servers)
+    return TopicRouteData(
+        broker_datas=list(map(_broker_data, brokers)),
+        filter_server_table=filter_servers,
+        queue_datas=list(queues.values()),
+    )
+
+
+def cluster_info(table: RouteTable) -> ClusterInfo:
+    """Answer every broker name with all its addresses, and every cluster (remoting#19)."""
+    return ClusterInfo(
+        broker_addr_table={name: _broker_data(broker) for name, broker in table.brokers.items()},
+        cluster_addr_table={cluster: list(members) for cluster, members in table.clusters.items()},
+    )
+
+
+def _broker_data(broker: BrokerName) -> BrokerData:
+    addresses = dict(sorted(broker.addresses.items()))
+    return BrokerData(broker_addrs=addresses, broker_name=broker.broker_name, cluster=broker.cluster)
 
 
 def topics_of_cluster(table: RouteTable, cluster: str) -> list[str]:

@@ -7,12 +7,15 @@ whatever the caller uses to tell one from another, and what changed is the answe
 Source: remoting-and-nameserver section 4. What looks odd here is 4.9's behaviour, and said so there.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import attrs
+import msgspec
 
 from nameserver.changes import BrokerChange, BrokerChangeKind, Change, QueueChange
+from remoting.bodies.route import QueueData
+from remoting.bodies.topic import DataVersion, TopicConfig
 from remoting.names import MASTER_ID
 
 EXPIRY = 120.0
@@ -22,17 +25,8 @@ PERM_WRITE = 2
 PERM_READ_WRITE = 6
 
 
-class QueueData(NamedTuple):
-    """The queues of one topic at one broker name."""
-
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
-    topic_sys_flag: int
-
-
 @attrs.define(eq=False)
-class BrokerData:
+class BrokerName:
     """The addresses behind one broker name, by broker id."""
 
     cluster: str
@@ -45,7 +39,7 @@ class BrokerLive:
     """What the last registration from one address left behind."""
 
     seen_at: float
-    data_version: Hashable
+    data_version: DataVersion
     connection: object
     ha_address: str | None
 
@@ -59,8 +53,9 @@ class Registration:
     broker_id: int
     address: str
     ha_address: str | None
-    data_version: Hashable
-    topics: Mapping[str, QueueData]
+    data_version: DataVersion
+    topics: Iterable[TopicConfig]
+    """Looked at only where it matters."""
     filter_servers: Sequence[str] | None = None
 
 
@@ -78,22 +73,19 @@ class RouteTable:
 
     queues: dict[str, dict[str, QueueData]] = attrs.field(factory=dict, init=False)
     """Topic, then broker name."""
-    brokers: dict[str, BrokerData] = attrs.field(factory=dict, init=False)
+    brokers: dict[str, BrokerName] = attrs.field(factory=dict, init=False)
     """Broker name."""
     clusters: dict[str, dict[str, None]] = attrs.field(factory=dict, init=False)
     """Cluster name, then its broker names: a dict for a set that keeps its order."""
     live: dict[str, BrokerLive] = attrs.field(factory=dict, init=False)
     """Address."""
-    filter_servers: dict[str, Sequence[str]] = attrs.field(factory=dict, init=False)
+    filter_servers: dict[str, list[str]] = attrs.field(factory=dict, init=False)
     """Address."""
 
     # -- registration ----------------------------------------------------------------------------
 
-    def wants_topics(self, broker_name: str, broker_id: int, address: str, data_version: Hashable) -> bool:
-        """Tell whether a registration would rewrite queues: only a master's, and only if it is new or has moved.
-
-        A caller may leave `Registration.topics` undecoded where this says no.
-        """
+    def _wants_topics(self, broker_name: str, broker_id: int, address: str, data_version: DataVersion) -> bool:
+        """Tell whether a registration would rewrite queues: only a master's, and only if it is new or has moved."""
         if broker_id != MASTER_ID:
             return False
         broker = self.brokers.get(broker_name)
@@ -105,14 +97,14 @@ class RouteTable:
     def register(self, broker: Registration, connection: object, *, now: float) -> Registered:
         """Take one heartbeat, in the order of section 4.2.
 
-        Topics are added or overwritten, never removed, and only where `wants_topics` (remoting#26).
+        Topics are added or overwritten, never removed, and only and only if the broker is a master that is new or whose data version moved (remoting#26).
         """
-        wants_topics = self.wants_topics(broker.broker_name, broker.broker_id, broker.address, broker.data_version)
+        wants_topics = self._wants_topics(broker.broker_name, broker.broker_id, broker.address, broker.data_version)
         changes: list[Change] = []
         self.clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
         known = self.brokers.get(broker.broker_name)
         if known is None:  # one that is known keeps its first cluster, whatever this registration claims
-            known = self.brokers[broker.broker_name] = BrokerData(broker.cluster, broker.broker_name)
+            known = self.brokers[broker.broker_name] = BrokerName(broker.cluster, broker.broker_name)
         reason = self._place_address(known, broker)
         if reason is not None:
             changes.append(_came(known, broker, reason))
@@ -126,7 +118,7 @@ class RouteTable:
                 self.filter_servers.pop(broker.address, None)
         return Registered(*self._master_for(known, broker.broker_id), changes)
 
-    def _place_address(self, known: BrokerData, broker: Registration) -> str | None:
+    def _place_address(self, known: BrokerName, broker: Registration) -> str | None:
         """Put the address under its id; answer the reason for a change, or None where there is none."""
         addresses = known.addresses
         former = [id_ for id_, address in addresses.items() if address == broker.address and id_ != broker.broker_id]
@@ -140,23 +132,32 @@ class RouteTable:
             return "new"
         return None if replaced == broker.address else f"replaces {replaced}"  # the last writer wins
 
-    def _upsert_queues(self, broker_name: str, topics: Mapping[str, QueueData]) -> tuple[str, ...]:
+    def _upsert_queues(self, broker_name: str, topics: Iterable[TopicConfig]) -> tuple[str, ...]:
         changed = []
-        for topic, data in topics.items():
-            by_name = self.queues.setdefault(topic, {})
+        for topic in topics:
+            data = QueueData(
+                broker_name=broker_name,
+                perm=topic.perm,
+                read_queue_nums=topic.read_queue_nums,
+                topic_sys_flag=topic.topic_sys_flag,
+                write_queue_nums=topic.write_queue_nums,
+            )
+            by_name = self.queues.setdefault(topic.topic_name, {})
             if by_name.get(broker_name) != data:
                 by_name[broker_name] = data
-                changed.append(topic)
+                changed.append(topic.topic_name)
         return tuple(changed)
 
-    def _master_for(self, known: BrokerData, broker_id: int) -> tuple[str | None, str | None]:
+    def _master_for(self, known: BrokerName, broker_id: int) -> tuple[str | None, str | None]:
         """Give a slave its master's addresses, if that one is known and live (remoting#25)."""
         address = known.addresses.get(MASTER_ID)
         if broker_id == MASTER_ID or address is None or (live := self.live.get(address)) is None:
             return None, None
         return address, live.ha_address
 
-    def query_data_version(self, address: str, data_version: Hashable, *, now: float) -> tuple[bool, Hashable | None]:
+    def query_data_version(
+        self, address: str, data_version: DataVersion, *, now: float
+    ) -> tuple[bool, DataVersion | None]:
         """Answer whether the version differs from the one held, and the one held (None where the address is unknown).
 
         One that does not differ counts as a heartbeat (remoting#29).
@@ -275,12 +276,12 @@ class RouteTable:
                 continue
             count += 1
             if (perm := changed(data.perm)) != data.perm:
-                by_name[broker_name] = data._replace(perm=perm)
+                by_name[broker_name] = msgspec.structs.replace(data, perm=perm)
                 topics.append(topic)
         return count, [QueueChange(broker_name=broker_name, topics=tuple(topics), reason=reason)] if topics else []
 
 
-def _came(known: BrokerData, broker: Registration, reason: str) -> BrokerChange:
+def _came(known: BrokerName, broker: Registration, reason: str) -> BrokerChange:
     return BrokerChange(
         kind=BrokerChangeKind.REGISTERED,
         cluster=known.cluster,
@@ -293,7 +294,7 @@ def _came(known: BrokerData, broker: Registration, reason: str) -> BrokerChange:
 
 
 def _went(
-    kind: BrokerChangeKind, broker: BrokerData, broker_id: int, address: str, reason: str, emptied: tuple[str, ...]
+    kind: BrokerChangeKind, broker: BrokerName, broker_id: int, address: str, reason: str, emptied: tuple[str, ...]
 ) -> list[Change]:
     gone = BrokerChange(
         kind=kind,

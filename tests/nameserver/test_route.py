@@ -1,8 +1,6 @@
 """The route table: RocketMQ's rules of section 4 of the reference, one by one."""
 
 import sys
-from collections.abc import Mapping
-from typing import Any
 
 import attrs
 import pytest
@@ -16,11 +14,14 @@ from nameserver.lookup import (
     unit_sub_un_unit_topics,
     unit_topics,
 )
-from nameserver.route import QueueData, Registered, Registration, RouteTable
+from nameserver.route import Registered, Registration, RouteTable
+from remoting.bodies.route import QueueData
+from remoting.bodies.topic import DataVersion, TopicConfig
 
-FOUR_QUEUES = QueueData(4, 4, 6, 0)
-TEMPLATE = QueueData(8, 8, 7, 0)
-TOPICS: Mapping[str, QueueData] = {"TBW102": TEMPLATE, "orders": FOUR_QUEUES}
+TEMPLATE = TopicConfig(topic_name="TBW102", read_queue_nums=8, write_queue_nums=8, perm=7)
+ORDERS = TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4)
+EIGHT_ORDERS = TopicConfig(topic_name="orders", read_queue_nums=8, write_queue_nums=8)
+MOVED = DataVersion(timestamp=2000, counter=2)
 
 MASTER = Registration(
     cluster="DefaultCluster",
@@ -28,8 +29,8 @@ MASTER = Registration(
     broker_id=0,
     address="10.0.0.1:10911",
     ha_address="10.0.0.1:10912",
-    data_version=(1000, 1),
-    topics=TOPICS,
+    data_version=DataVersion(timestamp=1000, counter=1),
+    topics=[TEMPLATE, ORDERS],
 )
 SLAVE = attrs.evolve(MASTER, broker_id=1, address="10.0.0.2:10911", ha_address="10.0.0.2:10912")
 OTHER = attrs.evolve(
@@ -37,8 +38,19 @@ OTHER = attrs.evolve(
     broker_name="broker-b",
     address="10.0.0.3:10911",
     ha_address="10.0.0.3:10912",
-    topics={"orders": FOUR_QUEUES},
+    topics=[ORDERS],
 )
+
+
+def queue_data(broker_name: str, topic: TopicConfig) -> QueueData:
+    """Give the queues of a topic at a broker name as a route has them."""
+    return QueueData(
+        broker_name=broker_name,
+        perm=topic.perm,
+        read_queue_nums=topic.read_queue_nums,
+        topic_sys_flag=topic.topic_sys_flag,
+        write_queue_nums=topic.write_queue_nums,
+    )
 
 
 def connection_of(broker: Registration) -> str:
@@ -62,7 +74,7 @@ def pair() -> RouteTable:
 def addresses(table: RouteTable, topic: str = "orders") -> dict[str, dict[int, str]]:
     """Give the addresses in a topic's route, by broker name."""
     route = find_route(table, topic)
-    return {} if route is None else {broker.broker_name: dict(broker.addresses) for broker in route.brokers}
+    return {} if route is None else {broker.broker_name: broker.broker_addrs for broker in route.broker_datas}
 
 
 # -- registration --------------------------------------------------------------------------------
@@ -97,7 +109,7 @@ def test_an_unchanged_data_version_touches_no_topic() -> None:
     """remoting#26: not even one that the table lost, or that the broker gained."""
     table = pair()
     table.delete_topic("orders", None)
-    more = attrs.evolve(MASTER, topics={**TOPICS, "new": FOUR_QUEUES})
+    more = attrs.evolve(MASTER, topics=[TEMPLATE, ORDERS, TopicConfig(topic_name="new")])
     assert register(table, more).changes == []
     assert set(table.queues) == {"TBW102"}
 
@@ -105,45 +117,28 @@ def test_an_unchanged_data_version_touches_no_topic() -> None:
 def test_a_new_data_version_upserts_what_is_listed_and_keeps_what_is_not() -> None:
     """remoting#26."""
     table = pair()
-    moved = attrs.evolve(MASTER, data_version=(2000, 2), topics={"orders": QueueData(8, 8, 6, 0)})
+    moved = attrs.evolve(MASTER, data_version=MOVED, topics=[EIGHT_ORDERS])
     assert register(table, moved).changes == [
         QueueChange(broker_name="broker-a", topics=("orders",), reason="registered")
     ]
     assert table.queues == {
-        "TBW102": {"broker-a": TEMPLATE},
-        "orders": {"broker-a": QueueData(8, 8, 6, 0)},
+        "TBW102": {"broker-a": queue_data("broker-a", TEMPLATE)},
+        "orders": {"broker-a": queue_data("broker-a", EIGHT_ORDERS)},
     }
 
 
 def test_an_incremental_registration_seen_first_hides_the_other_topics_until_the_version_moves() -> None:
     """Section 4.2, a flaw of 4.9 that stays: the stored version already says that all is known."""
     table = RouteTable()
-    register(table, attrs.evolve(MASTER, topics={"orders": FOUR_QUEUES}))
+    register(table, attrs.evolve(MASTER, topics=[ORDERS]))
     register(table, MASTER)
     assert set(table.queues) == {"orders"}
 
 
 def test_a_slaves_registration_never_writes_queues() -> None:
     table = pair()
-    register(table, attrs.evolve(SLAVE, data_version=(9999, 9), topics={"slave-only": FOUR_QUEUES}))
+    register(table, attrs.evolve(SLAVE, data_version=MOVED, topics=[TopicConfig(topic_name="slave-only")]))
     assert "slave-only" not in table.queues
-
-
-@pytest.mark.parametrize(
-    ("broker", "wanted"),
-    [
-        (MASTER, False),
-        (SLAVE, False),
-        (attrs.evolve(SLAVE, data_version=(2, 2)), False),
-        (attrs.evolve(MASTER, data_version=(2, 2)), True),
-        (attrs.evolve(MASTER, address="10.0.0.9:10911"), True),
-        (attrs.evolve(MASTER, broker_name="broker-z"), True),
-    ],
-)
-def test_topics_are_wanted_only_of_a_master_that_is_new_or_has_moved(broker: Registration, wanted: bool) -> None:  # noqa: FBT001 - a column of the table
-    """remoting#26."""
-    asked = pair().wants_topics(broker.broker_name, broker.broker_id, broker.address, broker.data_version)
-    assert asked is wanted
 
 
 def test_an_address_under_a_new_id_leaves_its_old_id() -> None:
@@ -184,7 +179,7 @@ def test_filter_servers_are_stored_left_and_removed() -> None:
     register(table, MASTER)
     route = find_route(table, "orders")
     assert route is not None
-    assert route.filter_servers == {MASTER.address: ["10.0.0.1:5000"]}
+    assert route.filter_server_table == {MASTER.address: ["10.0.0.1:5000"]}
     register(table, attrs.evolve(MASTER, filter_servers=[]))
     assert table.filter_servers == {}
 
@@ -201,9 +196,10 @@ def test_heartbeats_that_change_nothing_are_no_changes() -> None:
 def test_a_data_version_that_stands_counts_as_a_heartbeat_and_one_that_moved_does_not() -> None:
     """remoting#29."""
     table = pair()
-    assert table.query_data_version(MASTER.address, (1000, 1), now=100.0) == (False, (1000, 1))
-    assert table.query_data_version(SLAVE.address, (1000, 2), now=100.0) == (True, (1000, 1))
-    assert table.query_data_version("10.9.9.9:10911", (1000, 1), now=100.0) == (True, None)
+    version = MASTER.data_version
+    assert table.query_data_version(MASTER.address, version, now=100.0) == (False, version)
+    assert table.query_data_version(SLAVE.address, MOVED, now=100.0) == (True, version)
+    assert table.query_data_version("10.9.9.9:10911", version, now=100.0) == (True, None)
     assert {address: live.seen_at for address, live in table.live.items()} == {
         MASTER.address: 100.0,
         SLAVE.address: 0.0,
@@ -227,7 +223,7 @@ def test_a_lost_master_leaves_at_once_and_its_topics_stay_with_the_slave() -> No
         remaining={1: SLAVE.address},
     )
     assert addresses(table) == {"broker-a": {1: SLAVE.address}}
-    assert table.queues["orders"]["broker-a"] == FOUR_QUEUES
+    assert table.queues["orders"]["broker-a"] == queue_data("broker-a", ORDERS)
 
 
 def test_the_last_lost_connection_takes_name_cluster_queues_and_empty_topics_along() -> None:
@@ -239,7 +235,7 @@ def test_the_last_lost_connection_takes_name_cluster_queues_and_empty_topics_alo
     assert gone[1:] == [QueueChange(broker_name="broker-a", topics=("TBW102", "orders"), reason="connection lost")]
     assert list(table.brokers) == ["broker-b"]
     assert list(table.clusters) == ["other"]
-    assert table.queues == {"orders": {"broker-b": FOUR_QUEUES}}
+    assert table.queues == {"orders": {"broker-b": queue_data("broker-b", ORDERS)}}
 
 
 def test_the_late_close_of_a_superseded_connection_changes_nothing() -> None:
@@ -289,7 +285,7 @@ def test_an_expired_broker_that_registers_again_brings_its_topics_back() -> None
     table.expire(now=121.0)
     assert table.queues == {}
     register(table, MASTER, now=130.0)
-    assert set(table.queues) == set(TOPICS)
+    assert set(table.queues) == {"TBW102", "orders"}
 
 
 def test_unregistering_is_idempotent() -> None:
@@ -333,7 +329,7 @@ def test_a_topic_is_deleted_at_the_brokers_of_one_cluster_only() -> None:
     assert table.delete_topic("orders", "no such cluster") == []
     assert table.delete_topic("no such topic", "other") == []
     table.delete_topic("orders", "other")
-    assert table.queues["orders"] == {"broker-a": FOUR_QUEUES}
+    assert table.queues["orders"] == {"broker-a": queue_data("broker-a", ORDERS)}
     table.delete_topic("orders", "DefaultCluster")
     assert "orders" not in table.queues
 
@@ -350,7 +346,7 @@ def test_a_topic_is_deleted_everywhere_without_a_cluster(cluster: str | None) ->
 def test_a_deleted_topic_comes_back_when_the_version_moves_or_the_broker_does() -> None:
     """remoting#35."""
     for back in (
-        lambda table: register(table, attrs.evolve(MASTER, data_version=(2000, 2))),
+        lambda table: register(table, attrs.evolve(MASTER, data_version=MOVED)),
         lambda table: (table.lose_connection(connection_of(MASTER), ""), register(table, MASTER)),
     ):
         table = pair()
@@ -398,7 +394,7 @@ def test_a_route_lists_every_broker_name_with_all_its_addresses() -> None:
     register(table, OTHER)
     route = find_route(table, "orders")
     assert route is not None
-    assert route.queues == {"broker-a": FOUR_QUEUES, "broker-b": FOUR_QUEUES}
+    assert route.queue_datas == [queue_data("broker-a", ORDERS), queue_data("broker-b", ORDERS)]
     assert addresses(table) == {"broker-a": {0: MASTER.address, 1: SLAVE.address}, "broker-b": {0: OTHER.address}}
 
 
@@ -415,9 +411,9 @@ def test_topics_are_listed_by_cluster_and_system_topics_are_named_like_brokers_a
 def test_the_first_broker_name_of_a_topic_speaks_for_its_unit_bits() -> None:
     """remoting#20."""
     table = RouteTable()
-    flags: dict[str, Any] = {f"flag{flag}": QueueData(1, 1, 6, flag) for flag in range(4)}
+    flags = [TopicConfig(topic_name=f"flag{flag}", topic_sys_flag=flag) for flag in range(4)]
     register(table, attrs.evolve(MASTER, topics=flags))
-    register(table, attrs.evolve(OTHER, topics={"flag0": QueueData(1, 1, 6, 3)}))
+    register(table, attrs.evolve(OTHER, topics=[TopicConfig(topic_name="flag0", topic_sys_flag=3)]))
     assert unit_topics(table) == ["flag1", "flag3"]
     assert unit_sub_topics(table) == ["flag2", "flag3"]
     assert unit_sub_un_unit_topics(table) == ["flag2"]

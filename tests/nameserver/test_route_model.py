@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from nameserver.lookup import find_route, topics_of_cluster
-from nameserver.route import EXPIRY, QueueData, Registration, RouteTable
+from nameserver.route import EXPIRY, Registration, RouteTable
+from remoting.bodies.topic import DataVersion, TopicConfig
 
 NAMES = {"broker-a": "c1", "broker-b": "c1", "broker-c": "c2"}
 TOPICS = ("t1", "t2", "t3")
@@ -33,9 +34,9 @@ class RouteModel(RuleBasedStateMachine):
         self.table = RouteTable()
         self.now = 0.0
         self.held: dict[tuple[str, int], Holder] = {}
-        self.queues: dict[tuple[str, str], QueueData] = {}
+        self.queues: dict[tuple[str, str], int] = {}
         self.versions: dict[str, int] = {}
-        self.topics: dict[str, dict[str, QueueData]] = {}
+        self.topics: dict[str, dict[str, int]] = {}
         self.stored: dict[str, int] = {}
 
     @rule(
@@ -48,7 +49,7 @@ class RouteModel(RuleBasedStateMachine):
         address = f"{name}-{host}:10911"
         if topics is not None or name not in self.versions:
             self.versions[name] = self.versions.get(name, 0) + 1
-            self.topics[name] = {topic: QueueData(nums, nums, 6, 0) for topic, nums in (topics or {}).items()}
+            self.topics[name] = topics or {}
         version = self.versions[name]
         self.table.register(
             Registration(
@@ -57,8 +58,8 @@ class RouteModel(RuleBasedStateMachine):
                 broker_id=broker_id,
                 address=address,
                 ha_address=None,
-                data_version=version,
-                topics=self.topics[name],
+                data_version=DataVersion(counter=version),
+                topics=[TopicConfig(topic_name=t, read_queue_nums=nums) for t, nums in self.topics[name].items()],
             ),
             address,
             now=self.now,
@@ -68,7 +69,7 @@ class RouteModel(RuleBasedStateMachine):
             del self.held[key]
         self.held[name, broker_id] = Holder(address, self.now)
         if broker_id == 0 and (is_first or self.stored.get(address) != version):
-            self.queues |= {(topic, name): data for topic, data in self.topics[name].items()}
+            self.queues |= {(topic, name): nums for topic, nums in self.topics[name].items()}
         self.stored[address] = version
 
     @rule(name=st.sampled_from(sorted(NAMES)), broker_id=st.integers(0, 2), host=st.integers(0, 2))
@@ -102,13 +103,17 @@ class RouteModel(RuleBasedStateMachine):
     @invariant()
     def tables_agree(self) -> None:
         names = {name for name, _ in self.held}
-        self.queues = {key: data for key, data in self.queues.items() if key[1] in names}
+        self.queues = {key: nums for key, nums in self.queues.items() if key[1] in names}
         assert {
             (name, broker_id): address
             for name, broker in self.table.brokers.items()
             for broker_id, address in broker.addresses.items()
         } == {key: holder.address for key, holder in self.held.items()}
-        assert {(t, n): data for t, by in self.table.queues.items() for n, data in by.items()} == self.queues
+        assert {
+            (topic, name): data.read_queue_nums
+            for topic, by_name in self.table.queues.items()
+            for name, data in by_name.items()
+        } == self.queues
         assert set(self.table.live) == set(self.stored)
         clusters: dict[str, set[str]] = {}
         for name in names:
@@ -126,7 +131,7 @@ class RouteModel(RuleBasedStateMachine):
         for topic, by_name in self.table.queues.items():
             route = find_route(self.table, topic)
             assert route is not None
-            assert {broker.broker_name for broker in route.brokers} == set(by_name)
+            assert {broker.broker_name for broker in route.broker_datas} == set(by_name)
             assert any(topic in topics_of_cluster(self.table, cluster) for cluster in self.table.clusters)
 
 
