@@ -84,22 +84,12 @@ class RouteTable:
 
     # -- registration ----------------------------------------------------------------------------
 
-    def _wants_topics(self, broker_name: str, broker_id: int, address: str, data_version: DataVersion) -> bool:
-        """Tell whether a registration would rewrite queues: only a master's, and only if it is new or has moved."""
-        if broker_id != MASTER_ID:
-            return False
-        broker = self.brokers.get(broker_name)
-        if broker is None or broker_id not in broker.addresses:
-            return True
-        live = self.live.get(address)
-        return live is None or live.data_version != data_version
-
     def register(self, broker: Registration, connection: object, *, now: float) -> Registered:
         """Take one heartbeat, in the order of section 4.2.
 
-        Topics are added or overwritten, never removed, and only and only if the broker is a master that is new or whose data version moved (remoting#26).
+        Topics are added or overwritten, never removed (remoting#26).
         """
-        wants_topics = self._wants_topics(broker.broker_name, broker.broker_id, broker.address, broker.data_version)
+        wants_topics = self._wants_topics(broker)
         changes: list[Change] = []
         self.clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
         known = self.brokers.get(broker.broker_name)
@@ -117,6 +107,16 @@ class RouteTable:
             else:
                 self.filter_servers.pop(broker.address, None)
         return Registered(*self._master_for(known, broker.broker_id), changes)
+
+    def _wants_topics(self, broker: Registration) -> bool:
+        """Only a master's queues count, and only if it is new here or its data version moved (remoting#26)."""
+        if broker.broker_id != MASTER_ID:
+            return False
+        known = self.brokers.get(broker.broker_name)
+        if known is None or broker.broker_id not in known.addresses:
+            return True
+        live = self.live.get(broker.address)
+        return live is None or live.data_version != broker.data_version
 
     def _place_address(self, known: BrokerName, broker: Registration) -> str | None:
         """Put the address under its id; answer the reason for a change, or None where there is none."""
