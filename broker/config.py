@@ -58,14 +58,12 @@ class BrokerConfig:
     short_polling_time_mills: int = 1000
     notify_consumer_ids_changed_enable: bool = True
     slave_read_enable: bool = False
-    offset_check_in_slave: bool = False
 
     force_register: bool = True
     register_name_server_period: int = 30_000
     register_broker_timeout_mills: int = 6_000
     compressed_register: bool = False
     flush_consumer_offset_interval: int = 5_000
-    sync_flush_timeout: int = 5_000
     slave_timeout: int = 3_000
     server_channel_max_idle_time_seconds: int = 120
     config_black_list: str = "configBlackList;brokerConfigPath"

@@ -33,7 +33,7 @@ class PullHold:
 
     max_offset: Callable[[str, int], int]
     """Asks the store for a queue's end."""
-    wake: Callable[[HeldPull], None]
+    wake: Callable[[HeldPull], None] = lambda _pull: None
     """Runs a pull again, this time for an answer."""
     _held: dict[tuple[str, int], list[HeldPull]] = attrs.field(factory=dict, init=False)
 

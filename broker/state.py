@@ -1,42 +1,39 @@
 """All that one broker process knows and holds: what the handlers work on."""
 
 import collections
-import logging
 from collections.abc import Callable
-from typing import Protocol
 
 import attrs
 
 from broker.clients import ConsumerTable, ProducerTable
 from broker.commit import OffsetWaits
 from broker.config import BrokerConfig, BrokerSettings
+from broker.growth import LogGrowth
 from broker.ha.master import HaMaster
 from broker.ha.slave import HaSlave
 from broker.hold import PullHold
 from broker.locks import QueueLocks
+from broker.metadata import MetadataSync
 from broker.offsets import ConsumerOffsetTable
+from broker.registration import Registration
 from broker.stats import BrokerStats
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
 from remoting.channel import Channel
+from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import request
 from remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
 from store.messagestore import MessageStore
 
-log = logging.getLogger(__name__)
 
-
-class Registrar(Protocol):
-    """Tells the nameservers about this broker."""
-
-    def register_soon(self, topic: str | None = None, *, oneway: bool = False) -> None:
-        """Register as soon as may be: the whole table, or just one topic (store-and-ha section 5.1)."""
+def _no_task(*_args: object) -> None:
+    raise RuntimeError("the broker does not run yet")
 
 
 @attrs.define(eq=False)
 class Broker:
-    """One broker. Its tables are plain values; everything that waits is a task of `broker.main`."""
+    """One broker. Its tables are plain values; everything that waits is a loop of `broker.loops`."""
 
     settings: BrokerSettings
     config: BrokerConfig
@@ -46,19 +43,20 @@ class Broker:
     offsets: ConsumerOffsetTable
     ha_master: HaMaster
     ha_slave: HaSlave
-    registrar: Registrar
+    client: RemotingClient
+    registration: Registration
+    sync: MetadataSync
+    growth: LogGrowth
+    flush_waits: OffsetWaits
+    slave_waits: OffsetWaits
+    hold: PullHold
     now_millis: Callable[[], int]
     now: Callable[[], float]
     """Seconds of the process's clock, for deadlines."""
     emit: Callable[..., None]
     """Tells the supervisor what happened: a kind, and fields."""
-    run_soon: Callable[..., None]
+    run_soon: Callable[..., None] = _no_task
     """Starts a task in the broker's nursery: an async function and its arguments."""
-    appended: Callable[[], None]
-    """Says that the commit log grew: replication and group flush take it from here."""
-    hold: PullHold
-    flush_waits: OffsetWaits
-    slave_waits: OffsetWaits
     consumers: ConsumerTable = attrs.field(factory=ConsumerTable)
     producers: ProducerTable = attrs.field(factory=ProducerTable)
     locks: QueueLocks = attrs.field(factory=QueueLocks)
@@ -75,6 +73,10 @@ class Broker:
     def store_host(self) -> tuple[str, int]:
         """The address that goes into records and message ids."""
         return self.config.broker_ip1, self.config.listen_port
+
+    def reconfigure(self, config: BrokerConfig) -> None:
+        """Run with another configuration from now on (request 25)."""
+        self.config = self.registration.config = config
 
     def notify_group(self, group_name: str) -> None:
         """Tell every member of a group to rebalance (broker-requests#39)."""
@@ -93,3 +95,20 @@ class Broker:
         self.producers.leave_all(channel)
         for group_name in self.consumers.leave_all(channel):
             self.notify_group(group_name)
+
+    def message_arrived(
+        self, topic: str, queue_id: int, max_offset: int, tags_code: int, _store_timestamp: int
+    ) -> None:
+        """A message is in its queue: wake the pulls that wait for it."""
+        self.hold.arrived(topic, queue_id, max_offset, tags_code)
+
+    def follow_master(self, master_address: str | None, ha_address: str | None) -> None:
+        """Take what a nameserver says of our master (remoting-and-nameserver section 5.5)."""
+        if master_address != self.sync.master_address:
+            self.emit("master_known" if master_address else "master_unknown", master_address=master_address)
+        self.sync.master_address = master_address
+        self.ha_slave.set_master(self.settings.ha.ha_master_address or ha_address)
+
+    def save_tables(self) -> None:
+        """Write what a clean stop keeps and the loops write only now and then."""
+        self.offsets.save()

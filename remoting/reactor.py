@@ -5,9 +5,10 @@ sockets at once: a broker under load handles everything that is ready in one pas
 it at the end of that pass. Timers, files and processes stay ordinary trio tasks.
 """
 
+import contextlib
 import selectors
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import NoReturn
 
 import trio
@@ -80,3 +81,22 @@ class Reactor:
             deferred, self._deferred = self._deferred, []
             for fn in deferred:
                 fn()
+
+
+@contextlib.asynccontextmanager
+async def open_reactor() -> AsyncIterator[Reactor]:
+    """Run a reactor until the block ends: even while the block is being cancelled, for goodbyes need it."""
+    reactor = Reactor()
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope(shield=True)
+
+        async def serve_sockets() -> None:
+            with scope:
+                await reactor.run_forever()
+
+        nursery.start_soon(serve_sockets)
+        try:
+            yield reactor
+        finally:
+            scope.cancel()
+    reactor.close()

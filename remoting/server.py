@@ -103,7 +103,11 @@ class Server(Generic[S]):
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Listen; answer where, for a port of 0 is chosen by the system. Errors as `open_listener`."""
-        acceptor = Acceptor(self._reactor, open_listener(host, port), self._accept)
+        return self.accept_on(open_listener(host, port))
+
+    def accept_on(self, sock: socket.socket) -> tuple[str, int]:
+        """Serve a socket that listens already, and own it from now on."""
+        acceptor = Acceptor(self._reactor, sock, self._accept)
         self._acceptors.append(acceptor)
         return acceptor.address
 

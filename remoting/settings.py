@@ -59,7 +59,7 @@ class Settings:
     def _convert(self, name: str, value: Any, kind: Any) -> Any:
         try:
             return converter.structure(value, kind)
-        except Exception as exc:
+        except (cattrs.BaseValidationError, ValueError, TypeError) as exc:
             wanted = getattr(kind, "__name__", str(kind))
             raise SettingsError(f"{self.source}: {name} = {value!r}: expected {wanted} ({_cause(exc)})") from None
 

@@ -5,7 +5,8 @@ from typing import Any
 from broker.clients import Member
 from broker.state import Broker
 from remoting import names
-from remoting.bodies.heartbeat import ConsumerData, ConsumerIdList, HeartbeatData
+from remoting.bodies.group import GetConsumerListByGroupResponseBody
+from remoting.bodies.heartbeat import ConsumerData, HeartbeatData
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Reply, Request, Route
 from remoting.headers.group import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
@@ -14,9 +15,7 @@ from remoting.headers.group import GetConsumerListByGroupRequestHeader, Unregist
 def heart_beat(broker: Broker, _header: Any, request: Request) -> Reply:
     """Take note of a client: its producer groups, its consumer groups, what they subscribe to (section 3.1)."""
     data = HeartbeatData.decode(request.command.body)
-    member = Member(
-        request.channel, data.client_id, request.command.language, request.command.version, broker.now()
-    )
+    member = Member(request.channel, data.client_id, request.command.language, request.command.version, broker.now())
     for consumer in data.consumer_data_set:
         _register_consumer(broker, consumer, member)
     for producer in data.producer_data_set:
@@ -30,7 +29,7 @@ def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -
         retry_topic = names.RETRY_PREFIX + consumer.group_name
         if broker.topics.get(retry_topic) is None:
             broker.topics.create_plain(retry_topic, group.retry_queue_nums, unit_mode=consumer.unit_mode)
-            broker.registrar.register_soon(oneway=True)
+            broker.registration.register_soon(oneway=True)
     is_new = member.channel not in getattr(broker.consumers.groups.get(consumer.group_name), "members", ())
     if broker.consumers.register(consumer, member):
         broker.notify_group(consumer.group_name)
@@ -47,15 +46,13 @@ def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, req
     return Reply(header={})
 
 
-def get_consumer_list_by_group(
-    broker: Broker, header: GetConsumerListByGroupRequestHeader, _request: Request
-) -> Reply:
+def get_consumer_list_by_group(broker: Broker, header: GetConsumerListByGroupRequestHeader, _request: Request) -> Reply:
     """Give the client ids of a group, by which its members share out the queues (broker-requests#40)."""
     group = broker.consumers.groups.get(header.consumer_group)
     if group is None:
         return Reply(ResponseCode.SYSTEM_ERROR, {}, remark=f"no consumer of group {header.consumer_group} is here")
     ids = [member.client_id for member in group.members.values()]
-    return Reply(header={}, body=ConsumerIdList(consumer_id_list=ids).encode())
+    return Reply(header={}, body=GetConsumerListByGroupResponseBody(consumer_id_list=ids).encode())
 
 
 ROUTES: list[Route[Broker]] = [

@@ -13,7 +13,7 @@ from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Reply, Request, Route
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from remoting.message import tags_code_of
+from remoting.message import java_hash
 from store.messagestore import GetResult, GetStatus
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
@@ -128,7 +128,7 @@ def tag_filter(expression: str | None) -> Matches:
     """Make the filter of a tag expression such as `TagA || TagB`; None lets all through (FilterAPI)."""
     if expression is None or expression.strip() in ("", "*"):
         return None
-    codes = {tags_code_of(tag.strip()) for tag in expression.split("||") if tag.strip()}
+    codes = {java_hash(tag.strip()) for tag in expression.split("||") if tag.strip()}
     return codes.__contains__
 
 
@@ -143,7 +143,7 @@ def _outcome(broker: Broker, header: PullMessageRequestHeader, result: GetResult
     code = CODES[result.status]
     if result.status is GetStatus.NO_MESSAGE_IN_QUEUE and header.queue_offset == 0:
         code = ResponseCode.PULL_NOT_FOUND
-    if broker.is_slave and not broker.config.offset_check_in_slave:
+    if broker.is_slave and not broker.store.config.offset_check_in_slave:
         if code == ResponseCode.PULL_OFFSET_MOVED:
             return ResponseCode.PULL_RETRY_IMMEDIATELY, header.queue_offset
         if result.status is GetStatus.OFFSET_FOUND_NULL:

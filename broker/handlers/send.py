@@ -7,9 +7,7 @@ Checks come in RocketMQ's order, for the first that fails decides the answer (br
 import random
 from typing import Any
 
-
 from broker.commit import WaitingSend
-from broker.schedule import clamp_delay_level
 from broker.state import Broker
 from broker.topics import PERM_READ, PERM_WRITE
 from remoting import names
@@ -19,23 +17,23 @@ from remoting.command import Command
 from remoting.dispatch import Reply, Request, Route
 from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from remoting.message import (
-    CLUSTER,
-    DELAY,
-    KEYS,
-    PGROUP,
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
-    TAGS,
+    PROPERTY_CLUSTER,
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_REAL_QID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_TRAN_MSG,
+    PROPERTY_UNIQ_KEY,
+    PROPERTY_WAIT,
+    TRANSACTION_MASK,
     TRANSACTION_PREPARED,
-    TRANSACTION_TYPE,
-    UNIQUE_KEY,
-    WAIT,
     NewMessage,
     decode_batch,
     format_properties,
+    java_hash,
     offset_message_id,
     parse_properties,
-    tags_code_of,
 )
 from store.messagestore import PutResult, PutStatus
 
@@ -111,7 +109,7 @@ def _create_topic(broker: Broker, header: Any) -> TopicConfig:
         topic = broker.topics.create_plain(header.topic, 1, unit_mode=unit_mode, perm=PERM_READ | PERM_WRITE)
     if topic is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here; create it first")
-    broker.registrar.register_soon(oneway=True)
+    broker.registration.register_soon(oneway=True)
     return topic
 
 
@@ -127,23 +125,23 @@ def _send_single(broker: Broker, header: Any, request: Request, queue_id: int) -
         born_host=peer_address(request),
         store_host=broker.store_host,
         reconsume_times=header.reconsume_times or 0,
-        unique_key=properties.get(UNIQUE_KEY, ""),
-        keys=properties.get(KEYS, ""),
+        unique_key=properties.get(PROPERTY_UNIQ_KEY, ""),
+        keys=properties.get(PROPERTY_KEYS, ""),
     )
     if header.topic.startswith(names.RETRY_PREFIX):
         _retry_or_dead_letter(broker, header, request.command, message, properties)
-    waits = properties.get(WAIT, "true").lower() == "true"
-    properties[CLUSTER] = broker.config.broker_cluster_name
-    if properties.get("TRAN_MSG", "").lower() == "true":
+    waits = properties.get(PROPERTY_WAIT, "true").lower() == "true"
+    properties[PROPERTY_CLUSTER] = broker.config.broker_cluster_name
+    if properties.get(PROPERTY_TRAN_MSG, "").lower() == "true":
         if broker.config.reject_transaction_message:
             raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
         make_half(message, properties)
-    elif properties.get(DELAY) and message.sys_flag & TRANSACTION_TYPE != TRANSACTION_PREPARED:
+    elif properties.get(PROPERTY_DELAY) and message.sys_flag & TRANSACTION_MASK != TRANSACTION_PREPARED:
         if not delay(broker, message, properties):
-            properties.pop(WAIT, None)
+            properties.pop(PROPERTY_WAIT, None)
     else:
-        properties.pop(WAIT, None)  # obeyed, but not stored with a plain message (store-ha#14)
-    message.tags_code = tags_code_of(properties.get(TAGS, ""))
+        properties.pop(PROPERTY_WAIT, None)  # obeyed, but not stored with a plain message (store-ha#14)
+    message.tags_code = java_hash(properties.get(PROPERTY_TAGS, ""))
     message.properties = format_properties(properties)
     result = broker.store.put(message)
     return finish_send(broker, request, result, header.topic, queue_id, waits=waits)
@@ -151,22 +149,21 @@ def _send_single(broker: Broker, header: Any, request: Request, queue_id: int) -
 
 def make_half(message: NewMessage, properties: dict[str, str]) -> None:
     """Turn a message into the half message of a transaction (store-ha#71)."""
-    properties[REAL_TOPIC] = message.topic
-    properties[REAL_QUEUE_ID] = str(message.queue_id)
-    properties.setdefault(PGROUP, "")
+    properties[PROPERTY_REAL_TOPIC] = message.topic
+    properties[PROPERTY_REAL_QID] = str(message.queue_id)
     message.topic = names.HALF_TOPIC
     message.queue_id = 0
-    message.sys_flag &= ~TRANSACTION_TYPE
+    message.sys_flag &= ~TRANSACTION_MASK
 
 
 def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
     """Turn a message with a delay level into one that waits in the schedule topic (store-ha#74). True if it was."""
-    level = clamp_delay_level(int(properties[DELAY]), broker.store.config)
+    level = min(int(properties[PROPERTY_DELAY]), len(broker.store.config.delay_millis))
     if level <= 0:
         return False
-    properties[DELAY] = str(level)
-    properties[REAL_TOPIC] = message.topic
-    properties[REAL_QUEUE_ID] = str(message.queue_id)
+    properties[PROPERTY_DELAY] = str(level)
+    properties[PROPERTY_REAL_TOPIC] = message.topic
+    properties[PROPERTY_REAL_QID] = str(message.queue_id)
     message.topic = names.SCHEDULE_TOPIC
     message.queue_id = level - 1
     return True
@@ -187,14 +184,14 @@ def _retry_or_dead_letter(
         message.topic = names.DLQ_PREFIX + group_name
         message.queue_id = 0
         broker.topics.create_plain(message.topic, 1)
-        properties[DELAY] = "0"
+        properties[PROPERTY_DELAY] = "0"
 
 
 def _send_batch(broker: Broker, header: Any, request: Request, queue_id: int) -> Reply | None:
     properties = parse_properties(header.properties or "")
-    if header.sys_flag & TRANSACTION_TYPE or int(properties.get(DELAY, "0")) > 0:
+    if header.sys_flag & TRANSACTION_MASK or int(properties.get(PROPERTY_DELAY, "0")) > 0:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch may be neither transactional nor delayed")
-    properties[CLUSTER] = broker.config.broker_cluster_name
+    properties[PROPERTY_CLUSTER] = broker.config.broker_cluster_name
     shared = NewMessage(
         topic=header.topic,
         queue_id=queue_id,
@@ -210,7 +207,7 @@ def _send_batch(broker: Broker, header: Any, request: Request, queue_id: int) ->
     if len(request.command.body) > broker.store.config.max_message_size:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
     result = broker.store.put_batch(shared, decode_batch(request.command.body))
-    waits = properties.get(WAIT, "true").lower() == "true"
+    waits = properties.get(PROPERTY_WAIT, "true").lower() == "true"
     return finish_send(broker, request, result, header.topic, queue_id, waits=waits)
 
 
@@ -221,12 +218,12 @@ def finish_send(
     if result.status is not PutStatus.PUT_OK:
         code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
         return Reply(code, region_fields(broker), remark=result.remark or result.status.name)
-    broker.appended()
+    broker.growth.appended()
     offsets = result.physical_offsets or (result.physical_offset,)
     broker.stats.count_put(topic, len(offsets), result.end_offset - result.physical_offset)
     host = broker.store_host
     fields = region_fields(broker)
-    fields["msgId"] = ",".join([offset_message_id(host, offset) for offset in offsets])
+    fields["msgId"] = ",".join([offset_message_id(*host, offset) for offset in offsets])
     fields["queueId"] = str(queue_id)
     fields["queueOffset"] = str(result.queue_offset)
 

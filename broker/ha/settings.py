@@ -1,0 +1,51 @@
+"""What an operator may set about replication: RocketMQ's keys in snake_case, with its defaults, in ms and bytes.
+
+Those below the line are ours. Each is a departure from 4.9 that no peer can tell from the bytes (store-and-ha
+section 4.6), and off by default.
+"""
+
+from typing import Final
+
+import attrs
+from attrs import validators
+
+MAX_FRAME: Final = 4 * 2**20
+"""Header and body of the largest frame that a 4.9 slave takes: its receive buffer (section 4.5)."""
+HEADER_SIZE: Final = 12
+
+
+@attrs.frozen(kw_only=True)
+class HaSettings:
+    """Settings of both sides: every broker listens for slaves and has an HA client (section 4.1)."""
+
+    ha_send_heartbeat_interval: int = attrs.field(default=5000, validator=validators.gt(0))
+    """Silence after which either side writes something."""
+    ha_housekeeping_interval: int = attrs.field(default=20_000, validator=validators.gt(0))
+    """Silence after which a master closes, counted from accept or from the last report."""
+    ha_transfer_batch_size: int = attrs.field(
+        default=32_768, validator=[validators.ge(1), validators.le(MAX_FRAME - HEADER_SIZE)]
+    )
+    """Most bytes in one frame."""
+    ha_slave_fallbehind_max: int = attrs.field(default=256 * 2**20, validator=validators.ge(0))
+    """A slave this far behind counts as none: sends get SLAVE_NOT_AVAILABLE (store-ha#55)."""
+    ha_master_address: str = ""
+    """Where a slave connects, whatever the nameserver says, if it has 6 characters or more (section 4.1)."""
+
+    # ---- ours ----
+
+    ha_report_at_once: bool = False
+    """A slave connects when it learns the address and reports as it connects; 4.9 takes 5 s over each."""
+    ha_drop_silent_master: bool = False
+    """A slave closes when its master was silent for the housekeeping interval; 4.9 waits for ever."""
+    ha_max_connections: int = attrs.field(default=64, validator=validators.ge(1))
+    """Slaves served at once, those that never report included; the next one is closed at accept."""
+
+    @property
+    def heartbeat_interval(self) -> float:
+        """`ha_send_heartbeat_interval` in seconds."""
+        return self.ha_send_heartbeat_interval / 1000
+
+    @property
+    def housekeeping_interval(self) -> float:
+        """`ha_housekeeping_interval` in seconds."""
+        return self.ha_housekeeping_interval / 1000

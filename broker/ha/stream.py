@@ -1,0 +1,149 @@
+"""The HA protocol without I/O: what each side makes of the bytes it gets, and what it owes the other.
+
+A slave sends reports of 8 bytes: the offset that it wants next, which acknowledges all before it. A master sends
+frames: a header of 12 bytes (commit log offset of the first byte, size) and that many bytes of its commit log,
+cut anywhere; a frame without bytes is a heartbeat. There is nothing else: no handshake, no version
+(store-and-ha sections 4.2 to 4.5; classes HAConnection, HAClient).
+
+Times are seconds of the process's clock and always passed in. Where log bytes come from and go to is the
+business of `sender` and `receiver`.
+"""
+
+import struct
+from typing import Final
+
+import attrs
+
+from broker.ha.settings import HEADER_SIZE, MAX_FRAME, HaSettings
+
+REPORT: Final = struct.Struct(">q")
+HEADER: Final = struct.Struct(">qi")
+
+
+class StreamViolation(Exception):
+    """The peer's bytes contradict what we know. The text names both; close the connection."""
+
+
+@attrs.define
+class MasterStream:
+    """A master's side of one connection, from accept to close. Offsets are -1 until the first report."""
+
+    settings: HaSettings
+    last_read_at: float
+    last_write_at: float
+    request_offset: int = -1
+    """The first report: where the slave asked to begin."""
+    ack_offset: int = -1
+    """The newest report."""
+    next_offset: int = -1
+    """Of the next byte to be framed."""
+    _cut: bytes = b""
+
+    @classmethod
+    def accepted(cls, settings: HaSettings, now: float) -> "MasterStream":
+        """Both timers run from accept: a silent slave is closed 20 s later, reported or not (store-ha#40)."""
+        return cls(settings, last_read_at=now, last_write_at=now)
+
+    @property
+    def is_begun(self) -> bool:
+        """True after the first report. Before it, nothing may be sent (store-ha#35)."""
+        return self.request_offset >= 0
+
+    def receive(self, data: bytes, *, log_end: int, file_size: int, now: float) -> int | None:
+        """Take bytes of the slave; answer the offset it acknowledges, or None while a report is incomplete.
+
+        Of several reports only the last counts. The first of a connection is not checked: it may lie inside a
+        record, before our first byte or beyond our last (store-ha#37). A later one beyond our end is a
+        StreamViolation and acknowledges nothing (store-ha#41).
+        """
+        self.last_read_at = now
+        data = self._cut + data
+        whole = len(data) & ~7
+        self._cut = data[whole:]
+        if not whole:
+            return None
+        (report,) = REPORT.unpack_from(data, whole - REPORT.size)
+        if report < 0:
+            raise StreamViolation(f"it reported {report}")
+        if self.is_begun and report > log_end:
+            raise StreamViolation(f"it reported {report}, our log ends at {log_end}")
+        self.ack_offset = report
+        if not self.is_begun:
+            self.request_offset = report
+            self.next_offset = first_position(report, log_end=log_end, file_size=file_size)
+        return report
+
+    def wrote(self, now: float) -> None:
+        """Bytes left, of whatever kind."""
+        self.last_write_at = now
+
+    @property
+    def heartbeat_at(self) -> float:
+        """When a frame is due even if there is nothing to send. Also before the very first data (section 4.3)."""
+        return self.last_write_at + self.settings.heartbeat_interval
+
+    @property
+    def silent_at(self) -> float:
+        """When to give the slave up unless it reports."""
+        return self.last_read_at + self.settings.housekeeping_interval
+
+
+def first_position(report: int, *, log_end: int, file_size: int) -> int:
+    """Where to begin for a slave whose first report this is: one without a log gets our last file only (store-ha#36)."""
+    return log_end - log_end % file_size if report == 0 else report
+
+
+@attrs.frozen
+class FrameHeader:
+    """What follows: `size` bytes of the commit log from `offset` on."""
+
+    offset: int
+    size: int
+
+
+@attrs.define
+class SlaveStream:
+    """A slave's side of one connection, from connect to close."""
+
+    settings: HaSettings
+    reported: int
+    """The slave's offset as taken at connect, then as last reported."""
+    report_at: float
+    """When to report although nothing new came."""
+    last_read_at: float
+    """When bytes last came; 4.9 looks at its own reports instead, so it never notices a silent master."""
+
+    @classmethod
+    def connected(cls, settings: HaSettings, log_end: int, now: float) -> "SlaveStream":
+        """The first report is due one heartbeat interval after connecting, as 4.9 does it, or at once."""
+        wait = 0.0 if settings.ha_report_at_once else settings.heartbeat_interval
+        return cls(settings, reported=log_end, report_at=now + wait, last_read_at=now)
+
+    def header(self, raw: bytes | bytearray | memoryview, *, log_end: int) -> FrameHeader:
+        """Read and check a header before its body is waited for, a heartbeat's too (store-ha#43)."""
+        offset, size = HEADER.unpack(raw)
+        if log_end not in (0, offset):
+            raise StreamViolation(f"it sent bytes from {offset} on, our log ends at {log_end}")
+        if not 0 <= size <= MAX_FRAME - HEADER_SIZE:
+            raise StreamViolation(f"it sent a frame of {size} bytes, at most {MAX_FRAME - HEADER_SIZE} are taken")
+        return FrameHeader(offset, size)
+
+    def advanced(self, log_end: int, now: float) -> bytes | None:
+        """The report to send after complete frames; None if they did not raise the offset (store-ha#42)."""
+        return self._report(log_end, now) if log_end > self.reported else None
+
+    def repeated(self, now: float) -> bytes | None:
+        """The report to send because none left for a while; None before it is due (store-ha#39)."""
+        return self._report(self.reported, now) if now >= self.report_at else None
+
+    def _report(self, offset: int, now: float) -> bytes:
+        self.reported = offset
+        self.report_at = now + self.settings.heartbeat_interval
+        return REPORT.pack(offset)
+
+    @property
+    def silent_at(self) -> float | None:
+        """When to give the master up unless it sends; None if never."""
+        if not self.settings.ha_drop_silent_master:
+            return None
+        return self.last_read_at + self.settings.housekeeping_interval

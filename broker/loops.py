@@ -1,0 +1,139 @@
+"""What a broker does all the time. The nursery in `run_broker` is the list.
+
+Periods are RocketMQ's, in seconds of the process's clock.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import NoReturn
+
+import trio
+
+from broker.hold import SWEEP_PERIOD
+from broker.state import Broker
+from remoting.control import ControlLink
+from remoting.server import Server
+
+log = logging.getLogger(__name__)
+
+MASTER_FIRST_SAVE = 10.0
+CLIENT_SCAN_PERIOD = 10.0
+STATS_PERIOD = 10.0
+CLEAN_FIRST_AFTER = 60.0
+WAIT_SCAN_PERIOD = 0.5
+"""How often overdue sends are looked for: RocketMQ answers a time-out of 3 s after 3 to 4 s (store-ha#51)."""
+DISPATCH_CHUNK = 2 * 2**20
+"""Bytes that a slave dispatches before it looks at its sockets again."""
+
+
+async def run_broker(broker: Broker, servers: list[Server[Broker]], link: ControlLink) -> NoReturn:
+    """Run all loops until cancelled. One that fails ends the broker."""
+    async with trio.open_nursery() as nursery:
+        broker.run_soon = broker.registration.run_soon = nursery.start_soon
+        for server in servers:
+            nursery.start_soon(server.close_idle_forever)
+        nursery.start_soon(broker.registration.register_forever)
+        nursery.start_soon(broker.ha_master.run_forever)
+        nursery.start_soon(broker.ha_slave.run_forever)
+        nursery.start_soon(_flush_forever, broker)
+        nursery.start_soon(_flush_queues_forever, broker)
+        nursery.start_soon(_every, SWEEP_PERIOD, lambda: broker.hold.sweep(broker.now()))
+        nursery.start_soon(_every, WAIT_SCAN_PERIOD, lambda: _expire_waits(broker))
+        nursery.start_soon(_every, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
+        nursery.start_soon(_every, STATS_PERIOD, lambda: broker.stats.sample(broker.now_millis()))
+        nursery.start_soon(_save_offsets_forever, broker)
+        nursery.start_soon(_clean_forever, broker)
+        if broker.is_slave:
+            nursery.start_soon(_dispatch_forever, broker)
+            nursery.start_soon(broker.sync.sync_forever)
+        await broker.registration.all_registered.wait()
+        link.ready(
+            address=broker.config.address,
+            ha_address=broker.registration.ha_address,
+            nameservers=sorted(broker.registration.registered),
+        )
+        await trio.sleep_forever()
+    raise AssertionError("the loops never end")
+
+
+async def _every(period: float, fn: Callable[[], None]) -> NoReturn:
+    while True:
+        await trio.sleep(period)
+        fn()
+
+
+async def _flush_forever(broker: Broker) -> NoReturn:
+    """Write the commit log to disk: for each group of waiting sends at once, otherwise as RocketMQ's timers do.
+
+    One fsync serves every send that was appended before it began (store-and-ha section 3.6).
+    """
+    store, growth = broker.store, broker.growth
+    period = store.config.flush_interval_commit_log / 1000
+    thorough_period = store.config.flush_commit_log_thorough_interval / 1000
+    thorough_at = trio.current_time() + thorough_period
+    while True:
+        with trio.move_on_after(period):
+            await growth.is_flush_wanted.wait()
+        is_group = growth.is_flush_wanted.is_set()
+        growth.is_flush_wanted = trio.Event()
+        is_thorough = is_group or trio.current_time() >= thorough_at
+        if is_thorough:
+            thorough_at = trio.current_time() + thorough_period
+        job = store.flush_job(thorough=is_thorough)
+        if job is not None:
+            await trio.to_thread.run_sync(job.run)
+            store.flushed(job)
+        broker.flush_waits.advance(store.flushed_offset)
+        if len(broker.flush_waits) and is_group:
+            growth.is_flush_wanted.set()  # more came while the disk was busy
+
+
+async def _flush_queues_forever(broker: Broker) -> NoReturn:
+    """Write consume queues and checkpoint to disk."""
+    store = broker.store
+    period = store.config.flush_interval_consume_queue / 1000
+    while True:
+        await trio.sleep(period)
+        job = store.flush_queues_job()
+        if job is not None:
+            await trio.to_thread.run_sync(job.run)
+            store.flushed(job)
+
+
+async def _dispatch_forever(broker: Broker) -> NoReturn:
+    """Put what a master sent into queues and index, a piece at a time, so that acks never wait for it."""
+    while True:
+        await broker.growth.is_dispatch_wanted.wait()
+        broker.growth.is_dispatch_wanted = trio.Event()
+        while broker.store.dispatch(DISPATCH_CHUNK):
+            await trio.lowlevel.checkpoint()
+
+
+def _expire_waits(broker: Broker) -> None:
+    now = broker.now()
+    broker.slave_waits.expire(now)
+    broker.flush_waits.expire(now)
+
+
+def _drop_silent_clients(broker: Broker) -> None:
+    now = broker.now()
+    for member in broker.consumers.expired(now) + broker.producers.expired(now):
+        member.channel.close("no heartbeat for 120 s")
+
+
+async def _save_offsets_forever(broker: Broker) -> NoReturn:
+    """Write consumerOffset.json every 5 s, first after 10 s (store-ha#63)."""
+    await trio.sleep(MASTER_FIRST_SAVE)
+    while True:
+        broker.offsets.save()
+        await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
+
+
+async def _clean_forever(broker: Broker) -> NoReturn:
+    """Delete what is old enough, at the hour that is set or when the disk is full (store-ha#30)."""
+    await trio.sleep(CLEAN_FIRST_AFTER)
+    while True:
+        for name in broker.store.delete_expired():
+            log.info("deleted %s", name)
+            broker.emit("file_deleted", file=str(name))
+        await trio.sleep(broker.store.config.clean_resource_interval / 1000)

@@ -1,0 +1,176 @@
+"""One broker as a process: its parts, put together, started and stopped.
+
+Start order: the ports are taken, the store is opened and recovered, the nameservers are told; then it is ready.
+Stop order: the ports close, the store closes, the nameservers are told (remoting-and-nameserver section 5.6).
+"""
+
+import functools
+import socket
+
+import attrs
+import trio
+
+from broker.commit import OffsetWaits
+from broker.config import BrokerConfig, BrokerSettings, load_config
+from broker.growth import LogGrowth
+from broker.ha.master import HaMaster
+from broker.ha.slave import HaSlave
+from broker.handlers import HANDLERS, VIP_HANDLERS
+from broker.handlers.pull import wake_pull
+from broker.hold import PullHold
+from broker.loops import run_broker
+from broker.metadata import MetadataSync
+from broker.offsets import ConsumerOffsetTable
+from broker.registration import Registration
+from broker.snapshot import snapshot
+from broker.state import Broker
+from broker.subscriptions import SubscriptionGroupTable
+from broker.topics import TopicTable
+from remoting.channel import Channel
+from remoting.client import RemotingClient
+from remoting.clock import wall_millis
+from remoting.control import ControlLink
+from remoting.dispatch import Dispatcher
+from remoting.process import StartError
+from remoting.reactor import Reactor, open_reactor
+from remoting.server import Server, open_listener
+from store.errors import StoreError
+from store.messagestore import MessageStore, PutStatus
+
+__all__ = ["load_config", "main"]  # what is asked of the module of any node
+
+VIP_PORT_DISTANCE = 2
+HA_PORT_DISTANCE = 1
+GOODBYE_TIMEOUT = 9.0
+"""Seconds for all that is said to nameservers at a stop: three of them at 3 s each."""
+_ANYWHERE = ("", "0.0.0.0", "::")
+
+
+async def main(settings: BrokerSettings, link: ControlLink) -> None:
+    """Run one broker until cancelled. StartError for a reason that an operator can mend."""
+    config, sock, vip_sock = _open_ports(settings.broker)
+    with sock, vip_sock:
+        settings = attrs.evolve(settings, broker=config)
+        store = await _open_store(settings)
+        try:
+            async with open_reactor() as reactor:
+                broker = _assemble(settings, store, reactor, link)
+                servers = _serve(broker, reactor, sock, vip_sock)
+                link.set_snapshot(functools.partial(snapshot, broker))
+                try:
+                    await run_broker(broker, servers, link)
+                finally:
+                    for server in servers:
+                        server.close()
+                    broker.ha_master.close()
+                    broker.ha_slave.close()
+                    broker.save_tables()
+                    store.close()
+                    with trio.move_on_after(GOODBYE_TIMEOUT) as goodbye:
+                        goodbye.shield = True
+                        await broker.registration.unregister()
+                    broker.client.close()
+        finally:
+            store.close()
+
+
+def _open_ports(config: BrokerConfig) -> tuple[BrokerConfig, socket.socket, socket.socket]:
+    """Take the port and the VIP port; answer the configuration with what a port of 0 has become."""
+    try:
+        sock = open_listener(config.listen_address, config.listen_port)
+        port = sock.getsockname()[1]
+        vip_port = config.fast_listen_port
+        if vip_port is None:
+            vip_port = port - VIP_PORT_DISTANCE
+        try:
+            vip_sock = open_listener(config.listen_address, vip_port)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as exc:
+        raise StartError(exc.strerror or str(exc)) from None
+    return attrs.evolve(config, listen_port=port, fast_listen_port=vip_sock.getsockname()[1]), sock, vip_sock
+
+
+async def _open_store(settings: BrokerSettings) -> MessageStore:
+    """Open the store in a thread: recovery of a long log takes a while, and the supervisor wants to be heard."""
+    opening = functools.partial(
+        MessageStore.open, settings.store, now_millis=wall_millis, is_slave=settings.broker.is_slave
+    )
+    try:
+        return await trio.to_thread.run_sync(opening)
+    except StoreError as exc:
+        raise StartError(str(exc)) from None
+    except OSError as exc:
+        raise StartError(f"{settings.store.store_path_root_dir}: {exc.strerror}") from None
+
+
+def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, link: ControlLink) -> Broker:
+    """Make the broker of its parts. Its HA port listens from here on; nothing runs yet."""
+    config = settings.broker
+    config_dir = settings.store.store_path_root_dir / "config"
+    slave_waits = OffsetWaits(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT)
+    flush_waits = OffsetWaits(settings.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT)
+    ha_master = HaMaster(reactor, store, settings.ha, on_ack=slave_waits.advance, emit=link.emit)
+    growth = LogGrowth(reactor, store, ha_master, flush_waits)
+    source_ip = None if config.listen_address in _ANYWHERE else config.listen_address
+    ha_slave = HaSlave(reactor, store, settings.ha, on_received=growth.received, emit=link.emit, source_ip=source_ip)
+    ha_port = config.ha_listen_port if config.ha_listen_port is not None else config.listen_port + HA_PORT_DISTANCE
+    try:
+        _, ha_port = ha_master.listen(config.listen_address, ha_port)
+    except OSError as exc:
+        raise StartError(exc.strerror or str(exc)) from None
+    topics = TopicTable(config, config_dir / "topics.json", wall_millis)
+    offsets = ConsumerOffsetTable(config_dir / "consumerOffset.json")
+    subscriptions = SubscriptionGroupTable(config, config_dir / "subscriptionGroup.json", wall_millis)
+    client = RemotingClient(reactor, source_ip=source_ip)
+    sync = MetadataSync(
+        config.address, topics, offsets, subscriptions, config_dir / "delayOffset.json", client, link.emit
+    )
+    registration = Registration(config, topics, client, f"{config.broker_ip2}:{ha_port}", link.emit)
+    broker = Broker(
+        settings=settings,
+        config=config,
+        store=store,
+        topics=topics,
+        subscriptions=subscriptions,
+        offsets=offsets,
+        ha_master=ha_master,
+        ha_slave=ha_slave,
+        client=client,
+        registration=registration,
+        sync=sync,
+        growth=growth,
+        flush_waits=flush_waits,
+        slave_waits=slave_waits,
+        hold=PullHold(store.max_queue_offset),
+        now_millis=wall_millis,
+        now=trio.current_time,
+        emit=link.emit,
+        started_at_millis=wall_millis(),
+    )
+    broker.hold.wake = functools.partial(wake_pull, broker)
+    if not config.is_slave:  # on a slave only the sweep looks at held pulls (store-ha#70)
+        store.on_dispatched = broker.message_arrived
+    if config.is_slave:
+        registration.on_master = broker.follow_master
+    return broker
+
+
+def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: socket.socket) -> list[Server[Broker]]:
+    """Serve both ports. The VIP port serves all but pulls."""
+
+    def watch(channel: Channel) -> None:
+        channel.on_close.append(lambda: broker.channel_closed(channel))
+
+    servers = []
+    for table, port in ((HANDLERS, sock), (VIP_HANDLERS, vip_sock)):
+        server = Server(
+            reactor,
+            Dispatcher(table, broker, broker.unserved),
+            idle_timeout=broker.config.server_channel_max_idle_time_seconds,
+            on_connect=watch,
+        )
+        server.accept_on(port)
+        servers.append(server)
+    return servers
