@@ -42,8 +42,8 @@ class _JsonHeaderOut(msgspec.Struct, rename="camel", omit_defaults=True):
     language: str
     opaque: int
     remark: str | msgspec.UnsetType
-    version: int
     serialize_type: str = msgspec.field(name="serializeTypeCurrentRPC")
+    version: int
 
 
 _decode_json = msgspec.json.Decoder(_JsonHeader, strict=False).decode
@@ -140,8 +140,8 @@ def encode_head(command: Command, body_size: int) -> bytes:
                 command.language,
                 command.opaque,
                 msgspec.UNSET if command.remark is None else command.remark,
-                command.version,
                 "JSON",
+                command.version,
             )
         )
     else:
@@ -175,8 +175,8 @@ def encode_reply_head(
                 "JAVA",  # 4.9 servers are written in Java, and say so; old clients know few other names
                 opaque,
                 msgspec.UNSET if remark is None else remark,
-                VERSION,
                 "JSON",
+                VERSION,
             )
         )
         return frame_prefix(JSON, len(header), body_size) + header
