@@ -3,10 +3,13 @@
 Sources: broker-requests sections 2.5, 6.3, 6.4; store-and-ha section on config files.
 """
 
-from typing import Self
+from typing import Any, Self
+
+import msgspec
 
 from remoting.bodies.queue import MessageQueue
 from remoting.body import Body
+from remoting.fastjson import ObjectKey
 
 
 class ConsumerOffsets(Body, frozen=True, kw_only=True):
@@ -45,9 +48,26 @@ class ConsumeStatsList(Body, frozen=True, kw_only=True):
 
 
 class ResetOffsetBody(Body, frozen=True, kw_only=True):
-    """Request of 220 and response of 222. Go splits the text, so that it must hold no blank."""
+    """Request of 220 and response of 222. Go splits the text, so that it must hold no blank.
+
+    Reads the form for C++ too: `mqadmin resetOffsetByTime -c` has it sent to every client.
+    """
 
     offset_table: dict[MessageQueue, int] = {}
+
+    @classmethod
+    def mended(cls, value: Any) -> Any:
+        """Make a map of the list."""
+        try:
+            listed = msgspec.convert(value, ResetOffsetBodyForC, strict=False)
+        except msgspec.ValidationError:
+            return value
+        return {
+            "offsetTable": {
+                ObjectKey(brokerName=q.broker_name, queueId=q.queue_id, topic=q.topic): q.offset
+                for q in listed.offset_table
+            }
+        }
 
 
 class MessageQueueForC(Body, frozen=True, kw_only=True):
