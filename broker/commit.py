@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import attrs
 
-from store.messagestore import PutStatus
+from store.results import PutStatus
 
 
 @attrs.define(eq=False)

@@ -34,8 +34,9 @@ from remoting.dispatch import Dispatcher
 from remoting.process import StartError
 from remoting.reactor import Reactor, open_reactor
 from remoting.server import Server, open_listener
-from store.errors import StoreError
-from store.messagestore import MessageStore, PutStatus
+from store.disk import StoreError
+from store.messagestore import MessageStore
+from store.results import PutStatus
 
 __all__ = ["load_config", "main"]  # what is asked of the module of any node
 

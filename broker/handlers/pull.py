@@ -14,7 +14,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Reply, Request, Route
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from remoting.message import java_hash
-from store.messagestore import GetResult, GetStatus
+from store.results import GetResult, GetStatus
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
 """Bits of a pull's sysFlag."""
@@ -30,7 +30,11 @@ CODES = {
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # PULL_NOT_FOUND when it asked for the first
+    GetStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # likewise
 }
+
+
+_NO_QUEUE = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
 class _Refusal(Exception):
@@ -141,7 +145,7 @@ def _read(broker: Broker, header: PullMessageRequestHeader, matches: Matches) ->
 def _outcome(broker: Broker, header: PullMessageRequestHeader, result: GetResult) -> tuple[int, int]:
     """Give response code and next offset; on a slave, out of range means: try again where you are (store-ha#65)."""
     code = CODES[result.status]
-    if result.status is GetStatus.NO_MESSAGE_IN_QUEUE and header.queue_offset == 0:
+    if result.status in _NO_QUEUE and header.queue_offset == 0:
         code = ResponseCode.PULL_NOT_FOUND
     if broker.is_slave and not broker.store.config.offset_check_in_slave:
         if code == ResponseCode.PULL_OFFSET_MOVED:

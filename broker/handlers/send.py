@@ -35,7 +35,7 @@ from remoting.message import (
     offset_message_id,
     parse_properties,
 )
-from store.messagestore import PutResult, PutStatus
+from store.results import PutResult, PutStatus
 
 STORED = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,
@@ -217,7 +217,7 @@ def finish_send(
     """Answer a send that the store has taken or refused, or hold its answer until disk and slave are as asked."""
     if result.status is not PutStatus.PUT_OK:
         code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
-        return Reply(code, region_fields(broker), remark=result.remark or result.status.name)
+        return Reply(code, region_fields(broker), remark=result.reason or result.status.name)
     broker.growth.appended()
     offsets = result.physical_offsets or (result.physical_offset,)
     broker.stats.count_put(topic, len(offsets), result.end_offset - result.physical_offset)
