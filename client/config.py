@@ -74,7 +74,8 @@ class ProducerConfig:
 
     send_timeout: float = attrs.field(default=3.0, validator=positive)
     """Over all attempts of one send."""
-    retries: int = attrs.field(default=2, validator=XAttempts after the first. A oneway send has none."""
+    retries: int = attrs.field(default=2, validator=attrs.validators.ge(0))
+    """Attempts after the first. A oneway send has none."""
     retry_another_broker_when_not_store_ok: bool = False
     """True: FLUSH_DISK_TIMEOUT and the like are tried again elsewhere, though the message is stored."""
     create_topic_key: str = DEFAULT_TOPIC
