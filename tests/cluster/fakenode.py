@@ -1,0 +1,35 @@
+"""A node that serves nothing: it listens where it is told, is ready, answers with its settings, and stops on request."""
+
+import pathlib
+import socket
+import tomllib
+from typing import Any
+
+import trio
+
+from remoting.control import ControlLink
+from remoting.process import StartError
+
+
+def load_config(path: str | pathlib.Path) -> dict[str, Any]:
+    with pathlib.Path(path).open("rb") as file:
+        return tomllib.load(file)
+
+
+async def main(config: dict[str, Any], link: ControlLink) -> None:
+    if config.get("refuse"):
+        raise StartError(f"refused: {config['refuse']}")
+    print("a line of output")
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if "listen_port" in config:
+            listener.bind((config["listen_address"], config["listen_port"]))
+            listener.listen()
+        link.set_snapshot(lambda: {"config": config, "time": trio.current_time()})
+        link.emit("listening", port=config.get("listen_port"))
+        if not config.get("never_ready"):
+            link.ready()
+        try:
+            await trio.sleep_forever()
+        finally:
+            link.emit("closing")
