@@ -1,0 +1,155 @@
+"""The reader of fastjson's dialect."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoting.fastjson import (
+    MAX_DEPTH,
+    MAX_REFERENCES,
+    FastJsonError,
+    ObjectKey,
+    parse_dialect,
+    parse_fastjson,
+)
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+QUEUES = st.builds(
+    lambda broker, queue, topic: ObjectKey(brokerName=broker, queueId=queue, topic=topic),
+    st.text(),
+    st.integers(),
+    st.text(),
+)
+
+
+def written(value: Any) -> str:
+    """Write the dialect: digits and objects as bare keys."""
+    if isinstance(value, list):
+        return "[" + ",".join(map(written, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{written_key(key)}:{written(item)}" for key, item in value.items()) + "}"
+    return json.dumps(value, ensure_ascii=False)
+
+
+def written_key(key: Any) -> str:
+    return key if isinstance(key, str) and key.isascii() and key.isdigit() else written(key)
+
+
+@given(VALUES)
+def test_strict_json_means_the_same_in_the_dialect(value: Any) -> None:
+    text = json.dumps(value).encode()
+    assert parse_dialect(text) == json.loads(text)
+
+
+@given(
+    st.dictionaries(st.integers(min_value=0).map(str), VALUES)
+    | st.dictionaries(QUEUES, st.integers() | st.lists(QUEUES))
+)
+def test_maps_by_number_and_by_object_come_back(value: dict[Any, Any]) -> None:
+    assert parse_dialect(written(value).encode("utf-8", "surrogatepass")) == value
+
+
+@given(st.binary(max_size=60) | st.text(alphabet="{}[]:,\"'\\u0a1.-e $trufals\n", max_size=60).map(str.encode))
+def test_any_bytes_give_a_value_or_one_kind_of_error(raw: bytes) -> None:
+    with contextlib.suppress(FastJsonError):
+        parse_fastjson(raw)
+
+
+@pytest.mark.parametrize(
+    ("raw", "value"),
+    [
+        (b'{0:"a",1:"b"}', {"0": "a", "1": "b"}),
+        (b'{-1:"before election"}', {"-1": "before election"}),
+        (b"{name:1,$x_2:2,null:3}", {"name": 1, "$x_2": 2, "null": 3}),
+        (b"{'it\\'s':'\"'}", {"it's": '"'}),
+        (b"{0:{},1:[],2:[{}]}\n", {"0": {}, "1": [], "2": [{}]}),
+        (b" { a : [ 1 , -2.5e3 , true , false , null ] } ", {"a": [1, -2500.0, True, False, None]}),
+        (rb'{a:"\u0041\x42\/\b\f\n\r\t\v\0\\"}', {"a": "AB/\b\f\n\r\t\v\0\\"}),
+        (rb'{a:"\ud83d\ude00 \ud83d"}', {"a": "\N{GRINNING FACE} \N{REPLACEMENT CHARACTER}"}),
+        (b'{a:"\xff"}', {"a": "\N{REPLACEMENT CHARACTER}"}),
+        (b'{{"queueId":0}:{1:2}}', {ObjectKey(queueId=0): {"1": 2}}),
+        (b"{0:1,0:2}", {"0": 2}),
+    ],
+)
+def test_what_the_dialect_adds_is_read(raw: bytes, value: Any) -> None:
+    """remoting-and-nameserver 1.4, broker-requests 0.3, broker-requests#5"""
+    assert parse_fastjson(raw) == value
+
+
+@pytest.mark.parametrize(
+    "raw",
+    r"""{|{0|{0:|{0:1|{0:1,|{0:1,}|{0 1}|[1 2]|[1,]|"open|'open|"\"|{0:1}x|nul|{1a:2}|{[1]:2}|{{a:[1]}:2}|--1|1.|}|:| |""".split(
+        "|"
+    ),
+)
+def test_what_is_neither_is_refused(raw: str) -> None:
+    with pytest.raises(FastJsonError):
+        parse_fastjson(raw.encode())
+
+
+def test_an_error_names_the_place() -> None:
+    with pytest.raises(FastJsonError, match=r"a value expected at character 3: 'nix\}'"):
+        parse_fastjson(b"{0:nix}")
+
+
+@pytest.mark.parametrize("opening", [b"[", b"{a:", b"{{"])
+def test_depth_is_bounded(opening: bytes) -> None:
+    with pytest.raises(FastJsonError, match="too deep"):
+        parse_fastjson(opening * (MAX_DEPTH + 1))
+
+
+def test_depth_of_strict_json_is_bounded() -> None:
+    for depth in (500, 100_000):
+        with pytest.raises(FastJsonError, match="too deep"):
+            parse_fastjson(b'{"$ref":' * depth + b"1" + b"}" * depth)
+
+
+def test_a_reference_stands_for_what_was_written_before() -> None:
+    raw = (
+        rb'{"sets":[{"topic":"T"},{"$ref":"$.sets[0]"}],"by\\.name":{"$ref":"$.sets"},0:{"$ref":"$.x[1]"},"x":{1:"%"}}'
+    )
+    with pytest.raises(FastJsonError, match="references in it"):
+        parse_fastjson(raw)
+    raw = rb'{"sets":[{"topic":"T"},{"$ref":"$.sets[0]"}],"%R%.g":{"a":[7]},"c":{"$ref":"$.\\%R\\%\\.g.a[0]"}}'
+    assert parse_fastjson(raw) == {"sets": [{"topic": "T"}, {"topic": "T"}], "%R%.g": {"a": [7]}, "c": 7}
+    assert parse_fastjson(b"{0:{$ref:'$.1[2]'},1:{2:'x'}}") == {"0": "x", "1": {"2": "x"}}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "$",
+        "$.a",
+        "$.a.b",
+        "..",
+        "@",
+        "$.none",
+        "$.list[3]",
+        "$.list[99999999999999999999]",
+        "$x",
+        "",
+        "$.list.x",
+        "$.t.x",
+    ],
+)
+def test_a_reference_to_nothing_or_to_something_around_it_is_refused(path: str) -> None:
+    with pytest.raises(FastJsonError):
+        parse_fastjson(json.dumps({"a": {"b": {"$ref": path}}, "list": [1], "t": "text"}).encode())
+
+
+def test_references_are_counted() -> None:
+    many = [{"$ref": "$[0]"}] * MAX_REFERENCES
+    assert len(parse_fastjson(json.dumps([1, *many]).encode())) == MAX_REFERENCES + 1
+    with pytest.raises(FastJsonError, match="references"):
+        parse_fastjson(json.dumps([1, *many, many[0]]).encode())
+
+
+def test_object_keys_are_equal_by_content() -> None:
+    [key] = parse_fastjson(b'{{"topic":"T","queueId":0}:1}')
+    assert key == ObjectKey(queueId=0, topic="T")
+    assert {ObjectKey(queueId=0, topic="T"): "found"}[key] == "found"

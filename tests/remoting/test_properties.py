@@ -1,0 +1,37 @@
+"""Java's `key=value` text."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from remoting.properties import parse_properties_text, write_properties_text
+
+PLAIN = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\\=:#! \t\f\r\n"), min_size=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("brokerName = broker-a\r\nbrokerId=0\r", {"brokerName": "broker-a", "brokerId": "0"}),
+        ("a b\nc:d\ne\nf=\n=g\nh==i", {"a": "b", "c": "d", "e": "", "f": "", "": "g", "h": "=i"}),
+        ("# note\n  ! note\n\n k=v # not a note", {"k": "v # not a note"}),
+        ("list=a;\\\n   b;\\\n   c\nend=x\\\\\nopen=y\\", {"list": "a;b;c", "end": "x\\", "open": "y"}),
+        ("a\\ b\\=c=\\u00e9\\t\\n\\q", {"a b=c": "é\t\nq"}),
+        ("k=1\nk=2", {"k": "2"}),
+        ("storePath=/tmp/a b ", {"storePath": "/tmp/a b "}),
+    ],
+)
+def test_text_is_read_as_java_reads_it(text: str, pairs: dict[str, str]) -> None:
+    """remoting-and-nameserver 3.3, broker-requests#61"""
+    assert parse_properties_text(text) == pairs
+
+
+@given(st.dictionaries(PLAIN, PLAIN))
+def test_what_is_written_is_read_again(pairs: dict[str, str]) -> None:
+    """remoting#39"""
+    assert parse_properties_text(write_properties_text(pairs)) == pairs
+
+
+def test_each_pair_ends_its_line_and_nothing_is_escaped() -> None:
+    """RocketMQ's own writer escapes nothing: a backslash in a value is lost when it is read."""
+    assert write_properties_text({"a": "b=c", "d": "C:\\x"}) == "a=b=c\nd=C:\\x\n"
