@@ -8,7 +8,7 @@ Source: remoting-and-nameserver section 4. What looks odd here is 4.9's behaviou
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import attrs
 import msgspec
@@ -40,7 +40,8 @@ class BrokerLive:
 
     seen_at: float
     data_version: DataVersion
-    connection: object
+    connection: Any
+    """Told from others by identity; given back when the broker expires."""
     ha_address: str | None
 
 
@@ -156,7 +157,7 @@ class RouteTable:
         return address, live.ha_address
 
     def query_data_version(
-        self, address: str, data_version: DataVersion, *, now: float
+        self, address: str, data_version: DataVersion | None, *, now: float
     ) -> tuple[bool, DataVersion | None]:
         """Answer whether the version differs from the one held, and the one held (None where the address is unknown).
 
@@ -198,7 +199,7 @@ class RouteTable:
         address = next((a for a, live in self.live.items() if live.connection is connection), fallback_address)
         return self._drop_address(BrokerChangeKind.CONNECTION_LOST, address, "connection lost")
 
-    def expire(self, *, now: float, timeout: float = EXPIRY) -> tuple[list[object], list[Change]]:
+    def expire(self, *, now: float, timeout: float = EXPIRY) -> tuple[list[Any], list[Change]]:
         """Drop the brokers that were silent for longer than the timeout; answer the connections to close (remoting#33)."""
         silent = [(a, live) for a, live in self.live.items() if live.seen_at + timeout < now]
         changes: list[Change] = []

@@ -1,0 +1,245 @@
+"""The requests that a nameserver serves: all twenty of 4.9.8 (class DefaultRequestProcessor).
+
+A code beyond these is answered with 3, at once, and counted. There 4.9 says nothing and lets the peer wait
+for its time-out; 5.0 and later answer as we do (remoting#14).
+
+Source: remoting-and-nameserver section 3.
+"""
+
+import msgspec
+
+from nameserver.config import config_text, is_black_listed, updated_config
+from nameserver.kvconfig import ORDER_TOPIC_CONFIG
+from nameserver.lookup import (
+    cluster_info,
+    find_route,
+    system_topics,
+    topics_of_cluster,
+    unit_sub_topics,
+    unit_sub_un_unit_topics,
+    unit_topics,
+)
+from nameserver.route import Registration
+from nameserver.state import Nameserver
+from nameserver.storedtext import write_text
+from remoting.bodies.registration import body_crc32, decode_registration
+from remoting.bodies.topic import DataVersion, TopicList
+from remoting.body import BodyError
+from remoting.codes import RequestCode, ResponseCode, version_number
+from remoting.dispatch import Reply, Request, Route, handler_table
+from remoting.header import FALSE, TRUE
+from remoting.headers import nameserver as headers
+from remoting.properties import parse_properties_text
+
+STANDARD_JSON_VERSION = version_number(4, 9, 4)
+"""Peers of this version and later are given routes as strict JSON (remoting#16)."""
+
+
+# -- brokers -------------------------------------------------------------------------------------
+
+
+def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHeader, request: Request) -> Reply:
+    """103: a heartbeat. A slave is told its master; every broker, the order topics (remoting#21 to #28)."""
+    command = request.command
+    if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
+        return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark="the body does not match its CRC-32")
+    try:
+        body = decode_registration(command.body, version=command.version, compressed=bool(header.compressed))
+    except BodyError as exc:
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
+    wrapper = body.topic_config_serialize_wrapper
+    registered = state.routes.register(
+        Registration(
+            cluster=header.cluster_name,
+            broker_name=header.broker_name,
+            broker_id=header.broker_id,
+            address=header.broker_addr,
+            ha_address=header.ha_server_addr,
+            data_version=wrapper.data_version,
+            topics=wrapper.topic_config_table.values(),
+            filter_servers=body.filter_server_list,
+        ),
+        request.channel,
+        now=state.now(),
+    )
+    state.announce(registered.changes)
+    answer = headers.RegisterBrokerResponseHeader(
+        ha_server_addr=registered.master_ha_address, master_addr=registered.master_address
+    )
+    return Reply(header=answer, body=state.kv.listing(ORDER_TOPIC_CONFIG) or b"")
+
+
+def unregister_broker(state: Nameserver, header: headers.UnRegisterBrokerRequestHeader, _request: Request) -> Reply:
+    """104: a broker's leave. Always 0 (remoting#34)."""
+    state.announce(
+        state.routes.unregister(header.cluster_name, header.broker_addr, header.broker_name, header.broker_id)
+    )
+    return Reply()
+
+
+def query_data_version(state: Nameserver, header: headers.QueryDataVersionRequestHeader, request: Request) -> Reply:
+    """322: does a broker have to register? If not, this was its heartbeat (remoting#29)."""
+    try:
+        version = DataVersion.decode(request.command.body) if request.command.body else None
+    except BodyError as exc:
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
+    changed, held = state.routes.query_data_version(header.broker_addr or "", version, now=state.now())
+    answer = headers.QueryDataVersionResponseHeader(changed=TRUE if changed else FALSE)
+    return Reply(header=answer, body=b"" if held is None else held.encode())
+
+
+def wipe_write_perm(state: Nameserver, header: headers.WipeWritePermOfBrokerRequestHeader, _request: Request) -> Reply:
+    """205: producers shall leave a broker alone (remoting#36)."""
+    count, changes = state.routes.wipe_write_perm(header.broker_name or "")
+    state.announce(changes)
+    return Reply(header=headers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
+
+
+def add_write_perm(state: Nameserver, header: headers.AddWritePermOfBrokerRequestHeader, _request: Request) -> Reply:
+    """327: they may come back (remoting#36)."""
+    count, changes = state.routes.add_write_perm(header.broker_name or "")
+    state.announce(changes)
+    return Reply(header=headers.AddWritePermOfBrokerResponseHeader(add_topic_count=count))
+
+
+# -- routes and lists ----------------------------------------------------------------------------
+
+
+def get_route(state: Nameserver, header: headers.GetRouteInfoRequestHeader, request: Request) -> Reply:
+    """105: where a topic lives (remoting#15 to #18)."""
+    topic = "null" if header.topic is None else header.topic
+    route = find_route(state.routes, topic)
+    if route is None:
+        remark = f"no broker has registered topic {topic}; see https://rocketmq.apache.org/docs/faq/"
+        return Reply(ResponseCode.TOPIC_NOT_EXIST, remark=remark)
+    if state.config.order_message_enable:
+        route = msgspec.structs.replace(route, order_topic_conf=state.kv.get(ORDER_TOPIC_CONFIG, topic))
+    if request.command.version >= STANDARD_JSON_VERSION or header.accept_standard_json_only:
+        return Reply(body=route.encode_browser_compatible())
+    return Reply(body=route.encode())
+
+
+def get_cluster_info(state: Nameserver, _header: None, _request: Request) -> Reply:
+    """106: every broker, its broker ids as bare keys for whoever asks (remoting#19)."""
+    return Reply(body=cluster_info(state.routes).encode())
+
+
+def get_all_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
+    """206."""
+    return _topic_list(list(state.routes.queues))
+
+
+def get_topics_by_cluster(
+    state: Nameserver, header: headers.GetTopicsByClusterRequestHeader, _request: Request
+) -> Reply:
+    """224."""
+    return _topic_list(topics_of_cluster(state.routes, header.cluster or ""))
+
+
+def get_system_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
+    """304: the topics named like clusters and brokers, and a broker that knows the others (remoting#20)."""
+    topics, address = system_topics(state.routes)
+    return _topic_list(topics, address)
+
+
+def get_unit_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
+    """311."""
+    return _topic_list(unit_topics(state.routes))
+
+
+def get_unit_sub_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
+    """312."""
+    return _topic_list(unit_sub_topics(state.routes))
+
+
+def get_unit_sub_un_unit_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
+    """313."""
+    return _topic_list(unit_sub_un_unit_topics(state.routes))
+
+
+def delete_topic(state: Nameserver, header: headers.DeleteTopicFromNamesrvRequestHeader, _request: Request) -> Reply:
+    """216. Always 0 (remoting#35)."""
+    state.announce(state.routes.delete_topic(header.topic or "", header.cluster_name))
+    return Reply()
+
+
+def _topic_list(topics: list[str], broker_address: str | None = None) -> Reply:
+    return Reply(body=TopicList(topic_list=topics, broker_addr=broker_address).encode())
+
+
+# -- keys and values -----------------------------------------------------------------------------
+
+
+def put_kv(state: Nameserver, header: headers.PutKVConfigRequestHeader, _request: Request) -> Reply:
+    """100. In the file before it is answered (remoting#37); code 1 if that fails, where 4.9 answers 0."""
+    state.kv.put(header.namespace, header.key, header.value)
+    return Reply()
+
+
+def get_kv(state: Nameserver, header: headers.GetKVConfigRequestHeader, _request: Request) -> Reply:
+    """101 (remoting#38)."""
+    value = state.kv.get(header.namespace, header.key)
+    if value is None:
+        remark = f"nothing under key {header.key} in namespace {header.namespace}"
+        return Reply(ResponseCode.QUERY_NOT_FOUND, header={}, remark=remark)
+    return Reply(header=headers.GetKVConfigResponseHeader(value=value))
+
+
+def delete_kv(state: Nameserver, header: headers.DeleteKVConfigRequestHeader, _request: Request) -> Reply:
+    """102: 0 whether or not the key was there (remoting#38)."""
+    state.kv.delete(header.namespace or "", header.key or "")
+    return Reply()
+
+
+def list_kv(state: Nameserver, header: headers.GetKVListByNamespaceRequestHeader, _request: Request) -> Reply:
+    """219 (remoting#38)."""
+    body = state.kv.listing(header.namespace)
+    if body is None:
+        return Reply(ResponseCode.QUERY_NOT_FOUND, remark=f"nothing in namespace {header.namespace}")
+    return Reply(body=body)
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+
+def update_config(state: Nameserver, _header: None, request: Request) -> Reply:
+    """318: change settings and store all of them (remoting#39)."""
+    if not request.command.body:
+        return Reply()
+    properties = parse_properties_text(request.command.body.decode("utf-8", "replace"))
+    if is_black_listed(state.config, properties):
+        return Reply(ResponseCode.NO_PERMISSION, remark="one of these settings is in the black list")
+    state.config = updated_config(state.config, properties)
+    write_text(state.config.config_store_path, config_text(state.config))
+    return Reply()
+
+
+def get_config(state: Nameserver, _header: None, _request: Request) -> Reply:
+    """319 (remoting#39)."""
+    return Reply(body=config_text(state.config).encode())
+
+
+ROUTES: list[Route[Nameserver]] = [
+    Route(RequestCode.PUT_KV_CONFIG, headers.PutKVConfigRequestHeader, put_kv),
+    Route(RequestCode.GET_KV_CONFIG, headers.GetKVConfigRequestHeader, get_kv),
+    Route(RequestCode.DELETE_KV_CONFIG, headers.DeleteKVConfigRequestHeader, delete_kv),
+    Route(RequestCode.REGISTER_BROKER, headers.RegisterBrokerRequestHeader, register_broker),
+    Route(RequestCode.UNREGISTER_BROKER, headers.UnRegisterBrokerRequestHeader, unregister_broker),
+    Route(RequestCode.GET_ROUTEINFO_BY_TOPIC, headers.GetRouteInfoRequestHeader, get_route),
+    Route(RequestCode.GET_BROKER_CLUSTER_INFO, None, get_cluster_info),
+    Route(RequestCode.WIPE_WRITE_PERM_OF_BROKER, headers.WipeWritePermOfBrokerRequestHeader, wipe_write_perm),
+    Route(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, None, get_all_topics),
+    Route(RequestCode.DELETE_TOPIC_IN_NAMESRV, headers.DeleteTopicFromNamesrvRequestHeader, delete_topic),
+    Route(RequestCode.GET_KVLIST_BY_NAMESPACE, headers.GetKVListByNamespaceRequestHeader, list_kv),
+    Route(RequestCode.GET_TOPICS_BY_CLUSTER, headers.GetTopicsByClusterRequestHeader, get_topics_by_cluster),
+    Route(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, None, get_system_topics),
+    Route(RequestCode.GET_UNIT_TOPIC_LIST, None, get_unit_topics),
+    Route(RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST, None, get_unit_sub_topics),
+    Route(RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, None, get_unit_sub_un_unit_topics),
+    Route(RequestCode.UPDATE_NAMESRV_CONFIG, None, update_config),
+    Route(RequestCode.GET_NAMESRV_CONFIG, None, get_config),
+    Route(RequestCode.QUERY_DATA_VERSION, headers.QueryDataVersionRequestHeader, query_data_version),
+    Route(RequestCode.ADD_WRITE_PERM_OF_BROKER, headers.AddWritePermOfBrokerRequestHeader, add_write_perm),
+]
+
+HANDLERS = handler_table(ROUTES)

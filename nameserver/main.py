@@ -1,0 +1,67 @@
+"""One nameserver as a process: it listens, answers, forgets brokers that left or fell silent."""
+
+from typing import Any, NoReturn
+
+import trio
+
+from nameserver.config import NameserverConfig, load_config
+from nameserver.handlers import HANDLERS
+from nameserver.kvconfig import KvConfig, KvFileError, load_kv_config
+from nameserver.state import Nameserver
+from remoting.control import ControlLink
+from remoting.dispatch import Dispatcher
+from remoting.process import StartError
+from remoting.reactor import open_reactor
+from remoting.server import Server, open_listener
+
+__all__ = ["load_config", "main"]  # what is asked of the module of any node
+
+
+async def main(config: NameserverConfig, link: ControlLink) -> None:
+    """Run one nameserver until cancelled. StartError for a reason that an operator can mend."""
+    nameserver = Nameserver(config, _load_kv(config), trio.current_time, link.emit)
+    try:
+        sock = open_listener(config.listen_address, config.listen_port)
+    except OSError as exc:
+        raise StartError(exc.strerror or str(exc)) from None
+    dispatcher = Dispatcher(HANDLERS, nameserver)
+
+    def snapshot() -> dict[str, Any]:
+        unserved = {f"{peer} {code}": count for (peer, code), count in dispatcher.unserved.items()}
+        return nameserver.snapshot() | {"unserved": unserved}
+
+    with sock:
+        async with open_reactor() as reactor, trio.open_nursery() as nursery:
+            idle_timeout = config.server_channel_max_idle_time_seconds
+            server = Server(reactor, dispatcher, idle_timeout=idle_timeout, on_connect=nameserver.watch)
+            host, port = server.accept_on(sock)
+            try:
+                nursery.start_soon(server.close_idle_forever)
+                nursery.start_soon(expire_forever, nameserver)
+                link.set_snapshot(snapshot)
+                print(f"READY {host}:{port}", flush=True)
+                link.ready(address=f"{host}:{port}")
+                await trio.sleep_forever()
+            finally:
+                nameserver.emit = _keep_silent  # these connections are not lost: we close them
+                server.close()
+
+
+async def expire_forever(nameserver: Nameserver) -> NoReturn:
+    """Look for brokers that have fallen silent: first soon after the start, then at a fixed rate."""
+    scan_at = trio.current_time() + nameserver.config.scan_first_delay
+    while True:
+        await trio.sleep_until(scan_at)
+        nameserver.expire()
+        scan_at += nameserver.config.scan_period
+
+
+def _load_kv(config: NameserverConfig) -> KvConfig:
+    try:
+        return load_kv_config(config.kv_config_path)
+    except KvFileError as exc:
+        raise StartError(f"the KV table cannot be read: {exc}") from None
+
+
+def _keep_silent(_kind: str, **_fields: object) -> None:
+    pass

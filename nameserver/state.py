@@ -1,0 +1,76 @@
+"""The state of one nameserver, which its handlers and loops share, and what becomes known of its changes."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+
+from nameserver.changes import BrokerChange, Change
+from nameserver.config import NameserverConfig
+from nameserver.kvconfig import KvConfig
+from nameserver.route import RouteTable
+from remoting.channel import Channel
+
+TOPICS_IN_AN_EVENT = 50
+"""Topics named in one event; the count is of all."""
+
+Emit = Callable[..., None]
+
+
+@attrs.define(eq=False)
+class Nameserver:
+    """All that a handler may look at or change."""
+
+    config: NameserverConfig
+    kv: KvConfig
+    now: Callable[[], float]
+    """Seconds of the process's clock."""
+    emit: Emit
+    """Tell an event: its kind, and fields by name."""
+    routes: RouteTable = attrs.field(factory=RouteTable, init=False)
+
+    def announce(self, changes: Iterable[Change]) -> None:
+        """Tell what changed: brokers that came or went, topics whose queues did."""
+        for change in changes:
+            if isinstance(change, BrokerChange):
+                self.emit(
+                    change.kind.value,
+                    cluster=change.cluster,
+                    broker_name=change.broker_name,
+                    broker_id=change.broker_id,
+                    address=change.address,
+                    reason=change.reason,
+                    remaining={str(broker_id): address for broker_id, address in change.remaining.items()},
+                )
+            else:
+                self.emit(
+                    "route_changed",
+                    broker_name=change.broker_name,
+                    reason=change.reason,
+                    topics=list(change.topics[:TOPICS_IN_AN_EVENT]),
+                    topic_count=len(change.topics),
+                )
+
+    def watch(self, channel: Channel) -> None:
+        """Take a broker that registers over this connection out of the routes when the connection ends."""
+        channel.on_close.append(lambda: self.announce(self.routes.lose_connection(channel, channel.peer)))
+
+    def expire(self) -> None:
+        """Drop the brokers that were silent too long, and close their connections, in use or not (remoting#33)."""
+        connections, changes = self.routes.expire(now=self.now(), timeout=self.config.broker_expiry)
+        self.announce(changes)
+        for connection in connections:
+            connection.close(f"no registration for more than {self.config.broker_expiry:g} s")
+
+    def snapshot(self) -> dict[str, Any]:
+        """Answer the routes as this nameserver believes them."""
+        return {
+            "routes": {
+                name: {
+                    "cluster": broker.cluster,
+                    "addresses": {str(broker_id): address for broker_id, address in sorted(broker.addresses.items())},
+                }
+                for name, broker in self.routes.brokers.items()
+            },
+            "topics": len(self.routes.queues),
+        }
