@@ -81,12 +81,12 @@ def test_what_the_dialect_adds_is_read(raw: bytes, value: Any) -> None:
     assert parse_fastjson(raw) == value
 
 
-@pytest.mark.parametrize(
-    "raw",
-    r"""{|{0|{0:|{0:1|{0:1,|{0:1,}|{0 1}|[1 2]|[1,]|"open|'open|"\"|{0:1}x|nul|{1a:2}|{[1]:2}|{{a:[1]}:2}|--1|1.|}|:| |""".split(
-        "|"
-    ),
+NEITHER = (
+    r"""{|{0|{0:|{0:1|{0:1,|{0:1,}|{0 1}|[1 2]|[1,]|"open|'open|"\"|{0:1}x|nul|{1a:2}|{[1]:2}|{{a:[1]}:2}|1.|}|:| |"""
 )
+
+
+@pytest.mark.parametrize("raw", NEITHER.split("|"))
 def test_what_is_neither_is_refused(raw: str) -> None:
     with pytest.raises(FastJsonError):
         parse_fastjson(raw.encode())
