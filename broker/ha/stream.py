@@ -20,8 +20,8 @@ REPORT: Final = struct.Struct(">q")
 HEADER: Final = struct.Struct(">qi")
 
 
-class StreamViolation(Exception):
-    """The peer's bytes contradict what we know. The text names both; close the connection."""
+class StreamError(Exception):
+    """This connection cannot go on: close it. The text says why and names the offsets."""
 
 
 @attrs.define
@@ -54,7 +54,7 @@ class MasterStream:
 
         Of several reports only the last counts. The first of a connection is not checked: it may lie inside a
         record, before our first byte or beyond our last (store-ha#37). A later one beyond our end is a
-        StreamViolation and acknowledges nothing (store-ha#41).
+        StreamError and acknowledges nothing (store-ha#41).
         """
         self.last_read_at = now
         data = self._cut + data
@@ -62,11 +62,11 @@ class MasterStream:
         self._cut = data[whole:]
         if not whole:
             return None
-        (report,) = REPORT.unpack_from(data, whole - REPORT.size)
+        report: int = REPORT.unpack_from(data, whole - REPORT.size)[0]
         if report < 0:
-            raise StreamViolation(f"it reported {report}")
+            raise StreamError(f"it reported {report}")
         if self.is_begun and report > log_end:
-            raise StreamViolation(f"it reported {report}, our log ends at {log_end}")
+            raise StreamError(f"it reported {report}, our log ends at {log_end}")
         self.ack_offset = report
         if not self.is_begun:
             self.request_offset = report
@@ -123,9 +123,9 @@ class SlaveStream:
         """Read and check a header before its body is waited for, a heartbeat's too (store-ha#43)."""
         offset, size = HEADER.unpack(raw)
         if log_end not in (0, offset):
-            raise StreamViolation(f"it sent bytes from {offset} on, our log ends at {log_end}")
+            raise StreamError(f"it sent bytes from {offset} on, our log ends at {log_end}")
         if not 0 <= size <= MAX_FRAME - HEADER_SIZE:
-            raise StreamViolation(f"it sent a frame of {size} bytes, at most {MAX_FRAME - HEADER_SIZE} are taken")
+            raise StreamError(f"it sent a frame of {size} bytes, at most {MAX_FRAME - HEADER_SIZE} are taken")
         return FrameHeader(offset, size)
 
     def advanced(self, log_end: int, now: float) -> bytes | None:

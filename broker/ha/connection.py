@@ -1,0 +1,198 @@
+"""A master's connection to one slave: its socket, as reactor callbacks (class HAConnection)."""
+
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+from broker.ha.sender import LogSender, SourceLog
+from broker.ha.settings import HaSettings
+from broker.ha.stream import MasterStream, StreamError
+from remoting.reactor import READ, WRITE, Reactor
+
+log = logging.getLogger(__name__)
+
+_RECEIVE_SIZE = 64 * 1024
+_RATE_WINDOW = 1.0
+
+
+class Owner:
+    """Whom a connection tells what happens on it."""
+
+    def reported(self, connection: "HaConnection", offset: int, *, is_first: bool) -> None:
+        """The slave has everything before this offset, or says so."""
+        raise NotImplementedError
+
+    def closed(self, connection: "HaConnection", reason: str) -> None:
+        """It is over."""
+        raise NotImplementedError
+
+
+class HaConnection:
+    """Serves one slave. Owns its socket from now on."""
+
+    def __init__(
+        self,
+        owner: Owner,
+        reactor: Reactor,
+        sock: socket.socket,
+        source: SourceLog,
+        settings: HaSettings,
+        *,
+        now: Callable[[], float],
+    ) -> None:
+        self.peer = address_text(sock.getpeername())
+        self.is_closed = False
+        self.stream = MasterStream.accepted(settings, now())
+        self._sender = LogSender(self.stream, source, settings.ha_transfer_batch_size)
+        self._rate = ByteRate(now())
+        self._owner = owner
+        self._reactor = reactor
+        self._sock = sock
+        self._source = source
+        self._settings = settings
+        self._now = now
+        self._waits_for_room = False
+        self._is_starving = False
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        reactor.register(sock, READ, self._on_ready)
+
+    def push(self) -> None:
+        """Send what the log has gained, unless the socket is full anyway."""
+        if self.stream.is_begun and not self._waits_for_room and not self.is_closed:
+            self._send()
+
+    def look(self) -> None:
+        """Do what time demands: give a silent slave up, or send a heartbeat."""
+        if self._now() >= self.stream.silent_at:
+            self.close(f"no report for {self._settings.housekeeping_interval:g} s")
+        else:
+            self.push()
+
+    def look_at(self) -> float:
+        """When to look again at the latest."""
+        stream = self.stream
+        if stream.is_begun and not self._waits_for_room:
+            return min(stream.heartbeat_at, stream.silent_at)
+        return min(self._now() + self._settings.heartbeat_interval, stream.silent_at)
+
+    def close(self, reason: str) -> None:
+        """Close at once; the owner is told."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._reactor.unregister(self._sock)
+        self._sock.close()
+        self._owner.closed(self, reason)
+
+    def snapshot(self) -> dict[str, Any]:
+        """What an operator wants to know of it."""
+        stream = self.stream
+        diff = self._source.max_commit_log_offset - max(stream.ack_offset, 0)
+        return {
+            "address": self.peer,
+            "slave_ack_offset": stream.ack_offset,
+            "diff": diff,
+            "transferred_bytes_per_second": self._rate.per_second(self._now()),
+            "in_sync": stream.is_begun and diff < self._settings.ha_slave_fallbehind_max,
+            "transfer_from_where": stream.next_offset,
+        }
+
+    def _on_ready(self, events: int) -> None:
+        if events & READ:
+            self._receive()
+        if events & WRITE and not self.is_closed:
+            self._send()
+
+    def _receive(self) -> None:
+        try:
+            data = self._sock.recv(_RECEIVE_SIZE)
+        except BlockingIOError:
+            return
+        except OSError as exc:
+            self.close(exc.strerror or str(exc))
+            return
+        if not data:
+            self.close("closed by the slave")
+            return
+        was_begun = self.stream.is_begun
+        try:
+            offset = self.stream.receive(
+                data,
+                log_end=self._source.max_commit_log_offset,
+                file_size=self._source.config.mapped_file_size_commit_log,
+                now=self._now(),
+            )
+        except StreamError as exc:
+            self.close(str(exc))
+            return
+        if offset is not None:
+            self._owner.reported(self, offset, is_first=not was_begun)
+            if not was_begun:
+                self.push()
+
+    def _send(self) -> None:
+        now = self._now()
+        before = self._sender.sent_total
+        try:
+            waits = self._sender.send(self._sock, now)
+        except StreamError as exc:
+            self.close(str(exc))
+            return
+        except OSError as exc:
+            self.close(exc.strerror or str(exc))
+            return
+        self._rate.count(self._sender.sent_total - before, now)
+        if waits != self._waits_for_room:
+            self._waits_for_room = waits
+            self._reactor.modify(self._sock, READ | WRITE if waits else READ, self._on_ready)
+        if not waits:
+            self._note_starving()
+
+    def _note_starving(self) -> None:
+        """Say once that nothing can be sent to this slave: what it wants expired, or never was (store-ha#57)."""
+        wanted, first, end = (
+            self.stream.next_offset,
+            self._source.min_commit_log_offset,
+            self._source.max_commit_log_offset,
+        )
+        is_starving = wanted < first or wanted > end
+        if is_starving and not self._is_starving:
+            log.warning(
+                "slave %s wants bytes from %d on, our log has %d to %d: heartbeats only", self.peer, wanted, first, end
+            )
+        self._is_starving = is_starving
+
+
+@attrs.define
+class ByteRate:
+    """Bytes per second over the last whole second or so."""
+
+    _since: float
+    _bytes: int = 0
+    _last: int = 0
+
+    def count(self, size: int, now: float) -> None:
+        """So many bytes left just now."""
+        self._roll(now)
+        self._bytes += size
+
+    def per_second(self, now: float) -> int:
+        """The rate, 0 after a second without bytes."""
+        self._roll(now)
+        return self._last
+
+    def _roll(self, now: float) -> None:
+        elapsed = now - self._since
+        if elapsed >= _RATE_WINDOW:
+            # What was counted long ago, and nothing since, is no rate of now.
+            self._last = int(self._bytes / elapsed) if elapsed < 2 * _RATE_WINDOW else 0
+            self._since, self._bytes = now, 0
+
+
+def address_text(address: tuple[str, int] | str) -> str:
+    """`ip:port`, as peers are named everywhere."""
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else str(address)

@@ -1,0 +1,128 @@
+"""Log bytes out: frames for one slave, sent from the mapped files without copying.
+
+Many frames leave in one call. What is known of a frame between two passes is where it lies in the log and how
+much of it has left; its bytes are looked up again, for the file behind them may be closed meanwhile.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+import attrs
+
+from broker.ha.settings import HEADER_SIZE
+from broker.ha.stream import HEADER, FrameHeader, MasterStream, StreamError
+
+PASS_SIZE: Final = 4 * 2**20
+"""Bytes for one slave after which other sockets get their turn."""
+_RUN_SIZE: Final = 2**20
+_MAX_FRAMES: Final = 256  # two buffers each, and the system takes 1024 in a call
+
+
+class LogConfig(Protocol):
+    """What is used of the store's settings."""
+
+    @property
+    def mapped_file_size_commit_log(self) -> int:
+        """Bytes of one commit log file."""
+
+
+class SourceLog(Protocol):
+    """The commit log as a master reads it. Offsets are bytes from the beginning of the first file ever."""
+
+    @property
+    def config(self) -> LogConfig:
+        """The store's settings."""
+
+    @property
+    def min_commit_log_offset(self) -> int:
+        """The first byte still there."""
+
+    @property
+    def max_commit_log_offset(self) -> int:
+        """One past the last readable byte; not necessarily flushed."""
+
+    def read_log(self, offset: int, limit: int) -> memoryview:
+        """At most `limit` bytes from `offset`, never across the end of a file; empty where nothing is readable."""
+
+
+class Sending(Protocol):
+    """What is used of a socket."""
+
+    def sendmsg(self, buffers: Sequence[bytes | memoryview], /) -> int:
+        """As of a socket that does not block."""
+
+
+@attrs.define(eq=False)
+class LogSender:
+    """Sends one slave what it lacks, in frames that are contiguous and within one file (store-ha#38)."""
+
+    stream: MasterStream
+    log: SourceLog
+    frame_size: int
+    sent_total: int = 0
+    _frame: FrameHeader | None = attrs.field(default=None, init=False)  # begun, its end not yet sent
+    _frame_sent: int = attrs.field(default=0, init=False)  # bytes of it that left, its header's included
+
+    def send(self, sock: Sending, now: float) -> bool:
+        """Send what there is. True if there is more, for when the socket is writable again; StreamError, OSError."""
+        left = PASS_SIZE
+        try:
+            while left > 0:
+                frames, buffers = self._gather(now)
+                if not frames:
+                    return False
+                sent = sock.sendmsg(buffers)
+                self.stream.wrote(now)
+                self.sent_total += sent
+                self._settle(frames, sent)
+                left -= sent
+        except BlockingIOError:
+            return True
+        return True
+
+    def _gather(self, now: float) -> tuple[list[FrameHeader], list[bytes | memoryview]]:
+        """The next frames with their bytes: the rest of one begun, else a heartbeat if due, else log (section 4.4)."""
+        frame, offset = self._frame, self.stream.next_offset
+        if frame is not None:
+            return [frame], self._rest_of(frame)
+        if now >= self.stream.heartbeat_at:
+            return [FrameHeader(offset, 0)], [HEADER.pack(offset, 0)]
+        limit = self.frame_size
+        run = self.log.read_log(offset, min(_MAX_FRAMES * limit, max(_RUN_SIZE, limit)))
+        frames: list[FrameHeader] = []
+        buffers: list[bytes | memoryview] = []
+        for start in range(0, len(run), limit):
+            body = run[start : start + limit]
+            size = len(body)
+            frames.append(FrameHeader(offset, size))
+            buffers += (HEADER.pack(offset, size), body)
+            offset += size
+        return frames, buffers
+
+    def _rest_of(self, frame: FrameHeader) -> list[bytes | memoryview]:
+        sent = self._frame_sent
+        body_sent = max(sent - HEADER_SIZE, 0)
+        rest: list[bytes | memoryview] = []
+        if sent < HEADER_SIZE:
+            rest.append(HEADER.pack(frame.offset, frame.size)[sent:])
+        if body_sent < frame.size:
+            missing = frame.size - body_sent
+            body = self.log.read_log(frame.offset + body_sent, missing)
+            if len(body) < missing:
+                raise StreamError(f"the log lost the bytes from {frame.offset} on while they were sent")
+            rest.append(body)
+        return rest
+
+    def _settle(self, frames: list[FrameHeader], sent: int) -> None:
+        """Note how far the bytes reached. Frames of which nothing left are forgotten, to be made anew."""
+        sent += self._frame_sent
+        self._frame, self._frame_sent = None, 0
+        for frame in frames:
+            if not sent:
+                return
+            whole = HEADER_SIZE + frame.size
+            self.stream.next_offset = frame.offset + frame.size
+            if sent < whole:
+                self._frame, self._frame_sent = frame, sent
+                return
+            sent -= whole

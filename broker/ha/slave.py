@@ -1,0 +1,225 @@
+"""Follows a master: connects, appends what it sends, reports how far it got (class HAClient).
+
+4.9's pace is kept: 5 s of wait without an address and after a failed connect, at once after a stream that
+ended (section 4.5, store-ha#47). One departure, invisible in the bytes: where streams end within a second
+again and again, we wait between them, up to 5 s; 4.9 hammers such a master.
+"""
+
+import logging
+import socket
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import trio
+
+from broker.ha.receiver import LogReceiver, ReplicaLog
+from broker.ha.settings import HaSettings
+from broker.ha.stream import SlaveStream, StreamError
+from remoting.channel import ConnectError
+from remoting.client import open_connection
+from remoting.reactor import READ, Reactor
+
+log = logging.getLogger(__name__)
+
+RETRY_PERIOD = 5.0
+CONNECT_TIMEOUT = 5.0
+_SHORT_LIFE = 1.0
+_FIRST_PAUSE = 0.1
+_SHORTEST_ADDRESS = 6
+_WRITE_ATTEMPTS = 3
+
+
+class HaClient:
+    """A slave's connection to its master, from connect to close. Owns its socket."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        sock: socket.socket,
+        store: ReplicaLog,
+        settings: HaSettings,
+        *,
+        on_received: Callable[[], None],
+        now: Callable[[], float],
+    ) -> None:
+        self.closed = trio.Event()
+        self.close_reason = ""
+        self.opened_at = now()
+        self.stream = SlaveStream.connected(settings, store.max_commit_log_offset, self.opened_at)
+        self._receiver = LogReceiver(self.stream, store)
+        self._settings = settings
+        self._reactor = reactor
+        self._sock = sock
+        self._store = store
+        self._on_received = on_received
+        self._now = now
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        reactor.register(sock, READ, self._on_ready)
+
+    async def report_until_closed(self) -> None:
+        """Do what time demands, until the connection ends; end it when cancelled."""
+        stream = self.stream
+        try:
+            while not self.closed.is_set():
+                with trio.move_on_at(
+                    stream.report_at if stream.silent_at is None else min(stream.report_at, stream.silent_at)
+                ):
+                    await self.closed.wait()
+                self._look()
+        finally:
+            self.close("the broker stops")
+
+    def close(self, reason: str) -> None:
+        """Close at once."""
+        if self.closed.is_set():
+            return
+        self.close_reason = reason
+        self._reactor.unregister(self._sock)
+        self._sock.close()
+        self.closed.set()
+
+    def _look(self) -> None:
+        if self.closed.is_set():
+            return
+        now, silent_at = self._now(), self.stream.silent_at
+        if silent_at is not None and now >= silent_at:
+            self.close(f"the master was silent for {self._settings.housekeeping_interval:g} s")
+        elif (report := self.stream.repeated(now)) is not None:
+            self._write(report)
+
+    def _on_ready(self, _events: int) -> None:
+        now, had, trouble = self._now(), self._store.max_commit_log_offset, ""
+        try:
+            self._receiver.receive(self._sock, now)
+        except StreamError as exc:
+            trouble = str(exc)
+        except OSError as exc:
+            trouble = exc.strerror or str(exc)
+        # Whole frames came before the trouble; 4.9 acknowledges each. The ack goes first: a sender may wait for it.
+        if (report := self.stream.advanced(self._store.max_commit_log_offset, now)) is not None:
+            self._write(report)
+        if trouble:
+            self.close(trouble)
+        if self._store.max_commit_log_offset > had:
+            self._on_received()
+
+    def _write(self, report: bytes) -> None:
+        """Three attempts, then the connection is given up (section 4.2): a master that takes not even this is stuck."""
+        try:
+            for _ in range(_WRITE_ATTEMPTS):
+                try:
+                    report = report[self._sock.send(report) :]
+                except BlockingIOError:
+                    continue
+                if not report:
+                    return
+            self.close("the master takes no reports")
+        except OSError as exc:
+            self.close(exc.strerror or str(exc))
+
+
+class HaSlave:
+    """Every broker has one, of any role; without a master's address it idles (section 4.1)."""
+
+    def __init__(
+        self,
+        reactor: Reactor,
+        store: ReplicaLog,
+        settings: HaSettings,
+        *,
+        on_received: Callable[[], None],
+        emit: Callable[..., None],
+        source_ip: str | None = None,
+        now: Callable[[], float] = trio.current_time,
+    ) -> None:
+        self._reactor = reactor
+        self._store = store
+        self._settings = settings
+        self._on_received = on_received
+        self._emit = emit
+        self._source_ip = source_ip
+        self._now = now
+        self._is_fixed = len(settings.ha_master_address) >= _SHORTEST_ADDRESS
+        self._master = settings.ha_master_address if self._is_fixed else None
+        self._master_set = trio.Event()
+        self._client: HaClient | None = None
+        self._last_failure = ""
+
+    def set_master(self, address: str | None) -> None:
+        """Take the master's HA address as a nameserver told it. None is no news: the one known stays (section 4.1).
+
+        A connection that is open lives on; the address counts from the next one on.
+        """
+        if address is None or self._is_fixed or address == self._master:
+            return
+        log.info("the master's HA address is %s, was %s", address, self._master)
+        self._master = address
+        self._master_set.set()
+
+    def snapshot(self) -> dict[str, Any]:
+        """What an operator wants to know."""
+        client = self._client
+        return {
+            "master_address": self._master,
+            "connected": client is not None,
+            "reported_offset": client.stream.reported if client is not None else self._store.max_commit_log_offset,
+        }
+
+    def close(self) -> None:
+        """End the connection, if there is one; `run_forever` opens the next."""
+        if self._client is not None:
+            self._client.close("closed from here")
+
+    async def run_forever(self) -> NoReturn:
+        """Connect and follow, again and again."""
+        short_lives = 0
+        while True:
+            sock = await self._connect()
+            if sock is None:
+                await self._wait_retry()
+                continue
+            opened_at = self._now()
+            await self._follow(sock)
+            short_lives = short_lives + 1 if self._now() - opened_at < _SHORT_LIFE else 0
+            if short_lives > 1:
+                await trio.sleep(min(_FIRST_PAUSE * 2.0 ** min(short_lives - 2, 16), RETRY_PERIOD))
+
+    async def _connect(self) -> socket.socket | None:
+        address, self._master_set = self._master, trio.Event()
+        if address is None:
+            return None
+        try:
+            return await open_connection(address, source_ip=self._source_ip, connect_timeout=CONNECT_TIMEOUT)
+        except ConnectError as exc:
+            if str(exc) != self._last_failure:  # said once, not every 5 s
+                log.warning("%s; tried again every %g s", exc, RETRY_PERIOD)
+                self._last_failure = str(exc)
+            return None
+
+    async def _wait_retry(self) -> None:
+        """Wait 5 s. The address may come meanwhile: 4.9 does not notice, and first connects some 5 s after its start."""
+        with trio.move_on_after(RETRY_PERIOD):
+            if self._settings.ha_report_at_once:
+                await self._master_set.wait()
+            else:
+                await trio.sleep_forever()
+
+    async def _follow(self, sock: socket.socket) -> None:
+        master, self._last_failure = self._master, ""
+        try:
+            client = HaClient(
+                self._reactor, sock, self._store, self._settings, on_received=self._on_received, now=self._now
+            )
+        except OSError:  # gone already
+            sock.close()
+            return
+        self._client = client
+        log.info("connected to master %s, our log ends at %d", master, self._store.max_commit_log_offset)
+        self._emit("ha_client_connected", master=master, offset=self._store.max_commit_log_offset)
+        try:
+            await client.report_until_closed()
+        finally:
+            self._client = None
+            log.info("disconnected from master %s: %s", master, client.close_reason)
+            self._emit("ha_client_disconnected", master=master, reason=client.close_reason)

@@ -1,0 +1,66 @@
+"""A commit log in memory, for tests of either side of the stream."""
+
+import attrs
+
+
+@attrs.frozen
+class FileSize:
+    """What replication asks of the store's settings."""
+
+    mapped_file_size_commit_log: int = 65_536
+
+
+@attrs.define(eq=False)
+class MemoryLog:
+    """Behaves as the store does towards replication (section 4.5). `first` is the start of its first file."""
+
+    config: FileSize = FileSize()
+    first: int | None = None
+    data: bytearray = attrs.field(factory=bytearray)
+    fails_with: OSError | None = None
+    _stream_at: int = attrs.field(default=0, init=False)
+    _space: bytearray = attrs.field(factory=bytearray, init=False)  # keeps its bytes from pass to pass, as a file does
+
+    @property
+    def min_commit_log_offset(self) -> int:
+        return self.first or 0
+
+    @property
+    def max_commit_log_offset(self) -> int:
+        return self.min_commit_log_offset + len(self.data)
+
+    def append(self, data: bytes | bytearray) -> None:
+        """Let the master's log grow."""
+        self.data = self.data + data  # a new object: views of the old one may be alive
+
+    def drop_before(self, offset: int) -> None:
+        """Let files expire."""
+        self.data = self.data[offset - self.min_commit_log_offset :]
+        self.first = offset
+
+    def read_log(self, offset: int, limit: int) -> memoryview:
+        at = offset - self.min_commit_log_offset
+        if not 0 <= at < len(self.data):
+            return memoryview(b"")
+        limit = min(limit, self.config.mapped_file_size_commit_log - offset % self.config.mapped_file_size_commit_log)
+        return memoryview(self.data)[at : at + limit]
+
+    def log_space(self, offset: int, size: int) -> memoryview | None:
+        if self.fails_with is not None:
+            raise self.fails_with
+        if self.first is None:
+            self.first = offset - offset % self.config.mapped_file_size_commit_log
+        if (
+            self.config.mapped_file_size_commit_log
+            - self.max_commit_log_offset % self.config.mapped_file_size_commit_log
+            < size
+        ):
+            return None
+        self._stream_at = offset
+        if len(self._space) != size:
+            self._space = bytearray(size)
+        return memoryview(self._space)
+
+    def log_filled(self, end: int) -> None:
+        self.append(self._space[: end - self._stream_at])
+        self._stream_at, self._space = end, bytearray()
