@@ -1,0 +1,130 @@
+"""All messages of all topics in arrival order (sections 2.1, 2.3): append, read, roll to the next file."""
+
+import struct
+from typing import Final
+
+import attrs
+
+from remoting.message import (
+    BLANK_MAGIC,
+    BLANK_SIZE,
+    BORN_HOST_IPV6,
+    HEADS,
+    MESSAGE_MAGIC,
+    SYS_FLAG_AT,
+)
+from store.filequeue import FileQueue
+from store.logfile import LogFile
+
+_BLANK: Final = struct.Struct(">ii")
+_LONG: Final = struct.Struct(">q")
+_INT: Final = struct.Struct(">i")
+_PLAIN_SIZE: Final = HEADS[0].size
+
+
+@attrs.define(eq=False)
+class CommitLog:
+    files: FileQueue
+    # Where a slave's stream stands against our own end; they differ only when it began inside a file.
+    _stream_at: int = attrs.field(default=0, init=False)
+
+    @property
+    def min_offset(self) -> int:
+        return self.files.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        return self.files.max_offset
+
+    # ---- master: whole records ----
+
+    def space_for(self, size: int) -> LogFile:
+        """The file that takes `size` bytes in one piece, rolled if need be (store-ha#11). OSError: no room.
+
+        The caller has checked that they fit into an empty file.
+        """
+        files = self.files.files
+        file = files[-1] if files else self.files.file_to_write()
+        end = file.wrote + size + BLANK_SIZE
+        if end > file.size:
+            return self._roll(file, size)
+        if end > file.room:
+            file.ensure_room(end)
+        return file
+
+    def _roll(self, full: LogFile, size: int) -> LogFile:
+        """Blank the rest of a file and go on in the next one, which is secured first."""
+        left = full.size - full.wrote
+        if left:
+            full.ensure_room(full.wrote + BLANK_SIZE)
+        file = self.files.add(full.first_offset + full.size)
+        try:
+            file.ensure_room(size + BLANK_SIZE)
+        except OSError:
+            self.files.files.pop().delete()
+            raise
+        if left:  # zero only where a replicated blank or a predecessor's crash left the file exactly full
+            _BLANK.pack_into(full.map, full.wrote, left, BLANK_MAGIC)
+            full.wrote = full.size
+        return file
+
+    # ---- slave: raw bytes in order ----
+
+    def stream_space(self, offset: int, size: int) -> memoryview | None:
+        """Where `size` bytes of a master's stream go (section 4.5, store-ha#44). OSError: no room.
+
+        The very first file begins at the boundary below `offset`, and writing at its first byte, wherever
+        `offset` lies. None if the bytes do not fit into the rest of the file: RocketMQ drops them.
+        """
+        file = self.files.file_to_write(offset)
+        if file.size - file.wrote < size:
+            return None
+        file.ensure_room(file.wrote + size)
+        self._stream_at = offset
+        return file.view[file.wrote : file.wrote + size]
+
+    def stream_filled(self, end: int) -> None:
+        """The stream's bytes up to `end` are in the space that was given. May be called piece by piece."""
+        file = self.files.files[-1]
+        file.wrote = min(file.size, file.wrote + end - self._stream_at)
+        self._stream_at = end
+
+    # ---- reading ----
+
+    def read(self, offset: int, limit: int) -> memoryview:
+        """Readable bytes from `offset`, never across the end of a file; empty if there are none."""
+        file = self.files.file_at(offset)
+        if file is None:
+            return memoryview(b"")
+        at = offset - file.first_offset
+        return file.view[at : min(file.wrote, at + limit)]
+
+    def slice(self, offset: int, size: int) -> memoryview | None:
+        """Exactly these bytes; None if they are not all there in one file."""
+        file = self.files.file_at(offset)
+        if file is None:
+            return None
+        at = offset - file.first_offset
+        return file.view[at : at + size] if size > 0 and at + size <= file.wrote else None
+
+    def record(self, offset: int) -> memoryview | None:
+        """The whole record that starts here; None if none does."""
+        file = self.files.file_at(offset)
+        if file is None:
+            return None
+        at = offset - file.first_offset
+        if at + _PLAIN_SIZE + 3 > file.wrote:
+            return None
+        size, magic = _BLANK.unpack_from(file.map, at)
+        if magic != MESSAGE_MAGIC or size <= _PLAIN_SIZE or at + size > file.wrote:
+            return None
+        return file.view[at : at + size]
+
+    def stored_at(self, offset: int) -> int:
+        """Store time of the record at `offset`; -1 if there is none."""
+        record = self.record(offset)
+        if record is None:
+            return -1
+        (sys_flag,) = _INT.unpack_from(record, SYS_FLAG_AT)
+        stored_at: int = _LONG.unpack_from(record, 68 if sys_flag & BORN_HOST_IPV6 else 56)[0]
+        return stored_at

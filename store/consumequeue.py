@@ -1,0 +1,216 @@
+"""One queue of one topic: 20-byte entries that point into the commit log (sections 3.1 and 3.2)."""
+
+import logging
+import struct
+from bisect import bisect_left
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+
+from store.config import QUEUE_ENTRY_SIZE
+from store.filequeue import FileQueue
+from store.logfile import LogFile
+
+logger = logging.getLogger(__name__)
+
+ENTRY: Final = struct.Struct(">qiq")  # commit log offset, record size, tags code
+_PRE_BLANK: Final = ENTRY.pack(0, 0x7FFFFFFF, 0)
+_RECOVERED_FILES: Final = 3
+
+
+@attrs.define(eq=False)
+class ConsumeQueue:
+    topic: str
+    queue_id: int
+    files: FileQueue
+    next_offset: int = attrs.field(default=0, init=False)  # queue offset that the next put gets (section 2.6)
+    max_physical: int = attrs.field(default=-1, init=False)  # end of the last record entered
+    min_position: int = attrs.field(default=0, init=False)  # bytes; RocketMQ's minLogicOffset
+    flushed: int = attrs.field(default=0, init=False)  # bytes of the queue known durable
+    # Filled by a dispatch pass, written by `append_pending`.
+    pending: list[bytes] = attrs.field(factory=list, init=False)
+    pending_offset: int = attrs.field(default=-1, init=False)  # queue offset that would continue `pending`
+    pending_physical: int = attrs.field(default=-1, init=False)
+
+    @property
+    def min_offset(self) -> int:
+        return self.min_position // QUEUE_ENTRY_SIZE
+
+    @property
+    def max_offset(self) -> int:
+        files = self.files.files
+        return files[-1].end_offset // QUEUE_ENTRY_SIZE if files else 0
+
+    def append(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
+        """Enter one record; one that is there already is skipped (store-ha#21)."""
+        if physical_offset + size <= self.max_physical:
+            return
+        files, position = self.files.files, queue_offset * QUEUE_ENTRY_SIZE
+        file: LogFile | None = files[-1] if files else None
+        if file is None or file.wrote >= file.size or file.first_offset + file.wrote != position:
+            file = self._file_for(position)
+            if file is None:
+                return
+        at = file.wrote
+        end = at + QUEUE_ENTRY_SIZE
+        if end > file.room:
+            file.ensure_room(end)
+        ENTRY.pack_into(file.map, at, physical_offset, size, tags_code)
+        file.wrote = end
+        self.max_physical = physical_offset + size
+
+    def _file_for(self, position: int) -> LogFile | None:
+        """Where an entry that does not simply continue the last file goes. None: it is behind the end."""
+        first = not self.files.files
+        file = self.files.file_to_write(position)
+        if first or (len(self.files.files) == 1 and file.wrote == 0 and file.first_offset == self.min_position == 0):
+            self._pre_blank(file, position)
+        if position < file.end_offset:
+            logger.warning("%s-%d: entry %d is there already", self.topic, self.queue_id, position // QUEUE_ENTRY_SIZE)
+            return None
+        if position > file.end_offset:
+            logger.error(
+                "%s-%d: entry %d comes after %d: entered there", self.topic, self.queue_id,
+                position // QUEUE_ENTRY_SIZE, file.end_offset // QUEUE_ENTRY_SIZE,
+            )  # fmt: skip
+        return file
+
+    def _pre_blank(self, file: LogFile, position: int) -> None:
+        """A queue that begins in mid-log: entries of its first file that it never saw point nowhere."""
+        size = position - file.first_offset
+        if not 0 < size < file.size:
+            self.min_position = max(self.min_position, file.first_offset)
+            return
+        file.ensure_room(size)
+        file.map[:size] = _PRE_BLANK * (size // QUEUE_ENTRY_SIZE)
+        file.wrote = size
+        self.min_position = position
+
+    def append_pending(self) -> None:
+        """Write the entries a dispatch pass collected. OSError leaves what was written; the rest is lost."""
+        entries = b"".join(self.pending)
+        self.pending.clear()
+        at, position = 0, self.pending_offset * QUEUE_ENTRY_SIZE - len(entries)
+        while at < len(entries):
+            files = self.files.files
+            file = files[-1] if files else None
+            if file is None or file.wrote >= file.size or file.end_offset != position + at:
+                file = self._file_for(position + at)
+                if file is None:
+                    return
+            start = file.wrote
+            end = min(file.size, start + len(entries) - at)
+            file.ensure_room(end)
+            file.map[start:end] = entries[at : at + end - start]
+            file.wrote = end
+            at += end - start
+            self.max_physical = sum(ENTRY.unpack_from(entries, at - QUEUE_ENTRY_SIZE)[:2])
+
+    # ---- reading ----
+
+    def entries(self, queue_offset: int, limit: int) -> memoryview:
+        """Entries from one on, to the end of its file or `limit` bytes; empty if the file is missing."""
+        position = queue_offset * QUEUE_ENTRY_SIZE
+        file = self.files.file_at(position) if position >= self.min_position else None
+        if file is None:
+            return memoryview(b"")
+        at = position - file.first_offset
+        return file.view[at : min(file.wrote, at + limit)]
+
+    def entry(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """Commit log offset, size, tags code; None if there is no such entry."""
+        raw = self.entries(queue_offset, QUEUE_ENTRY_SIZE) if queue_offset >= 0 else b""
+        return ENTRY.unpack(raw) if len(raw) == QUEUE_ENTRY_SIZE else None
+
+    def next_file_offset(self, queue_offset: int) -> int:
+        """First queue offset of the next file: where to go on when one is unreadable."""
+        size = self.files.file_size
+        return (queue_offset * QUEUE_ENTRY_SIZE // size + 1) * size // QUEUE_ENTRY_SIZE
+
+    # ---- recovery and cleaning ----
+
+    def recover(self) -> None:
+        """Find the end: from the third-last file, the first entry that is none (section 3.5, step 2)."""
+        files = self.files.files
+        end = files[max(0, len(files) - _RECOVERED_FILES)].first_offset if files else 0
+        for file in files[-_RECOVERED_FILES:]:
+            wrote = 0
+            for physical_offset, size, _ in ENTRY.iter_unpack(file.view):
+                if physical_offset < 0 or size <= 0:
+                    break
+                wrote += QUEUE_ENTRY_SIZE
+                if size != 0x7FFFFFFF:
+                    self.max_physical = physical_offset + size
+            end = file.first_offset + wrote
+            if wrote < file.size:
+                break
+        self.files.trim(end)
+
+    def trim_to_log(self, log_end: int) -> None:
+        """Drop the entries of records at or beyond the commit log's end (store-ha#26)."""
+        files = self.files.files
+        for file in reversed(files):
+            entries = file.view[: file.wrote]
+            at = bisect_left(range(len(entries) // QUEUE_ENTRY_SIZE), log_end, key=_offset_of(entries))
+            entries.release()
+            if at or file is files[0]:
+                self._cut(file.first_offset + at * QUEUE_ENTRY_SIZE)
+                break
+        self._find_max_physical()
+
+    def _cut(self, end: int) -> None:
+        """Cut at `end`. Unlike commit log bytes, cut entries are zeroed: nothing else tells them from live ones."""
+        wrote = {file.first_offset: file.wrote for file in self.files.files}
+        self.files.trim(end)
+        last = self.files.files[-1]
+        stale = wrote[last.first_offset] - last.wrote
+        if stale:
+            last.map[last.wrote : last.wrote + stale] = bytes(stale)
+
+    def _find_max_physical(self) -> None:
+        self.max_physical = -1
+        last = self.entry(self.max_offset - 1)
+        if last is not None and last[1] != 0x7FFFFFFF:
+            self.max_physical = last[0] + last[1]
+
+    def correct_min_offset(self, log_min: int) -> None:
+        """The first entry of the first file whose record still exists; unchanged if none does (section 3.2)."""
+        if not self.files.files:
+            return
+        file = self.files.files[0]
+        entries = file.view[: file.wrote]
+        count = len(entries) // QUEUE_ENTRY_SIZE
+        at = bisect_left(range(count), log_min, key=_offset_of(entries))
+        entries.release()
+        if at < count:
+            self.min_position = file.first_offset + at * QUEUE_ENTRY_SIZE
+
+    def delete_expired(self, log_min: int) -> int:
+        """Drop files whose last entry lies below the log's minimum, never the last; answer how many."""
+        dropped = 0
+        while len(self.files.files) > 1:
+            file = self.files.files[0]
+            if ENTRY.unpack_from(file.map, file.size - QUEUE_ENTRY_SIZE)[0] >= log_min:
+                break
+            self.files.drop_first()
+            dropped += 1
+        self.correct_min_offset(log_min)
+        return dropped
+
+    @property
+    def is_dirty(self) -> bool:
+        return self.files.max_offset > self.flushed
+
+    def dirty_files(self) -> list[LogFile]:
+        return [file for file in self.files.files if file.end_offset > self.flushed]
+
+
+def _offset_of(entries: memoryview) -> Callable[[int], int]:
+    """The commit log offset of entry i, for bisecting."""
+
+    def offset_of(i: int) -> int:
+        offset: int = ENTRY.unpack_from(entries, i * QUEUE_ENTRY_SIZE)[0]
+        return offset
+
+    return offset_of

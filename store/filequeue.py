@@ -1,0 +1,93 @@
+"""Files of equal length that together hold one growing sequence of bytes: the commit log, a consume queue."""
+
+from bisect import bisect_right
+from pathlib import Path
+
+import attrs
+
+from store.disk import Disk
+from store.logfile import LogFile, offset_name
+
+
+@attrs.define(eq=False)
+class FileQueue:
+    directory: Path
+    file_size: int
+    disk: Disk
+    first_step: int = 256 * 1024
+    last_step: int = 8 * 2**20
+    files: list[LogFile] = attrs.field(factory=list, init=False)
+
+    def load(self) -> None:
+        """Map what is there, in order. Files count as full until recovery says otherwise (section 3.5)."""
+        if not self.directory.is_dir():
+            return
+        for path in sorted(path for path in self.directory.iterdir() if path.name.isdigit()):
+            file = self._open(path, create=False)
+            file.wrote = file.size
+            self.files.append(file)
+
+    def _open(self, path: Path, *, create: bool) -> LogFile:
+        return LogFile.open(
+            path, self.file_size, self.disk, create=create, first_step=self.first_step, last_step=self.last_step
+        )
+
+    @property
+    def last(self) -> LogFile | None:
+        return self.files[-1] if self.files else None
+
+    @property
+    def min_offset(self) -> int:
+        return self.files[0].first_offset if self.files else 0
+
+    @property
+    def max_offset(self) -> int:
+        return self.files[-1].end_offset if self.files else 0
+
+    def file_at(self, offset: int) -> LogFile | None:
+        """The file that holds this offset, written or not."""
+        at = bisect_right(self.files, offset, key=lambda file: file.first_offset) - 1
+        if at < 0:
+            return None
+        file = self.files[at]
+        return file if offset < file.first_offset + file.size else None
+
+    def file_to_write(self, first_offset: int = 0) -> LogFile:
+        """The last file, if it has space; else a new one. The very first begins where `first_offset` lies."""
+        if not self.files:
+            return self.add(first_offset - first_offset % self.file_size)
+        last = self.files[-1]
+        return self.add(last.first_offset + last.size) if last.is_full else last
+
+    def add(self, first_offset: int) -> LogFile:
+        if not self.files:
+            self.directory.mkdir(parents=True, exist_ok=True)
+        file = self._open(self.directory / offset_name(first_offset), create=True)
+        self.files.append(file)
+        return file
+
+    def trim(self, end: int) -> None:
+        """Forget everything from `end` on. Bytes are not cleared; files beyond are deleted."""
+        kept: list[LogFile] = []
+        for file in self.files:
+            if end < file.first_offset:
+                file.delete()
+                continue
+            file.wrote = min(file.wrote, end - file.first_offset)
+            kept.append(file)
+        self.files = kept
+
+    def drop_first(self) -> None:
+        self.files.pop(0).delete()
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
+
+    def destroy(self) -> None:
+        """Delete all files, and the directory if nothing else is in it."""
+        for file in self.files:
+            file.delete()
+        self.files = []
+        if self.directory.is_dir() and not any(self.directory.iterdir()):
+            self.directory.rmdir()

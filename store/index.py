@@ -1,0 +1,239 @@
+"""Find messages by key: a chained hash table per file (section 3.3).
+
+A file fills up and is followed by the next; it is named by the local time of its creation. Keys are not
+stored: a reader gets every message whose key has the same hash, and compares.
+"""
+
+import mmap
+import os
+import struct
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from remoting.message import java_hash, unsigned_hash
+from store.disk import Disk
+from store.logfile import LogFile
+
+_HEADER: Final = struct.Struct(">qqqqii")
+_ENTRY: Final = struct.Struct(">iqii")  # key hash, commit log offset, seconds since the file's begin, previous
+_SLOT: Final = struct.Struct(">i")
+_HEADER_SIZE: Final = 40
+_ENTRY_SIZE: Final = 20
+_UNIT_BITS: Final = 16  # slots are hit at random: their blocks are allocated 64 KiB at a time, when first hit
+_ENTRY_STEP: Final = 1 << 20
+
+
+def key_hash(key: str) -> int:
+    """Of `topic#key` (store-ha#23)."""
+    hashed = abs(java_hash(key))
+    return hashed if hashed < 0x8000_0000 else 0
+
+
+def key_hash_of_bytes(key: bytes) -> int:
+    """The same for UTF-8, quickly where it is ASCII."""
+    if not key.isascii():
+        return key_hash(key.decode("utf-8", "replace"))
+    hashed = unsigned_hash(key)
+    if hashed & 0x8000_0000:
+        hashed = 0x1_0000_0000 - hashed
+    return hashed if hashed < 0x8000_0000 else 0
+
+
+@attrs.define(eq=False)
+class IndexFile:
+    file: LogFile
+    slots: int
+    max_index: int
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    begin_physical: int = 0
+    end_physical: int = 0
+    slot_count: int = 0
+    index_count: int = 1  # entry 0 is never used
+    _map: mmap.mmap = attrs.field(init=False)
+    _slot_units: bytearray = attrs.field(init=False)
+    _entries_at: int = attrs.field(init=False)
+    _entry_room: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._map = self.file.map
+        self._entries_at = _HEADER_SIZE + 4 * self.slots
+        self._slot_units = bytearray((self._entries_at >> _UNIT_BITS) + 1)
+        self._entry_room = self._entries_at
+
+    @classmethod
+    def open(cls, path: Path, slots: int, max_index: int, disk: Disk, *, create: bool) -> "IndexFile":
+        size = _HEADER_SIZE + 4 * slots + _ENTRY_SIZE * max_index
+        file = LogFile.open(path, size, disk, create=create)
+        index = cls(file, slots, max_index)
+        if not create:
+            (index.begin_timestamp, index.end_timestamp, index.begin_physical, index.end_physical,
+             index.slot_count, count) = _HEADER.unpack_from(file.map)  # fmt: skip
+            index.index_count = max(1, count)
+        return index
+
+    @property
+    def is_full(self) -> bool:
+        return self.index_count >= self.max_index
+
+    def put(self, hashes: Iterable[int], physical_offset: int, stored_at: int) -> None:
+        """Enter hashes of one record until done or full. The header follows at `write_header`."""
+        mapped, count = self._map, self.index_count
+        seconds = 0
+        if self.begin_timestamp > 0:
+            seconds = min(0x7FFFFFFF, max(0, (stored_at - self.begin_timestamp) // 1000))
+        for hashed in hashes:
+            slot_at = _HEADER_SIZE + 4 * (hashed % self.slots)
+            if not self._slot_units[slot_at >> _UNIT_BITS]:
+                self._allocate_slots(slot_at >> _UNIT_BITS)
+            entry_at = self._entries_at + _ENTRY_SIZE * count
+            if entry_at + _ENTRY_SIZE > self._entry_room:
+                self._allocate_entries(entry_at)
+            (previous,) = _SLOT.unpack_from(mapped, slot_at)
+            if previous <= 0 or previous > count:
+                self.slot_count += 1
+                previous = 0
+            _ENTRY.pack_into(mapped, entry_at, hashed, physical_offset, seconds, previous)
+            _SLOT.pack_into(mapped, slot_at, count)
+            if count == 1:
+                self.begin_timestamp, self.begin_physical = stored_at, physical_offset
+            count += 1
+            self.index_count = count
+            self.end_timestamp, self.end_physical = stored_at, physical_offset
+            if count >= self.max_index:
+                break
+        self.write_header()
+
+    def write_header(self) -> None:
+        _HEADER.pack_into(
+            self._map, 0, self.begin_timestamp, self.end_timestamp, self.begin_physical, self.end_physical,
+            self.slot_count, self.index_count,
+        )  # fmt: skip
+
+    def _allocate_slots(self, unit: int) -> None:
+        for needed in {0, unit}:  # unit 0 has the header, too
+            if not self._slot_units[needed]:
+                start = needed << _UNIT_BITS
+                self._allocate(start, min(1 << _UNIT_BITS, self.file.size - start))
+                self._slot_units[needed] = 1
+
+    def _allocate_entries(self, entry_at: int) -> None:
+        step = min(_ENTRY_STEP, self.file.size - entry_at)
+        self._allocate(entry_at, step)
+        self._entry_room = entry_at + step
+
+    def _allocate(self, start: int, length: int) -> None:
+        descriptor = os.open(self.file.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self.file.disk.allocate(descriptor, start, length)
+        finally:
+            os.close(descriptor)
+
+    def find(self, hashed: int, limit: int, begin: int, end: int) -> list[int]:
+        """Commit log offsets of entries with this hash stored in [begin, end], newest first."""
+        found: list[int] = []
+        (at,) = _SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
+        if at > self.index_count or self.index_count <= 1:
+            return found
+        while at > 0 and len(found) < limit:
+            its_hash, physical_offset, seconds, previous = _ENTRY.unpack_from(
+                self._map, self._entries_at + _ENTRY_SIZE * at
+            )
+            stored_at = self.begin_timestamp + seconds * 1000
+            if seconds < 0 or stored_at < begin:
+                break
+            if its_hash == hashed and stored_at <= end:
+                found.append(physical_offset)
+            if previous > self.index_count or previous == at:
+                break
+            at = previous
+        return found
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        return begin <= self.end_timestamp and self.begin_timestamp <= end
+
+
+@attrs.define(eq=False)
+class Index:
+    """All index files. `filled` is told the end timestamp of each file that became full and was flushed."""
+
+    directory: Path
+    slots: int
+    max_index: int
+    disk: Disk
+    now_millis: Callable[[], int]
+    files: list[IndexFile] = attrs.field(factory=list, init=False)
+    full: list[IndexFile] = attrs.field(factory=list, init=False)  # waiting for their flush
+
+    def load(self, *, safe_until: int | None = None) -> None:
+        """Map the files. After an unclean stop (`safe_until`) those with younger entries go (store-ha#27)."""
+        if not self.directory.is_dir():
+            return
+        for path in sorted(path for path in self.directory.iterdir() if path.name.isdigit()):
+            file = IndexFile.open(path, self.slots, self.max_index, self.disk, create=False)
+            if safe_until is not None and file.end_timestamp > safe_until:
+                file.file.delete()
+            else:
+                self.files.append(file)
+
+    def put(self, hashes: list[int], physical_offset: int, stored_at: int) -> None:
+        """Index one record. What lies before the last entry's record is there already."""
+        file = self.files[-1] if self.files else self._next_file()
+        if physical_offset < file.end_physical:
+            return
+        while True:
+            room = file.max_index - file.index_count
+            if room >= len(hashes):
+                file.put(hashes, physical_offset, stored_at)
+                return
+            if room > 0:
+                file.put(hashes[:room], physical_offset, stored_at)
+                hashes = hashes[room:]
+            file = self._next_file()
+
+    def _next_file(self) -> IndexFile:
+        """A new file begins with the end values of the full one before it."""
+        self.directory.mkdir(parents=True, exist_ok=True)
+        moment = self.now_millis()
+        while (path := self.directory / _name(moment)).exists():
+            moment += 1
+        file = IndexFile.open(path, self.slots, self.max_index, self.disk, create=True)
+        if self.files:
+            last = self.files[-1]
+            self.full.append(last)
+            file.begin_timestamp = file.end_timestamp = last.end_timestamp
+            file.begin_physical = file.end_physical = last.end_physical
+        self.files.append(file)
+        return file
+
+    def find(self, key: str, limit: int, begin: int, end: int) -> list[int]:
+        """Commit log offsets, newest first, of records whose key has this key's hash."""
+        hashed, found = key_hash(key), list[int]()
+        for file in reversed(self.files):
+            if file.overlaps(begin, end):
+                found += file.find(hashed, limit - len(found), begin, end)
+            if file.begin_timestamp < begin or len(found) >= limit:
+                break
+        return found
+
+    def delete_expired(self, log_min: int) -> int:
+        """Drop files that point only below the log's minimum, never the last; answer how many."""
+        dropped = 0
+        while len(self.files) > 1 and self.files[0].end_physical < log_min:
+            self.files.pop(0).file.delete()
+            dropped += 1
+        return dropped
+
+    def close(self) -> None:
+        for file in self.files:
+            file.file.close()
+
+
+def _name(moment: int) -> str:
+    """17 digits of local time (store-ha#2)."""
+    local = datetime.fromtimestamp(moment // 1000).astimezone()
+    return f"{local:%Y%m%d%H%M%S}{moment % 1000:03d}"

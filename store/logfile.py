@@ -1,0 +1,111 @@
+"""One mapped file of fixed length, named by the offset of its first byte.
+
+Writing through a mapping into a hole of a sparse file kills the process with SIGBUS when the disk is full.
+So blocks are allocated in steps ahead of the write position, and a full disk is an OSError at a known place.
+
+Views into the mapping are handed out. Whoever holds one must drop it before the pass of the event loop ends:
+a file that is deleted meanwhile stays mapped only until its last view goes.
+"""
+
+import mmap
+import os
+from pathlib import Path
+
+import attrs
+
+from store.disk import Disk, StoreCorrupt
+
+
+def offset_name(offset: int) -> str:
+    """20 digits (store-ha#1)."""
+    return f"{offset:020d}"
+
+
+@attrs.define(eq=False)
+class LogFile:
+    path: Path
+    first_offset: int
+    size: int
+    first_step: int
+    last_step: int
+    disk: Disk
+    map: mmap.mmap
+    view: memoryview
+    wrote: int = 0  # bytes written; the next one goes here
+    room: int = 0  # bytes known to have blocks on the disk, so safe to write
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        size: int,
+        disk: Disk,
+        *,
+        create: bool,
+        first_step: int = 256 * 1024,
+        last_step: int = 8 * 2**20,
+    ) -> "LogFile":
+        """Map the file; create it sparse, at full length. StoreCorrupt if it has another length."""
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+        try:
+            found = os.fstat(descriptor).st_size
+            if create and found == 0:
+                os.ftruncate(descriptor, size)
+            elif found != size:
+                raise StoreCorrupt(f"{path} has {found} bytes, expected {size}: was the file size setting changed?")
+            mapped = mmap.mmap(descriptor, size)
+        finally:
+            os.close(descriptor)
+        first_offset = int(path.name)
+        return cls(path, first_offset, size, first_step, last_step, disk, mapped, memoryview(mapped))
+
+    @property
+    def end_offset(self) -> int:
+        """Of the bytes written."""
+        return self.first_offset + self.wrote
+
+    @property
+    def is_full(self) -> bool:
+        return self.wrote >= self.size
+
+    def ensure_room(self, end: int) -> None:
+        """Make [0, end) safe to write. OSError if the disk has no more room; nothing is changed then."""
+        if end <= self.room:
+            return
+        start = max(self.room, self.wrote)
+        step = min(max(self.first_step, start), self.last_step)
+        target = min(self.size, max(end, start + step))
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            self.disk.allocate(descriptor, start, target - start)
+        except OSError:
+            if target == end:
+                raise
+            self.disk.allocate(descriptor, start, end - start)  # the last bytes of the disk are room, too
+            target = end
+        finally:
+            os.close(descriptor)
+        self.room = target
+
+    def sync(self) -> None:
+        """Make what was written durable. A deleted file needs no care."""
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return
+        try:
+            self.disk.sync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Unmap. Where a view is still alive, the mapping goes with it."""
+        try:
+            self.view.release()
+            self.map.close()
+        except BufferError:
+            pass
+
+    def delete(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self.close()

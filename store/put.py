@@ -1,0 +1,240 @@
+"""Append messages and enter them in queue and index at once (sections 2.1 to 2.8): the hot path of a master."""
+
+import errno
+import logging
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from remoting.message import (
+    BLANK_SIZE,
+    BORN_HOST_IPV6,
+    HEADS,
+    IPV6_MASK,
+    MESSAGE_MAGIC,
+    STORE_HOST_IPV6,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    BatchItem,
+    Buffer,
+    NewMessage,
+    pack_host,
+    parse_properties,
+)
+from store.commitlog import CommitLog
+from store.config import StoreConfig
+from store.dispatch import SCHEDULE_TOPIC, Dispatcher, deliver_at
+from store.index import Index, key_hash
+from store.queues import Queues
+from store.results import PutResult, PutStatus
+
+logger = logging.getLogger(__name__)
+
+_MAX_TEXT: Final = 32767  # of a properties string: its length is an int16
+_MAX_TOPIC: Final = 127
+_RECORD_SLACK: Final = 65_536  # what a record may be larger than the largest body
+_HOSTLESS_SIZE: Final = 74  # a record without hosts, body, topic and properties, but with the latter's length
+_SHORT: Final = struct.Struct(">h")
+_PACK: Final = {
+    (len_born, len_store): HEADS[bits].pack
+    for bits, (len_born, len_store) in enumerate([(8, 8), (20, 8), (8, 20), (20, 20)])
+}
+_crc32 = zlib.crc32
+
+
+@attrs.define(eq=False)
+class Putter:
+    config: StoreConfig
+    log: CommitLog
+    queues: Queues
+    index: Index | None
+    dispatcher: Dispatcher
+    now_millis: Callable[[], int]
+    refusal: str | None = None  # why nothing can be put now
+    last_stored_at: int = 0
+    _topics: dict[str, bytes] = attrs.field(factory=dict, init=False)  # as stored: length, then text
+
+    _max_body: int = attrs.field(init=False)
+    _max_record: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._max_body = self.config.max_message_size
+        # A record must fit into an empty file together with the blank after it (store-ha#12).
+        self._max_record = min(self._max_body + _RECORD_SLACK, self.config.mapped_file_size_commit_log - BLANK_SIZE)
+
+    def put(self, message: NewMessage) -> PutResult:
+        if self.refusal is not None:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
+        topic, body, sys_flag = message.topic, message.body, message.sys_flag
+        properties = message.properties.encode()
+        stored_topic = self._topics.get(topic) or self._stored_topic(topic)
+        born, store = pack_host(message.born_host), pack_host(message.store_host)
+        hosts_size, body_size, properties_size = len(born) + len(store), len(body), len(properties)
+        size = _HOSTLESS_SIZE + hosts_size + body_size + len(stored_topic) + properties_size
+        if properties_size > _MAX_TEXT or len(stored_topic) > _MAX_TOPIC + 1 or body_size > self._max_body:
+            return self._why_illegal(message, properties_size)
+        if size > self._max_record:
+            return _illegal(f"a record of {size} bytes exceeds {self._max_record}")
+        try:
+            file = self.log.space_for(size)
+        except OSError as problem:
+            return self.no_room(problem)
+
+        queue = self.queues.table.get((topic, message.queue_id)) or self.queues.open(topic, message.queue_id)
+        kind = sys_flag & TRANSACTION_MASK
+        has_entry = kind not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)  # store-ha#22
+        queue_offset = queue.next_offset if has_entry else 0
+        stored_at = self.last_stored_at = self.now_millis()
+        at = file.wrote
+        physical, end = file.first_offset + at, at + size
+        if hosts_size != 16 or sys_flag & IPV6_MASK:
+            sys_flag = sys_flag & ~IPV6_MASK | _ipv6_bits(born, store)
+        file.map[at:end] = b"".join((
+            _PACK[len(born), len(store)](
+                size, MESSAGE_MAGIC, _crc32(body) & 0x7FFFFFFF, message.queue_id, message.flag, queue_offset,
+                physical, sys_flag, message.born_timestamp, born, stored_at, store,
+                message.reconsume_times, message.prepared_transaction_offset, body_size,
+            ),
+            body, stored_topic, _SHORT.pack(properties_size), properties,
+        ))  # fmt: skip
+        file.wrote = end
+        queue.next_offset = queue_offset + has_entry
+
+        dispatcher = self.dispatcher
+        if dispatcher.offset != physical:  # a blank came before, or the queues had no room
+            self.catch_up()
+            return PutResult(PutStatus.PUT_OK, physical, physical + size, queue_offset, stored_at)
+        tags_code = message.tags_code if topic != SCHEDULE_TOPIC else self._due(message, stored_at)
+        try:
+            if has_entry:
+                queue.append(queue_offset, physical, size, tags_code)
+            if self.index is not None and kind != TRANSACTION_ROLLBACK:
+                hashes = _key_hashes(message)
+                if hashes:
+                    self.index.put(hashes, physical, stored_at)
+        except OSError as problem:  # it is stored; `catch_up` will enter it
+            self.no_room(problem)
+        else:
+            dispatcher.offset = physical + size
+            dispatcher.last_stored_at = stored_at
+            if has_entry and dispatcher.on_dispatched is not None:
+                dispatcher.on_dispatched(topic, message.queue_id, queue_offset + 1, tags_code, stored_at)
+        return PutResult(PutStatus.PUT_OK, physical, physical + size, queue_offset, stored_at)
+
+    def put_batch(self, message: NewMessage, items: Sequence[BatchItem]) -> PutResult:
+        """Append the items as records of their own, all in one file or none (section 2.8, store-ha#17).
+
+        `message` has what they share; its properties are the batch's and follow each item's own.
+        """
+        if self.refusal is not None:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
+        shared = message.properties.encode()
+        tails: list[tuple[bytes, bytes]] = []  # stored properties, and all that follows the body
+        stored_topic = self._topics.get(message.topic) or self._stored_topic(message.topic)
+        born, store = pack_host(message.born_host), pack_host(message.store_host)
+        head_size = _HOSTLESS_SIZE - 2 + len(born) + len(store)
+        total = 0
+        for item in items:
+            properties = item.properties
+            if shared:
+                glue = b"" if not properties or properties.endswith(b"\x02") else b"\x02"
+                properties = properties + glue + shared
+            if len(properties) > _MAX_TEXT:
+                return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"{len(properties)} bytes of properties")
+            tail = stored_topic + _SHORT.pack(len(properties)) + properties
+            tails.append((properties, tail))
+            total += head_size + len(item.body) + len(tail)
+            if len(item.body) > self._max_body:
+                return _illegal(f"a body of {len(item.body)} bytes exceeds {self._max_body}")
+        if len(stored_topic) > _MAX_TOPIC + 1 or message.sys_flag & TRANSACTION_MASK or not items:
+            return _illegal("a batch needs items, a topic of at most 127 bytes, and no transaction")
+        if total > self.config.mapped_file_size_commit_log - BLANK_SIZE:
+            return _illegal(f"a batch of {total} bytes exceeds a commit log file")
+        try:
+            file = self.log.space_for(total)
+        except OSError as problem:
+            return self.no_room(problem)
+
+        queue = self.queues.open(message.topic, message.queue_id)
+        first_queue_offset = queue_offset = queue.next_offset
+        stored_at = self.last_stored_at = self.now_millis()
+        first = physical = file.first_offset + file.wrote
+        sys_flag = message.sys_flag & ~IPV6_MASK | _ipv6_bits(born, store)
+        pack, offsets = _PACK[len(born), len(store)], list[int]()
+        pieces: list[Buffer] = []
+        for item, (_, tail) in zip(items, tails, strict=True):
+            size = head_size + len(item.body) + len(tail)
+            pieces += (
+                pack(
+                    size, MESSAGE_MAGIC, _crc32(item.body) & 0x7FFFFFFF, message.queue_id, item.flag, queue_offset,
+                    physical, sys_flag, message.born_timestamp, born, stored_at, store,
+                    message.reconsume_times, 0, len(item.body),
+                ),
+                item.body, tail,
+            )  # fmt: skip
+            offsets.append(physical)
+            physical += size
+            queue_offset += 1
+        file.map[file.wrote : file.wrote + total] = b"".join(pieces)
+        file.wrote += total
+        queue.next_offset = queue_offset
+        self.catch_up()
+        return PutResult(PutStatus.PUT_OK, first, physical, first_queue_offset, stored_at, offsets)
+
+    def catch_up(self) -> None:
+        """Enter what the log has and queues or index lack."""
+        try:
+            self.dispatcher.run()
+        except OSError as problem:
+            self.no_room(problem)
+
+    def no_room(self, problem: OSError) -> PutResult:
+        """The disk refused: so do we, until cleaning finds that it would not (section 3.9)."""
+        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
+            raise problem
+        self.refusal = f"{problem.strerror}: {problem.filename or self.config.store_path_root_dir}"
+        logger.error("no more puts: %s", self.refusal)
+        return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
+
+    def _stored_topic(self, topic: str) -> bytes:
+        raw = topic.encode()
+        stored = bytes([min(len(raw), 255)]) + raw
+        if len(raw) <= _MAX_TOPIC:
+            self._topics[topic] = stored
+        return stored
+
+    def _why_illegal(self, message: NewMessage, properties_size: int) -> PutResult:
+        """Too large somewhere: find the status RocketMQ has for it (section 2.5, store-ha#15)."""
+        if len(message.topic.encode()) > _MAX_TOPIC:
+            return _illegal(f"topic of {len(message.topic)} characters")
+        if len(message.properties) > _MAX_TEXT:
+            return _illegal(f"properties of {len(message.properties)} characters")
+        if properties_size > _MAX_TEXT:
+            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"{properties_size} bytes of properties")
+        return _illegal(f"a body of {len(message.body)} bytes exceeds {self._max_body}")
+
+    def _due(self, message: NewMessage, stored_at: int) -> int:
+        """A delayed message's entry carries its delivery time, which hangs on the store time (store-ha#20)."""
+        due = deliver_at(parse_properties(message.properties).get("DELAY", ""), stored_at, self.config.delay_millis)
+        return message.tags_code if due is None else due
+
+
+def _key_hashes(message: NewMessage) -> list[int]:
+    """Of the unique key, then of each key (store-ha#24)."""
+    topic, keys = message.topic, message.keys
+    hashes = [key_hash(f"{topic}#{message.unique_key}")] if message.unique_key else []
+    if keys:
+        hashes += [key_hash(f"{topic}#{key}") for key in (keys.split(" ") if isinstance(keys, str) else keys) if key]
+    return hashes
+
+
+def _ipv6_bits(born: bytes, store: bytes) -> int:
+    return (BORN_HOST_IPV6 if len(born) == 20 else 0) | (STORE_HOST_IPV6 if len(store) == 20 else 0)
+
+
+def _illegal(reason: str) -> PutResult:
+    return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)

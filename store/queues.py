@@ -1,0 +1,80 @@
+"""All consume queues of a store, by topic and queue id."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from store.consumequeue import ConsumeQueue
+from store.disk import Disk
+from store.filequeue import FileQueue
+
+# A store has few logs but maybe thousands of queues: they claim disk blocks in small steps.
+_FIRST_STEP: Final = 16 * 1024
+_LAST_STEP: Final = 1 << 20
+
+
+@attrs.define(eq=False)
+class Queues:
+    directory: Path
+    file_size: int
+    disk: Disk
+    table: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
+
+    def load(self) -> None:
+        if not self.directory.is_dir():
+            return
+        for topic in sorted(self.directory.iterdir()):
+            for queue_dir in sorted(topic.iterdir()) if topic.is_dir() else ():
+                if queue_dir.name.isdigit():
+                    self.open(topic.name, int(queue_dir.name)).files.load()
+
+    def open(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made in memory if it is new: files come with its first entry."""
+        queue = self.table.get((topic, queue_id))
+        if queue is None:
+            files = FileQueue(
+                self.directory / topic / str(queue_id), self.file_size, self.disk, _FIRST_STEP, _LAST_STEP
+            )
+            queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, files)
+        return queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(self.table.values())
+
+    @property
+    def max_physical(self) -> int:
+        """End of the last record known to any queue; 0 if there is none."""
+        return max((queue.max_physical for queue in self), default=0)
+
+    def recover(self) -> None:
+        for queue in self:
+            queue.recover()
+
+    def trim_to_log(self, log_end: int) -> None:
+        for queue in self:
+            queue.trim_to_log(log_end)
+
+    def correct_min_offsets(self, log_min: int) -> None:
+        for queue in self:
+            queue.correct_min_offset(log_min)
+
+    def recover_counters(self) -> None:
+        """The next message of a queue gets the number after its last entry (section 2.6)."""
+        for queue in self:
+            queue.next_offset = queue.max_offset
+
+    def delete(self, topic: str) -> None:
+        for key in [key for key in self.table if key[0] == topic]:
+            self.table.pop(key).files.destroy()
+        directory = self.directory / topic
+        if directory.is_dir() and not any(directory.iterdir()):
+            directory.rmdir()
+
+    def delete_expired(self, log_min: int) -> int:
+        return sum(queue.delete_expired(log_min) for queue in self)
+
+    def close(self) -> None:
+        for queue in self:
+            queue.files.close()

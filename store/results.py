@@ -1,0 +1,72 @@
+"""What the store answers: RocketMQ's status names, with the offsets and bytes that go with them."""
+
+import enum
+
+import attrs
+
+
+class PutStatus(enum.Enum):
+    """Section 3.8. The first four mean that the message is stored."""
+
+    PUT_OK = enum.auto()
+    FLUSH_DISK_TIMEOUT = enum.auto()
+    FLUSH_SLAVE_TIMEOUT = enum.auto()
+    SLAVE_NOT_AVAILABLE = enum.auto()
+    SERVICE_NOT_AVAILABLE = enum.auto()
+    CREATE_MAPEDFILE_FAILED = enum.auto()
+    MESSAGE_ILLEGAL = enum.auto()
+    PROPERTIES_SIZE_EXCEEDED = enum.auto()
+    OS_PAGECACHE_BUSY = enum.auto()
+    UNKNOWN_ERROR = enum.auto()
+
+
+class GetStatus(enum.Enum):
+    """Section 6.3. The names are the remarks of pull responses."""
+
+    FOUND = enum.auto()
+    NO_MATCHED_MESSAGE = enum.auto()
+    MESSAGE_WAS_REMOVING = enum.auto()
+    OFFSET_FOUND_NULL = enum.auto()
+    OFFSET_OVERFLOW_BADLY = enum.auto()
+    OFFSET_OVERFLOW_ONE = enum.auto()
+    OFFSET_TOO_SMALL = enum.auto()
+    NO_MATCHED_LOGIC_QUEUE = enum.auto()
+    NO_MESSAGE_IN_QUEUE = enum.auto()
+
+
+@attrs.define(slots=True, eq=False)
+class PutResult:
+    """Offsets are those of the record, for a batch of its first; all 0 unless stored."""
+
+    status: PutStatus
+    physical_offset: int = 0
+    end_offset: int = 0
+    queue_offset: int = 0
+    store_timestamp: int = 0
+    physical_offsets: list[int] | None = None  # batch only: of every record
+    reason: str = ""  # why it was refused
+
+    @property
+    def is_stored(self) -> bool:
+        return self.status is PutStatus.PUT_OK
+
+
+@attrs.define(slots=True, eq=False)
+class GetResult:
+    """Buffers are views into mapped files: send or copy them before this pass of the loop ends."""
+
+    status: GetStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    buffers: list[memoryview] = attrs.field(factory=list)  # whole records; neighbours are one buffer
+    count: int = 0
+    size: int = 0
+    suggest_slave: bool = False
+
+
+@attrs.define(slots=True, eq=False)
+class QueryResult:
+    buffers: list[memoryview]
+    index_last_update_timestamp: int
+    index_last_update_phyoffset: int
