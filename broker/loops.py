@@ -22,6 +22,7 @@ STATS_PERIOD = 10.0
 CLEAN_FIRST_AFTER = 60.0
 WAIT_SCAN_PERIOD = 0.5
 """How often overdue sends are looked for: RocketMQ answers a time-out of 3 s after 3 to 4 s (store-ha#51)."""
+PAGE_SIZE = 4096
 DISPATCH_CHUNK = 2 * 2**20
 """Bytes that a slave dispatches before it looks at its sockets again."""
 
@@ -71,6 +72,7 @@ async def _flush_forever(broker: Broker) -> NoReturn:
     period = store.config.flush_interval_commit_log / 1000
     thorough_period = store.config.flush_commit_log_thorough_interval / 1000
     thorough_at = trio.current_time() + thorough_period
+    least_bytes = store.config.flush_commit_log_least_pages * PAGE_SIZE
     while True:
         with trio.move_on_after(period):
             await growth.is_flush_wanted.wait()
@@ -79,7 +81,8 @@ async def _flush_forever(broker: Broker) -> NoReturn:
         is_thorough = is_group or trio.current_time() >= thorough_at
         if is_thorough:
             thorough_at = trio.current_time() + thorough_period
-        job = store.flush_job(thorough=is_thorough)
+        is_due = is_thorough or store.max_commit_log_offset - store.flushed_offset >= least_bytes
+        job = store.flush_job() if is_due else None
         if job is not None:
             await trio.to_thread.run_sync(job.run)
             store.flushed(job)

@@ -152,7 +152,7 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
     )
     broker.hold.wake = functools.partial(wake_pull, broker)
     if not config.is_slave:  # on a slave only the sweep looks at held pulls (store-ha#70)
-        store.on_dispatched = broker.message_arrived
+        store.dispatcher.on_dispatched = broker.message_arrived
     if config.is_slave:
         registration.on_master = broker.follow_master
     return broker

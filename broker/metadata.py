@@ -97,7 +97,7 @@ class MetadataSync:
         self.offsets.merge(fresh)
 
     def _take_delay_offsets(self, body: bytes) -> None:
-        save_config_file(self.delay_offset_path, body.decode())
+        save_config_file(self.delay_offset_path, body)
 
     def _take_groups(self, body: bytes) -> None:
         if self.subscriptions.replace_all(SubscriptionGroupWrapper.decode(body)):

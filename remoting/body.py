@@ -16,7 +16,7 @@ import msgspec
 from remoting.fastjson import FastJsonError, parse_fastjson
 
 
-class BodyError(Exception):
+class BodyError(ValueError):
     """The body is not what the request or response should carry. Answered with code 1."""
 
 

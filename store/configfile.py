@@ -1,0 +1,46 @@
+"""Small files that are replaced as a whole, each with its former content beside it as `.bak`.
+
+Source: store-and-ha section 5.4; MixAll.string2File, ConfigManager. Nothing is synced to disk, as in RocketMQ:
+what a power loss takes, the `.bak` may still have.
+"""
+
+import contextlib
+import logging
+import pathlib
+from collections.abc import Callable
+from typing import TypeVar
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+def save_config_file(path: pathlib.Path, content: bytes) -> None:
+    """Write `X.tmp`, keep the former X as `X.bak`, put `X.tmp` in place: a reader finds the old or the new whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = _beside(path, ".tmp")
+    temporary.write_bytes(content)
+    with contextlib.suppress(FileNotFoundError):
+        _beside(path, ".bak").write_bytes(path.read_bytes())
+    temporary.replace(path)
+
+
+def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
+    """Read X; where it is missing, empty or broken, `X.bak`; None where that is so too (store-ha#62).
+
+    `decode` says that content is broken by raising ValueError or a subclass of it.
+    """
+    for one in (path, _beside(path, ".bak")):
+        try:
+            content = one.read_bytes()
+            if content.strip():
+                return decode(content)
+        except FileNotFoundError:
+            continue
+        except ValueError as exc:
+            logger.warning("%s is not used: %s", one, exc)
+    return None
+
+
+def _beside(path: pathlib.Path, suffix: str) -> pathlib.Path:
+    return path.with_name(path.name + suffix)

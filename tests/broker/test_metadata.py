@@ -1,0 +1,180 @@
+"""A slave's copies of its master's metadata. No sockets."""
+
+import pathlib
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from broker.config import BrokerConfig
+from broker.metadata import MetadataSync
+from broker.offsets import ConsumerOffsetTable
+from broker.subscriptions import SubscriptionGroupTable
+from broker.topics import TopicTable
+from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from remoting.bodies.offset import ConsumerOffsets
+from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.testing import ScriptedClient
+
+MASTER = "10.0.0.1:10911"
+VIP = "10.0.0.1:10909"
+
+
+class Slave:
+    """A slave's tables and their sync, against a scripted master."""
+
+    def __init__(self, tmp_path: pathlib.Path) -> None:
+        config = BrokerConfig(broker_role="SLAVE", broker_id=1)
+        self.client = ScriptedClient()
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.delay_path = tmp_path / "delayOffset.json"
+        self.sync = MetadataSync(
+            "10.0.0.2:10911",
+            TopicTable(config, tmp_path / "topics.json", lambda: 1000),
+            ConsumerOffsetTable(tmp_path / "consumerOffset.json"),
+            SubscriptionGroupTable(config, tmp_path / "subscriptionGroup.json", lambda: 1000),
+            self.delay_path,
+            self.client,  # type: ignore[arg-type]
+            lambda kind, **fields: self.events.append((kind, fields)),
+        )
+
+    def master_says(self, code: RequestCode, body: bytes, address: str = MASTER) -> None:
+        self.client.answers[(address, code)] = Command(ResponseCode.SUCCESS, body=body)
+
+
+@pytest.fixture
+def slave(tmp_path: pathlib.Path) -> Slave:
+    return Slave(tmp_path)
+
+
+@pytest.fixture
+def following(slave: Slave) -> Slave:
+    slave.sync.master_address = MASTER
+    empty = TopicConfigSerializeWrapper(data_version=slave.sync.topics.data_version).encode()
+    slave.master_says(RequestCode.GET_ALL_TOPIC_CONFIG, empty, VIP)
+    slave.master_says(RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{}}')
+    slave.master_says(RequestCode.GET_ALL_DELAY_OFFSET, b'{"offsetTable":{1:2}}')
+    groups = SubscriptionGroupWrapper(data_version=slave.sync.subscriptions.data_version).encode()
+    slave.master_says(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, groups)
+    return slave
+
+
+async def test_the_first_copy_is_made_after_three_seconds_and_then_every_ten(
+    following: Slave, autojump_clock: trio.testing.MockClock
+) -> None:
+    """store-ha#58."""
+    assert autojump_clock.rate == 0.0
+    with trio.move_on_after(25):
+        await following.sync.sync_forever()
+    starts = [at for at, _, command in following.client.asked if command.code == RequestCode.GET_ALL_TOPIC_CONFIG]
+    assert starts == [3, 13, 23]
+
+
+async def test_the_four_kinds_come_in_order_and_only_topics_by_the_vip_port(following: Slave) -> None:
+    """store-ha#58."""
+    await following.sync.sync()
+    assert [(address, command.code) for _, address, command in following.client.asked] == [
+        (VIP, RequestCode.GET_ALL_TOPIC_CONFIG),
+        (MASTER, RequestCode.GET_ALL_CONSUMER_OFFSET),
+        (MASTER, RequestCode.GET_ALL_DELAY_OFFSET),
+        (MASTER, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+    ]
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2, 3])
+async def test_one_that_fails_does_not_stop_the_others(following: Slave, failing: int) -> None:
+    """store-ha#58."""
+    codes = [
+        RequestCode.GET_ALL_TOPIC_CONFIG,
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    ]
+    address = VIP if failing == 0 else MASTER
+    following.client.answers[(address, codes[failing])] = None
+    await following.sync.sync()
+    assert [command.code for _, _, command in following.client.asked] == codes
+
+
+async def test_without_a_known_master_nothing_is_asked(slave: Slave) -> None:
+    """store-ha#61."""
+    await slave.sync.sync()
+    slave.sync.master_address = slave.sync.own_address
+    await slave.sync.sync()
+    assert slave.client.asked == []
+
+
+async def test_topics_of_another_version_replace_all_of_ours(following: Slave) -> None:
+    """store-ha#60."""
+    following.sync.topics.create_plain("only-here", 1)
+    wrapper = TopicConfigSerializeWrapper(
+        data_version=DataVersion(counter=7, timestamp=5),
+        topic_config_table={"orders": TopicConfig(topic_name="orders")},
+    )
+    following.master_says(RequestCode.GET_ALL_TOPIC_CONFIG, wrapper.encode(), VIP)
+    await following.sync.sync()
+    assert list(following.sync.topics.topics) == ["orders"]
+    assert following.sync.topics.data_version == DataVersion(counter=7, timestamp=5)
+
+
+async def test_topics_of_the_same_version_stay_as_they_are(following: Slave) -> None:
+    """store-ha#60."""
+    wrapper = TopicConfigSerializeWrapper(data_version=following.sync.topics.data_version)
+    following.master_says(RequestCode.GET_ALL_TOPIC_CONFIG, wrapper.encode(), VIP)
+    before = dict(following.sync.topics.topics)
+    await following.sync.sync()
+    assert following.sync.topics.topics == before
+
+
+async def test_groups_of_another_version_replace_all_of_ours(following: Slave) -> None:
+    """store-ha#60."""
+    wrapper = SubscriptionGroupWrapper(
+        data_version=DataVersion(counter=7, timestamp=5),
+        subscription_group_table={"g": SubscriptionGroupConfig(group_name="g")},
+    )
+    following.master_says(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, wrapper.encode())
+    await following.sync.sync()
+    assert list(following.sync.subscriptions.groups) == ["g"]
+
+
+async def test_offsets_are_taken_by_key_older_ones_too_and_said_so(following: Slave) -> None:
+    """store-ha#60, store-ha#69: progress kept only on the slave is lost."""
+    offsets = following.sync.offsets
+    offsets.commit("g", "T", 0, 15)
+    offsets.commit("g", "T", 1, 3)
+    offsets.commit("other", "T", 0, 9)
+    following.master_says(RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"T@g":{0:10}}}')
+    await following.sync.sync()
+    assert offsets.offsets == {"T@g": {0: 10}, "T@other": {0: 9}}
+    assert [kind for kind, _ in following.events] == ["consumer_offsets_overwritten"]
+
+
+@pytest.mark.parametrize("body", [b'{"offsetTable":{"T@g":{0:10}}}', b'{"offsetTable":{"T@g":{"0":10}}}'])
+async def test_integer_keys_are_read_bare_and_quoted(following: Slave, body: bytes) -> None:
+    """store-ha#59."""
+    following.master_says(RequestCode.GET_ALL_CONSUMER_OFFSET, body)
+    await following.sync.sync()
+    assert following.sync.offsets.query("g", "T", 0) == 10
+
+
+async def test_delay_offsets_only_reach_the_file_as_they_came(following: Slave) -> None:
+    """store-ha#60."""
+    await following.sync.sync()
+    assert following.delay_path.read_text() == '{"offsetTable":{1:2}}'
+
+
+async def test_the_last_good_offsets_are_on_disk_after_a_copy(following: Slave, tmp_path: pathlib.Path) -> None:
+    following.master_says(RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"T@g":{0:10}}}')
+    await following.sync.sync()
+    stored = ConsumerOffsets.decode((tmp_path / "consumerOffset.json").read_bytes())
+    assert stored.offset_table == {"T@g": {0: 10}}
+
+
+async def test_a_body_that_is_no_json_changes_nothing(following: Slave) -> None:
+    following.sync.offsets.commit("g", "T", 0, 15)
+    following.master_says(RequestCode.GET_ALL_CONSUMER_OFFSET, b"\xff\x00 what")
+    await following.sync.sync()
+    assert following.sync.offsets.query("g", "T", 0) == 15

@@ -1,0 +1,162 @@
+"""Registration with nameservers: when, with what, and what is made of the answer. No sockets."""
+
+import pathlib
+from collections.abc import Mapping
+
+import pytest
+import trio
+import trio.testing
+
+from broker.config import BrokerConfig
+from broker.registration import Registration
+from broker.topics import TopicTable
+from remoting.bodies.registration import RegisterBrokerBody, body_crc32, decode_registration
+from remoting.bodies.runtime import KVTable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.headers.nameserver import RegisterBrokerRequestHeader
+from remoting.testing import ScriptedClient
+
+
+def answer(fields: Mapping[str, str], body: bytes = b"") -> Command:
+    return Command(ResponseCode.SUCCESS, raw_fields=dict(fields), body=body)
+
+
+def open_registration(
+    tmp_path: pathlib.Path, client: ScriptedClient, **settings: object
+) -> tuple[Registration, list[tuple[str | None, str | None]]]:
+    config = BrokerConfig(namesrv_addr="n1:9876;n2:9876", **settings)  # type: ignore[arg-type]
+    topics = TopicTable(config, tmp_path / "topics.json", lambda: 1000)
+    masters: list[tuple[str | None, str | None]] = []
+    registration = Registration(config, topics, client, "127.0.0.1:10912", lambda _kind, **_fields: None)  # type: ignore[arg-type]
+    registration.on_master = lambda master, ha: masters.append((master, ha))
+    return registration, masters
+
+
+def registered_body(command: Command) -> RegisterBrokerBody:
+    header = command.header(RegisterBrokerRequestHeader)
+    assert header.body_crc32 == body_crc32(command.body)
+    return decode_registration(command.body, version=command.version, compressed=bool(header.compressed))
+
+
+async def test_it_registers_at_start_ten_seconds_later_and_then_every_thirty(
+    tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """remoting#42."""
+    assert autojump_clock.rate == 0.0
+    client = ScriptedClient()
+    registration, _ = open_registration(tmp_path, client)
+    with trio.move_on_after(75):
+        await registration.register_forever()
+    times = [at for at, address, _ in client.asked if address == "n1:9876"]
+    assert times == [0, 10, 40, 70]
+    command = client.asked[0][2]
+    assert command.code == RequestCode.REGISTER_BROKER
+    assert command.version >= 37
+    assert "TBW102" in registered_body(command).topic_config_serialize_wrapper.topic_config_table
+
+
+async def test_every_nameserver_is_told_though_one_is_dead(tmp_path: pathlib.Path) -> None:
+    client = ScriptedClient({"n1:9876": None})
+    registration, _ = open_registration(tmp_path, client)
+    await registration._register(is_forced=True)
+    assert {address for _, address, _ in client.asked} == {"n1:9876", "n2:9876"}
+    assert registration.registered == {"n2:9876"}
+
+
+async def test_nothing_is_ready_while_no_nameserver_answers(tmp_path: pathlib.Path) -> None:
+    client = ScriptedClient({"n1:9876": None, "n2:9876": None})
+    registration, _ = open_registration(tmp_path, client)
+    await registration._register(is_forced=True)
+    assert not registration.all_registered.is_set()
+
+
+async def test_the_first_good_answer_tells_a_slave_its_master(tmp_path: pathlib.Path) -> None:
+    """remoting#25."""
+    fields = {"masterAddr": "m:10911", "haServerAddr": "m:10912"}
+    client = ScriptedClient({"n1:9876": None, "n2:9876": answer(fields)})
+    registration, masters = open_registration(tmp_path, client)
+    await registration._register(is_forced=True)
+    assert masters == [("m:10911", "m:10912")]
+
+
+async def test_an_answer_without_a_master_clears_it(tmp_path: pathlib.Path) -> None:
+    registration, masters = open_registration(tmp_path, ScriptedClient())
+    await registration._register(is_forced=True)
+    assert masters == [(None, None)]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [(b"", True), (KVTable(table={}).encode(), False), (KVTable(table={"BenchmarkTest": "b:4"}).encode(), True)],
+    ids=["no table changes nothing", "an empty table clears all", "a listed topic is ordered"],
+)
+async def test_order_topics_follow_the_answer(tmp_path: pathlib.Path, body: bytes, expected: bool) -> None:  # noqa: FBT001
+    """remoting#28."""
+    registration, _ = open_registration(tmp_path, ScriptedClient({"n1:9876": answer({}, body)}))
+    registration.topics.apply_order_topics(["BenchmarkTest"])
+    await registration._register(is_forced=True)
+    topic = registration.topics.get("BenchmarkTest")
+    assert topic is not None
+    assert topic.order is expected
+
+
+async def test_a_created_topic_is_registered_alone_with_the_new_version(tmp_path: pathlib.Path) -> None:
+    client = ScriptedClient()
+    registration, _ = open_registration(tmp_path, client)
+    registration.topics.create_plain("orders", 4)
+    async with trio.open_nursery() as nursery:
+        registration.run_soon = nursery.start_soon
+        registration.register_soon("orders")
+    wrapper = registered_body(client.asked[0][2]).topic_config_serialize_wrapper
+    assert list(wrapper.topic_config_table) == ["orders"]
+    assert wrapper.data_version == registration.topics.data_version
+
+
+async def test_oneway_registrations_of_one_moment_become_one(tmp_path: pathlib.Path) -> None:
+    client = ScriptedClient()
+    registration, _ = open_registration(tmp_path, client)
+    async with trio.open_nursery() as nursery:
+        registration.run_soon = nursery.start_soon
+        for _ in range(5):
+            registration.register_soon(oneway=True)
+    assert [address for address, _ in client.oneways] == ["n1:9876", "n2:9876"]
+
+
+async def test_a_restricted_broker_registers_its_permission_for_every_topic(tmp_path: pathlib.Path) -> None:
+    client = ScriptedClient()
+    registration, _ = open_registration(tmp_path, client, broker_permission=4)
+    await registration._register(is_forced=True)
+    table = registered_body(client.asked[0][2]).topic_config_serialize_wrapper.topic_config_table
+    assert {topic.perm for topic in table.values()} == {4}
+
+
+async def test_the_compressed_form_carries_the_same_topics(tmp_path: pathlib.Path) -> None:
+    """remoting#22."""
+    client = ScriptedClient()
+    registration, _ = open_registration(tmp_path, client, compressed_register=True)
+    await registration._register(is_forced=True)
+    table = registered_body(client.asked[0][2]).topic_config_serialize_wrapper.topic_config_table
+    assert table.keys() == registration.topics.topics.keys()
+
+
+async def test_unforced_it_asks_for_the_version_first_and_stays_silent_where_it_is_known(
+    tmp_path: pathlib.Path,
+) -> None:
+    client = ScriptedClient()
+    registration, _ = open_registration(tmp_path, client)
+    known = answer({"changed": "false"}, registration.topics.data_version.encode())
+    client.answers = {"n1:9876": known, "n2:9876": known}
+    await registration._register(is_forced=False)
+    assert {command.code for _, _, command in client.asked} == {RequestCode.QUERY_DATA_VERSION}
+    client.answers["n2:9876"] = answer({"changed": "true"})
+    await registration._register(is_forced=False)
+    assert [command.code for _, _, command in client.asked].count(RequestCode.REGISTER_BROKER) == 2
+
+
+async def test_unregistering_takes_leave_of_each_in_turn(tmp_path: pathlib.Path) -> None:
+    client = ScriptedClient({"n1:9876": None})
+    registration, _ = open_registration(tmp_path, client)
+    await registration.unregister()
+    assert [address for _, address, _ in client.asked] == ["n1:9876", "n2:9876"]
+    assert {command.code for _, _, command in client.asked} == {RequestCode.UNREGISTER_BROKER}
