@@ -12,7 +12,7 @@ from typing import Self
 import attrs
 
 from remoting.message import BatchItem, NewMessage
-from store import recovery
+from store import cleaning, recovery
 from store.checkpoint import Checkpoint
 from store.commitlog import CommitLog
 from store.config import StoreConfig
@@ -319,3 +319,50 @@ class MessageStore:
             self.marks.log = max(self.marks.log, job.target)
             self.checkpoint.physic_msg_timestamp = max(self.checkpoint.physic_msg_timestamp, job.log_stored_at)
         self.marks.write()
+
+    # ---- cleaning ----------------------------------------------------------------------------------------
+
+    def disk_ratio(self) -> float:
+        """Used part of the fuller disk of commit log and queues, from 0 to 1."""
+        return self._used_percent() / 100
+
+    def _used_percent(self) -> int:
+        root = self.config.store_path_root_dir
+        log = self.config.store_path_commit_log
+        return max(self.disk.used_percent(root), self.disk.used_percent(log if log.is_dir() else root))
+
+    def delete_expired(self, hour: int, *, by_hand: bool = False) -> list[str]:
+        """One round of cleaning, due every 10 s; `hour` is the local one. Answers the commit log files deleted.
+
+        Also decides whether puts are refused because the disk is full, or taken again (store-ha#31).
+        """
+        used, files = self._used_percent(), self.log.files.files
+        # RocketMQ asks the file system when a file was last written. Our clock may be rated, so the first
+        # record of the next file tells: both happen in one put.
+        written_until = [max(0, self.log.stored_at(following.first_offset)) for following in files[1:]]
+        count = cleaning.expired_count(
+            written_until, self.config, now=self.now_millis(), hour=hour, used_percent=used, by_hand=by_hand
+        )
+        deleted = [file.path.name for file in files[:count]]
+        for _ in range(count):
+            self.log.files.drop_first()
+        if count:
+            self.queues.delete_expired(self.log.min_offset)
+            if self.index is not None:
+                self.index.delete_expired(self.log.min_offset)
+        self._judge_disk(used)
+        return deleted
+
+    def _judge_disk(self, used_percent: int) -> None:
+        if self.is_slave or self._closed:
+            return
+        if used_percent > self.config.disk_space_warning_level_ratio:
+            self.putter.refusal = f"the disk of {self.config.store_path_root_dir} is {used_percent} % full"
+        elif self.putter.refusal is not None:
+            self.putter.refusal = None
+            self.putter.catch_up()  # refuses again if there is no room for what is behind
+
+    def delete_topic(self, topic: str) -> None:
+        """Drop a topic's queues and their counters; its messages stay in the commit log until they expire."""
+        self.queues.delete(topic)
+        self.dispatcher.forget_queues()
