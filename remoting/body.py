@@ -8,7 +8,7 @@ Sources: broker-requests sections 0.3, 6.4; remoting-and-nameserver section 3.8;
 
 import functools
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -86,6 +86,15 @@ def _without_nulls(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_nulls(item) for item in value if item is not None]
     return value
+
+
+def name_in(names: Sequence[str], given: object) -> str | None:
+    """Give the name that an enum's name or ordinal stands for, or None where there is none such."""
+    text = str(given)
+    if text in names:
+        return str(text)
+    is_ordinal = text.isascii() and text.isdigit() and int(text) < len(names)
+    return str(names[int(text)]) if is_ordinal else None
 
 
 _scalar = msgspec.json.Encoder().encode

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from remoting.body import Body
+from remoting.body import Body, name_in
 from remoting.message import java_hash
 
 
@@ -106,12 +106,11 @@ class HeartbeatData(Body, frozen=True, kw_only=True):
         """Turn ordinals into names; an unknown one is as if it were missing (broker-requests#37)."""
         consumers = value.get("consumerDataSet") if isinstance(value, dict) else None
         for consumer in consumers if isinstance(consumers, list) else ():
-            for member, names in _ORDINALS.items():
-                given = str(consumer.pop(member, "")) if isinstance(consumer, dict) else ""
-                if given in names:
-                    consumer[member] = given
-                elif given.isascii() and given.isdigit() and int(given) < len(names):
-                    consumer[member] = names[int(given)]
+            if isinstance(consumer, dict):
+                for member in _ORDINALS.keys() & consumer.keys():
+                    name = name_in(_ORDINALS[member], consumer.pop(member))
+                    if name is not None:
+                        consumer[member] = name
         return value
 
 

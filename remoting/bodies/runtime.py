@@ -3,11 +3,14 @@
 Sources: broker-requests sections 6.3 to 6.6.
 """
 
+import enum
+from typing import Any
+
 import msgspec
 
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.queue import MessageQueue
-from remoting.body import Body
+from remoting.body import Body, name_in
 
 
 class KVTable(Body, frozen=True, kw_only=True):
@@ -72,11 +75,29 @@ class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
     subscription_set: list[SubscriptionData] = []
 
 
+class CMResult(enum.StrEnum):
+    """What a listener said to one message. The place in this list is the ordinal that Go clients send."""
+
+    CR_SUCCESS = "CR_SUCCESS"
+    CR_LATER = "CR_LATER"
+    CR_ROLLBACK = "CR_ROLLBACK"
+    CR_COMMIT = "CR_COMMIT"
+    CR_THROW_EXCEPTION = "CR_THROW_EXCEPTION"
+    CR_RETURN_NULL = "CR_RETURN_NULL"
+
+
 class ConsumeMessageDirectlyResult(Body, frozen=True, kw_only=True):
-    """Response of 309: what a listener said to one message. Go clients give the ordinal of the result."""
+    """Response of 309. A result of None is one that is not known here."""
 
     auto_commit: bool = True
-    consume_result: str | int = "CR_SUCCESS"
+    consume_result: CMResult | None = None
     order: bool = False
     remark: str | None = None
     spent_time_mills: int = 0
+
+    @classmethod
+    def mended(cls, value: Any) -> Any:
+        """Turn an ordinal into its name."""
+        if isinstance(value, dict) and "consumeResult" in value:
+            value["consumeResult"] = name_in([*CMResult], value["consumeResult"])
+        return value
