@@ -60,7 +60,7 @@ class Broker:
     consumers: ConsumerTable = attrs.field(factory=ConsumerTable)
     producers: ProducerTable = attrs.field(factory=ProducerTable)
     locks: QueueLocks = attrs.field(factory=QueueLocks)
-    stats: BrokerStats = attrs.field(factory=BrokerStats)
+    stats: BrokerStats = attrs.Factory(lambda self: BrokerStats(self.now_millis()), takes_self=True)
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
     started_at_millis: int = 0
 

@@ -1,0 +1,300 @@
+"""What a broker measures: traffic by topic and group, rates, totals by day, how long puts and gets take.
+
+Sources: broker-requests sections 6.5 and 6.6; classes StatsItem, BrokerStatsManager, StoreStatsService,
+BrokerStats. Counting is a look-up and a few additions; all else happens in `sample`, which a loop calls every
+10 s with the wall clock's time. Nothing here reads a clock.
+"""
+
+import bisect
+import collections
+from collections.abc import Callable, Iterator
+from datetime import date, datetime
+from typing import NamedTuple
+
+import attrs
+
+from remoting.bodies.runtime import BrokerStatsData, BrokerStatsItem
+
+SAMPLES_PER_TEN_MINUTES = 60
+SAMPLES_PER_HOUR = 360
+_WINDOWS = (1, 6, 60)
+"""Samples in 10 s, 60 s and 600 s: the three rates of runtime info."""
+_TIME_BOUNDS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
+_TIME_NAMES = (
+    "[<=0ms]", "[0~10ms]", "[10~50ms]", "[50~100ms]", "[100~200ms]", "[200~500ms]", "[500ms~1s]",
+    "[1~2s]", "[2~3s]", "[3~4s]", "[4~5s]", "[5~10s]", "[10s~]",
+)  # fmt: skip
+
+
+class Sample(NamedTuple):
+    """The counters of a Traffic at one moment, in ms of the wall clock."""
+
+    at: int
+    calls: int
+    messages: int
+    size: int
+
+
+@attrs.define(eq=False)
+class Traffic:
+    """What went one way under one key: calls, messages, bytes; and what those were a while ago."""
+
+    began_at: int = 0
+    calls: int = 0
+    messages: int = 0
+    size: int = 0
+    minute: collections.deque[Sample] = attrs.field(init=False)
+    hour: collections.deque[Sample] = attrs.field(init=False)
+    day: collections.deque[Sample] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        nothing = Sample(self.began_at, 0, 0, 0)
+        self.minute = collections.deque([nothing], maxlen=7)
+        self.hour = collections.deque([nothing], maxlen=7)
+        self.day = collections.deque([nothing], maxlen=25)
+
+    def now(self, at: int) -> Sample:
+        """The counters as they are."""
+        return Sample(at, self.calls, self.messages, self.size)
+
+
+@attrs.define(eq=False)
+class Times:
+    """How long one kind of call takes, in ms. The distribution and the maximum are those since the start."""
+
+    longest: int = 0
+    distribution: list[int] = attrs.field(factory=lambda: [0] * len(_TIME_NAMES))
+    _this_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
+    _last_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
+
+    def count(self, seconds: float) -> None:
+        """Count one call."""
+        millis = int(seconds * 1000)
+        self._this_minute[millis] += 1
+        if millis > 0:
+            self.longest = max(self.longest, millis)
+            self.distribution[bisect.bisect_left(_TIME_BOUNDS, millis)] += 1
+        else:
+            self.distribution[0] += 1
+
+    def percentile(self, share: float) -> int:
+        """The time within which this share of the calls of the last minute or two ended."""
+        calls = self._this_minute + self._last_minute
+        wanted = share * calls.total()
+        for millis in sorted(calls):
+            wanted -= calls[millis]
+            if wanted <= 0:
+                return millis
+        return 0
+
+    def turn_minute(self) -> None:
+        """Forget what is older than the minute that ends."""
+        self._last_minute, self._this_minute = self._this_minute, collections.Counter()
+
+    def __str__(self) -> str:
+        return "".join(f"{name}:{calls} " for name, calls in zip(_TIME_NAMES, self.distribution, strict=True))
+
+
+@attrs.define(eq=False)
+class DayTotals:
+    """Messages put and got, as they stood at the last two midnights."""
+
+    put_yesterday: int = 0
+    put_today: int = 0
+    get_yesterday: int = 0
+    get_today: int = 0
+
+    def turn(self, put: int, get: int) -> None:
+        """A day begins."""
+        self.put_yesterday, self.put_today = self.put_today, put
+        self.get_yesterday, self.get_today = self.get_today, get
+
+
+class _Totals(NamedTuple):
+    at: int
+    put: int
+    found: int
+    missed: int
+    got: int
+
+
+class BrokerStats:
+    """The counters of one broker. `began_at` is in ms of the wall clock."""
+
+    def __init__(self, began_at: int = 0) -> None:
+        self.topic_puts: dict[str, Traffic] = {}
+        self.group_gets: dict[str, Traffic] = {}
+        """By `topic@group`, like the next."""
+        self.send_backs: dict[str, Traffic] = {}
+        self.puts = Traffic(began_at)
+        self.gets = Traffic(began_at)
+        self.replicated_messages = 0
+        """A slave's puts: RocketMQ counts in the store what it dispatches, and not by topic."""
+        self.replicated_size = 0
+        self.misses = 0
+        self.put_failures = 0
+        self.put_times = Times()
+        self.get_times = Times()
+        self.days = DayTotals()
+        self._sampled_at = began_at
+        self._samples = 0
+        self._day: date | None = None
+        self._totals = collections.deque([_Totals(began_at, 0, 0, 0, 0)], maxlen=_WINDOWS[-1] + 1)
+
+    # -- counting ---------------------------------------------------------------------------------
+
+    def count_put(self, topic: str, messages: int, size: int) -> None:
+        """One send was stored."""
+        traffic = self.topic_puts.get(topic)
+        if traffic is None:
+            traffic = self.topic_puts[topic] = Traffic(self._sampled_at)
+        traffic.calls += 1
+        traffic.messages += messages
+        traffic.size += size
+        self.puts.calls += 1
+        self.puts.messages += messages
+        self.puts.size += size
+
+    def count_replicated(self, messages: int, size: int) -> None:
+        """A slave has entered messages of its master into their queues."""
+        self.replicated_messages += messages
+        self.replicated_size += size
+
+    def count_put_failure(self) -> None:
+        """One send was refused by the store."""
+        self.put_failures += 1
+
+    def count_get(self, topic: str, group: str, messages: int, size: int) -> None:
+        """One pull found messages."""
+        key = f"{topic}@{group}"
+        traffic = self.group_gets.get(key)
+        if traffic is None:
+            traffic = self.group_gets[key] = Traffic(self._sampled_at)
+        traffic.calls += 1
+        traffic.messages += messages
+        traffic.size += size
+        self.gets.calls += 1
+        self.gets.messages += messages
+        self.gets.size += size
+
+    def count_miss(self) -> None:
+        """One pull found nothing."""
+        self.misses += 1
+
+    def count_send_back(self, topic: str, group: str) -> None:
+        """A consumer handed a message back."""
+        key = f"{topic}@{group}"
+        traffic = self.send_backs.get(key)
+        if traffic is None:
+            traffic = self.send_backs[key] = Traffic(self._sampled_at)
+        traffic.calls += 1
+        traffic.messages += 1
+
+    # -- sampling ---------------------------------------------------------------------------------
+
+    def sample(self, now_millis: int) -> None:
+        """Note where all counters stand. To be called every 10 s."""
+        self._samples += 1
+        self._sampled_at = now_millis
+        for traffic in self._all():
+            sample = traffic.now(now_millis)
+            traffic.minute.append(sample)
+            if self._samples % SAMPLES_PER_TEN_MINUTES == 0:
+                traffic.hour.append(sample)
+            if self._samples % SAMPLES_PER_HOUR == 0:
+                traffic.day.append(sample)
+        self._totals.append(_Totals(now_millis, self.put_total, self.gets.calls, self.misses, self.gets.messages))
+        if self._samples % _WINDOWS[1] == 0:
+            self.put_times.turn_minute()
+            self.get_times.turn_minute()
+        today = datetime.fromtimestamp(now_millis / 1000).astimezone().date()
+        if self._day is not None and today != self._day:
+            self.days.turn(self.put_total, self.gets.messages)
+        self._day = today
+
+    def _all(self) -> Iterator[Traffic]:
+        yield self.puts
+        yield self.gets
+        for family in (self.topic_puts, self.group_gets, self.send_backs):
+            yield from family.values()
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    @property
+    def put_total(self) -> int:
+        """Messages that came into the store since the start."""
+        return self.puts.messages + self.replicated_messages
+
+    @property
+    def put_size_total(self) -> int:
+        """Their bytes in the commit log."""
+        return self.puts.size + self.replicated_size
+
+    def put_tps(self) -> str:
+        """Messages put per second over 10, 60 and 600 s; as text, like the next four."""
+        return self._rates(lambda totals: totals.put)
+
+    def found_tps(self) -> str:
+        """Pulls that found messages."""
+        return self._rates(lambda totals: totals.found)
+
+    def miss_tps(self) -> str:
+        """Pulls that found none."""
+        return self._rates(lambda totals: totals.missed)
+
+    def get_total_tps(self) -> str:
+        """Pulls of both kinds."""
+        return self._rates(lambda totals: totals.found + totals.missed)
+
+    def transferred_tps(self) -> str:
+        """Messages that pulls gave out."""
+        return self._rates(lambda totals: totals.got)
+
+    def group_get_tps(self, topic: str, group: str) -> float:
+        """Messages per second that a group took from a topic during the last minute."""
+        traffic = self.group_gets.get(f"{topic}@{group}")
+        return _window(traffic.minute, by_size=False).tps if traffic is not None else 0.0
+
+    def view(self, name: str, key: str, cluster: str) -> BrokerStatsData | None:
+        """Answer request 315; None where there is no such item."""
+        family, by_size = self._family(name, cluster)
+        traffic = family.get(key)
+        if traffic is None:
+            return None
+        return BrokerStatsData(
+            stats_minute=_window(traffic.minute, by_size=by_size),
+            stats_hour=_window(traffic.hour, by_size=by_size),
+            stats_day=_window(traffic.day, by_size=by_size),
+        )
+
+    def _family(self, name: str, cluster: str) -> tuple[dict[str, Traffic], bool]:
+        match name:
+            case "TOPIC_PUT_NUMS" | "TOPIC_PUT_SIZE":
+                return self.topic_puts, name.endswith("SIZE")
+            case "GROUP_GET_NUMS" | "GROUP_GET_SIZE":
+                return self.group_gets, name.endswith("SIZE")
+            case "SNDBCK_PUT_NUMS":
+                return self.send_backs, False
+            case "BROKER_PUT_NUMS":
+                return {cluster: self.puts}, False
+            case "BROKER_GET_NUMS":
+                return {cluster: self.gets}, False
+        return {}, False
+
+    def _rates(self, value: Callable[[_Totals], int]) -> str:
+        last = self._totals[-1]
+        rates = []
+        for window in _WINDOWS:
+            first = self._totals[max(len(self._totals) - 1 - window, 0)]
+            seconds = (last.at - first.at) / 1000
+            rates.append((value(last) - value(first)) / seconds if seconds > 0 else 0.0)
+        return " ".join(map(str, rates))
+
+
+def _window(samples: collections.deque[Sample], *, by_size: bool) -> BrokerStatsItem:
+    first, last = samples[0], samples[-1]
+    total = last.size - first.size if by_size else last.messages - first.messages
+    seconds, calls = (last.at - first.at) / 1000, last.calls - first.calls
+    return BrokerStatsItem(
+        sum=total, tps=total / seconds if seconds > 0 else 0.0, avgpt=total / calls if calls else 0.0
+    )

@@ -1,0 +1,139 @@
+"""Traffic, rates, totals by day: counted by calls, sampled by hand (broker-requests sections 6.5, 6.6)."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from broker.stats import BrokerStats, Times
+from remoting.bodies.runtime import BrokerStatsItem
+
+START = 1_800_000_000_000
+CLUSTER = "DefaultCluster"
+
+
+def sample(stats: BrokerStats, times: int, *, after: int = 0) -> None:
+    """Sample every 10 s, the first time `after` samples that were taken before."""
+    for number in range(after + 1, after + times + 1):
+        stats.sample(START + number * 10_000)
+
+
+def test_minute_window_is_the_last_six_samples() -> None:
+    stats = BrokerStats(START)
+    stats.count_put("orders", 3, 300)
+    sample(stats, 1)
+    stats.count_put("orders", 1, 60)
+    sample(stats, 6, after=1)
+    view = stats.view("TOPIC_PUT_NUMS", "orders", CLUSTER)
+    assert view is not None
+    assert view.stats_minute == BrokerStatsItem(sum=1, tps=1 / 60, avgpt=1.0)
+
+
+def test_hour_and_day_windows_grow_by_ten_minutes_and_by_an_hour() -> None:
+    stats = BrokerStats(START)
+    stats.count_put("orders", 6, 600)
+    sample(stats, 59)
+    early = stats.view("TOPIC_PUT_SIZE", "orders", CLUSTER)
+    assert early is not None
+    assert (early.stats_hour.sum, early.stats_day.sum) == (0, 0)
+    sample(stats, 301, after=59)
+    late = stats.view("TOPIC_PUT_SIZE", "orders", CLUSTER)
+    assert late is not None
+    assert late.stats_minute.sum == 0
+    assert late.stats_hour == BrokerStatsItem(sum=600, tps=600 / 3600, avgpt=600.0)
+    assert late.stats_day == BrokerStatsItem(sum=600, tps=600 / 3600, avgpt=600.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "total"),
+    [
+        ("TOPIC_PUT_NUMS", "orders", 3),
+        ("TOPIC_PUT_SIZE", "orders", 300),
+        ("GROUP_GET_NUMS", "orders@g", 2),
+        ("GROUP_GET_SIZE", "orders@g", 200),
+        ("SNDBCK_PUT_NUMS", "orders@g", 1),
+        ("BROKER_PUT_NUMS", CLUSTER, 3),
+        ("BROKER_GET_NUMS", CLUSTER, 2),
+    ],
+)
+def test_each_statistic_has_its_own_key(name: str, key: str, total: int) -> None:
+    stats = BrokerStats(START)
+    stats.count_put("orders", 3, 300)
+    stats.count_get("orders", "g", 2, 200)
+    stats.count_send_back("orders", "g")
+    sample(stats, 1)
+    view = stats.view(name, key, CLUSTER)
+    assert view is not None
+    assert view.stats_minute.sum == total
+
+
+@pytest.mark.parametrize(("name", "key"), [("TOPIC_PUT_NUMS", "no-such"), ("NO_SUCH_NAME", "orders")])
+def test_a_statistic_that_nothing_was_counted_for_is_not_there(name: str, key: str) -> None:
+    stats = BrokerStats(START)
+    stats.count_put("orders", 1, 1)
+    assert stats.view(name, key, CLUSTER) is None
+
+
+def test_rates_are_those_of_ten_seconds_a_minute_and_ten_minutes() -> None:
+    stats = BrokerStats(START)
+    stats.count_put("orders", 600, 1)
+    sample(stats, 1)
+    sample(stats, 58, after=1)
+    stats.count_put("orders", 60, 1)
+    sample(stats, 1, after=59)
+    assert stats.put_tps() == "6.0 1.0 1.1"
+
+
+def test_rates_of_a_broker_that_was_never_sampled_are_zero() -> None:
+    assert BrokerStats(START).put_tps() == "0.0 0.0 0.0"
+
+
+def test_a_clock_that_is_set_back_gives_no_rate() -> None:
+    stats = BrokerStats(START)
+    stats.count_put("orders", 5, 5)
+    stats.sample(START - 1000)
+    assert stats.put_tps() == "0.0 0.0 0.0"
+
+
+def test_gets_and_misses_are_told_apart() -> None:
+    stats = BrokerStats(START)
+    stats.count_get("orders", "g", 20, 1)
+    stats.count_miss()
+    sample(stats, 1)
+    rates = (stats.found_tps(), stats.miss_tps(), stats.get_total_tps(), stats.transferred_tps())
+    assert [rate.split()[0] for rate in rates] == ["0.1", "0.1", "0.2", "2.0"]
+
+
+def test_totals_of_today_and_yesterday_move_at_local_midnight() -> None:
+    stats = BrokerStats(START)
+    noon = datetime.fromtimestamp(START / 1000).astimezone().replace(hour=12)
+    for day in range(3):
+        stats.count_put("orders", 10, 1)
+        stats.count_get("orders", "g", 1, 1)
+        stats.sample(int((noon + timedelta(days=day)).timestamp() * 1000))
+    days = stats.days
+    assert (days.put_yesterday, days.put_today, stats.put_total) == (20, 30, 30)
+    assert (days.get_yesterday, days.get_today) == (2, 3)
+
+
+def test_what_a_slave_copies_counts_as_put_but_for_no_topic() -> None:
+    stats = BrokerStats(START)
+    stats.count_replicated(8, 1684)
+    sample(stats, 1)
+    assert (stats.put_total, stats.put_size_total) == (8, 1684)
+    assert stats.put_tps().split()[0] == "0.8"
+    assert stats.topic_puts == {}
+
+
+def test_times_fall_into_their_class_and_give_percentiles() -> None:
+    times = Times()
+    for _ in range(98):
+        times.count(0.0001)
+    times.count(0.010)
+    times.count(0.7)
+    assert times.longest == 700
+    assert str(times).startswith("[<=0ms]:98 [0~10ms]:1 [10~50ms]:0 ")
+    assert "[500ms~1s]:1 " in str(times)
+    assert (times.percentile(0.5), times.percentile(0.99), times.percentile(0.999)) == (0, 10, 700)
+    times.turn_minute()
+    times.turn_minute()
+    assert times.percentile(0.999) == 0
