@@ -1,0 +1,38 @@
+package rmqlab.interop;
+
+import java.nio.charset.StandardCharsets;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
+
+/**
+ * Sends {@code count} messages one after the other, as the quickstart does, and prints one line for each:
+ * {@code SEND_OK <msgId> <brokerName> <queueId> <queueOffset> <offsetMsgId>}, or {@code FAILED <exception>}.
+ * Message i has body {@code <prefix>-i}, tag TagA and key {@code <prefix>-i}. Exit code 3 if a send failed.
+ */
+public final class Producer {
+    public static void main(String[] words) throws Exception {
+        Options options = new Options(words);
+        String prefix = options.text("prefix", "m");
+        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-producers"));
+        producer.setNamesrvAddr(options.text("namesrv"));
+        producer.setSendMsgTimeout(options.number("timeoutMillis", 3000));
+        producer.start();
+        int failed = 0;
+        for (int i = 0; i < options.number("count", 1); i++) {
+            String name = prefix + "-" + i;
+            byte[] body = name.getBytes(StandardCharsets.UTF_8);
+            try {
+                SendResult result = producer.send(new Message(options.text("topic"), "TagA", name, body));
+                System.out.println(result.getSendStatus() + " " + result.getMsgId() + " "
+                    + result.getMessageQueue().getBrokerName() + " " + result.getMessageQueue().getQueueId() + " "
+                    + result.getQueueOffset() + " " + result.getOffsetMsgId());
+            } catch (Exception e) {
+                failed++;
+                System.out.println("FAILED " + e.toString().replace('\n', ' '));
+            }
+        }
+        producer.shutdown();
+        System.exit(failed == 0 ? Options.DONE : Options.INCOMPLETE);
+    }
+}

@@ -1,0 +1,75 @@
+"""Java programs: our small ones, the stock benchmarks, and mqadmin, each in a home directory of its own."""
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.interop import maven
+from tests.interop.child import Child, ChildError
+
+# Short-lived programs: a JVM that starts fast and takes little of two cores.
+_LIGHT = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+_END_OF_ANSWER = "\x04"
+
+# Own text; the servers refuse to start without a file of this name.
+_LOGBACK = """<configuration>
+  <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
+    <encoder><pattern>%d{HH:mm:ss.SSS} %-5level %logger{0} %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
+
+
+class Java:
+    """Starts virtual machines that write nothing outside `directory`: logs and certificates go below user.home."""
+
+    def __init__(self, directory: Path) -> None:
+        maven.build()
+        self.directory = directory
+        conf = directory / "rocketmq" / "conf"
+        conf.mkdir(parents=True, exist_ok=True)
+        for program in ("namesrv", "broker", "tools"):
+            (conf / f"logback_{program}.xml").write_text(_LOGBACK)
+
+    def start(self, main: str, *args: str, jvm: list[str] | None = None) -> Child:
+        """A client program: class name below rmqlab.interop, or a full one."""
+        full = main if "." in main else f"rmqlab.interop.{main}"
+        return self._start(main, [*(_LIGHT if jvm is None else jvm), "-cp", maven.clients_classpath(), full, *args])
+
+    def start_server(self, name: str, main: str, *args: str, jvm: list[str]) -> Child:
+        return self._start(name, [*jvm, "-cp", maven.servers_classpath(), main, *args])
+
+    def _start(self, name: str, argv: list[str]) -> Child:
+        home = self.directory / "user"
+        home.mkdir(exist_ok=True)
+        return Child(
+            name,
+            ["java", f"-Duser.home={home}", f"-Djava.io.tmpdir={home}", "-XX:-UsePerfData", *argv],
+            env={"ROCKETMQ_HOME": str(self.directory / "rocketmq"), "NAMESRV_ADDR": ""},
+            cwd=self.directory,
+        )
+
+
+class Mqadmin:
+    """The stock mqadmin 4.9.8, kept running: `run` answers what one command printed."""
+
+    def __init__(self, java: Java) -> None:
+        self._child = java.start("Admin")
+
+    def run(self, namesrv: str, command: str, *args: str, timeout: float = 30.0) -> str:
+        start = len(self._child.lines)
+        self._child.write_line("\t".join([command, "-n", namesrv, *args]))
+        end = self._child.wait_line(f"^{_END_OF_ANSWER}$", timeout, start=start)
+        printed = "\n".join(self._child.lines[start:end]).strip("\n")
+        if "\tat org.apache.rocketmq" in printed:
+            raise ChildError(f"mqadmin {command} {' '.join(args)}:\n{printed}")
+        return printed
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._child.__exit__(kind, exc, trace)

@@ -1,0 +1,37 @@
+"""Real RocketMQ and our Java programs, fetched and compiled once by Maven. See pom.xml."""
+
+import functools
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TARGET = HERE / "target"
+_STAMP = TARGET / "built"
+
+
+def missing_tools() -> list[str]:
+    return [tool for tool in ("java", "javac", "mvn") if shutil.which(tool) is None]
+
+
+@functools.cache
+def build() -> None:
+    """Run Maven if a source is newer than its last success; what it says is shown only if it fails."""
+    sources = [HERE / "pom.xml", *HERE.glob("*/pom.xml"), *HERE.glob("*/src/**/*.java")]
+    if _STAMP.exists() and all(_STAMP.stat().st_mtime >= source.stat().st_mtime for source in sources):
+        return
+    done = subprocess.run(
+        ["mvn", "--batch-mode", "--quiet", "package"], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"mvn package failed in {HERE}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    _STAMP.touch()
+
+
+def servers_classpath() -> str:
+    return f"{TARGET}/lib/servers/*"
+
+
+def clients_classpath() -> str:
+    """Our programs first, then mqadmin, the client and the stock examples."""
+    return f"{TARGET}/clients/classes:{TARGET}/lib/clients/*"

@@ -1,0 +1,83 @@
+"""One remoting request over a socket of its own, in the plainest JSON form.
+
+The probes of these tests must not stand on the code under test, so this knows nothing of `remoting/`.
+"""
+
+import json
+import socket
+import struct
+from typing import Any
+
+import attrs
+
+GET_ROUTE_INFO_BY_TOPIC = 105
+SEND_MESSAGE = 10
+GET_MAX_OFFSET = 30
+
+SUCCESS = 0
+
+
+@attrs.frozen
+class Answer:
+    code: int
+    remark: str | None
+    fields: dict[str, str]
+    body: bytes
+
+
+def split_address(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def ask(address: str, code: int, fields: dict[str, str], body: bytes = b"", timeout: float = 5.0) -> Answer:
+    head = {"code": code, "flag": 0, "language": "JAVA", "opaque": 1, "version": 409, "extFields": fields}
+    header = json.dumps(head).encode()
+    with socket.create_connection(split_address(address), timeout) as sock:
+        sock.sendall(struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body)
+        reader = sock.makefile("rb")
+        with reader:
+            length, header_length = struct.unpack(">II", _exactly(reader.read(8), 8))
+            payload = _exactly(reader.read(length - 4), length - 4)
+    reply: dict[str, Any] = json.loads(payload[: header_length & 0xFFFFFF])
+    return Answer(reply["code"], reply.get("remark"), reply.get("extFields") or {}, payload[header_length & 0xFFFFFF :])
+
+
+def _exactly(data: bytes, length: int) -> bytes:
+    if len(data) != length:
+        raise ConnectionError(f"closed after {len(data)} of {length} bytes")
+    return data
+
+
+def route_of(namesrv: str, topic: str) -> dict[str, dict[int, str]]:
+    """Broker name to {broker id: address} as this nameserver believes; empty if it knows no route."""
+    answer = ask(namesrv, GET_ROUTE_INFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
+    if answer.code != SUCCESS:
+        return {}
+    brokers = json.loads(answer.body)["brokerDatas"]
+    return {broker["brokerName"]: {int(key): at for key, at in broker["brokerAddrs"].items()} for broker in brokers}
+
+
+def send(broker: str, topic: str, body: bytes, *, queue_id: int = 0, timeout: float = 10.0) -> Answer:
+    """SEND_MESSAGE: code 0 stored and replicated as configured, 10-12 stored with a complaint."""
+    fields = {
+        "producerGroup": "interop-probe",
+        "topic": topic,
+        "defaultTopic": "TBW102",
+        "defaultTopicQueueNums": "4",
+        "queueId": str(queue_id),
+        "sysFlag": "0",
+        "bornTimestamp": "1700000000000",
+        "flag": "0",
+        "properties": "",
+        "reconsumeTimes": "0",
+        "unitMode": "false",
+    }
+    return ask(broker, SEND_MESSAGE, fields, body, timeout)
+
+
+def max_offset(broker: str, topic: str, queue_id: int) -> int:
+    answer = ask(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
+    if answer.code != SUCCESS:
+        raise ConnectionError(f"{broker} answers {answer.code} to GET_MAX_OFFSET: {answer.remark}")
+    return int(answer.fields["offset"])

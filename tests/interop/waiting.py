@@ -1,0 +1,26 @@
+"""Wait for a fact about other processes, with a deadline that says what was waited for."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_PROBE_PERIOD = 0.05  # seconds between two looks: short beside any start-up here, light on the CPU
+
+
+def wait_until(probe: Callable[[], T | None], what: str, timeout: float = 30.0) -> T:
+    """The first true answer of `probe`; an OSError of it means "not yet"."""
+    deadline = time.monotonic() + timeout
+    problem: object = None
+    while time.monotonic() < deadline:
+        try:
+            answer = probe()
+        except OSError as exc:
+            problem = exc
+        else:
+            if answer:
+                return answer
+            problem = answer
+        time.sleep(_PROBE_PERIOD)
+    raise TimeoutError(f"{what}: not within {timeout:g} s (last: {problem!r})")
