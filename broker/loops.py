@@ -4,6 +4,7 @@ Periods are RocketMQ's, in seconds of the process's clock.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -136,7 +137,8 @@ async def _clean_forever(broker: Broker) -> NoReturn:
     """Delete what is old enough, at the hour that is set or when the disk is full (store-ha#30)."""
     await trio.sleep(CLEAN_FIRST_AFTER)
     while True:
-        for name in broker.store.delete_expired():
+        hour = time.localtime(broker.now_millis() // 1000).tm_hour
+        for name in broker.store.delete_expired(hour):
             log.info("deleted %s", name)
-            broker.emit("file_deleted", file=str(name))
+            broker.emit("file_deleted", file=name)
         await trio.sleep(broker.store.config.clean_resource_interval / 1000)

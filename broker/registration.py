@@ -20,6 +20,7 @@ from remoting.channel import RemotingError
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
+from remoting.header import JavaBoolean
 from remoting.headers.nameserver import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
@@ -113,7 +114,7 @@ class Registration:
             cluster_name=config.broker_cluster_name,
             ha_server_addr=self.ha_address,
             broker_id=config.broker_id,
-            compressed=config.compressed_register,
+            compressed=JavaBoolean(config.compressed_register),
             body_crc32=body_crc32(body),
         )
         answers: dict[str, Command] = {}

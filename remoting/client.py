@@ -15,7 +15,7 @@ from remoting.reactor import Reactor
 
 CONNECT_TIMEOUT = 3.0
 """Seconds (remoting-and-nameserver section 1.11)."""
-_NO_TABLE: Mapping[int, Route[None]] = {}
+_NO_TABLE: Mapping[int, Route[object]] = {}
 
 
 class RemotingClient:

@@ -1,0 +1,191 @@
+"""Channels and the client on top of them, over loopback sockets."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from remoting.channel import (
+    HIGH_WATER,
+    ConnectError,
+    ConnectionLostError,
+    RequestTimeoutError,
+)
+from remoting.client import RemotingClient
+from remoting.codec import encode_command
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request
+from remoting.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from remoting.reactor import Reactor, open_reactor
+from remoting.server import AddressTakenError, Server, open_listener
+
+ECHO, PARK, BLOB = RequestCode.GET_BROKER_CONFIG, RequestCode.PULL_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
+FAIL = RequestCode.QUERY_MESSAGE
+
+
+class Peer:
+    """A server that echoes, parks, or answers with much."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self.parked: list[Request] = []
+        self.received: list[Command] = []
+        table = handler_table(
+            [
+                Route(ECHO, None, self._echo),
+                Route(PARK, None, self._park),
+                Route(FAIL, None, self._fail),
+                Route(BLOB, None, lambda _state, _header, _request: Reply(body=[b"x" * 2**20] * 8)),
+            ]
+        )
+        self.server: Server[None] = Server(reactor, Dispatcher(table, None))
+        host, port = self.server.listen("127.0.0.1", 0)
+        self.address = f"{host}:{port}"
+
+    def _echo(self, _state: None, _header: None, request: Request) -> Reply:
+        self.received.append(request.command)
+        return Reply(header=request.command.ext_fields, body=request.command.body)
+
+    def _fail(self, _state: None, _header: None, _request: Request) -> Reply:
+        raise RuntimeError("on purpose")
+
+    def _park(self, _state: None, _header: None, request: Request) -> None:
+        self.parked.append(request)
+
+
+@pytest.fixture
+async def reactor() -> AsyncIterator[Reactor]:
+    async with open_reactor() as reactor:
+        yield reactor
+
+
+@pytest.fixture
+async def peer(reactor: Reactor) -> AsyncIterator[Peer]:
+    peer = Peer(reactor)
+    yield peer
+    peer.server.close()
+
+
+@pytest.fixture
+async def client(reactor: Reactor) -> AsyncIterator[RemotingClient]:
+    client = RemotingClient(reactor)
+    yield client
+    client.close()
+
+
+@pytest.mark.parametrize("serialize_type", [0, 1])
+async def test_the_reply_comes_in_the_codec_of_the_request(
+    peer: Peer, client: RemotingClient, serialize_type: int
+) -> None:
+    """remoting#3."""
+    reply = await client.request(peer.address, request(ECHO, {"a": "b"}, b"body", serialize_type=serialize_type), 3)
+    assert (reply.serialize_type, reply.ext_fields, reply.body) == (serialize_type, {"a": "b"}, b"body")
+    assert reply.flag == 1
+
+
+async def test_replies_find_their_requests_in_any_order(peer: Peer, client: RemotingClient) -> None:
+    got: dict[str, bytes] = {}
+
+    async def ask(name: str) -> None:
+        reply = await client.request(peer.address, request(PARK, {"name": name}), 3)
+        got[name] = reply.body
+
+    async with trio.open_nursery() as nursery:
+        for name in "abc":
+            nursery.start_soon(ask, name)
+        while len(peer.parked) < 3:
+            await trio.lowlevel.checkpoint()
+        for parked in reversed(peer.parked):
+            parked.reply(Reply(body=parked.command.ext_fields["name"].encode()))
+    assert got == {"a": b"a", "b": b"b", "c": b"c"}
+
+
+async def test_many_askers_share_one_connection(peer: Peer, client: RemotingClient) -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(client.request, peer.address, request(ECHO), 3)
+    assert len(peer.server.channels) == 1
+
+
+async def test_a_oneway_request_is_carried_out_and_never_answered(peer: Peer, client: RemotingClient) -> None:
+    """remoting#10."""
+    await client.send_oneway(peer.address, request(ECHO, {"quiet": "yes"}))
+    reply = await client.request(peer.address, request(ECHO, {"loud": "yes"}), 3)
+    assert [command.ext_fields for command in peer.received] == [{"quiet": "yes"}, {"loud": "yes"}]
+    assert reply.ext_fields == {"loud": "yes"}
+
+
+async def test_losing_the_connection_ends_the_wait_at_once(peer: Peer, client: RemotingClient) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def ask() -> None:
+            with pytest.raises(ConnectionLostError):
+                await client.request(peer.address, request(PARK), 60)
+
+        nursery.start_soon(ask)
+        while not peer.parked:
+            await trio.lowlevel.checkpoint()
+        peer.server.close()
+    assert client.connected(peer.address) is None
+
+
+async def test_a_timed_out_request_closes_the_connection(peer: Peer, client: RemotingClient) -> None:
+    with pytest.raises(RequestTimeoutError):
+        await client.request(peer.address, request(PARK), 0.01)
+    assert client.connected(peer.address) is None
+
+
+async def test_nobody_there_is_a_connect_error(client: RemotingClient) -> None:
+    free = open_listener("127.0.0.1", 0)
+    address = "{}:{}".format(*free.getsockname())
+    free.close()
+    with pytest.raises(ConnectError, match=address):
+        await client.request(address, request(ECHO), 3)
+
+
+async def test_a_handler_that_fails_is_answered_with_code_one(peer: Peer, client: RemotingClient) -> None:
+    """broker-requests#8: and the connection lives on."""
+    for _ in range(2):
+        reply = await client.request(peer.address, request(FAIL), 3)
+        assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "RuntimeError: on purpose")
+    assert len(peer.server.channels) == 1
+
+
+async def test_a_peer_that_does_not_read_is_not_read_from_either(peer: Peer) -> None:
+    """What is owed to it stays bounded: no request is served until it takes what it asked for."""
+    async with await trio.open_tcp_stream(*_host_port(peer.address)) as stream:
+        asked = 0
+        while not any(channel._owed >= HIGH_WATER for channel in peer.server.channels):
+            await stream.send_all(encode_command(request(BLOB)))
+            asked += 1
+            await trio.lowlevel.checkpoint()
+        (channel,) = peer.server.channels
+        for _ in range(100):  # these it could read, if it wanted to
+            await stream.send_all(encode_command(request(BLOB)))
+            await trio.lowlevel.checkpoint()
+        assert channel._owed < 4 * HIGH_WATER
+        assert not channel.is_closed
+
+
+async def test_a_taken_port_is_named() -> None:
+    with open_listener("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(AddressTakenError, match=f"127.0.0.1:{port}"):
+            open_listener("127.0.0.1", port)
+
+
+async def test_a_server_may_ask_its_client(peer: Peer, reactor: Reactor) -> None:
+    """remoting-and-nameserver section 1.2: both sides issue requests, each with opaques of its own."""
+    answers = Route[object](ECHO, None, lambda _state, _header, request: Reply(body=b"from the client"))
+    client = RemotingClient(reactor, Dispatcher(handler_table([answers]), None))
+    await client.request(peer.address, request(ECHO), 3)
+    (channel,) = peer.server.channels
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.request, peer.address, request(ECHO), 3)
+        reply = await channel.request(request(ECHO), 3)
+    assert reply.body == b"from the client"
+    client.close()
+
+
+def _host_port(address: str) -> tuple[str, int]:
+    host, _, port = address.partition(":")
+    return host, int(port)
