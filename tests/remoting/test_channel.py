@@ -175,7 +175,7 @@ async def test_a_taken_port_is_named() -> None:
 
 async def test_a_server_may_ask_its_client(peer: Peer, reactor: Reactor) -> None:
     """remoting-and-nameserver section 1.2: both sides issue requests, each with opaques of its own."""
-    answers = Route[object](ECHO, None, lambda _state, _header, request: Reply(body=b"from the client"))
+    answers = Route[object](ECHO, None, lambda _state, _header, _request: Reply(body=b"from the client"))
     client = RemotingClient(reactor, Dispatcher(handler_table([answers]), None))
     await client.request(peer.address, request(ECHO), 3)
     (channel,) = peer.server.channels
