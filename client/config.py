@@ -1,12 +1,16 @@
 """What an application may set. Seconds and bytes; defaults are those of the Java client 4.9 (class ClientConfig)."""
 
 import os
+import pathlib
 import socket
 import time
 from collections.abc import Sequence
 
 import attrs
 
+from client.processqueue import FlowLimits
+from client.rebalance import Strategy, averagely
+from remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from remoting.frame import JSON
 from remoting.names import DEFAULT_TOPIC
 
@@ -86,3 +90,38 @@ class ProducerConfig:
     max_message_size: int = attrs.field(default=4 * 2**20, validator=attrs.validators.gt(0))
     max_sends_under_way: int = attrs.field(default=10_000, validator=attrs.validators.gt(0))
     """Bound on what `send_soon` keeps in memory."""
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerConfig:
+    """One push consumer (class DefaultMQPushConsumer)."""
+
+    model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    """Where a group without offsets begins. On a queue that still has its first message, brokers say 0 to everybody."""
+    consume_timestamp: int | None = None
+    """For CONSUME_FROM_TIMESTAMP: milliseconds; None is half an hour before the start."""
+    strategy: Strategy = averagely
+    rebalance_period: float = attrs.field(default=20.0, validator=positive)
+    commit_period: float = attrs.field(default=5.0, validator=positive)
+    concurrency: int = attrs.field(default=20, validator=attrs.validators.gt(0))
+    """How many calls of the application's function may be under way."""
+    consume_batch_size: int = attrs.field(default=1, validator=attrs.validators.gt(0))
+    consume_timeout: float = attrs.field(default=900.0, validator=positive)
+    """A call that takes longer is cancelled, and its messages come again."""
+    max_reconsume_times: int = 16
+    """Failures of one message before it goes to the dead-letter topic."""
+    redeliver_delay: float = attrs.field(default=5.0, validator=positive)
+    """After which a failed message that no broker took back is given to the application again."""
+    pull_batch_size: int = attrs.field(default=32, validator=attrs.validators.gt(0))
+    suspend_timeout: float = attrs.field(default=15.0, validator=positive)
+    """How long a broker may hold a pull that finds nothing."""
+    pull_timeout: float = attrs.field(default=30.0, validator=positive)
+    pull_delay_after_error: float = attrs.field(default=3.0, validator=positive)
+    pull_delay_without_progress: float = attrs.field(default=1.0, validator=positive)
+    """A slave that lacks the wanted data answers at once, over and over; Java's client asks as often as it can."""
+    offset_illegal_delay: float = attrs.field(default=10.0, validator=attrs.validators.ge(0.0))
+    """Between a pull beyond the queue's bounds and the start from its corrected offset."""
+    flow: FlowLimits = attrs.field(factory=FlowLimits)
+    local_offsets: pathlib.Path | None = None
+    """The file with a broadcasting consumer's offsets; None keeps them in memory, and lost with the process."""

@@ -20,6 +20,7 @@ from remoting.message import (
     COMPRESSION_ZLIB,
     PROPERTY_MAX_RECONSUME_TIMES,
     PROPERTY_RECONSUME_TIME,
+    PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
     BatchItem,
     encode_batch,
@@ -94,6 +95,7 @@ def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoin
     body, sys_flag = message.body, 0
     if len(body) >= config.compress_over:
         body, sys_flag = zlib.compress(body, config.compress_level), COMPRESSED | COMPRESSION_ZLIB
+    unique_id = message.properties.get(PROPERTY_UNIQ_KEY) or unique_id  # a message on its way back keeps its own
     properties = message.wire_properties(unique_id)
     times = max_times = None
     if message.topic.startswith(RETRY_PREFIX):  # a consumer hands a message back by this way

@@ -1,0 +1,153 @@
+"""The loop that pulls one queue for as long as it is ours (class DefaultMQPushConsumerImpl.pullMessage).
+
+It waits while too much is held, asks the broker that the last answer suggested, and goes on at once; a broker
+with nothing to give holds the request. Connection loss ends a pull at once, where Java's client waits out its
+30 s time-out; then, as after any error, a pause.
+"""
+
+import logging
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from client import calls
+from client.calls import COMMIT_OFFSET, SUSPEND, PullResult, PullStatus
+from client.config import ConsumerConfig
+from client.errors import BrokerError
+from client.instance import FAILURES, Client
+from client.message import ReceivedMessage
+from client.offsets import Offsets, OnEvent
+from client.processqueue import ProcessQueue
+from client.routes import BrokerAddress
+from client.subscription import wanted
+from remoting.bodies.heartbeat import MessageModel, SubscriptionData
+from remoting.codes import ResponseCode
+from remoting.headers.pull import PullMessageRequestHeader
+from remoting.names import MASTER_ID
+
+log = logging.getLogger(__name__)
+
+FLOW_CONTROL_DELAY = 0.02
+"""Seconds, after a broker of 5.x asked for less."""
+
+
+@attrs.define(eq=False)
+class Group:
+    """What all parts of one consumer share."""
+
+    client: Client
+    name: str
+    config: ConsumerConfig
+    subscriptions: dict[str, SubscriptionData]
+    offsets: Offsets
+    on_event: OnEvent
+
+
+@attrs.define(eq=False)
+class Assignment:
+    """A queue that is ours: what is held of it, and the loop that pulls it."""
+
+    held: ProcessQueue
+    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    _room: trio.Event = attrs.field(factory=trio.Event)
+
+    def drop(self) -> None:
+        """The queue is ours no longer. What is being consumed of it counts for nothing."""
+        self.held.is_dropped = True
+        self.scope.cancel()
+
+    def tell_room(self) -> None:
+        """Something was consumed: there may be room."""
+        self._room.set()
+
+    async def wait_room(self, group: Group, *, is_orderly: bool) -> None:
+        """Wait until so little is held that pulling may go on."""
+        while self.held.is_full(group.config.flow, is_orderly=is_orderly):
+            self._room = trio.Event()
+            await self._room.wait()
+
+
+@attrs.define(eq=False)
+class QueuePuller:
+    """Pulls one queue. `deliver` gets what is new; `abandon` is called when the broker disowns our offset."""
+
+    group: Group
+    assignment: Assignment
+    deliver: Callable[[Assignment, list[ReceivedMessage]], None]
+    is_orderly: bool = False
+    _suggested_id: int = attrs.field(default=MASTER_ID, init=False)
+    _pulling_from: BrokerAddress | None = attrs.field(default=None, init=False)
+
+    async def pull_until_illegal(self) -> int:
+        """Pull until the broker says that our offset is out of bounds; answer the one that it offers instead."""
+        held = self.assignment.held
+        while True:
+            await self.assignment.wait_room(self.group, is_orderly=self.is_orderly)
+            result = await self._pull()
+            if result is None:
+                continue
+            if result.status is PullStatus.OFFSET_ILLEGAL:
+                log.warning("offset %d of %s is out of bounds: %s", held.next_offset, held.queue, result)
+                return result.next_offset
+            asked, held.next_offset = held.next_offset, result.next_offset
+            if result.status is PullStatus.FOUND:
+                self._take(result.messages)
+            elif held.count == 0:
+                # Nothing here was for us: what was skipped must not be counted as lag.
+                self.group.offsets.update(held.queue, result.next_offset, increase_only=True)
+            if result.status is PullStatus.NO_MATCHED_MSG and result.next_offset == asked:
+                await trio.sleep(self.group.config.pull_delay_without_progress)
+
+    def _take(self, messages: list[ReceivedMessage]) -> None:
+        held = self.assignment.held
+        fresh = held.put(wanted(messages, self.group.subscriptions[held.queue.topic]))
+        if fresh:
+            self.deliver(self.assignment, fresh)
+
+    async def _pull(self) -> PullResult | None:
+        group, held = self.group, self.assignment.held
+        held.last_pull_at = trio.current_time()
+        target: BrokerAddress | None = None
+        try:
+            target = await calls.broker_of(group.client, held.queue, self._suggested_id)
+            result = await calls.pull(
+                group.client, target.address, held.queue.broker_name, self._header(target), group.config.pull_timeout
+            )
+        except FAILURES as exc:
+            log.info("pull of %s failed: %s", held.queue, exc)
+            address = target.address if target else None
+            group.on_event("pull_failed", queue=held.queue, address=address, error=str(exc))
+            await self._pause_after(exc)
+            return None
+        self._suggested_id = result.suggested_broker_id
+        if target != self._pulling_from:
+            self._pulling_from = target
+            group.on_event("pulling_from", queue=held.queue, broker_id=target.broker_id, address=target.address)
+        return result
+
+    async def _pause_after(self, exc: Exception) -> None:
+        delay = self.group.config.pull_delay_after_error
+        if isinstance(exc, BrokerError) and exc.code == ResponseCode.FLOW_CONTROL:
+            delay = FLOW_CONTROL_DELAY
+        elif isinstance(exc, BrokerError) and exc.code == ResponseCode.SUBSCRIPTION_NOT_EXIST:
+            self.group.client.heartbeat_soon()  # a broker that was restarted does not know us
+        await trio.sleep(delay)
+
+    def _header(self, target: BrokerAddress) -> PullMessageRequestHeader:
+        group, queue = self.group, self.assignment.held.queue
+        config, subscription = group.config, group.subscriptions[queue.topic]
+        offset = group.offsets.peek(queue) or 0 if config.model is MessageModel.CLUSTERING else 0
+        is_committing = offset > 0 and not target.is_slave
+        return PullMessageRequestHeader(
+            consumer_group=group.name,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=self.assignment.held.next_offset,
+            max_msg_nums=config.pull_batch_size,
+            sys_flag=SUSPEND | (COMMIT_OFFSET if is_committing else 0),
+            commit_offset=offset,
+            suspend_timeout_millis=int(config.suspend_timeout * 1000),
+            sub_version=subscription.sub_version,
+            expression_type=subscription.expression_type,
+        )
