@@ -95,9 +95,9 @@ def format_properties(properties: Mapping[str, str]) -> str:
 # A hash is a number in base 31 whose digits exceed 30. Each latin-1 character c is 31 * high + low; read as
 # base-31 numerals, the low parts and the high parts are two numbers that int() reads at the speed of C.
 _DIGITS = b"0123456789abcdefghijklmnopqrstu"
-_HIGH = bytes(_DIGITS[c // 31] for c in range(256))
-_LOW = bytes(_DIGITS[c % 31] for c in range(256))
-_HASH_CHUNK = 2000  # int() refuses texts longer than 4300 digits
+HASH_HIGH: Final = bytes(_DIGITS[c // 31] for c in range(256))
+HASH_LOW: Final = bytes(_DIGITS[c % 31] for c in range(256))
+HASH_CHUNK: Final = 2000  # int() refuses texts longer than 4300 digits
 _short_hashes: dict[str, int] = {}
 
 
@@ -119,11 +119,11 @@ def java_hash(text: str) -> int:
 
 def unsigned_hash(units: bytes) -> int:
     """The hash of latin-1 text, mod 2**32."""
-    if len(units) <= _HASH_CHUNK:
-        return (31 * int(units.translate(_HIGH), 31) + int(units.translate(_LOW), 31)) & 0xFFFFFFFF if units else 0
+    if 0 < len(units) <= HASH_CHUNK:
+        return (31 * int(units.translate(HASH_HIGH), 31) + int(units.translate(HASH_LOW), 31)) & 0xFFFFFFFF
     hashed = 0
-    for at in range(0, len(units), _HASH_CHUNK):
-        chunk = units[at : at + _HASH_CHUNK]
+    for at in range(0, len(units), HASH_CHUNK):
+        chunk = units[at : at + HASH_CHUNK]
         hashed = hashed * pow(31, len(chunk), 1 << 32) + unsigned_hash(chunk)
     return hashed & 0xFFFFFFFF
 

@@ -24,7 +24,7 @@ from remoting.message import (
 )
 from store.commitlog import CommitLog
 from store.consumequeue import ENTRY, ConsumeQueue
-from store.index import Index, key_hash_of_bytes
+from store.index import Index, key_hash
 from store.logfile import LogFile
 from store.queues import Queues
 
@@ -42,17 +42,12 @@ _CHUNK: Final = 1 << 20  # bytes between two writes of the collected entries
 
 
 def property_of(text: bytes, name: bytes) -> bytes:
-    """Value of a property; the last one wins. `text` and `name` come with their separators around them."""
+    """Value of a property, b"" without one; of several the last. All come with separators around them."""
     at = text.rfind(name)
     if at < 0:
         return b""
     at += len(name)
     return text[at : text.index(b"\x02", at)]
-
-
-def fenced(properties: bytes) -> bytes:
-    """Property text in the form that `property_of` searches."""
-    return b"\x02" + properties + b"\x02"
 
 
 _tags_codes: dict[bytes, int] = {}
@@ -89,7 +84,7 @@ class Dispatcher:
     on_dispatched: OnDispatched | None
     offset: int = attrs.field(default=0, init=False)  # everything below is in queues and index
     last_stored_at: int = attrs.field(default=0, init=False)
-    _known: dict[tuple[bytes, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
+    _known: dict[tuple[bytes, int], tuple[ConsumeQueue, bytes]] = attrs.field(factory=dict, init=False)
     _touched: list[ConsumeQueue] = attrs.field(factory=list, init=False)
     _events: list[tuple[str, int, int, int, int]] = attrs.field(factory=list, init=False)
 
@@ -131,7 +126,7 @@ class Dispatcher:
         """Gather the entries of records that start below `limit`; answer where to go on."""
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size
         unpack, known, index, watched = _RECORD.unpack_from, self._known, self.index, self.on_dispatched
-        at, limit = self.offset - first, min(limit - first, wrote)
+        at, limit, pack = self.offset - first, min(limit - first, wrote), ENTRY.pack
         while at < limit:
             if at > room:
                 return self._no_record(file, at)
@@ -155,32 +150,39 @@ class Dispatcher:
             text = b"\x02" + tail[topic_end + 2 :] + b"\x02"
 
             key = (tail[1:topic_end], queue_id)
-            queue = known.get(key) or self._open(key)
+            queue, prefix = known.get(key) or self._open(key)
             kind = sys_flag & TRANSACTION_MASK
             if kind not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
-                tags = property_of(text, b"\x02TAGS\x01")
-                tags_code = tags_code_of(tags) if tags else 0
+                found = text.rfind(b"\x02TAGS\x01")
+                tags_code = tags_code_of(text[found + 6 : text.index(b"\x02", found + 6)]) if found >= 0 else 0
                 if key[0] == _SCHEDULE_TOPIC_BYTES:
                     due = deliver_at(property_of(text, b"\x02DELAY\x01"), stored_at, self.delay_millis)
                     tags_code = tags_code if due is None else due
                 if queue_offset == queue.pending_offset:
-                    queue.pending.append(ENTRY.pack(physical, size, tags_code))
+                    queue.pending.append(pack(physical, size, tags_code))
                     queue.pending_offset = queue_offset + 1
                 else:
                     self._begin(queue, queue_offset, physical, size, tags_code)
                 if watched is not None:
                     self._events.append((queue.topic, queue_id, queue_offset + 1, tags_code, stored_at))
             if index is not None and kind != TRANSACTION_ROLLBACK:
-                hashes = index_hashes(key[0], text)
+                # UNIQ_KEY, then each of the KEYS (store-ha#24)
+                found = text.rfind(b"\x02UNIQ_KEY\x01") + 10
+                hashes = [key_hash(prefix + text[found : text.index(b"\x02", found)])] if found >= 10 else []
+                if b"\x02KEYS\x01" in text:
+                    keys = property_of(text, b"\x02KEYS\x01").split(b" ")
+                    hashes += [key_hash(prefix + name) for name in keys if name]
                 if hashes:
                     index.put(hashes, physical, stored_at)
             self.last_stored_at = stored_at
             at = end
         return first + at
 
-    def _open(self, key: tuple[bytes, int]) -> ConsumeQueue:
-        queue = self._known[key] = self.queues.open(key[0].decode("utf-8", "replace"), key[1])
-        return queue
+    def _open(self, key: tuple[bytes, int]) -> tuple[ConsumeQueue, bytes]:
+        """The queue, and what its messages' index keys begin with."""
+        queue = self.queues.open(key[0].decode("utf-8", "replace"), key[1])
+        known = self._known[key] = (queue, key[0] + b"#")
+        return known
 
     def _begin(self, queue: ConsumeQueue, queue_offset: int, physical: int, size: int, tags_code: int) -> None:
         """The first entry of a queue in this chunk, or one that does not follow the last."""
@@ -211,15 +213,3 @@ class Dispatcher:
             return here
         logger.error("commit log %d: magic %08X: the rest of the file is skipped", here, magic & 0xFFFFFFFF)
         return file.end_offset
-
-
-def index_hashes(topic: bytes, text: bytes) -> list[int]:
-    """Of UNIQ_KEY, then of each of the KEYS (store-ha#24). `text` is fenced."""
-    hashes = []
-    unique = property_of(text, b"\x02UNIQ_KEY\x01")
-    if unique:
-        hashes.append(key_hash_of_bytes(b"%b#%b" % (topic, unique)))
-    keys = property_of(text, b"\x02KEYS\x01")
-    if keys:
-        hashes += [key_hash_of_bytes(b"%b#%b" % (topic, key)) for key in keys.split(b" ") if key]
-    return hashes

@@ -5,42 +5,41 @@ stored: a reader gets every message whose key has the same hash, and compares.
 """
 
 import mmap
-import os
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
 
 import attrs
 
-from remoting.message import java_hash, unsigned_hash
+from remoting.message import HASH_CHUNK, HASH_HIGH, HASH_LOW, java_hash
 from store.disk import Disk
-from store.logfile import LogFile
+from store.logfile import LogFile, populate
 
 _HEADER: Final = struct.Struct(">qqqqii")
 _ENTRY: Final = struct.Struct(">iqii")  # key hash, commit log offset, seconds since the file's begin, previous
 _SLOT: Final = struct.Struct(">i")
 _HEADER_SIZE: Final = 40
 _ENTRY_SIZE: Final = 20
+_PACK_HEADER: Final = _HEADER.pack_into
+_PACK_ENTRY: Final = _ENTRY.pack_into
+_PACK_SLOT: Final = _SLOT.pack_into
+_UNPACK_SLOT: Final = _SLOT.unpack_from
 _UNIT_BITS: Final = 16  # slots are hit at random: their blocks are allocated 64 KiB at a time, when first hit
-_ENTRY_STEP: Final = 1 << 20
+_ENTRY_STEP: Final = 256 * 1024
 
 
-def key_hash(key: str) -> int:
-    """Of `topic#key` (store-ha#23)."""
-    hashed = abs(java_hash(key))
-    return hashed if hashed < 0x8000_0000 else 0
-
-
-def key_hash_of_bytes(key: bytes) -> int:
-    """The same for UTF-8, quickly where it is ASCII."""
-    if not key.isascii():
-        return key_hash(key.decode("utf-8", "replace"))
-    hashed = unsigned_hash(key)
-    if hashed & 0x8000_0000:
-        hashed = 0x1_0000_0000 - hashed
-    return hashed if hashed < 0x8000_0000 else 0
+def key_hash(key: bytes) -> int:
+    """Of `topic#key` in UTF-8: Java's abs of its hash, 0 where that is negative still (store-ha#23)."""
+    if len(key) <= HASH_CHUNK and key.isascii():
+        # As in `unsigned_hash`, said again for speed: this runs once or more per message.
+        hashed = (31 * int(key.translate(HASH_HIGH), 31) + int(key.translate(HASH_LOW), 31)) & 0xFFFFFFFF
+    else:
+        hashed = java_hash(key.decode("utf-8", "replace")) & 0xFFFFFFFF
+    if hashed < 0x8000_0000:
+        return hashed
+    return 0x1_0000_0000 - hashed if hashed > 0x8000_0000 else 0
 
 
 @attrs.define(eq=False)
@@ -76,62 +75,49 @@ class IndexFile:
             index.index_count = max(1, count)
         return index
 
-    @property
-    def is_full(self) -> bool:
-        return self.index_count >= self.max_index
-
-    def put(self, hashes: Iterable[int], physical_offset: int, stored_at: int) -> None:
-        """Enter hashes of one record until done or full. The header follows at `write_header`."""
-        mapped, count = self._map, self.index_count
-        seconds = 0
-        if self.begin_timestamp > 0:
-            seconds = min(0x7FFFFFFF, max(0, (stored_at - self.begin_timestamp) // 1000))
+    def put(self, hashes: Sequence[int], physical_offset: int, stored_at: int) -> None:
+        """Enter the hashes of one record. The caller saw to it that they fit."""
+        mapped, count, slots, entries_at = self._map, self.index_count, self.slots, self._entries_at
+        seconds = (stored_at - self.begin_timestamp) // 1000 if self.begin_timestamp > 0 else 0
+        if not 0 <= seconds <= 0x7FFFFFFF:
+            seconds = 0 if seconds < 0 else 0x7FFFFFFF
         for hashed in hashes:
-            slot_at = _HEADER_SIZE + 4 * (hashed % self.slots)
+            slot_at = _HEADER_SIZE + 4 * (hashed % slots)
+            entry_at = entries_at + _ENTRY_SIZE * count
             if not self._slot_units[slot_at >> _UNIT_BITS]:
                 self._allocate_slots(slot_at >> _UNIT_BITS)
-            entry_at = self._entries_at + _ENTRY_SIZE * count
             if entry_at + _ENTRY_SIZE > self._entry_room:
                 self._allocate_entries(entry_at)
-            (previous,) = _SLOT.unpack_from(mapped, slot_at)
+            (previous,) = _UNPACK_SLOT(mapped, slot_at)
             if previous <= 0 or previous > count:
                 self.slot_count += 1
                 previous = 0
-            _ENTRY.pack_into(mapped, entry_at, hashed, physical_offset, seconds, previous)
-            _SLOT.pack_into(mapped, slot_at, count)
+            _PACK_ENTRY(mapped, entry_at, hashed, physical_offset, seconds, previous)
+            _PACK_SLOT(mapped, slot_at, count)
             if count == 1:
                 self.begin_timestamp, self.begin_physical = stored_at, physical_offset
             count += 1
-            self.index_count = count
-            self.end_timestamp, self.end_physical = stored_at, physical_offset
-            if count >= self.max_index:
-                break
-        self.write_header()
-
-    def write_header(self) -> None:
-        _HEADER.pack_into(
-            self._map, 0, self.begin_timestamp, self.end_timestamp, self.begin_physical, self.end_physical,
-            self.slot_count, self.index_count,
-        )  # fmt: skip
+        self.index_count = count
+        self.end_timestamp, self.end_physical = stored_at, physical_offset
+        _PACK_HEADER(
+            mapped, 0, self.begin_timestamp, stored_at, self.begin_physical, physical_offset, self.slot_count, count
+        )
 
     def _allocate_slots(self, unit: int) -> None:
         for needed in {0, unit}:  # unit 0 has the header, too
             if not self._slot_units[needed]:
                 start = needed << _UNIT_BITS
-                self._allocate(start, min(1 << _UNIT_BITS, self.file.size - start))
+                self._allocate(start, min(start + (1 << _UNIT_BITS), self.file.size))
                 self._slot_units[needed] = 1
 
     def _allocate_entries(self, entry_at: int) -> None:
-        step = min(_ENTRY_STEP, self.file.size - entry_at)
-        self._allocate(entry_at, step)
-        self._entry_room = entry_at + step
+        room = min(entry_at + _ENTRY_STEP, self.file.size)
+        self._allocate(entry_at, room)
+        self._entry_room = room
 
-    def _allocate(self, start: int, length: int) -> None:
-        descriptor = os.open(self.file.path, os.O_RDWR | os.O_CLOEXEC)
-        try:
-            self.file.disk.allocate(descriptor, start, length)
-        finally:
-            os.close(descriptor)
+    def _allocate(self, start: int, end: int) -> None:
+        self.file.allocate(start, end)
+        populate(self._map, start, end)
 
     def find(self, hashed: int, limit: int, begin: int, end: int) -> list[int]:
         """Commit log offsets of entries with this hash stored in [begin, end], newest first."""
@@ -185,15 +171,13 @@ class Index:
         file = self.files[-1] if self.files else self._next_file()
         if physical_offset < file.end_physical:
             return
-        while True:
+        while file.index_count + len(hashes) > file.max_index:
             room = file.max_index - file.index_count
-            if room >= len(hashes):
-                file.put(hashes, physical_offset, stored_at)
-                return
             if room > 0:
                 file.put(hashes[:room], physical_offset, stored_at)
                 hashes = hashes[room:]
             file = self._next_file()
+        file.put(hashes, physical_offset, stored_at)
 
     def _next_file(self) -> IndexFile:
         """A new file begins with the end values of the full one before it."""
@@ -212,7 +196,7 @@ class Index:
 
     def find(self, key: str, limit: int, begin: int, end: int) -> list[int]:
         """Commit log offsets, newest first, of records whose key has this key's hash."""
-        hashed, found = key_hash(key), list[int]()
+        hashed, found = key_hash(key.encode()), list[int]()
         for file in reversed(self.files):
             if file.overlaps(begin, end):
                 found += file.find(hashed, limit - len(found), begin, end)

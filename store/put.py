@@ -226,9 +226,10 @@ class Putter:
 def _key_hashes(message: NewMessage) -> list[int]:
     """Of the unique key, then of each key (store-ha#24)."""
     topic, keys = message.topic, message.keys
-    hashes = [key_hash(f"{topic}#{message.unique_key}")] if message.unique_key else []
+    hashes = [key_hash(f"{topic}#{message.unique_key}".encode())] if message.unique_key else []
     if keys:
-        hashes += [key_hash(f"{topic}#{key}") for key in (keys.split(" ") if isinstance(keys, str) else keys) if key]
+        names = keys.split(" ") if isinstance(keys, str) else keys
+        hashes += [key_hash(f"{topic}#{name}".encode()) for name in names if name]
     return hashes
 
 
