@@ -90,11 +90,9 @@ def _without_nulls(value: Any) -> Any:
 
 def name_in(names: Sequence[str], given: object) -> str | None:
     """Give the name that an enum's name or ordinal stands for, or None where there is none such."""
+    by_ordinal = {str(ordinal): str(name) for ordinal, name in enumerate(names)}
     text = str(given)
-    if text in names:
-        return str(text)
-    is_ordinal = text.isascii() and text.isdigit() and int(text) < len(names)
-    return str(names[int(text)]) if is_ordinal else None
+    return text if text in names else by_ordinal.get(text)
 
 
 _scalar = msgspec.json.Encoder().encode

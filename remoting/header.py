@@ -57,7 +57,10 @@ def header_from_json(kind: type[H], raw: bytes | msgspec.Raw) -> H:
     try:
         header: H = decoder.decode(raw)
     except msgspec.ValidationError:
-        fields = msgspec.json.decode(raw)  # the slow road: a number where text is due, say
+        try:
+            fields = msgspec.json.decode(raw, type=dict[str, Any])  # the slow road: a number where text is due, say
+        except msgspec.ValidationError as exc:
+            raise HeaderError(f"{kind.__name__}: {exc}") from None
         return header_from_fields(kind, {key: _text(value) for key, value in fields.items() if value is not None})
     return header
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
@@ -65,6 +65,7 @@ def values(info: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.parametrize("kind", ROUND_TRIPS)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_every_value_comes_back_from_all_forms(kind: type[Body], data: st.DataObject) -> None:
     """broker-requests#54"""
