@@ -8,7 +8,7 @@ Sources: broker-requests sections 0.3, 6.4; remoting-and-nameserver section 3.8;
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 import msgspec
@@ -21,7 +21,7 @@ class BodyError(ValueError):
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What all JSON bodies share: reading, and the three forms of writing."""
+    """What all JSON bodies share: reading, and the forms of writing."""
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
@@ -64,20 +64,37 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 @functools.cache
 def _decoder(kind: type[Body]) -> msgspec.json.Decoder[Any] | None:
     """Give the fast road, or None where there is none: JSON proper has no objects as keys."""
-    return None if _has_object_keys(msgspec.inspect.type_info(kind)) else msgspec.json.Decoder(kind, strict=False)
+    for info in _types_in(msgspec.inspect.type_info(kind)):
+        if isinstance(info, msgspec.inspect.DictType) and isinstance(info.key_type, msgspec.inspect.StructType):
+            return None
+    return msgspec.json.Decoder(kind, strict=False)
 
 
-def _has_object_keys(info: msgspec.inspect.Type) -> bool:
+@functools.cache
+def _is_plain(kind: type[msgspec.Struct]) -> bool:
+    """True where msgspec writes just what we would: nothing may be None, and all keys are text."""
+    return not any(
+        isinstance(info, msgspec.inspect.NoneType)
+        or (isinstance(info, msgspec.inspect.DictType) and not isinstance(info.key_type, msgspec.inspect.StrType))
+        for info in _types_in(msgspec.inspect.type_info(kind))
+    )
+
+
+def _types_in(info: msgspec.inspect.Type) -> Iterator[msgspec.inspect.Type]:
+    """Give a type and all that it is made of."""
+    yield info
+    parts: Iterable[msgspec.inspect.Type] = ()
     match info:
         case msgspec.inspect.StructType(fields=fields):
-            return any(_has_object_keys(field.type) for field in fields)
+            parts = [field.type for field in fields]
         case msgspec.inspect.DictType(key_type=key, value_type=value):
-            return isinstance(key, msgspec.inspect.StructType) or _has_object_keys(value)
+            parts = (key, value)
         case msgspec.inspect.ListType(item_type=item):
-            return _has_object_keys(item)
+            parts = (item,)
         case msgspec.inspect.UnionType(types=types):
-            return any(map(_has_object_keys, types))
-    return False
+            parts = types
+    for part in parts:
+        yield from _types_in(part)
 
 
 def _without_nulls(value: Any) -> Any:
@@ -95,7 +112,7 @@ def name_in(names: Sequence[str], given: object) -> str | None:
     return text if text in names else by_ordinal.get(text)
 
 
-_scalar = msgspec.json.Encoder().encode
+_write = msgspec.json.Encoder().encode
 
 
 @functools.cache
@@ -110,7 +127,7 @@ def _key(key: object, *, bare: bool) -> str:
 
 
 def _compact(value: object, *, bare: bool) -> str:
-    if isinstance(value, msgspec.Struct):
+    if isinstance(value, msgspec.Struct) and not _is_plain(type(value)):
         pairs = [(name, getattr(value, attribute)) for attribute, name in _members(type(value))]
         return "{" + ",".join(f'"{name}":{_compact(item, bare=bare)}' for name, item in pairs if item is not None) + "}"
     if isinstance(value, Mapping):
@@ -119,7 +136,7 @@ def _compact(value: object, *, bare: bool) -> str:
         )
     if isinstance(value, (list, tuple, set, frozenset)):
         return "[" + ",".join(_compact(item, bare=bare) for item in value) + "]"
-    return _scalar(value).decode()
+    return _write(value).decode()
 
 
 def _pretty(value: object, line: str) -> str:
