@@ -8,11 +8,6 @@ import pytest
 from nameserver.changes import BrokerChange, BrokerChangeKind, QueueChange
 from nameserver.lookup import (
     find_route,
-    system_topics,
-    topics_of_cluster,
-    unit_sub_topics,
-    unit_sub_un_unit_topics,
-    unit_topics,
 )
 from nameserver.route import Registered, Registration, RouteTable
 from remoting.bodies.route import QueueData
@@ -377,43 +372,3 @@ def test_a_wiped_permission_stays_wiped_through_heartbeats() -> None:
     table.wipe_write_perm("broker-a")
     register(table, MASTER)
     assert table.queues["orders"]["broker-a"].perm == 4
-
-
-# -- questions -----------------------------------------------------------------------------------
-
-
-def test_a_topic_whose_broker_names_are_all_gone_has_no_route() -> None:
-    """Section 4.7. It takes a name in two clusters, or a table changed by hand, to get there."""
-    table = pair()
-    table.brokers.clear()
-    assert find_route(table, "orders") is None
-
-
-def test_a_route_lists_every_broker_name_with_all_its_addresses() -> None:
-    table = pair()
-    register(table, OTHER)
-    route = find_route(table, "orders")
-    assert route is not None
-    assert route.queue_datas == [queue_data("broker-a", ORDERS), queue_data("broker-b", ORDERS)]
-    assert addresses(table) == {"broker-a": {0: MASTER.address, 1: SLAVE.address}, "broker-b": {0: OTHER.address}}
-
-
-def test_topics_are_listed_by_cluster_and_system_topics_are_named_like_brokers_and_clusters() -> None:
-    """remoting#20."""
-    table = pair()
-    register(table, attrs.evolve(OTHER, cluster="other"))
-    assert topics_of_cluster(table, "other") == ["orders"]
-    assert topics_of_cluster(table, "no such cluster") == []
-    assert system_topics(table) == (["DefaultCluster", "broker-a", "other", "broker-b"], MASTER.address)
-    assert system_topics(RouteTable()) == ([], None)
-
-
-def test_the_first_broker_name_of_a_topic_speaks_for_its_unit_bits() -> None:
-    """remoting#20."""
-    table = RouteTable()
-    flags = [TopicConfig(topic_name=f"flag{flag}", topic_sys_flag=flag) for flag in range(4)]
-    register(table, attrs.evolve(MASTER, topics=flags))
-    register(table, attrs.evolve(OTHER, topics=[TopicConfig(topic_name="flag0", topic_sys_flag=3)]))
-    assert unit_topics(table) == ["flag1", "flag3"]
-    assert unit_sub_topics(table) == ["flag2", "flag3"]
-    assert unit_sub_un_unit_topics(table) == ["flag2"]

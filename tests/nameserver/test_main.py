@@ -1,0 +1,253 @@
+"""The whole nameserver over loopback sockets, and its liveness on a clock that jumps."""
+
+import contextlib
+import json
+import pathlib
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from nameserver.config import NameserverConfig
+from nameserver.main import expire_forever, main
+from remoting.bodies.registration import RegisterBrokerBody
+from remoting.bodies.route import TopicRouteData
+from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from remoting.channel import Channel
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.command import Command, request
+from remoting.control import ControlLink
+from remoting.process import StartError
+from remoting.reactor import Reactor, open_reactor
+
+
+@attrs.define(eq=False)
+class Link(ControlLink):
+    """A control channel that keeps what it is told."""
+
+    events: list[tuple[str, dict[str, Any]]] = attrs.field(factory=list)
+    snapshot: Callable[[], Any] = dict
+    address: str = ""
+    said_ready: trio.Event = attrs.field(factory=trio.Event)
+    told: trio.Event = attrs.field(factory=trio.Event)
+
+    def emit(self, kind: str, **fields: object) -> None:
+        self.events.append((kind, dict(fields)))
+        self.told.set()
+        self.told = trio.Event()
+
+    def ready(self, **facts: object) -> None:
+        self.address = str(facts["address"])
+        self.said_ready.set()
+
+    def set_snapshot(self, snapshot: Callable[[], Any]) -> None:
+        self.snapshot = snapshot
+
+    async def wait_told(self, kind: str) -> dict[str, Any]:
+        """Wait for an event; give its fields, and forget it and those before it."""
+        while True:
+            for at, (told, fields) in enumerate(self.events):
+                if told == kind:
+                    del self.events[: at + 1]
+                    return fields
+            await self.told.wait()
+
+
+@contextlib.asynccontextmanager
+async def running(config: NameserverConfig) -> AsyncIterator[tuple[Link, Reactor]]:
+    """Run a nameserver, and a reactor for its clients."""
+    link = Link()
+    async with open_reactor() as reactor, trio.open_nursery() as nursery:
+        nursery.start_soon(main, config, link)
+        await link.said_ready.wait()
+        yield link, reactor
+        nursery.cancel_scope.cancel()
+
+
+def registering(name: str, broker_id: int, host: str, *topics: str, counter: int = 1) -> Command:
+    """Give the registration of a broker."""
+    wrapper = TopicConfigSerializeWrapper(
+        data_version=DataVersion(counter=counter, timestamp=1000),
+        topic_config_table={topic: TopicConfig(topic_name=topic) for topic in topics},
+    )
+    fields = {
+        "brokerName": name,
+        "brokerAddr": f"{host}:10911",
+        "haServerAddr": f"{host}:10912",
+        "clusterName": "c",
+        "brokerId": str(broker_id),
+    }
+    return request(
+        RequestCode.REGISTER_BROKER, fields, RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()
+    )
+
+
+async def addresses(channel: Channel, topic: str) -> dict[str, dict[int, str]] | None:
+    """Ask for a route; give its addresses by broker name, or None where there is none."""
+    reply = await channel.request(request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}), 5)
+    if reply.code == 17:
+        return None
+    return {broker.broker_name: broker.broker_addrs for broker in TopicRouteData.decode(reply.body).broker_datas}
+
+
+async def test_a_pair_is_seen_by_clients_and_leaves_with_its_connections(config: NameserverConfig) -> None:
+    """remoting#30, #31, #40 (the registration part)."""
+    async with running(config) as (link, reactor):
+        master, slave, client = [await RemotingClient(reactor).channel(link.address) for _ in range(3)]
+        assert (await master.request(registering("a", 0, "10.0.0.1", "orders"), 5)).code == 0
+        reply = await slave.request(registering("a", 1, "10.0.0.2", "orders"), 5)
+        assert reply.ext_fields == {"masterAddr": "10.0.0.1:10911", "haServerAddr": "10.0.0.1:10912"}
+        assert await addresses(client, "orders") == {"a": {0: "10.0.0.1:10911", 1: "10.0.0.2:10911"}}
+        assert link.snapshot() == {
+            "routes": {"a": {"cluster": "c", "addresses": {"0": "10.0.0.1:10911", "1": "10.0.0.2:10911"}}},
+            "topics": 1,
+            "unserved": {},
+        }
+        master.close("crash")
+        lost = await link.wait_told("broker_connection_lost")
+        assert (lost["broker_id"], lost["remaining"]) == (0, {"1": "10.0.0.2:10911"})
+        assert await addresses(client, "orders") == {"a": {1: "10.0.0.2:10911"}}
+        slave.close("crash")
+        await link.wait_told("broker_connection_lost")
+        assert await addresses(client, "orders") is None
+        assert link.snapshot()["routes"] == {}
+        client.close("done")
+
+
+async def test_a_connection_that_was_superseded_may_close_without_harm(config: NameserverConfig) -> None:
+    """remoting#32."""
+    async with running(config) as (link, reactor):
+        old, new, other = [await RemotingClient(reactor).channel(link.address) for _ in range(3)]
+        await old.request(registering("a", 0, "10.0.0.1", "orders"), 5)
+        await new.request(registering("a", 0, "10.0.0.1", "orders"), 5)
+        await other.request(registering("b", 0, "10.0.0.3"), 5)
+        old.close("late")
+        other.close("later")  # the event of this one comes after the close of the other was seen
+        assert (await link.wait_told("broker_connection_lost"))["broker_name"] == "b"
+        assert await addresses(new, "orders") == {"a": {0: "10.0.0.1:10911"}}
+        new.close("done")
+
+
+async def test_an_unknown_code_is_shown_in_the_snapshot(config: NameserverConfig) -> None:
+    """remoting#14."""
+    async with running(config) as (link, reactor):
+        channel = await RemotingClient(reactor).channel(link.address)
+        assert (await channel.request(request(901), 5)).code == 3
+        assert link.snapshot()["unserved"] == {"127.0.0.1 901": 1}
+        channel.close("done")
+
+
+async def test_a_silent_brokers_busy_connection_is_closed_by_the_scan(
+    config: NameserverConfig, mock_clock: trio.testing.MockClock
+) -> None:
+    """remoting#33: other requests keep a connection open, but not the broker alive."""
+    async with running(config) as (link, reactor):
+        broker = await RemotingClient(reactor).channel(link.address)
+        await broker.request(registering("a", 0, "10.0.0.1", "orders"), 600)
+        lost = trio.Event()
+        broker.on_close.append(lost.set)
+        for _ in range(12):
+            mock_clock.jump(10)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            assert await addresses(broker, "orders") is not None
+        mock_clock.jump(10)
+        expired = await link.wait_told("broker_expired")
+        assert expired["address"] == "10.0.0.1:10911"
+        await lost.wait()
+        assert link.snapshot()["routes"] == {}
+        assert "broker_connection_lost" not in dict(link.events)
+
+
+async def test_the_scan_comes_5_s_after_the_start_and_then_every_10(
+    bench: Any, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Section 4.8: removal 120 to 130 s after the last registration."""
+    started = trio.current_time()
+    scans: list[float] = []
+    gone: list[float] = []
+
+    def now() -> float:
+        scans.append(trio.current_time() - started)
+        return scans[-1]
+
+    bench.register()
+    bench.state.now = now
+    bench.state.emit = lambda _kind, **_fields: gone.append(trio.current_time() - started)
+    with trio.move_on_after(200):
+        await expire_forever(bench.state)
+    assert scans[:3] == [5, 15, 25]
+    assert gone == [125]
+    assert autojump_clock.current_time() >= 200
+
+
+async def test_stopping_is_no_loss_of_brokers(config: NameserverConfig) -> None:
+    async with running(config) as (link, reactor):
+        broker = await RemotingClient(reactor).channel(link.address)
+        await broker.request(registering("a", 0, "10.0.0.1"), 5)
+    assert [kind for kind, _ in link.events] == ["broker_registered"]
+
+
+async def test_a_taken_port_is_a_start_error_that_names_the_address(config: NameserverConfig) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(StartError, match=f"127.0.0.1:{port} is taken"):
+            await main(attrs.evolve(config, listen_port=port), Link())
+
+
+async def test_a_damaged_kv_file_is_a_start_error_that_names_it(config: NameserverConfig) -> None:
+    await trio.Path(config.kv_config_path).write_text("{")
+    with pytest.raises(StartError, match=r"kvConfig\.json"):
+        await main(config, Link())
+
+
+async def test_a_restart_on_the_same_port_finds_its_keys_again(config: NameserverConfig) -> None:
+    """remoting#37."""
+    fields = {"namespace": "ns", "key": "k"}
+    async with running(config) as (link, reactor):
+        channel = await RemotingClient(reactor).channel(link.address)
+        await channel.request(request(RequestCode.PUT_KV_CONFIG, fields | {"value": "v"}), 5)
+        port = int(link.address.rpartition(":")[2])
+    async with running(attrs.evolve(config, listen_port=port)) as (link, reactor):
+        channel = await RemotingClient(reactor).channel(link.address)
+        assert (await channel.request(request(RequestCode.GET_KV_CONFIG, fields), 5)).ext_fields == {"value": "v"}
+        channel.close("done")
+
+
+def run_module(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `python -m nameserver` until it ends by itself."""
+    command = [sys.executable, "-m", "nameserver", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_command_says_how_it_is_used_and_what_is_wrong(tmp_path: pathlib.Path) -> None:
+    for arguments in ((), ("-h",), ("a", "b")):
+        ended = run_module(*arguments)
+        assert (ended.returncode, ended.stderr.splitlines()[0][:33]) == (1, "usage: python -m nameserver CONFI")
+    path = tmp_path / "ns.toml"
+    path.write_text("listen_prot = 1")
+    ended = run_module(str(path))
+    assert ended.returncode == 1
+    assert ended.stderr == f"{path}: unknown key listen_prot; did you mean listen_port?\n"
+
+
+def test_the_command_says_ready_with_its_address_serves_and_stops_on_sigterm(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "ns.toml"
+    path.write_text(f"listen_port = 0\nkv_config_path = {json.dumps(str(tmp_path / 'kv.json'))}\n")
+    command = [sys.executable, "-m", "nameserver", str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        ready, _, address = process.stdout.readline().strip().partition(" ")
+        host, _, port = address.rpartition(":")
+        assert ready == "READY"
+        socket.create_connection((host, int(port))).close()
+        process.terminate()
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
