@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 
+from remoting.body import BodyError
 from remoting.codec import encode_reply_head
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, fields_of
@@ -65,6 +66,14 @@ class Request:
             self.channel.write(head)
 
 
+class Refusal(Exception):
+    """Raised by a handler that turns a request down, with the code and the reason."""
+
+    def __init__(self, code: ResponseCode, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+
+
 Handler = Callable[[S, Any, Request], Reply | None]
 
 
@@ -111,7 +120,9 @@ class Dispatcher(Generic[S]):
             try:
                 header = None if route.header_type is None else command.header(route.header_type)
                 reply = route.handle(self.state, header, request)
-            except HeaderError as exc:
+            except Refusal as exc:
+                reply = Reply(exc.code, remark=str(exc))
+            except (HeaderError, BodyError) as exc:
                 reply = Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
             except Exception as exc:
                 log.exception("%s from %s failed", route.code.name, channel.peer)

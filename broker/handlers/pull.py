@@ -11,7 +11,7 @@ from broker.state import Broker
 from broker.topics import PERM_READ
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Reply, Request, Route
+from remoting.dispatch import Refusal, Reply, Request, Route
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from remoting.message import java_hash
 from store.results import GetResult, GetStatus
@@ -37,18 +37,12 @@ CODES = {
 _NO_QUEUE = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
-class _Refusal(Exception):
-    def __init__(self, code: ResponseCode, remark: str) -> None:
-        super().__init__(remark)
-        self.code = code
-
-
 def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Request) -> Reply | None:
     """Answer with messages, or hold the pull until there are some."""
     try:
         group = _check_pull(broker, header)
         matches = _subscription(broker, header)
-    except _Refusal as exc:
+    except Refusal as exc:
         return Reply(exc.code, {}, remark=str(exc))
     if header.sys_flag & COMMIT_OFFSET and not broker.is_slave:
         broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
@@ -77,21 +71,21 @@ def wake_pull(broker: Broker, pull: HeldPull) -> None:
 def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
     """Do the checks in RocketMQ's order (broker-requests section 2.2)."""
     if not broker.config.broker_permission & PERM_READ:
-        raise _Refusal(ResponseCode.NO_PERMISSION, f"broker {broker.config.broker_name} may not be read")
+        raise Refusal(ResponseCode.NO_PERMISSION, f"broker {broker.config.broker_name} may not be read")
     group = broker.subscriptions.find(header.consumer_group)
     if group is None:
-        raise _Refusal(
+        raise Refusal(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {header.consumer_group} does not exist"
         )
     if not group.consume_enable:
-        raise _Refusal(ResponseCode.NO_PERMISSION, f"group {header.consumer_group} may not consume")
+        raise Refusal(ResponseCode.NO_PERMISSION, f"group {header.consumer_group} may not consume")
     topic = broker.topics.get(header.topic)
     if topic is None:
-        raise _Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
     if not topic.perm & PERM_READ:
-        raise _Refusal(ResponseCode.NO_PERMISSION, f"topic {header.topic} may not be read")
+        raise Refusal(ResponseCode.NO_PERMISSION, f"topic {header.topic} may not be read")
     if not 0 <= header.queue_id < topic.read_queue_nums:
-        raise _Refusal(
+        raise Refusal(
             ResponseCode.SYSTEM_ERROR,
             f"queue {header.queue_id} of topic {header.topic}: it has {topic.read_queue_nums} to read",
         )
@@ -102,29 +96,29 @@ def _subscription(broker: Broker, header: PullMessageRequestHeader) -> Matches:
     """Find what the consumer wants: in the pull itself, or in its heartbeat."""
     if header.sys_flag & SUBSCRIPTION:
         if header.expression_type not in (None, "", "TAG"):
-            raise _Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {header.expression_type}")
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {header.expression_type}")
         return tag_filter(header.subscription)
     group = broker.consumers.groups.get(header.consumer_group)
     if group is None:
-        raise _Refusal(
+        raise Refusal(
             ResponseCode.SUBSCRIPTION_NOT_EXIST, f"group {header.consumer_group} has no consumer here by heartbeat"
         )
     group_config = broker.subscriptions.find(header.consumer_group)
     if group.message_model == "BROADCASTING" and group_config and not group_config.consume_broadcast_enable:
-        raise _Refusal(ResponseCode.NO_PERMISSION, f"group {header.consumer_group} may not broadcast")
+        raise Refusal(ResponseCode.NO_PERMISSION, f"group {header.consumer_group} may not broadcast")
     subscription = group.subscriptions.get(header.topic)
     if subscription is None:
-        raise _Refusal(
+        raise Refusal(
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             f"group {header.consumer_group} does not subscribe to {header.topic} by heartbeat",
         )
     if subscription.sub_version < header.sub_version:
-        raise _Refusal(
+        raise Refusal(
             ResponseCode.SUBSCRIPTION_NOT_LATEST,
             f"the heartbeat of group {header.consumer_group} is older than this pull",
         )
     if subscription.expression_type not in (None, "", "TAG"):
-        raise _Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {subscription.expression_type}")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {subscription.expression_type}")
     return tag_filter(subscription.sub_string)
 
 

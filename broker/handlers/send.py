@@ -14,7 +14,7 @@ from remoting import names
 from remoting.bodies.topic import TopicConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
-from remoting.dispatch import Reply, Request, Route
+from remoting.dispatch import Refusal, Reply, Request, Route
 from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from remoting.message import (
     PROPERTY_CLUSTER,
@@ -51,14 +51,6 @@ NOT_STORED = {
 }
 OLDEST_WITH_MAX_RECONSUME_TIMES = 121
 """Client version 3.4.9: older ones do not know the field (broker-requests section 1.4)."""
-
-
-class Refusal(Exception):
-    """A request that is turned down, with the code and the reason."""
-
-    def __init__(self, code: ResponseCode, remark: str) -> None:
-        super().__init__(remark)
-        self.code = code
 
 
 def send_message(broker: Broker, header: Any, request: Request) -> Reply | None:

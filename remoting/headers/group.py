@@ -58,6 +58,12 @@ class DeleteSubscriptionGroupRequestHeader(Header, frozen=True, kw_only=True):
         return bool(self.remove_offset or self.clean_offset)
 
 
+class GetSubscriptionGroupConfigRequestHeader(Header, frozen=True, kw_only=True):
+    """352 of 5.x."""
+
+    group: str
+
+
 class GetConsumeStatsRequestHeader(Header, frozen=True, kw_only=True):
     """208. A blank topic is every topic of the group."""
 

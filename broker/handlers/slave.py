@@ -1,0 +1,11 @@
+"""What a slave leaves to its master (broker-requests section 7; AdminBrokerProcessor.validateSlave)."""
+
+from broker.state import Broker
+from remoting.codes import ResponseCode
+from remoting.dispatch import Refusal
+
+
+def refuse_on_slave(broker: Broker) -> None:
+    """Turn a change of topics or groups down, unless this is a master (broker-requests#64)."""
+    if broker.is_slave:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "this is a slave: topics and groups are changed at its master")

@@ -1,0 +1,108 @@
+"""Topics: made, changed, deleted, listed, measured (class AdminBrokerProcessor; broker-requests section 6.2)."""
+
+from typing import Any
+
+from broker.handlers.slave import refuse_on_slave
+from broker.state import Broker
+from remoting import names
+from remoting.bodies.queue import MessageQueue
+from remoting.bodies.topic import TopicConfig, TopicList, TopicOffset, TopicStatsTable
+from remoting.codes import RequestCode, ResponseCode
+from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.headers.topic import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
+
+
+def update_and_create_topic(broker: Broker, header: CreateTopicRequestHeader, _request: Request) -> Reply:
+    """Replace a topic's whole configuration, and tell the nameservers of this one topic at once.
+
+    The header's `order` is ignored: order topics are those in the nameservers' KV table. The perm is not checked.
+    """
+    refuse_on_slave(broker)
+    _check_name(broker, header.topic)
+    topic = TopicConfig(
+        topic_name=header.topic,
+        read_queue_nums=header.read_queue_nums,
+        write_queue_nums=header.write_queue_nums,
+        topic_filter_type=header.topic_filter_type,
+        perm=header.perm,
+        topic_sys_flag=header.topic_sys_flag or 0,
+    )
+    broker.topics.put(topic)
+    broker.registration.register_soon(header.topic)
+    return Reply()
+
+
+def delete_topic(broker: Broker, header: DeleteTopicRequestHeader, _request: Request) -> Reply:
+    """Drop a topic and its queues. Consumer offsets stay, and telling the nameservers is left to the tool."""
+    refuse_on_slave(broker)
+    _check_name(broker, header.topic)
+    broker.topics.delete(header.topic)
+    broker.store.delete_topic(header.topic)
+    return Reply()
+
+
+def _check_name(broker: Broker, topic: str) -> None:
+    if (fault := names.topic_fault(topic)) is not None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
+    if topic in broker.topics.system_topics or names.is_system_topic(topic):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"{topic} is a system topic")
+
+
+def get_all_topic_config(broker: Broker, _header: Any, _request: Request) -> Reply:
+    """The whole table with its version: for tools, and for a slave."""
+    return Reply(header={}, body=broker.topics.wrapper().encode())
+
+
+def get_topic_config(broker: Broker, header: GetTopicConfigRequestHeader, _request: Request) -> Reply:
+    """One topic, for the mqadmin of 5.x (broker-requests#62)."""
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
+    return Reply(body=topic.encode())
+
+
+def get_topic_stats_info(broker: Broker, header: GetTopicStatsInfoRequestHeader, _request: Request) -> Reply:
+    """The bounds of each of a topic's write queues."""
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
+    store, bounds = broker.store, {}
+    for queue_id in range(topic.write_queue_nums):
+        max_offset = store.max_queue_offset(header.topic, queue_id)
+        last_at = store.message_store_time(header.topic, queue_id, max_offset - 1) if max_offset > 0 else 0
+        queue = MessageQueue(broker_name=broker.config.broker_name, queue_id=queue_id, topic=header.topic)
+        bounds[queue] = TopicOffset(
+            last_update_timestamp=max(last_at, 0),
+            max_offset=max_offset,
+            min_offset=store.min_queue_offset(header.topic, queue_id),
+        )
+    return Reply(body=TopicStatsTable(offset_table=bounds).encode())
+
+
+def get_system_topic_list_from_broker(broker: Broker, _header: Any, _request: Request) -> Reply:
+    """The topics that belong to the broker itself; tools that export leave them out."""
+    return Reply(body=TopicList(topic_list=sorted(broker.topics.system_topics)).encode())
+
+
+def clean_unused_topic(broker: Broker, _header: Any, _request: Request) -> Reply:
+    """Drop the queues of topics that have no configuration any more. A system topic needs none to keep them."""
+    for topic in {topic for topic, _ in broker.store.topics_queues()}:
+        if broker.topics.get(topic) is None and not names.is_system_topic(topic):
+            broker.store.delete_topic(topic)
+    return Reply()
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader, update_and_create_topic),
+    Route(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader, delete_topic),
+    Route(RequestCode.GET_ALL_TOPIC_CONFIG, None, get_all_topic_config),
+    Route(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader, get_topic_config),
+    Route(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader, get_topic_stats_info),
+    Route(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, get_system_topic_list_from_broker),
+    Route(RequestCode.CLEAN_UNUSED_TOPIC, None, clean_unused_topic),
+]
