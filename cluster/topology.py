@@ -28,8 +28,6 @@ CLAIM_SLOT = 254
 
 MASTER_ROLES = ("SYNC_MASTER", "ASYNC_MASTER")
 FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
-NAMESERVER_MODULE = "nameserver.main"
-BROKER_MODULE = "broker.main"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -122,11 +120,6 @@ class Node:
         if self.port is None:
             return ()
         return (self.port - 2, self.port, self.port + 1) if self.kind is NodeKind.BROKER else (self.port,)
-
-    @property
-    def module(self) -> str:
-        """The Python module that serves it."""
-        return BROKER_MODULE if self.kind is NodeKind.BROKER else NAMESERVER_MODULE
 
 
 def group_name(index: int) -> str:

@@ -79,6 +79,7 @@ class ControlLink:
     _snapshot: Callable[[], Mapping[str, object]] = attrs.field(default=dict, init=False)
     _replies: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
     _events: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
+    _ready: bytes = attrs.field(default=b"", init=False)
     _dropped: int = attrs.field(default=0, init=False)
     _queued: trio.Event = attrs.field(factory=trio.Event, init=False)
     _written: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -98,7 +99,9 @@ class ControlLink:
         """Say that this process serves. The supervisor waits for it; say it once."""
         self.is_ready = True
         log.info("ready %s", " ".join(f"{key}={value}" for key, value in facts.items()))
-        self._reply(Ready(facts))
+        if self.limit:
+            self._ready = CONTROL.encode(Ready(facts))
+            self._wake()
 
     def set_snapshot(self, snapshot: Callable[[], Mapping[str, object]]) -> None:
         """Give the function that answers what is true now: plain values, quickly, without side effects."""
@@ -122,13 +125,14 @@ class ControlLink:
             await self._written.wait()
 
     def take(self) -> bytes:
-        """All that waits to be sent, replies first: they answer somebody who waits."""
+        """All that waits to be sent: replies, for somebody waits for them; events; and that we are ready after these."""
         if self._dropped:
             lost, self._dropped = self._dropped, 0
             self._replies.append(CONTROL.encode(Event(wall_millis(), "events-dropped", {"count": lost})))
-        data = b"".join((*self._replies, *self._events))
+        data = b"".join((*self._replies, *self._events, self._ready))
         self._replies.clear()
         self._events.clear()
+        self._ready = b""
         return data
 
     def _answer(self, message: Message) -> None:
@@ -139,12 +143,8 @@ class ControlLink:
         except Exception as exc:  # the channel outlives a defect in what it reports
             log.exception("snapshot failed")
             facts = {"error": repr(exc)}
-        self._reply(Snapshot(message.id, facts))
-
-    def _reply(self, message: Ready | Snapshot) -> None:
-        if self.limit:
-            self._replies.append(CONTROL.encode(message))
-            self._wake()
+        self._replies.append(CONTROL.encode(Snapshot(message.id, facts)))
+        self._wake()
 
     def _wake(self) -> None:
         if self._written.is_set():

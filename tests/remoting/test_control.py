@@ -30,16 +30,16 @@ async def test_link_says_hello_then_ready_and_stamps_events_with_the_clusters_ti
         nursery.start_soon(link.attend, ours)
         nursery.start_soon(receive_messages, theirs, CONTROL, got.append)
         await trio.sleep(2)
-        link.ready(address="127.0.0.1:1")
         link.emit("registered", nameserver="127.0.0.1:2")
+        link.ready(address="127.0.0.1:1")
         await link.wait_written()
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     at_millis = int((MOCK_WALL_EPOCH + autojump_clock.current_time()) * 1000)
     assert got == [
         Hello("broker-a", os.getpid()),
-        Ready({"address": "127.0.0.1:1"}),
         Event(at_millis, "registered", {"nameserver": "127.0.0.1:2"}),
+        Ready({"address": "127.0.0.1:1"}),
     ]
 
 

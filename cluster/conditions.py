@@ -1,0 +1,112 @@
+"""What one can wait for. A condition is a name and a target; it judges a status document. Pure.
+
+ready [TARGET]             the nodes are ready (all, without a target)
+stopped|killed|crashed|paused TARGET
+route-has TARGET           every running nameserver knows the broker's address
+route-gone TARGET          no running nameserver does
+slave-caught-up TARGET     each running slave of the target's group has all that the master has
+slave-connected TARGET     the master has a connection from each slave of the group
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from cluster.life import NodeState
+from cluster.topology import Node, NodeKind, find_targets
+
+Document = Mapping[str, Any]
+
+
+class UnknownConditionError(Exception):
+    """No such condition. The text lists those that exist."""
+
+
+@attrs.frozen
+class Condition:
+    """Something that is true of a cluster, or not, or not known."""
+
+    text: str
+    holds: Callable[[Any], bool]
+
+
+def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
+    """The condition that these words name. UnknownConditionError or UnknownTargetError otherwise."""
+    name, *targets = words or [""]
+    known = [node for node in nodes if node.kind is not NodeKind.WORKLOAD] if not targets else list(nodes)
+    judge = _JUDGES.get(name)
+    if judge is None:
+        raise UnknownConditionError(f"no condition {name!r}; conditions: {', '.join(_JUDGES)}")
+    if len(targets) > 1 or (not targets and name != "ready"):
+        raise UnknownConditionError(f"{name} needs one target, such as broker-a:master; got {len(targets)}")
+    found = [node for target in targets for node in find_targets(target, known)] or known
+    return Condition(" ".join([name, *targets]), lambda document: judge(document, found))
+
+
+Judge = Callable[[Document, list[Node]], bool]
+
+
+def _in_state(state: NodeState) -> Judge:
+    def judge(document: Document, targets: list[Node]) -> bool:
+        return all(_entry(document, node)["state"] == state for node in targets)
+
+    return judge
+
+
+def _entry(document: Document, node: Node) -> Mapping[str, Any]:
+    entry: Mapping[str, Any] = next(entry for entry in document["nodes"] if entry["name"] == node.name)
+    return entry
+
+
+def _is_routed(views: Iterable[Mapping[str, Any]], node: Node) -> list[bool]:
+    return [node.address in view.get(str(node.group), {}).values() for view in views]
+
+
+def _views(document: Document) -> list[Mapping[str, Any]] | None:
+    """What the running nameservers believe; None when one of them does not say, or none runs."""
+    running = [entry["name"] for entry in document["nodes"] if entry["kind"] == NodeKind.NAMESERVER and entry["pid"]]
+    views = [document["routes"][name] for name in running]
+    return views if views and None not in views else None
+
+
+def _route_has(document: Document, targets: list[Node]) -> bool:
+    views = _views(document)
+    return views is not None and all(all(_is_routed(views, node)) for node in targets)
+
+
+def _route_gone(document: Document, targets: list[Node]) -> bool:
+    views = _views(document)
+    return views is not None and not any(any(_is_routed(views, node)) for node in targets)
+
+
+def _rows(document: Document, targets: list[Node]) -> list[Mapping[str, Any]]:
+    """Replication of the running slaves among the targets, or of the groups that the targets lead."""
+    groups = {node.group for node in targets if node.is_master}
+    slaves = {node.name for node in targets if node.is_slave}
+    running = {entry["name"] for entry in document["nodes"] if entry["pid"]}
+    rows = [row for row in document["replication"] if row["group"] in groups or row["slave"] in slaves]
+    return [row for row in rows if row["slave"] in running]
+
+
+def _caught_up(document: Document, targets: list[Node]) -> bool:
+    rows = _rows(document, targets)
+    return bool(rows) and all(row["lag"] == 0 for row in rows)
+
+
+def _connected(document: Document, targets: list[Node]) -> bool:
+    rows = _rows(document, targets)
+    return bool(rows) and all(row["connected"] for row in rows)
+
+
+_JUDGES: dict[str, Judge] = {
+    "ready": _in_state(NodeState.READY),
+    "stopped": _in_state(NodeState.STOPPED),
+    "killed": _in_state(NodeState.KILLED),
+    "crashed": _in_state(NodeState.CRASHED),
+    "paused": _in_state(NodeState.PAUSED),
+    "route-has": _route_has,
+    "route-gone": _route_gone,
+    "slave-caught-up": _caught_up,
+    "slave-connected": _connected,
+}

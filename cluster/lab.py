@@ -1,0 +1,247 @@
+"""A cluster as an object: start it, act on it, watch it, wait for what becomes true.
+
+    async with open_cluster(ClusterSpec(name="demo", role="SYNC_MASTER")) as cluster:
+        await cluster.kill("broker-a:master")
+        await cluster.wait_until("route-gone broker-a:master")
+
+Time-outs are real seconds, whatever the cluster's rate.
+"""
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import attrs
+import trio
+
+from cluster.children import ForkServer
+from cluster.conditions import Condition, parse_condition
+from cluster.directory import ClusterDirectory, Record
+from cluster.eventlog import EventLog, Recorded, open_journal, read_journal
+from cluster.life import Life
+from cluster.placing import placed
+from cluster.status import Document, status_document
+from cluster.supervisor import MODULES, NodeFailedError, Supervisor, start_phases
+from cluster.topology import ClusterSpec, NodeKind, node_settings, nodes_of, toml_text
+from remoting.clock import ClockSettings, RatedClock, real_seconds
+
+WAIT_SECONDS = 60.0
+_PROBE_SECONDS = 0.05  # how often a condition on live facts is looked at, when nothing happens before
+PRELOADED = ("cluster.workload.produce", "cluster.workload.consume")
+
+
+class WaitTimeoutError(Exception):
+    """What was waited for did not become true in time."""
+
+
+@attrs.define(eq=False)
+class Workload:
+    """A workload process of a cluster."""
+
+    name: str
+    _supervisor: Supervisor
+
+    @property
+    def life(self) -> Life:
+        return self._supervisor.life(self.name)
+
+    def events(self) -> list[Recorded]:
+        """What it has told so far."""
+        return [event for event in self._supervisor.events if event.node == self.name]
+
+    async def wait_ended(self, seconds: float = WAIT_SECONDS) -> int:
+        """Wait until it ends by itself; its exit status."""
+        if not await self._supervisor.wait_life(self.name, lambda life: not life.is_alive, seconds):
+            raise WaitTimeoutError(f"{self.name} still runs after {seconds:g} s")
+        return self.life.exit_status or 0
+
+    async def stop(self) -> None:
+        """Ask it to end, if it has not."""
+        if self.life.is_alive:
+            await self._supervisor.stop(self.name)
+
+
+@attrs.define(eq=False)
+class Cluster:
+    """A running cluster. Targets are `broker-a`, `broker-a:master`, `broker-a:slave`, `broker-a-s`, `namesrv-1`."""
+
+    supervisor: Supervisor
+
+    @property
+    def namesrv_addr(self) -> str:
+        return self.supervisor.namesrv_addr
+
+    @property
+    def events(self) -> EventLog:
+        """Iterate over what happened; `follow()` gives what happens."""
+        return self.supervisor.events
+
+    async def start(self, target: str) -> None:
+        """Start what does not run, and wait until it is ready."""
+        await self.supervisor.start(*self._names(target))
+
+    async def kill(self, target: str) -> None:
+        """kill -9, and wait for the end."""
+        await self.supervisor.kill(*self._names(target))
+
+    async def stop(self, target: str) -> None:
+        """Stop in order, and wait for the end."""
+        await self.supervisor.stop(*self._names(target))
+
+    async def pause(self, target: str) -> None:
+        """Freeze (SIGSTOP): sockets stay open, nothing answers."""
+        await self.supervisor.pause(*self._names(target))
+
+    async def resume(self, target: str) -> None:
+        """Let a frozen node go on (SIGCONT)."""
+        await self.supervisor.resume(*self._names(target))
+
+    async def restart(self, target: str) -> None:
+        """Stop what runs, start, and wait until it is ready."""
+        await self.supervisor.restart(*self._names(target))
+
+    async def snapshot(self, target: str) -> Mapping[str, Any] | None:
+        """The live facts of one node; None when it does not answer."""
+        (name,) = self._names(target)
+        return await self.supervisor.snapshot(name)
+
+    async def status(self) -> Document:
+        """What `rmqlab status --json` prints."""
+        supervisor = self.supervisor
+        head = {
+            "name": supervisor.spec.name,
+            "namesrv_addr": supervisor.namesrv_addr,
+            "rate": supervisor.spec.rate,
+            "clock_millis": supervisor.clock.wall_millis(),
+            "supervisor_pid": os.getpid(),
+            "directory": str(supervisor.directory.path),
+        }
+        facts = await supervisor.snapshots()
+        return status_document(head, supervisor.nodes.values(), supervisor.lives, facts, str(supervisor.directory.path))
+
+    async def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
+        """Wait until a condition (see `cluster.conditions`), or a function of the status, holds; the status then."""
+        if callable(condition):
+            judged = Condition(getattr(condition, "__name__", "condition"), condition)
+        else:
+            judged = parse_condition(condition.split(), self.supervisor.nodes.values())
+        with trio.move_on_after(real_seconds(seconds)):
+            while True:
+                document = await self.status()
+                if judged.holds(document):
+                    return document
+                with trio.move_on_after(real_seconds(_PROBE_SECONDS)):
+                    await self.events.wait_changed()
+        raise WaitTimeoutError(f"{judged.text!r} is not so after {seconds:g} s")
+
+    async def run_workload(self, module: str, config: Mapping[str, Any], *, name: str | None = None) -> Workload:
+        """Start a process that works against the cluster. It is told the nameservers and an address to speak from.
+
+        The module has `load_config(path)` and `async main(config, link)`; its config file gets `namesrv_addr` and
+        `source_ip` besides what is given here.
+        """
+        number = 1 + sum(node.kind is NodeKind.WORKLOAD for node in self.supervisor.nodes.values())
+        name = name or f"{module.rpartition('.')[2]}-{number}"
+        node = self.supervisor.add_workload(name, module)
+        settings = {"namesrv_addr": self.namesrv_addr, "source_ip": node.host, **config}
+        _write_settings(self.supervisor.directory, name, settings)
+        await self.supervisor.start(name)
+        return Workload(name, self.supervisor)
+
+    def _names(self, target: str) -> list[str]:
+        return [node.name for node in self.supervisor.find(target)]
+
+
+@asynccontextmanager
+async def open_cluster(
+    spec: ClusterSpec,
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    modules: Mapping[NodeKind, str] = MODULES,
+    way: str | None = None,
+    started: Callable[[Cluster], object] = lambda _: None,
+) -> AsyncIterator[Cluster]:
+    """Start a cluster, give it once every node is ready, and stop it in order in the end.
+
+    The directory is `~/.rmqlab/<name>` unless given. `started` gets the cluster before its nodes start.
+    """
+    place = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
+    place.create()
+    with place.locked():
+        # First of all: it imports while we look for a place.
+        forks = ForkServer.start([*modules.values(), *PRELOADED], place.path / "forkserver.log", way)
+        try:
+            record = place.read_record()
+            with placed(spec, place, record) as placement:
+                clock = RatedClock(ClockSettings.starting_now(spec.rate, not_before=_last_time(place, record)))
+                place.write_record(Record(spec=spec, placement=placement))
+                nodes = nodes_of(spec, placement)
+                for node in nodes:
+                    _write_settings(place, node.name, node_settings(spec, node, nodes, place.data_dir(node.name)))
+                supervisor = Supervisor(
+                    spec, placement, place, clock, forks, {node.name: node for node in nodes}, EventLog(), modules
+                )
+                async with _supervised(supervisor):
+                    cluster = Cluster(supervisor)
+                    started(cluster)
+                    supervisor.record("", "cluster-starting", rate=spec.rate)
+                    for phase in start_phases(nodes):
+                        await supervisor.start(*phase)
+                    supervisor.record("", "cluster-ready")
+                    yield cluster
+                place.write_record(Record(spec=spec, placement=placement, clock_millis=clock.wall_millis()))
+        finally:
+            forks.close()
+
+
+@asynccontextmanager
+async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
+    """Attend to the processes until all have ended, even while what is inside is being cancelled."""
+    place = supervisor.directory
+    attending = trio.CancelScope(shield=True)
+
+    async def attend(*, task_status: trio.TaskStatus[None]) -> None:
+        with attending:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(supervisor.attend_nodes, listener)
+                task_status.started()
+                await supervisor.attend_forks()
+                raise NodeFailedError(f"the fork server ended, and all nodes with it; see {place.path}/forkserver.log")
+
+    with trio.socket.socket(trio.socket.AF_UNIX) as listening:
+        place.control_socket.unlink(missing_ok=True)
+        await listening.bind(os.fspath(place.control_socket))
+        place.control_socket.chmod(0o600)
+        listening.listen(1024)
+        listener = trio.SocketListener(listening)
+        journal = supervisor.events.journal = open_journal(place.journal_path)
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(attend)
+                try:
+                    yield
+                finally:
+                    with trio.CancelScope(shield=True):
+                        await supervisor.stop_all()
+                        supervisor.record("", "cluster-stopped")
+                    attending.cancel()
+        finally:
+            supervisor.events.journal = None
+            os.close(journal)
+            place.control_socket.unlink(missing_ok=True)
+
+
+def _write_settings(place: ClusterDirectory, name: str, settings: Mapping[str, Any]) -> None:
+    place.data_dir(name).mkdir(mode=0o700, exist_ok=True)
+    place.config_path(name).write_text(toml_text(settings))
+
+
+def _last_time(place: ClusterDirectory, record: Record | None) -> float:
+    """The latest second that this cluster has lived: it must not live it again after having run fast."""
+    if record is None or (record.clock_millis == 0 and record.spec.rate == 1):
+        return 0
+    millis = record.clock_millis
+    if millis == 0 and place.journal_path.exists():  # it was killed: its journal knows
+        millis = max((event.at_millis for event in read_journal(place.journal_path.read_bytes())), default=0)
+    return millis / 1000

@@ -1,0 +1,72 @@
+"""What is known about one process of the cluster, and the state that follows from it. Pure.
+
+The state is not stored: it is a function of facts, each reported by somebody who knows. The fork server reports
+birth, stop, continuation and end; the process itself that it is ready; the supervisor what it was asked for.
+"""
+
+import enum
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+
+class NodeState(enum.StrEnum):
+    """How a node is, in one word."""
+
+    STARTING = "starting"
+    READY = "ready"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    """Never started, or ended because it was asked to."""
+    KILLED = "killed"
+    """Ended by SIGKILL, from whomever."""
+    CRASHED = "crashed"
+    """Ended by itself, or in a way that nobody asked for."""
+
+
+_ASKED_ENDS = {0, -signal.SIGTERM}
+
+
+@attrs.frozen(kw_only=True)
+class Life:
+    """The facts about the present or last process of a node."""
+
+    is_alive: bool = False
+    """A process was ordered, and has not ended."""
+    pid: int | None = None
+    ready: Mapping[str, Any] | None = None
+    """What the process told when it became ready."""
+    is_paused: bool = False
+    is_asked_to_stop: bool = False
+    exit_status: int | None = None
+    """Exit status, negative for a signal, of the latest process that has ended."""
+
+    @property
+    def state(self) -> NodeState:
+        if self.is_alive:
+            if self.is_paused:
+                return NodeState.PAUSED
+            if self.is_asked_to_stop:
+                return NodeState.STOPPING
+            return NodeState.STARTING if self.ready is None else NodeState.READY
+        if self.exit_status is None or (self.is_asked_to_stop and self.exit_status in _ASKED_ENDS):
+            return NodeState.STOPPED
+        return NodeState.KILLED if self.exit_status == -signal.SIGKILL else NodeState.CRASHED
+
+    def ended(self, status: int) -> "Life":
+        return attrs.evolve(self, is_alive=False, is_paused=False, exit_status=status)
+
+
+def describe_end(status: int | None) -> str:
+    """`exit status 1`, or the signal's name."""
+    if status is None:
+        return "never started"
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"

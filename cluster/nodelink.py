@@ -1,0 +1,79 @@
+"""The supervisor's end of one process's control channel."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from remoting.clock import real_seconds
+from remoting.control import CONTROL, Event, Hello, Message, Ready, Snapshot, SnapshotRequest
+from remoting.mapcodec import ControlError, receive_messages
+
+HELLO_SECONDS = 10.0
+
+
+@attrs.define(eq=False)
+class NodeLink:
+    """A connection to a process that has said who it is."""
+
+    stream: trio.abc.Stream
+    hello: Hello
+    _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
+    _asked: dict[int, trio.MemorySendChannel[Mapping[str, Any]]] = attrs.field(factory=dict, init=False)
+    _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+
+    async def snapshot(self, seconds: float) -> Mapping[str, Any] | None:
+        """The process's live facts; None when it does not answer within so many real seconds."""
+        number = next(self._numbers)
+        send, receive = trio.open_memory_channel[Mapping[str, Any]](1)
+        self._asked[number] = send
+        try:
+            with trio.move_on_after(real_seconds(seconds)):
+                async with self._sending:
+                    await self.stream.send_all(CONTROL.encode(SnapshotRequest(number)))
+                return await receive.receive()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.EndOfChannel):
+            pass
+        finally:
+            self._asked.pop(number, None)
+            send.close()
+            receive.close()
+        return None
+
+    def answered(self, snapshot: Snapshot) -> None:
+        """Give an answer to who waits for it; one that comes too late has nobody."""
+        if waiting := self._asked.pop(snapshot.id, None):
+            waiting.send_nowait(snapshot.facts)
+
+
+async def attend_connection(
+    stream: trio.abc.Stream,
+    admit: Callable[[NodeLink], bool],
+    ready: Callable[[NodeLink, Ready], object],
+    event: Callable[[NodeLink, Event], object],
+) -> None:
+    """Serve one connection to its end. The first message must be a Hello that is admitted, and come soon."""
+    link: NodeLink | None = None
+
+    def handle(message: Message) -> None:
+        nonlocal link
+        if link is None:
+            if not isinstance(message, Hello) or not admit(newcomer := NodeLink(stream, message)):
+                raise ControlError(f"unexpected {message}")
+            link = newcomer
+            waiting.deadline = float("inf")
+            return
+        match message:
+            case Ready():
+                ready(link, message)
+            case Event():
+                event(link, message)
+            case Snapshot():
+                link.answered(message)
+            case _:
+                raise ControlError(f"unexpected {message}")
+
+    with trio.move_on_after(real_seconds(HELLO_SECONDS)) as waiting:
+        await receive_messages(stream, CONTROL, handle)

@@ -1,0 +1,99 @@
+"""Which addresses this machine has to give, and who holds one that is taken."""
+
+import contextlib
+import errno
+import socket
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from cluster.topology import CLAIM_SLOT, Node
+
+CLAIM_PORT = 9876
+_LISTENING = "0A"
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+
+
+class PortTakenError(Exception):
+    """Somebody else listens where one of our nodes should. The text names who."""
+
+
+def has_loopback_network() -> bool:
+    """Tell whether 127.77.x.y can be bound. On Linux all of 127.0.0.0/8 can; elsewhere mostly 127.0.0.1 alone."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.77.0.1", 0))
+        except OSError:
+            return False
+    return True
+
+
+def claim_subnet(subnet: int) -> socket.socket:
+    """Hold 127.77.C for one supervisor: a listening socket, so that the claim ends with the process, however it ends."""
+    claim = _listen(f"127.77.{subnet}.{CLAIM_SLOT}", CLAIM_PORT)
+    claim.listen(1)
+    return claim
+
+
+def check_free(nodes: Iterable[Node]) -> None:
+    """Fail where a port of these nodes is taken, naming all holders."""
+    taken = []
+    for node in nodes:
+        for port in node.listen_ports:
+            try:
+                _listen(node.host, port).close()
+            except PortTakenError as exc:
+                taken.append(f"{node.name}: {exc}")
+    if taken:
+        raise PortTakenError("; ".join(taken))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    probe = socket.socket()
+    try:
+        # As servers do: connections that linger after their server's end do not count as taken.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+    except OSError as exc:
+        probe.close()
+        if exc.errno == errno.EADDRINUSE:
+            raise PortTakenError(f"{host}:{port} is taken by {find_holder(host, port)}") from None
+        raise PortTakenError(f"{host}:{port} cannot be used: {exc.strerror}") from None
+    return probe
+
+
+def find_holder(host: str, port: int) -> str:
+    """Who listens there: `pid 7 (command line)` where the kernel lets us see it."""
+    inodes = {inode for table in _TABLES for inode in _listening_inodes(table, host, port)}
+    if inodes:
+        for process in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it ended, or is somebody else's
+                if any(_socket_inode(link) in inodes for link in (process / "fd").iterdir()):
+                    return f"pid {process.name} ({_command_line(process)})"
+    return "another process"
+
+
+def _listening_inodes(table: Path, host: str, port: int) -> Iterator[str]:
+    ours = {_kernel_form(host), "0" * 8, "0" * 32, "0000000000000000FFFF0000" + _kernel_form(host)}
+    with contextlib.suppress(OSError):
+        for line in table.read_text().splitlines()[1:]:
+            fields = line.split()
+            address, _, hexadecimal = fields[1].rpartition(":")
+            if fields[3] == _LISTENING and int(hexadecimal, 16) == port and address in ours:
+                yield fields[9]
+
+
+def _kernel_form(host: str) -> str:
+    return socket.inet_aton(host)[::-1].hex().upper()
+
+
+def _socket_inode(link: Path) -> str:
+    with contextlib.suppress(OSError):
+        return str(link.readlink()).removeprefix("socket:[").removesuffix("]")
+    return ""
+
+
+def _command_line(process: Path) -> str:
+    with contextlib.suppress(OSError):
+        command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        return command[:120] or (process / "comm").read_text().strip()
+    return "?"

@@ -1,0 +1,127 @@
+"""What is true of a cluster now, as one document: who runs, who follows whom, what each nameserver believes. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cluster.life import Life, NodeState, describe_end
+from cluster.topology import Node, NodeKind
+
+Facts = Mapping[str, Any] | None
+Document = dict[str, Any]
+
+
+def node_entry(node: Node, life: Life, data_dir: str) -> Document:
+    """A node as `up --json` and `status --json` list it."""
+    return {
+        "name": node.name,
+        "kind": str(node.kind),
+        "role": node.role,
+        "broker_id": node.broker_id,
+        "address": node.address,
+        "ha_address": node.ha_address,
+        "pid": life.pid if life.is_alive else None,
+        "data_dir": data_dir,
+        "state": str(life.state),
+        "end": None if life.is_alive or life.exit_status is None else describe_end(life.exit_status),
+    }
+
+
+def live_entry(node: Node, facts: Facts) -> Document:
+    """The live facts of a node. What is not known is None, never 0."""
+    facts = facts or {}
+    if node.kind is NodeKind.BROKER:
+        return {
+            "commit_log": facts.get("commit_log"),
+            "ha": facts.get("ha"),
+            "queues": facts.get("queues"),
+            "unserved": facts.get("unserved"),
+        }
+    if node.kind is NodeKind.NAMESERVER:
+        return {key: facts.get(key) for key in ("routes", "topics", "unserved")}
+    return dict(facts)
+
+
+def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Document]:
+    """One row per slave, with the labels of mqadmin haStatus. Offsets are bytes of the commit log."""
+    brokers = [node for node in nodes if node.kind is NodeKind.BROKER]
+    rows = []
+    for slave in brokers:
+        if not slave.is_slave:
+            continue
+        master = next(node for node in brokers if node.is_master and node.group == slave.group)
+        known = facts.get(master.name) or {}
+        connections = (known.get("ha") or {}).get("connections") or []
+        link = _link_of(slave, connections, alone=sum(node.group == slave.group for node in brokers) == 2)
+        master_max, slave_max = commit_log_max(known), commit_log_max(facts.get(slave.name))
+        rows.append(
+            {
+                "group": slave.group,
+                "master": master.name,
+                "slave": slave.name,
+                "connected": None if not known else link is not None,
+                "masterCommitLogMaxOffset": master_max,
+                "slaveCommitLogMaxOffset": slave_max,
+                "lag": None if master_max is None or slave_max is None else master_max - slave_max,
+                "slaveAckOffset": link and link.get("slave_ack_offset"),
+                "diff": link and link.get("diff"),
+                "transferredByteInSecond": link and link.get("transferred_bytes_per_second"),
+                "inSync": link and link.get("in_sync"),
+            }
+        )
+    return rows
+
+
+def _link_of(slave: Node, connections: Iterable[Mapping[str, Any]], *, alone: bool) -> Mapping[str, Any] | None:
+    """The HA connection that comes from this slave. At a single address only an only slave can be told."""
+    for connection in connections:
+        host = str(connection.get("address", "")).rpartition(":")[0].lstrip("/")
+        if host == slave.host and (alone or host != "127.0.0.1"):
+            return connection
+    return None
+
+
+def commit_log_max(facts: Facts) -> int | None:
+    """End of a broker's commit log."""
+    end = ((facts or {}).get("commit_log") or {}).get("max")
+    return end if isinstance(end, int) else None
+
+
+def route_views(nodes: Iterable[Node], lives: Mapping[str, Life], facts: Mapping[str, Facts]) -> Document:
+    """The brokers that each nameserver knows, as {nameserver: {group: {broker id: address}}}.
+
+    None for one that does not answer, and for those that do not run.
+    """
+    views: Document = {}
+    for node in nodes:
+        if node.kind is NodeKind.NAMESERVER:
+            routes = (facts.get(node.name) or {}).get("routes")
+            is_alive = lives.get(node.name, Life()).is_alive
+            views[node.name] = (
+                {group: route.get("addresses", {}) for group, route in routes.items()}
+                if is_alive and routes is not None
+                else None
+            )
+    return views
+
+
+def status_document(
+    head: Document, nodes: Iterable[Node], lives: Mapping[str, Life], facts: Mapping[str, Facts], root: str
+) -> Document:
+    """Everything that `status --json` prints."""
+    known = list(nodes)
+    entries = []
+    for node in known:
+        entry = node_entry(node, lives.get(node.name, Life()), f"{root}/{node.name}")
+        entries.append(entry | live_entry(node, facts.get(node.name)))
+    return {
+        **head,
+        "nodes": entries,
+        "replication": replication(known, facts),
+        "routes": route_views(known, lives, facts),
+    }
+
+
+def is_cluster_ready(document: Document) -> bool:
+    """Every nameserver and broker is ready."""
+    servers = [node for node in document["nodes"] if node["kind"] != NodeKind.WORKLOAD]
+    return all(node["state"] == NodeState.READY for node in servers)

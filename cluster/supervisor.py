@@ -1,0 +1,309 @@
+"""The supervisor: starts the processes of a cluster, knows how each of them is, and acts on them.
+
+Waiting is always for a fact (a process says that it is ready, the fork server reports an end), bounded in real
+seconds whatever the cluster's rate.
+"""
+
+import itertools
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from cluster.child import Birth
+from cluster.children import ForkServer
+from cluster.directory import ClusterDirectory
+from cluster.eventlog import EventLog, Recorded
+from cluster.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
+from cluster.life import Life, describe_end
+from cluster.logs import last_lines
+from cluster.nodelink import NodeLink, attend_connection
+from cluster.topology import ClusterSpec, Node, NodeKind, Placement, find_targets, namesrv_addr, workload_host
+from remoting.clock import RatedClock, real_seconds
+from remoting.control import Event, Ready
+from remoting.mapcodec import ControlError
+
+START_SECONDS = 30.0
+STOP_SECONDS = 10.0
+SIGNAL_SECONDS = 5.0
+SNAPSHOT_SECONDS = 1.0
+
+MODULES: Mapping[NodeKind, str] = {NodeKind.NAMESERVER: "nameserver.main", NodeKind.BROKER: "broker.main"}
+
+
+class NodeFailedError(Exception):
+    """A node did not become what it was asked to be. The text tells how it ended and what it said last."""
+
+
+class WrongStateError(Exception):
+    """What was asked makes no sense in the state the node is in."""
+
+
+@attrs.define(eq=False)
+class Supervisor:
+    """One running cluster. Made by `cluster.lab.open_cluster`."""
+
+    spec: ClusterSpec
+    placement: Placement
+    directory: ClusterDirectory
+    clock: RatedClock
+    forks: ForkServer
+    nodes: dict[str, Node]
+    events: EventLog
+    modules: Mapping[NodeKind, str] = MODULES
+    lives: dict[str, Life] = attrs.field(factory=dict, init=False)
+    workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
+    _links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
+    _births: dict[int, str] = attrs.field(factory=dict, init=False)
+    _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
+    _log_starts: dict[str, int] = attrs.field(factory=dict, init=False)
+
+    @property
+    def namesrv_addr(self) -> str:
+        """What clients are given."""
+        return namesrv_addr(self.nodes.values())
+
+    def life(self, name: str) -> Life:
+        """What is known about a node's process."""
+        return self.lives.get(name, Life())
+
+    def find(self, target: str) -> list[Node]:
+        """The nodes that a target means. UnknownTargetError lists what exists."""
+        return find_targets(target, self.nodes.values())
+
+    def record(self, node: str, kind: str, **fields: object) -> None:
+        """Add an event of the supervisor's own to the log, at the cluster's time."""
+        self.events.record(Recorded(self.clock.wall_millis(), node, kind, fields))
+
+    # Services: what is reported by others
+
+    async def attend_forks(self) -> None:
+        """Follow what becomes of the processes. Ends only with the fork server, and then the cluster is no more."""
+        await self.forks.attend(self._changed)
+        for name, life in self.lives.items():
+            if life.is_alive:
+                self.lives[name] = life.ended(-signal.SIGKILL)
+        self.record("", "fork-server-lost")
+
+    async def attend_nodes(self, listener: trio.SocketListener) -> None:
+        """Serve the control channel of every process."""
+        async with trio.open_nursery() as nursery:
+            await trio.serve_listeners(self._attend_node, [listener], handler_nursery=nursery)
+
+    async def _attend_node(self, stream: trio.SocketStream) -> None:
+        admitted: list[NodeLink] = []
+
+        def admit(link: NodeLink) -> bool:
+            life = self.life(link.hello.name)
+            if not life.is_alive or life.pid not in (None, link.hello.pid):
+                return False
+            self._links[link.hello.name] = link
+            admitted.append(link)
+            return True
+
+        try:
+            async with stream:
+                await attend_connection(stream, admit, self._ready, self._event)
+        except ControlError as exc:
+            self.record(admitted[0].hello.name if admitted else "", "control-error", reason=str(exc))
+        finally:
+            for link in admitted:
+                if self._links.get(link.hello.name) is link:
+                    del self._links[link.hello.name]
+
+    def _ready(self, link: NodeLink, ready: Ready) -> None:
+        name = link.hello.name
+        self.lives[name] = attrs.evolve(self.lives[name], ready=ready.facts)
+        self.record(name, "node-ready", **ready.facts)
+
+    def _event(self, link: NodeLink, event: Event) -> None:
+        self.events.record(Recorded(event.at_millis, link.hello.name, event.kind, event.fields))
+
+    def _changed(self, birth: int, report: Report) -> None:
+        name = self._births[birth]
+        life = self.lives[name]
+        match report:
+            case Spawned(pid=pid):
+                self.lives[name] = attrs.evolve(life, pid=pid)
+                self.record(name, "node-spawned", pid=pid)
+            case NotSpawned(reason=reason):
+                self.lives[name] = life.ended(1)
+                self.record(name, "node-not-spawned", reason=reason)
+            case Stopped():
+                self.lives[name] = attrs.evolve(life, is_paused=True)
+                self.record(name, "node-paused")
+            case Continued():
+                self.lives[name] = attrs.evolve(life, is_paused=False)
+                self.record(name, "node-resumed")
+            case Exited(status=status):
+                del self._births[birth]
+                self.lives[name] = life = life.ended(status)
+                self.record(name, f"node-{life.state}", pid=life.pid, end=describe_end(status))
+
+    # Actions
+
+    async def start(self, *names: str) -> None:
+        """Start nodes that do not run, all at once, and wait until each is ready. NodeFailedError says why not."""
+        for name in names:
+            if (life := self.life(name)).is_alive:
+                raise WrongStateError(f"{name} is {life.state} (pid {life.pid}) already")
+        for name in names:
+            await self.spawn(name)
+        for name in names:
+            await self.wait_ready(name)
+
+    async def spawn(self, name: str) -> None:
+        """Order the birth of a node's process, without waiting for what becomes of it."""
+        node = self.nodes[name]
+        log = self.directory.log_path(name)
+        self._log_starts[name] = log.stat().st_size if log.exists() else 0
+        number = next(self._numbers)
+        self._births[number] = name
+        self.lives[name] = Life(is_alive=True)
+        await self.forks.spawn(
+            Birth(
+                id=number,
+                name=name,
+                module=self.workload_modules.get(name) or self.modules[node.kind],
+                config=str(self.directory.config_path(name)),
+                log=str(log),
+                control=str(self.directory.control_socket),
+                clock=self.clock.settings,
+            )
+        )
+
+    async def wait_ready(self, name: str, seconds: float = START_SECONDS) -> None:
+        """Wait until a node says that it is ready. NodeFailedError when it ends, or takes too long."""
+        if not await self.wait_life(name, lambda life: life.ready is not None or not life.is_alive, seconds):
+            raise NodeFailedError(f"{name} is not ready after {seconds:g} s{self._last_words(name)}")
+        life = self.life(name)
+        if not life.is_alive:
+            raise NodeFailedError(f"{name} ended with {describe_end(life.exit_status)}{self._last_words(name)}")
+
+    async def kill(self, *names: str) -> None:
+        """SIGKILL, and wait for the end."""
+        await self._signal(names, signal.SIGKILL, "kill", lambda life: not life.is_alive, SIGNAL_SECONDS)
+
+    async def stop(self, *names: str) -> None:
+        """SIGTERM, and wait for the end. A node that does not come to it is killed."""
+        for name in names:
+            if (life := self._alive(name)).is_paused:
+                raise WrongStateError(f"{name} is paused and cannot stop in order: resume it first, or kill it")
+            self.lives[name] = attrs.evolve(life, is_asked_to_stop=True)
+        try:
+            await self._signal(names, signal.SIGTERM, "stop", lambda life: not life.is_alive, STOP_SECONDS)
+        except NodeFailedError:
+            await self.kill(*(name for name in names if self.life(name).is_alive))
+            raise
+
+    async def pause(self, *names: str) -> None:
+        """SIGSTOP, and wait until the kernel says that it stands."""
+        await self._signal(names, signal.SIGSTOP, "pause", lambda life: life.is_paused or not life.is_alive)
+
+    async def resume(self, *names: str) -> None:
+        """SIGCONT, and wait until the kernel says that it moves."""
+        for name in names:
+            if not (life := self._alive(name)).is_paused:
+                raise WrongStateError(f"{name} is {life.state}, not paused")
+        await self._signal(names, signal.SIGCONT, "resume", lambda life: not life.is_paused)
+
+    async def restart(self, *names: str) -> None:
+        """Stop those that run, then start all."""
+        await self.stop(*(name for name in names if self.life(name).is_alive))
+        await self.start(*names)
+
+    async def stop_all(self) -> None:
+        """End every process: workloads, slaves, masters, nameservers; in order, without failing, in bounded time."""
+        for phase in reversed(start_phases([*self.nodes.values()])):
+            alive = [name for name in phase if self.life(name).is_alive]
+            try:
+                await self.kill(*(name for name in alive if self.life(name).is_paused))
+                await self.stop(*(name for name in alive if self.life(name).is_alive))
+            except (NodeFailedError, WrongStateError) as exc:
+                self.record("", "stop-overdue", reason=str(exc))
+
+    async def kill_all(self) -> None:
+        """End every process at once."""
+        await self.kill(*(name for name, life in self.lives.items() if life.is_alive))
+
+    # Waiting and asking
+
+    async def wait_life(self, name: str, holds: Callable[[Life], bool], seconds: float) -> bool:
+        """Wait for something to become true of a node's process. False when it takes longer than that."""
+        with trio.move_on_after(real_seconds(seconds)):
+            while not holds(self.life(name)):
+                await self.events.wait_changed()
+        return holds(self.life(name))
+
+    async def snapshot(self, name: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
+        """The live facts of a node. None when it does not run, stands still, or does not answer."""
+        link = self._links.get(name)
+        if link is None or self.life(name).is_paused:
+            return None
+        return await link.snapshot(seconds)
+
+    async def snapshots(self) -> dict[str, Mapping[str, Any] | None]:
+        """The live facts of all nodes, asked for at the same time."""
+        facts: dict[str, Mapping[str, Any] | None] = dict.fromkeys(self.nodes)
+
+        async def ask(name: str) -> None:
+            facts[name] = await self.snapshot(name)
+
+        async with trio.open_nursery() as nursery:
+            for name in self.nodes:
+                nursery.start_soon(ask, name)
+        return facts
+
+    def add_workload(self, name: str, module: str) -> Node:
+        """Make room for a workload process: a node that speaks from an address of its own and listens nowhere."""
+        index = sum(node.kind is NodeKind.WORKLOAD for node in self.nodes.values())
+        node = Node(name=name, kind=NodeKind.WORKLOAD, host=workload_host(self.placement, index))
+        self.nodes[name] = node
+        self.workload_modules[name] = module
+        return node
+
+    def _alive(self, name: str) -> Life:
+        life = self.life(name)
+        if not life.is_alive:
+            raise WrongStateError(f"{name} is {life.state}: it has no process")
+        return life
+
+    async def _signal(
+        self,
+        names: Iterable[str],
+        number: signal.Signals,
+        verb: str,
+        holds: Callable[[Life], bool],
+        seconds: float = SIGNAL_SECONDS,
+    ) -> None:
+        lives = {name: self._alive(name) for name in names}
+        for name, life in lives.items():
+            if life.pid is None:  # ordered, not yet born: a moment
+                await self.wait_life(name, lambda life: life.pid is not None or not life.is_alive, seconds)
+            self.record(name, "command", command=verb)
+            if (pid := self.life(name).pid) is not None:
+                await self.forks.signal(pid, number)
+        for name in lives:
+            if not await self.wait_life(name, holds, seconds):
+                raise NodeFailedError(
+                    f"{name}: {verb} had no effect within {seconds:g} s; it is {self.life(name).state}"
+                )
+
+    def _last_words(self, name: str) -> str:
+        lines = last_lines(self.directory.log_path(name), since=self._log_starts.get(name, 0))
+        return "".join(f"\n  {name}| {line}" for line in lines)
+
+
+def start_phases(nodes: Iterable[Node]) -> list[list[str]]:
+    """Who may start together: nameservers, then masters, then slaves, then workloads.
+
+    A broker registers once at its start and then every 30 s, and a slave learns its master from a registration:
+    each must find the one before it ready.
+    """
+    phases: list[list[str]] = [[], [], [], []]
+    for node in nodes:
+        phase = 0 if node.kind is NodeKind.NAMESERVER else 1 if node.is_master else 2 if node.is_slave else 3
+        phases[phase].append(node.name)
+    return phases
