@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from remoting.bodies.heartbeat import ConsumerData, SubscriptionData
+from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
 from remoting.channel import Channel
 
 EXPIRY = 120.0
@@ -32,9 +32,9 @@ class ConsumerGroup:
     """One consumer group as its members last described it."""
 
     name: str
-    consume_type: str
-    message_model: str
-    consume_from_where: str
+    consume_type: ConsumeType
+    message_model: MessageModel
+    consume_from_where: ConsumeFromWhere
     members: dict[Any, Member] = attrs.field(factory=dict)
     subscriptions: dict[str, SubscriptionData] = attrs.field(factory=dict)
 

@@ -53,6 +53,8 @@ class BrokerConfig:
     reject_transaction_message: bool = False
     enable_property_filter: bool = False
     start_accept_send_request_time_stamp: int = 0
+    default_query_max_num: int = 32
+    """Messages that a query by unique key gives at most."""
 
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1000

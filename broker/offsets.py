@@ -1,7 +1,7 @@
 """How far each consumer group has come in each queue (class ConsumerOffsetManager)."""
 
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from remoting.bodies.offset import ConsumerOffsets
 from store.configfile import load_config_file, save_config_file
@@ -25,6 +25,10 @@ class ConsumerOffsetTable:
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         """The committed offset, or None."""
         return self.offsets.get(f"{topic}@{group}", {}).get(queue_id)
+
+    def queues_of(self, group: str, topic: str) -> Mapping[int, int]:
+        """What a group has committed in a topic, by queue id."""
+        return self.offsets.get(f"{topic}@{group}", {})
 
     def topics_of(self, group: str) -> list[str]:
         """The topics in which a group has committed something."""

@@ -15,7 +15,8 @@ from remoting.message import BatchItem, NewMessage
 from store import cleaning, recovery
 from store.checkpoint import Checkpoint
 from store.commitlog import CommitLog
-from store.config import StoreConfig
+from store.config import QUEUE_ENTRY_SIZE, StoreConfig
+from store.consumequeue import ENTRY
 from store.disk import Disk
 from store.dispatch import Dispatcher, OnDispatched
 from store.filequeue import FileQueue
@@ -213,6 +214,12 @@ class MessageStore:
         return QueryResult(
             [record for record in records if record is not None], newest.end_timestamp, newest.end_physical
         )
+
+    def queue_entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
+        """Entries of a queue from one on: commit log offset, size, tags code. They end with their file."""
+        queue = self.queues.table.get((topic, queue_id))
+        raw = queue.entries(queue_offset, count * QUEUE_ENTRY_SIZE) if queue is not None and queue_offset >= 0 else b""
+        return list(ENTRY.iter_unpack(raw))
 
     def topics_queues(self) -> Iterable[tuple[str, int]]:
         return list(self.queues.table)

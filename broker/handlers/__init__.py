@@ -1,10 +1,21 @@
 """Request handlers, one file per family, and the table that they make together."""
 
-from broker.handlers import client, offset, pull, send
+from broker.handlers import client, group, lock, offset, progress, pull, query, retry, send, topic
 from remoting.codes import RequestCode
 from remoting.dispatch import handler_table
 
-HANDLERS = handler_table(send.ROUTES, pull.ROUTES, client.ROUTES, offset.ROUTES)
+HANDLERS = handler_table(
+    send.ROUTES,
+    retry.ROUTES,
+    pull.ROUTES,
+    client.ROUTES,
+    lock.ROUTES,
+    offset.ROUTES,
+    topic.ROUTES,
+    group.ROUTES,
+    progress.ROUTES,
+    query.ROUTES,
+)
 
 VIP_HANDLERS = {
     code: route

@@ -1,0 +1,37 @@
+"""LOCK_BATCH_MQ and UNLOCK_BATCH_MQ of orderly consumers (broker-requests section 3.10)."""
+
+from typing import Any
+
+from broker.locks import LockedQueue
+from broker.state import Broker
+from remoting.bodies.queue import LockBatchRequestBody, LockBatchResponseBody, MessageQueue, UnlockBatchRequestBody
+from remoting.codes import RequestCode
+from remoting.dispatch import Reply, Request, Route
+
+
+def lock_batch_mq(broker: Broker, _header: Any, request: Request) -> Reply:
+    """Lock what can be locked, and answer just that (broker-requests#46)."""
+    wanted = LockBatchRequestBody.decode(request.command.body)
+    now = broker.now()
+    got = [
+        queue for queue in wanted.mq_set if broker.locks.lock(_key(wanted.consumer_group, queue), wanted.client_id, now)
+    ]
+    return Reply(body=LockBatchResponseBody(lock_ok_mq_set=got).encode())
+
+
+def unlock_batch_mq(broker: Broker, _header: Any, request: Request) -> Reply:
+    """Give locks back. Those of others stay."""
+    freed = UnlockBatchRequestBody.decode(request.command.body)
+    for queue in freed.mq_set:
+        broker.locks.unlock(_key(freed.consumer_group, queue), freed.client_id)
+    return Reply()
+
+
+def _key(group: str, queue: MessageQueue) -> LockedQueue:
+    return LockedQueue(group, queue.topic, queue.broker_name, queue.queue_id)
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.LOCK_BATCH_MQ, None, lock_batch_mq),
+    Route(RequestCode.UNLOCK_BATCH_MQ, None, unlock_batch_mq),
+]

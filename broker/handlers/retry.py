@@ -1,0 +1,111 @@
+"""CONSUMER_SEND_MSG_BACK: a message that a consumer could not handle goes to its group's retry or dead-letter topic.
+
+Sources: broker-requests section 3.11, store-and-ha section 7.3; class SendMessageProcessor. The message is read
+from this broker's commit log and stored again, usually by way of the schedule topic.
+"""
+
+import random
+
+from broker.handlers.send import OLDEST_WITH_MAX_RECONSUME_TIMES, delay
+from broker.state import Broker
+from broker.topics import PERM_WRITE
+from remoting import names
+from remoting.bodies.group import SubscriptionGroupConfig
+from remoting.codes import RequestCode, ResponseCode
+from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from remoting.message import (
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    PROPERTY_WAIT,
+    NewMessage,
+    StoredMessage,
+    decode_message,
+    format_properties,
+    java_hash,
+)
+
+FIRST_RETRY_LEVEL = 3
+"""Delay level of the first retry: 10 s. Each further one waits a level longer."""
+DLQ_QUEUES = 1
+
+
+def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHeader, request: Request) -> Reply:
+    """Store a copy of a message for another try, or as a dead letter (broker-requests#47)."""
+    group = _check(broker, header)
+    if group.retry_queue_nums <= 0:
+        return Reply()  # the message is dropped without a word, as in RocketMQ
+    topic = names.RETRY_PREFIX + header.group
+    _make_topic(broker, topic, group.retry_queue_nums, unit_mode=bool(header.unit_mode))
+    record = broker.store.message_at(header.offset)
+    if record is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message lies at commit log offset {header.offset}")
+    stored = decode_message(record)
+    limit = group.retry_max_times
+    if header.max_reconsume_times is not None and request.command.version >= OLDEST_WITH_MAX_RECONSUME_TIMES:
+        limit = header.max_reconsume_times
+    level = header.delay_level or FIRST_RETRY_LEVEL + stored.reconsume_times
+    queue_id = random.randrange(group.retry_queue_nums)  # noqa: S311 - spreads load
+    if stored.reconsume_times >= limit or level < 0:
+        topic, queue_id, level = names.DLQ_PREFIX + header.group, 0, 0
+        _make_topic(broker, topic, DLQ_QUEUES)
+    message, properties = _copy(stored, topic, queue_id, level)
+    delay(broker, message, properties)
+    message.properties = format_properties(properties)
+    result = broker.store.put(message)
+    if not result.is_stored:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, result.status.name)
+    broker.growth.appended()
+    broker.stats.count_send_back(properties[PROPERTY_RETRY_TOPIC], header.group)
+    return Reply()
+
+
+def _check(broker: Broker, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
+    group = broker.subscriptions.find(header.group)
+    if group is None:
+        raise Refusal(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {header.group} does not exist")
+    if not broker.config.broker_permission & PERM_WRITE:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"broker {broker.config.broker_name} may not be written to")
+    return group
+
+
+def _make_topic(broker: Broker, topic: str, queues: int, *, unit_mode: bool = False) -> None:
+    known = broker.topics.get(topic)
+    if known is None:
+        known = broker.topics.create_plain(topic, queues, unit_mode=unit_mode)
+        broker.registration.register_soon(oneway=True)
+    if topic.startswith(names.RETRY_PREFIX) and not known.perm & PERM_WRITE:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"topic {topic} may not be written to")
+
+
+def _copy(stored: StoredMessage, topic: str, queue_id: int, level: int) -> tuple[NewMessage, dict[str, str]]:
+    """The message anew, one try later. It remembers where it comes from, through any number of tries."""
+    properties = dict(stored.properties)
+    properties.setdefault(PROPERTY_RETRY_TOPIC, stored.topic)
+    properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, stored.offset_message_id)
+    properties[PROPERTY_WAIT] = "false"
+    properties[PROPERTY_DELAY] = str(level)
+    message = NewMessage(
+        topic=topic,
+        queue_id=queue_id,
+        body=stored.body,
+        born_host=stored.born_host,
+        store_host=stored.store_host,
+        born_timestamp=stored.born_timestamp,
+        flag=stored.flag,
+        sys_flag=stored.sys_flag,
+        reconsume_times=stored.reconsume_times + 1,
+        tags_code=java_hash(properties.get(PROPERTY_TAGS, "")),
+        keys=properties.get(PROPERTY_KEYS, ""),
+        unique_key=properties.get(PROPERTY_UNIQ_KEY, ""),
+    )
+    return message, properties
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.CONSUMER_SEND_MSG_BACK, ConsumerSendMsgBackRequestHeader, consumer_send_msg_back),
+]
