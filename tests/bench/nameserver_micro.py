@@ -1,0 +1,116 @@
+"""How a nameserver takes hundreds of brokers with thousands of topics: `python -m tests.bench.nameserver_micro`.
+
+The handlers run as they do in the process, over the dispatcher, on a clock that is set by hand; only the
+sockets are missing. Prints milliseconds; judges nothing.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+import attrs
+
+from nameserver.config import NameserverConfig
+from nameserver.handlers import HANDLERS
+from nameserver.kvconfig import KvConfig
+from nameserver.state import Nameserver
+from remoting.bodies.registration import RegisterBrokerBody, body_crc32
+from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from remoting.codes import RequestCode
+from remoting.command import Command
+from remoting.dispatch import Dispatcher
+
+REGISTER_PERIOD = 30.0
+
+
+@attrs.define(eq=False)
+class Wire:
+    """A connection that counts what it is given."""
+
+    peer: str
+    bytes_written: int = 0
+
+    def write(self, *buffers: bytes | memoryview) -> None:
+        self.bytes_written += sum(map(len, buffers))
+
+    def close(self, _reason: str) -> None:
+        pass
+
+
+class Simulation:
+    """Brokers that all have the same topics, as in one big cluster, and one nameserver."""
+
+    def __init__(self, brokers: int, topics: int) -> None:
+        self.topics = topics
+        self.now = 0.0
+        kv = KvConfig("never written")
+        self.nameserver = Nameserver(NameserverConfig(), kv, lambda: self.now, lambda _kind, **_fields: None)
+        self.dispatcher = Dispatcher(HANDLERS, self.nameserver)
+        self.wires = [Wire(f"10.0.{number // 250}.{number % 250 + 1}:40000") for number in range(brokers)]
+
+    def body(self, counter: int) -> bytes:
+        """Give a registration's body of some data version."""
+        table = {name: TopicConfig(topic_name=name) for name in (f"topic-{number:05}" for number in range(self.topics))}
+        version = DataVersion(counter=counter, timestamp=1)
+        wrapper = TopicConfigSerializeWrapper(data_version=version, topic_config_table=table)
+        return RegisterBrokerBody(topic_config_serialize_wrapper=wrapper).encode()
+
+    def register_all(self, body: bytes) -> None:
+        """One round of heartbeats."""
+        crc = str(body_crc32(body))
+        for number, wire in enumerate(self.wires):
+            address = wire.peer.replace(":40000", ":10911")
+            fields = {
+                "brokerName": f"broker-{number:03}",
+                "brokerAddr": address,
+                "clusterName": "DefaultCluster",
+                "haServerAddr": address.replace("10911", "10912"),
+                "brokerId": "0",
+                "bodyCrc32": crc,
+            }
+            self.dispatcher.serve(wire, Command(RequestCode.REGISTER_BROKER, body=body, raw_fields=fields))
+
+    def ask_routes(self, count: int) -> None:
+        """Clients ask for routes, each of all brokers."""
+        client = Wire("10.9.9.9:50000")
+        for number in range(count):
+            topic = {"topic": f"topic-{number % self.topics:05}"}
+            self.dispatcher.serve(client, Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, raw_fields=topic))
+
+
+def millis(fn: Callable[[], object]) -> float:
+    """Time one call."""
+    start = time.perf_counter()
+    fn()
+    return (time.perf_counter() - start) * 1000
+
+
+def main() -> None:
+    """Measure a start, rounds of heartbeats, routes, scans, and the loss of every broker."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--brokers", type=int, default=200)
+    parser.add_argument("--topics", type=int, default=2000)
+    asked = parser.parse_args()
+    simulation = Simulation(asked.brokers, asked.topics)
+    routes = simulation.nameserver.routes
+    body, moved = simulation.body(1), simulation.body(2)
+    print(f"{asked.brokers} brokers x {asked.topics} topics, registration body {len(body)} bytes")
+
+    first = millis(lambda: simulation.register_all(body)) / asked.brokers
+    same = millis(lambda: simulation.register_all(body)) / asked.brokers
+    changed = millis(lambda: simulation.register_all(moved)) / asked.brokers
+    print(f"registration: first {first:.3f} ms, unchanged {same:.3f} ms, new data version {changed:.3f} ms")
+    print(f"one core at one heartbeat per {REGISTER_PERIOD:g} s: {same * asked.brokers / REGISTER_PERIOD / 10:.1f} %")
+
+    wanted = 100
+    print(f"route of {asked.brokers} brokers: {millis(lambda: simulation.ask_routes(wanted)) / wanted:.3f} ms")
+    print(f"scan with nobody silent: {millis(simulation.nameserver.expire):.3f} ms")
+    lost = millis(lambda: routes.lose_connection(simulation.wires[0], ""))
+    print(f"loss of one broker: {lost:.3f} ms")
+    simulation.now = 121.0
+    print(f"scan that drops all others: {millis(simulation.nameserver.expire):.3f} ms")
+    assert not routes.queues
+
+
+if __name__ == "__main__":
+    main()
