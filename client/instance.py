@@ -31,7 +31,7 @@ from remoting.header import Header
 from remoting.headers.group import UnregisterClientRequestHeader
 from remoting.headers.nameserver import GetRouteInfoRequestHeader
 from remoting.names import RETRY_PREFIX
-from remoting.reactor import Reactor
+from remoting.reactor import Reactor, open_reactor
 
 log = logging.getLogger(__name__)
 
@@ -165,13 +165,13 @@ class Client:
         with trio.move_on_after(self.config.first_heartbeat_delay):
             await self._heartbeat_due.wait()
         while True:
+            self._heartbeat_due = trio.Event()  # before the round: a change during it asks for another
             await self.heartbeat()
             with trio.move_on_after(self.config.heartbeat_period):
                 await self._heartbeat_due.wait()
 
     async def heartbeat(self) -> None:
         """Send one round, to all at once: a frozen broker must not keep us from the others."""
-        self._heartbeat_due = trio.Event()
         self.routes.purge_brokers()
         body = self._heartbeat_body()
         if not body.consumer_data_set and not body.producer_data_set:
@@ -253,26 +253,17 @@ def expect_success(address: str, response: Command) -> Command:
 async def open_client(config: ClientConfig) -> AsyncIterator[Client]:
     """Open a client instance for the length of the block. An error of the block comes out as it is, ungrouped."""
     failure: Exception | None = None
-    sockets = trio.CancelScope(shield=True)  # they must work until the last goodbye, also when all else is cancelled
-    with contextlib.closing(Reactor()) as reactor:
-        async with trio.open_nursery() as nursery:
-            client = Client(config, reactor, nursery)
-            nursery.start_soon(_serve_sockets, reactor, sockets)
-            nursery.start_soon(client.refresh_routes_forever)
-            nursery.start_soon(client.heartbeat_forever)
-            try:
-                yield client
-            except Exception as exc:  # noqa: BLE001 - raised again below, outside of the nursery that would wrap it
-                failure = exc
-            finally:
-                await client.leave_all()
-                client.remoting.close()
-                sockets.cancel()
-                nursery.cancel_scope.cancel()
+    async with open_reactor() as reactor, trio.open_nursery() as nursery:
+        client = Client(config, reactor, nursery)
+        nursery.start_soon(client.refresh_routes_forever)
+        nursery.start_soon(client.heartbeat_forever)
+        try:
+            yield client
+        except Exception as exc:  # noqa: BLE001 - raised again below, outside of the nurseries that would wrap it
+            failure = exc
+        finally:
+            await client.leave_all()
+            client.remoting.close()
+            nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
-
-
-async def _serve_sockets(reactor: Reactor, scope: trio.CancelScope) -> None:
-    with scope:
-        await reactor.run_forever()

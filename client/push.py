@@ -124,10 +124,10 @@ class PushConsumer:
         while True:
             with trio.move_on_after(self.config.rebalance_period):
                 await self._rebalance_due.wait()
+            self._rebalance_due = trio.Event()  # before the round: a change during it asks for another
             await self._rebalance()
 
     async def _rebalance(self) -> None:
-        self._rebalance_due = trio.Event()
         for topic in self._group.subscriptions:
             try:
                 mine = await self._own_queues(topic)
