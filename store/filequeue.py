@@ -16,6 +16,7 @@ class FileQueue:
     disk: Disk
     first_step: int = 256 * 1024
     last_step: int = 8 * 2**20
+    is_scattered: bool = False
     files: list[LogFile] = attrs.field(factory=list, init=False)
 
     def load(self) -> None:
@@ -29,7 +30,13 @@ class FileQueue:
 
     def _open(self, path: Path, *, create: bool) -> LogFile:
         return LogFile.open(
-            path, self.file_size, self.disk, create=create, first_step=self.first_step, last_step=self.last_step
+            path,
+            self.file_size,
+            self.disk,
+            create=create,
+            first_step=self.first_step,
+            last_step=self.last_step,
+            is_scattered=self.is_scattered,
         )
 
     @property

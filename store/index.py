@@ -67,7 +67,7 @@ class IndexFile:
     @classmethod
     def open(cls, path: Path, slots: int, max_index: int, disk: Disk, *, create: bool) -> "IndexFile":
         size = _HEADER_SIZE + 4 * slots + _ENTRY_SIZE * max_index
-        file = LogFile.open(path, size, disk, create=create)
+        file = LogFile.open(path, size, disk, create=create, is_scattered=True)
         index = cls(file, slots, max_index)
         if not create:
             (index.begin_timestamp, index.end_timestamp, index.begin_physical, index.end_physical,

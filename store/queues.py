@@ -35,7 +35,12 @@ class Queues:
         queue = self.table.get((topic, queue_id))
         if queue is None:
             files = FileQueue(
-                self.directory / topic / str(queue_id), self.file_size, self.disk, _FIRST_STEP, _LAST_STEP
+                self.directory / topic / str(queue_id),
+                self.file_size,
+                self.disk,
+                _FIRST_STEP,
+                _LAST_STEP,
+                is_scattered=True,
             )
             queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, files)
         return queue
