@@ -56,7 +56,11 @@ class Child:
         with self._heard:
             return list(self._lines)
 
-    def wait_line(self, pattern: str, timeout: float = 30.0, *, start: int = 0) -> int:
+    def wait_line(self, pattern: str, timeout: float = 30.0) -> str:
+        """Wait for a line matching `pattern`, wherever it comes."""
+        return self._lines[self.find_line(pattern, timeout, start=0)]
+
+    def find_line(self, pattern: str, timeout: float, *, start: int) -> int:
         """Wait for a line matching `pattern`, from line number `start` on; answers its number."""
         deadline = time.monotonic() + timeout
         with self._heard:
@@ -83,6 +87,11 @@ class Child:
             raise ChildError(self._account(f"still running after {timeout:g} s")) from None
         self._reader.join(timeout)
         return code
+
+    def check_running(self) -> None:
+        """Raise if it has ended: nothing that somebody waits for will come."""
+        if (code := self._process.poll()) is not None:
+            raise ChildError(self._account(f"ended with exit code {code}"))
 
     def finish(self, timeout: float = 60.0) -> list[str]:
         """Wait for a program that ends by itself, with exit code 0; answers its lines."""

@@ -1,0 +1,89 @@
+"""What mqadmin shows of a cluster, command by command, made comparable between two clusters."""
+
+import re
+from collections.abc import Mapping
+
+from tests.interop import rawrequest
+from tests.interop.java import Java, Mqadmin
+from tests.interop.topology import Cluster
+from tests.interop.waiting import wait_until
+
+TOPIC = "AdminTopic"
+GROUP = "AdminGroup"
+MESSAGES = 6
+KEY = "admin-key"
+
+
+def survey(java: Java, mqadmin: Mqadmin, cluster: Cluster) -> Mapping[str, str]:
+    """Make a topic, send, consume, look at it with every command, delete it. Label to what was printed."""
+
+    def run(command: str, *args: str) -> str:
+        return mqadmin.run(cluster.namesrv, command, *args)
+
+    shown: dict[str, str] = {}
+    shown["updateTopic"] = run("updateTopic", "-c", cluster.cluster_name, "-t", TOPIC, "-r", "2", "-w", "2")
+    wait_until(lambda: rawrequest.route_of(cluster.namesrv, TOPIC), f"route of {TOPIC}")
+    target = [f"namesrv={cluster.namesrv}", f"topic={TOPIC}", f"count={MESSAGES}"]
+    with java.start("Producer", *target) as producer:
+        message_id = producer.finish()[0].split()[-1]
+    with java.start("Consumer", *target, f"group={GROUP}") as consumer:
+        consumer.finish()
+    one_queue = ["-b", cluster.broker_name, "-i", "1"]
+    shown["sendMessage"] = run("sendMessage", "-t", TOPIC, "-p", "hello", "-k", KEY, "-c", "TagB", *one_queue)
+    for label, args in {
+        "clusterList": [],
+        "topicList": [],
+        "topicList -c": ["-c"],
+        "topicRoute": ["-t", TOPIC],
+        "topicStatus": ["-t", TOPIC],
+        "brokerStatus master": ["-b", cluster.master.address],
+        "brokerStatus slave": ["-b", cluster.slave.address],
+        "getBrokerConfig master": ["-b", cluster.master.address],
+        "getBrokerConfig slave": ["-b", cluster.slave.address],
+        "consumerProgress": [],
+        "consumerProgress -g": ["-g", GROUP],
+        "queryMsgById": ["-i", message_id],
+        "queryMsgById unknown": ["-i", message_id[:16] + "000000000FFFFFFF"],
+        "queryMsgByKey": ["-t", TOPIC, "-k", KEY],
+        "queryMsgByKey unknown": ["-t", TOPIC, "-k", "no-such-key"],
+        "printMsg": ["-t", TOPIC, "-d", "true"],
+        "topicRoute unknown": ["-t", "NoSuchTopic"],
+    }.items():
+        shown[label] = run(label.split()[0], *args)
+    shown["deleteTopic"] = run("deleteTopic", "-c", cluster.cluster_name, "-t", TOPIC)
+    shown["topicRoute deleted"] = run("topicRoute", "-t", TOPIC)
+    shown["topicList deleted"] = run("topicList")
+    return {label: _anonymous(text, cluster) for label, text in shown.items()}
+
+
+def _anonymous(text: str, cluster: Cluster) -> str:
+    """Names for what differs between any two clusters: addresses, paths, ids, times. Blanks collapse."""
+    for what, name in (
+        (cluster.master.address, "MASTER"),
+        (cluster.slave.address, "SLAVE"),
+        (str(cluster.master.store), "MASTER_STORE"),
+        (str(cluster.slave.store), "SLAVE_STORE"),
+    ):
+        text = text.replace(what, name)
+    for pattern, name in (
+        (r"\b(?:[0-9A-F]{56}|[0-9A-F]{32})\b", "MESSAGE_ID"),
+        (r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:,\d+)?\b", "TIME"),
+        (r"\b1[789]\d{11}\b", "MILLIS"),
+        (r"\b\d+\.\d+\.\d+\.\d+:\d+\b", "HOST"),
+        (r"\bV4_9_\d\b", "VERSION"),
+        (r"[ \t]+", " "),
+    ):
+        text = re.sub(pattern, name, text)
+    return "\n".join(line.strip() for line in text.splitlines())
+
+
+def without_other_tests(text: str) -> str:
+    """Leave out the lines about topics and groups of other tests: here both are named ...Topic and ...Group."""
+    other = re.compile(r"\b(?!Admin)\w+(?:Topic|Group)\b")
+    return "\n".join(line for line in text.splitlines() if not other.search(line))
+
+
+def properties(text: str) -> dict[str, str]:
+    """`key : value` or `key = value` lines, as brokerStatus and getBrokerConfig print them."""
+    found = re.finditer(r"^([^\s:=]+(?: \S+)?) ?[:=] ?(.*)$", text, re.MULTILINE)
+    return {match[1]: match[2] for match in found}

@@ -1,0 +1,68 @@
+"""Clusters to test: ours, and beside it a real one to compare with.
+
+With RMQLAB_INTEROP_BASELINE=both every check that can runs against the real cluster as well, with =only against
+that alone: a check that real RocketMQ fails proves nothing about us.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop import maven
+from tests.interop.java import Java, Mqadmin
+from tests.interop.ours import OurCluster, our_cluster
+from tests.interop.realrocketmq import RealCluster, real_cluster
+from tests.interop.topology import Cluster
+
+SYSTEMS = {"": ["ours"], "both": ["real", "ours"], "only": ["real"]}[os.environ.get("RMQLAB_INTEROP_BASELINE", "")]
+_TOOLS_MISSING = 3  # exit code: not passed, and no test failed either
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """End with a message where somebody asks for these tests and the machine cannot run them."""
+    wanted = config.option.markexpr.strip() == "interop" and any(item.get_closest_marker("interop") for item in items)
+    if wanted and (missing := maven.missing_tools()):
+        pytest.exit(
+            f"interop tests not run: {', '.join(missing)} not found (a JDK 11+ and Maven are needed)",
+            returncode=_TOOLS_MISSING,
+        )
+
+
+@pytest.fixture(scope="session")
+def java(tmp_path_factory: pytest.TempPathFactory) -> Java:
+    return Java(tmp_path_factory.mktemp("java"))
+
+
+@pytest.fixture(scope="session")
+def mqadmin(java: Java) -> Iterator[Mqadmin]:
+    with Mqadmin(java) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def real_shared(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealCluster]:
+    """A real cluster for all tests that leave it as it was, but for topics and groups of their own."""
+    with real_cluster(java, tmp_path_factory.mktemp("real")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def our_shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurCluster]:
+    with our_cluster(tmp_path_factory.mktemp("ours")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=SYSTEMS)
+def shared(request: pytest.FixtureRequest) -> Cluster:
+    """A running cluster that other tests use too."""
+    cluster: Cluster = request.getfixturevalue("real_shared" if request.param == "real" else "our_shared")
+    return cluster
+
+
+@pytest.fixture(params=SYSTEMS)
+def mortal(request: pytest.FixtureRequest, java: Java, tmp_path: Path) -> Iterator[Cluster]:
+    """A cluster of this test's own, to be broken."""
+    with real_cluster(java, tmp_path) if request.param == "real" else our_cluster(tmp_path) as cluster:
+        yield cluster

@@ -1,0 +1,92 @@
+"""The system under test: `rmqlab up` for whole clusters, `python -m nameserver|broker` for single servers."""
+
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.interop.child import Child
+from tests.interop.server import CLUSTER, BrokerServer, Server, free_port, is_listening, wait_replicating
+from tests.interop.topology import Broker
+from tests.interop.waiting import wait_until
+
+_RMQLAB = shutil.which("rmqlab", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+_UP_TIMEOUT = 60.0
+
+_numbers = itertools.count()
+
+
+class OurNameserver(Server):
+    def __init__(self, directory: Path) -> None:
+        port = free_port()
+        properties = {"listenPort": port, "kvConfigPath": directory / "our-nameserver" / "kvConfig.json"}
+        super().__init__(directory, "our-nameserver", f"127.0.0.1:{port}", properties)
+
+    def spawn(self, config: Path) -> Child:
+        return Child(self.name, [sys.executable, "-m", "nameserver", str(config)])
+
+    def wait_ready(self) -> None:
+        wait_until(lambda: is_listening(self.address), f"{self.name} listens")
+
+
+class OurBroker(BrokerServer):
+    """Our broker from a properties file written for RocketMQ."""
+
+    def __init__(self, directory: Path, namesrv: str, **options: Any) -> None:
+        super().__init__(directory, "our", namesrv, **options)
+
+    def spawn(self, config: Path) -> Child:
+        return Child(self.name, [sys.executable, "-m", "broker", str(config)])
+
+
+class OurCluster:
+    """See topology.Cluster; built from what `rmqlab up --json` prints."""
+
+    cluster_name = CLUSTER
+
+    def __init__(self, directory: Path, description: dict[str, Any]) -> None:
+        self._directory = directory
+        self.name: str = description["name"]
+        self.namesrv: str = description["namesrv_addr"]
+        brokers = {node["broker_id"]: node for node in description["nodes"] if node["kind"] == "broker"}
+        self.master, self.slave = (_broker(brokers[broker_id]) for broker_id in (0, 1))
+        self.broker_name = str(brokers[0]["name"])
+        self.pids: dict[str, int] = {node["name"]: node["pid"] for node in description["nodes"]}
+
+    def kill_master(self) -> None:
+        rmqlab(self._directory, "kill", "--name", self.name, f"{self.broker_name}:master")
+
+
+def rmqlab(directory: Path, *args: str) -> str:
+    """Run one command of ours with `directory` as its working directory; answers what it printed."""
+    if _RMQLAB is None:
+        raise FileNotFoundError("no command rmqlab beside this Python or in PATH")
+    done = subprocess.run(
+        [_RMQLAB, *args], cwd=directory, capture_output=True, text=True, timeout=_UP_TIMEOUT, check=False
+    )
+    if done.returncode:
+        raise RuntimeError(f"rmqlab {' '.join(args)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+@contextlib.contextmanager
+def our_cluster(directory: Path, *, role: str = "SYNC_MASTER") -> Iterator[OurCluster]:
+    """A nameserver, a master and a slave that acknowledges, under a name that no other run uses."""
+    name = f"interop-{os.getpid()}-{next(_numbers)}"
+    try:
+        printed = rmqlab(directory, "up", "--detach", "--json", "--name", name, "--slaves", "1", "--role", role)
+        cluster = OurCluster(directory, json.loads(printed))
+        wait_replicating(cluster.master.address)
+        yield cluster
+    finally:
+        rmqlab(directory, "down", "--name", name)
+
+
+def _broker(node: dict[str, Any]) -> Broker:
+    return Broker(node["address"], node["ha_address"], Path(node["data_dir"]) / "store")
