@@ -169,8 +169,9 @@ class Dispatcher:
                 # UNIQ_KEY, then each of the KEYS (store-ha#24)
                 found = text.rfind(b"\x02UNIQ_KEY\x01") + 10
                 hashes = [key_hash(prefix + text[found : text.index(b"\x02", found)])] if found >= 10 else []
-                if b"\x02KEYS\x01" in text:
-                    keys = property_of(text, b"\x02KEYS\x01").split(b" ")
+                found = text.rfind(b"\x02KEYS\x01") + 6
+                if found >= 6:
+                    keys = text[found : text.index(b"\x02", found)].split(b" ")
                     hashes += [key_hash(prefix + name) for name in keys if name]
                 if hashes:
                     index.put(hashes, physical, stored_at)

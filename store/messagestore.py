@@ -84,6 +84,8 @@ class MessageStore:
             lock.release()
             raise
         store._abort.create()
+        if not store.checkpoint.path.exists():
+            store.checkpoint.write(store.checkpoint.packed())
         return store
 
     def _recover(self) -> None:
@@ -116,9 +118,11 @@ class MessageStore:
                 queues.delete(topic)
         queues.correct_min_offsets(log.min_offset)
         for queue in queues:
-            queue.flushed = queue.files.max_offset
+            queue.flushed = 0 if crashed else queue.files.max_offset
         self.marks.log = self.marks.queues = log.max_offset if not crashed else min(self.marks.log, log.max_offset)
         self._catch_up(replay_from)
+        if not crashed:
+            self._queues_flushed_at = replay_from
         queues.recover_counters()
 
     def _catch_up(self, replay_from: int) -> None:
@@ -136,7 +140,8 @@ class MessageStore:
             return
         self._closed = True
         self.putter.refusal = "the store is shut down"
-        for job in (self.flush_job(), self.flush_queues_job(everything=True)):
+        for make_job in (self.flush_job, partial(self.flush_queues_job, everything=True)):
+            job = make_job()  # the second writes the checkpoint, which the first moves on
             if job is not None:
                 job.run()
                 self.flushed(job)

@@ -1,4 +1,4 @@
-"""Stores for tests: small files, a scripted clock, and the directories a real RocketMQ 4.9.4 wrote."""
+"""Stores for tests: opened below tmp_path, closed afterwards, and those a real RocketMQ 4.9.4 wrote."""
 
 import gzip
 import json
@@ -10,58 +10,25 @@ import pytest
 
 from store.config import StoreConfig
 from store.messagestore import MessageStore
+from store.testing import ManualClock, small_config
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store"
-MANIFEST: dict[str, Any] = json.loads((GOLDEN / "manifest.json").read_text())
-
-
-class Clock:
-    """Answers one time after another; the last one again and again."""
-
-    def __init__(self, now: int = 1_795_200_000_000) -> None:
-        self.now = now
-
-    def __call__(self) -> int:
-        return self.now
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-def small_config(root: Path, **changes: Any) -> StoreConfig:
-    settings: dict[str, Any] = {
-        "store_path_root_dir": root,
-        "mapped_file_size_commit_log": 64 * 1024,
-        "mapped_file_size_consume_queue": 50 * 20,
-        "max_hash_slot_num": 100,
-        "max_index_num": 400,
-    }
-    return StoreConfig(**settings | changes)
-
-
-Opener = Callable[..., MessageStore]
+def clock() -> ManualClock:
+    return ManualClock(step=1)
 
 
 @pytest.fixture
-def open_store(tmp_path: Path, clock: Clock) -> Iterator[Opener]:
-    """Opens stores below tmp_path and closes what a test left open."""
+def open_store(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., MessageStore]]:
+    """Opens the store `tmp_path / name` with small files; what a test leaves open is closed at its end."""
     opened: list[MessageStore] = []
 
-    def opener(
-        name: str = "store",
-        *,
-        is_slave: bool = False,
-        on_dispatched: Any = None,
-        disk: Any = None,
-        now: Any = None,
-        **changes: Any,
-    ) -> MessageStore:
-        config = small_config(tmp_path / name, **changes)
-        store = MessageStore.open(
-            config, now_millis=now or clock, is_slave=is_slave, on_dispatched=on_dispatched, disk=disk
-        )
+    def opener(name: str = "store", **arguments: Any) -> MessageStore:
+        reserved = {key: arguments.pop(key) for key in ("is_slave", "on_dispatched", "disk") if key in arguments}
+        config = arguments.pop("config", None) or small_config(tmp_path / name, **arguments)
+        store = MessageStore.open(config, now_millis=clock, **reserved)
         opened.append(store)
         return store
 
@@ -70,22 +37,46 @@ def open_store(tmp_path: Path, clock: Clock) -> Iterator[Opener]:
         store.close()
 
 
-def restore_golden(name: str, root: Path) -> StoreConfig:
-    """Unpack one recorded store (see golden/README.md) and answer the config it was written with."""
-    for entry in MANIFEST["files"]:
-        if entry["copy"] != name:
-            continue
-        packed = GOLDEN / entry["path"]
-        target = root / Path(entry["path"]).relative_to(name).with_name(entry["name"])
-        target.parent.mkdir(parents=True, exist_ok=True)
-        raw = gzip.decompress(packed.read_bytes()) if packed.suffix == ".gz" else packed.read_bytes()
-        target.write_bytes(raw)
-        with target.open("r+b") as file:
-            file.truncate(entry["original_size"])
-    if (GOLDEN / name / "abort").exists():
-        (root / "abort").touch()
-    return StoreConfig(
-        store_path_root_dir=root,
+@pytest.fixture(scope="session")
+def manifest() -> dict[str, Any]:
+    """What the recorded stores hold; `bulk_messages` is the list itself."""
+    content: dict[str, Any] = json.loads((GOLDEN / "manifest.json").read_text())
+    bulk = gzip.decompress((GOLDEN / content["bulk_messages"]).read_bytes())
+    return content | {"bulk_messages": [json.loads(line) for line in bulk.splitlines()]}
+
+
+@pytest.fixture
+def restore(tmp_path: Path, manifest: dict[str, Any]) -> Callable[[str], StoreConfig]:
+    """Unpacks one recorded store (see golden/README.md) and answers the config it was written with."""
+
+    def restorer(copy: str) -> StoreConfig:
+        root = tmp_path / copy
+        for entry in manifest["files"]:
+            if entry["copy"] != copy:
+                continue
+            packed = GOLDEN / entry["path"]
+            target = root / Path(entry["path"]).relative_to(copy).with_name(entry["name"])
+            target.parent.mkdir(parents=True, exist_ok=True)
+            raw = packed.read_bytes()
+            target.write_bytes(gzip.decompress(raw) if packed.suffix == ".gz" else raw)
+            with target.open("r+b") as file:
+                file.truncate(entry["original_size"])
+        if (GOLDEN / copy / "abort").exists():
+            (root / "abort").touch()
+        return golden_config(root)
+
+    return restorer
+
+
+@pytest.fixture
+def new_like_golden(tmp_path: Path) -> StoreConfig:
+    """For a new store with the file sizes of the recorded ones."""
+    return golden_config(tmp_path / "ours")
+
+
+def golden_config(root: Path) -> StoreConfig:
+    return small_config(
+        root,
         mapped_file_size_commit_log=1_048_576,
         mapped_file_size_consume_queue=40_000,
         max_hash_slot_num=1000,
