@@ -1,0 +1,183 @@
+"""Frames into a log, from a socket that gives what it likes."""
+
+import errno
+import struct
+from collections.abc import Sequence
+
+import attrs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.ha.receiver import PASS_SIZE, LogReceiver
+from broker.ha.settings import HaSettings
+from broker.ha.stream import SlaveStream, StreamError
+from broker.ha.testing import FileSize, MemoryLog
+
+
+@attrs.define
+class Wire:
+    """A socket. `wire` is what is still to come; a call gives at most `gives` bytes, and 0 stands for blocking."""
+
+    wire: bytes
+    gives: list[int] = attrs.field(factory=list)
+    ends: bool = False
+    calls: int = 0
+
+    def recv_into(self, buffer: memoryview, /) -> int:
+        return self.recvmsg_into([buffer])[0]
+
+    def recvmsg_into(self, buffers: Sequence[memoryview], /) -> tuple[int, None, int, None]:
+        self.calls += 1
+        if not self.wire and self.ends:
+            return 0, None, 0, None
+        limit = self.gives.pop(0) if self.gives else len(self.wire)
+        if not self.wire or limit == 0:
+            raise BlockingIOError
+        given = 0
+        for buffer in buffers:
+            part = self.wire[: min(len(buffer), limit - given)]
+            buffer[: len(part)] = part
+            self.wire = self.wire[len(part) :]
+            given += len(part)
+        return given, None, 0, None
+
+
+def frame(offset: int, body: bytes = b"") -> bytes:
+    return struct.pack(">qi", offset, len(body)) + body
+
+
+def framed(data: bytes, size: int, first: int = 0) -> bytes:
+    return b"".join(frame(first + at, data[at : at + size]) for at in range(0, len(data), size))
+
+
+def receiver_of(log: MemoryLog) -> LogReceiver:
+    return LogReceiver(SlaveStream.connected(HaSettings(), log.max_commit_log_offset, 0.0), log)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 300), st.booleans()), max_size=20),
+    st.lists(st.integers(0, 400), max_size=60),
+)
+def test_cuts_in_the_stream_change_nothing(sizes: list[tuple[int, bool]], gives: list[int]) -> None:
+    """store-ha#46, #45: from master to slave, heartbeats between frames, calls that block anywhere."""
+    wire, expected = b"", b""
+    for size, is_beat in sizes:
+        wire += frame(len(expected)) if is_beat else b""
+        body = bytes((len(expected) + index) % 251 for index in range(size))
+        wire += frame(len(expected), body)
+        expected += body
+    log = MemoryLog(FileSize(2**20))
+    receiver, sock = receiver_of(log), Wire(wire, gives)
+    while sock.wire:
+        receiver.receive(sock, 0.0)
+    assert log.data == expected
+
+
+def test_a_stream_that_comes_byte_by_byte_fills_the_same_log() -> None:
+    """store-ha#46."""
+    data = bytes(range(256)) * 3
+    log, wire = MemoryLog(), framed(data, 100)
+    receiver, sock = receiver_of(log), Wire(wire, [1] * len(wire))
+    while sock.wire:
+        receiver.receive(sock, 0.0)
+    assert log.data == data
+
+
+def test_only_whole_frames_count() -> None:
+    """store-ha#42: half a frame is neither appended nor reported."""
+    log = MemoryLog()
+    receiver = receiver_of(log)
+    receiver.receive(Wire(frame(0, b"whole") + frame(5, b"half of it")[:-1]), 0.0)
+    assert log.data == b"whole"
+    assert receiver.stream.advanced(log.max_commit_log_offset, 0.0) == struct.pack(">q", 5)
+    receiver.receive(Wire(b"t"), 0.0)
+    assert log.data == b"wholehalf of it"
+
+
+def test_a_frame_of_a_long_run_costs_one_call() -> None:
+    data = bytes(20 * 32_768)
+    log, sock = MemoryLog(FileSize(2**20)), Wire(framed(data, 32_768))
+    receiver_of(log).receive(sock, 0.0)
+    assert log.data == data
+    assert sock.calls <= 22
+
+
+def test_a_pass_ends_although_there_is_more() -> None:
+    data = bytes(2 * PASS_SIZE)
+    log, sock = MemoryLog(FileSize(2**22)), Wire(framed(data, 2**17))
+    receiver = receiver_of(log)
+    receiver.receive(sock, 0.0)
+    assert PASS_SIZE / 2 < len(log.data) < 2 * PASS_SIZE
+    while sock.wire:
+        receiver.receive(sock, 0.0)
+    assert log.data == data
+
+
+@pytest.mark.parametrize(
+    ("first", "log_first"),
+    [
+        pytest.param(65_536, 65_536, id="store-ha#44 at a file's start"),
+        pytest.param(65_600, 65_536, id="section 4.5: elsewhere, written at the file's first byte"),
+    ],
+)
+def test_an_empty_slave_begins_where_the_master_does(first: int, log_first: int) -> None:
+    log = MemoryLog()
+    receiver = receiver_of(log)
+    receiver.receive(Wire(frame(first)), 0.0)
+    assert (log.min_commit_log_offset, log.max_commit_log_offset) == (log_first, log_first)
+    assert receiver.stream.advanced(log.max_commit_log_offset, 0.0) == struct.pack(">q", log_first)
+
+
+def test_a_stream_that_began_inside_a_file_contradicts_itself_next() -> None:
+    """store-ha#43: only a file-aligned start goes on."""
+    log = MemoryLog()
+    receiver = receiver_of(log)
+    with pytest.raises(StreamError, match="from 65610 on, our log ends at 65546"):
+        receiver.receive(Wire(frame(65_600, b"0123456789") + frame(65_610, b"more")), 0.0)
+    assert log.data == b"0123456789"
+
+
+@pytest.mark.parametrize("offset", [4, 6, 0])
+def test_a_contradiction_ends_the_stream_before_the_body_comes(offset: int) -> None:
+    """store-ha#43."""
+    log = MemoryLog()
+    receiver = receiver_of(log)
+    with pytest.raises(StreamError, match=f"from {offset} on, our log ends at 5"):
+        receiver.receive(Wire(frame(0, b"first") + frame(offset, b"x" * 100)[:12]), 0.0)
+    assert log.data == b"first"
+
+
+def test_a_body_that_does_not_fit_is_dropped_and_the_next_header_contradicts() -> None:
+    """Section 4.5: what differing file sizes lead to."""
+    log = MemoryLog(FileSize(100))
+    receiver = receiver_of(log)
+    receiver.receive(Wire(frame(0, b"x" * 60) + frame(60, b"y" * 50)), 0.0)
+    assert log.data == b"x" * 60
+    with pytest.raises(StreamError, match="from 110 on, our log ends at 60"):
+        receiver.receive(Wire(frame(110)), 0.0)
+
+
+def test_a_large_body_that_does_not_fit_is_dropped_across_passes() -> None:
+    log = MemoryLog(FileSize(100))
+    receiver, sock = receiver_of(log), Wire(frame(0, b"y" * 50_000), [1000, 3000])
+    while sock.wire:
+        receiver.receive(sock, 0.0)
+    assert log.data == b""
+
+
+def test_a_disk_without_room_ends_the_stream_with_the_reason() -> None:
+    log = MemoryLog(fails_with=OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(StreamError, match="no room for 4 bytes at 0: No space left"):
+        receiver_of(log).receive(Wire(frame(0, b"body")), 0.0)
+
+
+@pytest.mark.parametrize("cut", [0, 5, 20])
+def test_the_end_of_the_stream_is_told(cut: int) -> None:
+    log = MemoryLog()
+    receiver, sock = receiver_of(log), Wire(frame(0, b"x" * 50)[:cut], ends=True)
+    if cut:
+        receiver.receive(sock, 0.0)
+    with pytest.raises(StreamError, match="closed by the master"):
+        receiver.receive(sock, 0.0)
+    assert log.data == b""
