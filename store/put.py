@@ -102,7 +102,8 @@ class Putter:
             body, stored_topic, _SHORT.pack(properties_size), properties,
         ))  # fmt: skip
         file.wrote = end
-        queue.next_offset = queue_offset + has_entry
+        if has_entry:
+            queue.next_offset = queue_offset + 1
 
         dispatcher = self.dispatcher
         if dispatcher.offset != physical:  # a blank came before, or the queues had no room

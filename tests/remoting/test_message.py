@@ -1,7 +1,7 @@
 """The stored record and what goes with it, against RocketMQ's own bytes where there are some."""
 
 import contextlib
-import datetime
+import datetime as dt
 import json
 import pathlib
 import zlib
@@ -202,7 +202,7 @@ def test_text_that_is_no_message_id_is_an_error(text: str) -> None:
 
 def test_unique_ids_count_up_and_carry_the_time_since_the_month_began() -> None:
     """Section 2.7."""
-    moment = datetime.datetime(2026, 11, 1, 0, 0, 1).astimezone()
+    moment = dt.datetime(2026, 11, 1, 0, 0, 1).astimezone()
     now = [int(moment.timestamp() * 1000)]
     ids = UniqueIdGenerator("192.0.2.2", 0x1_2345, lambda: now[0], salt=0x4E0E2F2A)
     assert ids.next() == "C0000202" + "2345" + "4E0E2F2A" + "000003E8" + "0000"
