@@ -17,6 +17,11 @@ from tests.interop.realrocketmq import RealCluster, real_cluster
 from tests.interop.topology import Cluster
 
 SYSTEMS = {"": ["ours"], "both": ["real", "ours"], "only": ["real"]}[os.environ.get("RMQLAB_INTEROP_BASELINE", "")]
+MIXED = {
+    "": [("ours", "real"), ("real", "ours")],
+    "both": [("real", "real"), ("ours", "real"), ("real", "ours")],
+    "only": [("real", "real")],
+}[os.environ.get("RMQLAB_INTEROP_BASELINE", "")]
 _TOOLS_MISSING = 3  # exit code: not passed, and no test failed either
 
 

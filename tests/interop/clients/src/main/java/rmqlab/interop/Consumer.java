@@ -23,6 +23,8 @@ public final class Consumer {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"));
         consumer.setNamesrvAddr(options.text("namesrv"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+        consumer.setPullBatchSize(options.number("pullBatchSize", 32));
+        consumer.setPullInterval(options.number("pullIntervalMillis", 0));
         consumer.subscribe(options.text("topic"), options.text("tags", "*"));
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {

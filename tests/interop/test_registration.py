@@ -1,0 +1,58 @@
+"""A broker of one kind at a nameserver of the other."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.interop import rawrequest
+from tests.interop.conftest import MIXED
+from tests.interop.java import Java, Mqadmin
+from tests.interop.ours import OurBroker, OurNameserver
+from tests.interop.realrocketmq import SMALL_FILES, RealBroker, RealNameserver
+from tests.interop.server import BROKER_NAME, CLUSTER, BrokerServer
+from tests.interop.waiting import wait_until
+
+pytestmark = pytest.mark.interop
+
+# Far below the 120 seconds after which a silent broker is dropped: what comes so soon has another cause.
+SOON = 5.0
+
+
+@pytest.fixture(params=MIXED, ids="-".join)
+def registered(request: pytest.FixtureRequest, java: Java, tmp_path: Path) -> Iterator[BrokerServer]:
+    """A master, registered: (kind of the nameserver, kind of the broker)."""
+    at, of = request.param
+    with RealNameserver(java, tmp_path) if at == "real" else OurNameserver(tmp_path) as nameserver:
+        broker: BrokerServer
+        if of == "real":
+            broker = RealBroker(java, tmp_path, nameserver.address, settings=SMALL_FILES)
+        else:
+            broker = OurBroker(tmp_path, nameserver.address, settings=SMALL_FILES)
+        with broker:
+            yield broker
+
+
+def test_broker_and_its_topics_are_in_the_route(mqadmin: Mqadmin, registered: BrokerServer) -> None:
+    """clusterList asks the broker itself, at the address that the nameserver gave; a new topic is known at once."""
+    listed = mqadmin.run(registered.namesrv, "clusterList").splitlines()[-1].split()
+    assert listed[:4] == [CLUSTER, BROKER_NAME, "0", registered.address]
+    mqadmin.run(registered.namesrv, "updateTopic", "-b", registered.address, "-t", "NewTopic", "-r", "3", "-w", "3")
+    wait_until(lambda: rawrequest.route_of(registered.namesrv, "NewTopic"), "route of the new topic", SOON)
+    shown = mqadmin.run(registered.namesrv, "topicRoute", "-t", "NewTopic")
+    assert f'0:"{registered.address}"' in shown
+    assert '"readQueueNums":3' in shown
+    assert "NewTopic" in mqadmin.run(registered.namesrv, "topicList").split()
+
+
+def test_route_goes_with_the_broker_and_comes_back_with_it(registered: BrokerServer) -> None:
+    """A graceful stop unregisters; a kill -9 closes the connection, which is enough (remoting#4.13)."""
+    assert registered.is_in_route()
+    registered.stop()
+    assert not registered.is_in_route()
+    registered.start()
+    assert registered.is_in_route()
+    registered.kill()
+    wait_until(lambda: not registered.is_in_route(), "a killed broker is out of the route", SOON)
+    registered.start()
+    assert registered.is_in_route()
