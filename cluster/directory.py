@@ -27,6 +27,7 @@ from cluster.topology import ClusterSpec, Placement
 _LONGEST_SOCKET_PATH = 100  # the system's limit is 104 to 108 bytes
 _RECORD_VERSION = 1
 _LOCK_ATTEMPTS = 4
+_PATIENT_ATTEMPTS = 1000
 
 
 class AlreadyUpError(Exception):
@@ -124,8 +125,8 @@ class ClusterDirectory:
                     yield record
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Be the one supervisor of this cluster. AlreadyUpError where there is one."""
+    def locked(self, *, patient: bool = False) -> Iterator[None]:
+        """Be the one supervisor of this cluster. AlreadyUpError where there is one, and stays for a while."""
         descriptor = os.open(self.path / "supervisor.lock", os.O_RDWR | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "r+") as lock:
             for attempt in itertools.count(1):
@@ -133,7 +134,7 @@ class ClusterDirectory:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if attempt == _LOCK_ATTEMPTS:
+                    if attempt == (_PATIENT_ATTEMPTS if patient else _LOCK_ATTEMPTS):
                         what = f"cluster {self.path.name} is already up (supervisor pid {lock.read()})"
                         raise AlreadyUpError(what) from None
                     time.sleep(0.01)  # somebody may only have looked, see is_up

@@ -185,10 +185,10 @@ async def open_cluster(
                 async with _supervised(supervisor):
                     cluster = Cluster(supervisor)
                     started(cluster)
-                    supervisor.record("", "cluster-starting", rate=spec.rate)
+                    supervisor.record("", "cluster_starting", rate=spec.rate)
                     for phase in start_phases(nodes):
                         await supervisor.start(*phase)
-                    supervisor.record("", "cluster-ready")
+                    supervisor.record("", "cluster_ready")
                     yield cluster
                 place.write_record(Record(spec=spec, placement=placement, clock_millis=clock.wall_millis()))
         finally:
@@ -224,8 +224,12 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
                 finally:
                     with trio.CancelScope(shield=True):
                         await supervisor.stop_all()
-                        supervisor.record("", "cluster-stopped")
+                        supervisor.record("", "cluster_stopped")
                     attending.cancel()
+        except BaseExceptionGroup as group:
+            if len(group.exceptions) == 1:  # the nursery is ours: its wrapping is none of the caller's business
+                raise group.exceptions[0] from None
+            raise
         finally:
             supervisor.events.journal = None
             os.close(journal)

@@ -85,7 +85,7 @@ class Supervisor:
         for name, life in self.lives.items():
             if life.is_alive:
                 self.lives[name] = life.ended(-signal.SIGKILL)
-        self.record("", "fork-server-lost")
+        self.record("", "fork_server_lost")
 
     async def attend_nodes(self, listener: trio.SocketListener) -> None:
         """Serve the control channel of every process."""
@@ -107,7 +107,7 @@ class Supervisor:
             async with stream:
                 await attend_connection(stream, admit, self._ready, self._event)
         except ControlError as exc:
-            self.record(admitted[0].hello.name if admitted else "", "control-error", reason=str(exc))
+            self.record(admitted[0].hello.name if admitted else "", "control_error", reason=str(exc))
         finally:
             for link in admitted:
                 if self._links.get(link.hello.name) is link:
@@ -116,7 +116,7 @@ class Supervisor:
     def _ready(self, link: NodeLink, ready: Ready) -> None:
         name = link.hello.name
         self.lives[name] = attrs.evolve(self.lives[name], ready=ready.facts)
-        self.record(name, "node-ready", **ready.facts)
+        self.record(name, "node_ready", **ready.facts)
 
     def _event(self, link: NodeLink, event: Event) -> None:
         self.events.record(Recorded(event.at_millis, link.hello.name, event.kind, event.fields))
@@ -127,20 +127,20 @@ class Supervisor:
         match report:
             case Spawned(pid=pid):
                 self.lives[name] = attrs.evolve(life, pid=pid)
-                self.record(name, "node-spawned", pid=pid)
+                self.record(name, "node_spawned", pid=pid)
             case NotSpawned(reason=reason):
                 self.lives[name] = life.ended(1)
-                self.record(name, "node-not-spawned", reason=reason)
+                self.record(name, "node_not_spawned", reason=reason)
             case Stopped():
                 self.lives[name] = attrs.evolve(life, is_paused=True)
-                self.record(name, "node-paused")
+                self.record(name, "node_paused")
             case Continued():
                 self.lives[name] = attrs.evolve(life, is_paused=False)
-                self.record(name, "node-resumed")
+                self.record(name, "node_resumed")
             case Exited(status=status):
                 del self._births[birth]
                 self.lives[name] = life = life.ended(status)
-                self.record(name, f"node-{life.state}", pid=life.pid, end=describe_end(status))
+                self.record(name, f"node_{life.state}", pid=life.pid, end=describe_end(status))
 
     # Actions
 
@@ -222,7 +222,7 @@ class Supervisor:
                 await self.kill(*(name for name in alive if self.life(name).is_paused))
                 await self.stop(*(name for name in alive if self.life(name).is_alive))
             except (NodeFailedError, WrongStateError) as exc:
-                self.record("", "stop-overdue", reason=str(exc))
+                self.record("", "stop_overdue", reason=str(exc))
 
     async def kill_all(self) -> None:
         """End every process at once."""

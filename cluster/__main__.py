@@ -1,0 +1,32 @@
+"""The command `rmqlab`."""
+
+import typer
+
+from cluster.commands.act import ACTIONS, wait
+from cluster.commands.show import events, logs, status
+from cluster.commands.up import down, up
+
+app = typer.Typer(
+    name="rmqlab",
+    help="A RocketMQ 4.9 master/slave cluster on this machine: start it, break it, watch it, judge it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command()(up)
+app.command()(status)
+for verb, act in ACTIONS.items():
+    app.command(verb)(act)
+app.command()(wait)
+app.command()(logs)
+app.command()(events)
+app.command()(down)
+
+
+def main() -> None:
+    app(prog_name="rmqlab")
+
+
+if __name__ == "__main__":
+    main()

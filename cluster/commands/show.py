@@ -1,0 +1,119 @@
+"""Commands that look and change nothing: status, logs, events."""
+
+import contextlib
+import time
+from typing import Annotated, BinaryIO
+
+import typer
+from rich.live import Live
+
+from cluster.command import CommandFailedError, ask_stream, explain_absence
+from cluster.commands.terms import (
+    DEFAULT_NAME,
+    AsJson,
+    Name,
+    Target,
+    command,
+    console,
+    directory_of,
+    fail,
+    misused,
+    print_json,
+)
+from cluster.directory import ClusterDirectory, NoClusterError, Record
+from cluster.eventlog import read_journal
+from cluster.logs import added_lines, last_lines
+from cluster.topology import Node, UnknownTargetError, find_targets, nodes_of
+from cluster.view import render_event, render_log_line, render_status
+
+Last = Annotated[int, typer.Option("--lines", "-l", min=0, help="How many of the latest to show.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
+
+_WATCH_SECONDS = 1.0
+_LOG_SECONDS = 0.1
+
+
+def status(
+    name: Name = DEFAULT_NAME,
+    *,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")] = False,
+) -> None:
+    """Show who runs, who lags, and what each nameserver believes: asked of the nodes now."""
+    if watch and not as_json:
+        with Live(render_status(command(name, "status")), console=console, auto_refresh=False) as live:
+            while True:
+                time.sleep(_WATCH_SECONDS)
+                live.update(render_status(command(name, "status")), refresh=True)
+    document = command(name, "status")
+    while watch:
+        print_json(document)
+        time.sleep(_WATCH_SECONDS)
+        document = command(name, "status")
+    if as_json:
+        print_json(document)
+    else:
+        console.print(render_status(document))
+
+
+def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow: Follow = False) -> None:
+    """Show what nodes wrote to their logs; of a stopped cluster too. `supervisor` is a target as well."""
+    directory = directory_of(name)
+    record = _record(directory)
+    if target == "supervisor":
+        paths = {"supervisor": directory.supervisor_log}
+    else:
+        paths = {node.name: directory.log_path(node.name) for node in _find(target, record)}
+    with contextlib.ExitStack() as stack:
+        files: dict[str, BinaryIO] = {}
+        for node, path in paths.items():
+            for line in last_lines(path, lines) if lines else []:
+                console.print(render_log_line(node, line))
+            if follow:
+                path.touch()
+                files[node] = stack.enter_context(path.open("rb"))
+                files[node].seek(0, 2)
+        while follow:
+            for node, file in files.items():
+                for line in added_lines(file):
+                    console.print(render_log_line(node, line))
+            time.sleep(_LOG_SECONDS)
+
+
+def events(name: Name = DEFAULT_NAME, lines: Last = 50, *, follow: Follow = False, as_json: AsJson = False) -> None:
+    """Show what happened, as the supervisor learnt it; of a stopped cluster from its journal."""
+    directory = directory_of(name)
+    try:
+        for message in ask_stream(directory, "events", last=lines, follow=follow):
+            if message.value is not None:
+                _print_event(message.value, as_json=as_json)
+    except NoClusterError as exc:
+        if follow or not directory.journal_path.exists():
+            fail(str(exc))
+        known = list(read_journal(directory.journal_path.read_bytes()))
+        for event in known[max(0, len(known) - lines) :]:
+            _print_event(event.as_json(), as_json=as_json)
+    except CommandFailedError as exc:
+        if not follow:
+            fail(str(exc))
+
+
+def _print_event(event: dict[str, object], *, as_json: bool) -> None:
+    if as_json:
+        print_json(event)
+    else:
+        console.print(render_event(event))
+
+
+def _record(directory: ClusterDirectory) -> Record:
+    record = directory.read_record()
+    if record is None:
+        fail(explain_absence(directory))
+    return record
+
+
+def _find(target: str, record: Record) -> list[Node]:
+    try:
+        return find_targets(target, nodes_of(record.spec, record.placement))
+    except UnknownTargetError as exc:
+        misused(str(exc))

@@ -1,0 +1,59 @@
+"""What the commands share: their options, how they print, and how they fail.
+
+Exit status 0: done. 1: not done, one line on stderr says why. 2: the command line made no sense.
+"""
+
+import json
+import sys
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+
+from cluster.command import CommandFailedError, CommandUsageError, ask
+from cluster.directory import ClusterDirectory, NoClusterError
+from cluster.topology import ClusterSpec
+
+Name = Annotated[str, typer.Option("--name", "-n", help="Which cluster.", metavar="NAME")]
+Target = Annotated[str, typer.Argument(help="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+DEFAULT_NAME = "default"
+
+console = Console(highlight=False, soft_wrap=True)
+
+
+def directory_of(name: str) -> ClusterDirectory:
+    """The directory of a cluster by its name."""
+    try:
+        ClusterSpec(name=name)
+    except ValueError as exc:
+        misused(str(exc))
+    return ClusterDirectory.named(name)
+
+
+def command(name: str, verb: str, **arguments: Any) -> Any:
+    """Ask a cluster's supervisor; end the program with the right status when it cannot."""
+    try:
+        return ask(directory_of(name), verb, **arguments)
+    except CommandUsageError as exc:
+        misused(str(exc))
+    except (CommandFailedError, NoClusterError) as exc:
+        fail(str(exc))
+
+
+def print_json(value: Any) -> None:
+    """One JSON document, on one line."""
+    print(json.dumps(value, default=str), flush=True)
+
+
+def fail(text: str) -> NoReturn:
+    """Say why on stderr; exit status 1."""
+    print(f"rmqlab: {text}", file=sys.stderr)
+    raise typer.Exit(1)
+
+
+def misused(text: str) -> NoReturn:
+    """Say on stderr what makes no sense; exit status 2."""
+    print(f"rmqlab: {text}", file=sys.stderr)
+    raise typer.Exit(2)

@@ -1,0 +1,144 @@
+"""up and down: the life of a cluster."""
+
+import shutil
+import tomllib
+from typing import Annotated, Any
+
+import attrs
+import cattrs
+import typer
+
+from cluster.command import explain_absence
+from cluster.commands.terms import (
+    DEFAULT_NAME,
+    AsJson,
+    Name,
+    command,
+    console,
+    directory_of,
+    fail,
+    misused,
+    print_json,
+)
+from cluster.directory import AlreadyUpError, ClusterDirectory
+from cluster.lab import Cluster
+from cluster.serve import UpFailedError, run_detached, run_foreground
+from cluster.status import Document
+from cluster.topology import ClusterSpec, Placement, place
+from cluster.view import render_event, render_up
+from remoting.settings import snake
+
+UP_KEYS = ("name", "kind", "role", "broker_id", "address", "ha_address", "pid", "data_dir")
+
+
+def up(
+    name: Name = DEFAULT_NAME,
+    groups: Annotated[int | None, typer.Option(help="Broker groups: a master and its slaves each. [1]")] = None,
+    slaves: Annotated[int | None, typer.Option(help="Slaves of each master. [1]")] = None,
+    nameservers: Annotated[int | None, typer.Option(help="Nameservers. [1]")] = None,
+    role: Annotated[str | None, typer.Option(help="SYNC_MASTER or ASYNC_MASTER. [ASYNC_MASTER]")] = None,
+    flush: Annotated[str | None, typer.Option(help="ASYNC_FLUSH or SYNC_FLUSH. [ASYNC_FLUSH]")] = None,
+    rate: Annotated[float | None, typer.Option(help="Cluster seconds per real second. [1]")] = None,
+    single_address: Annotated[
+        bool | None,
+        typer.Option("--single-address/--own-addresses", help="All at 127.0.0.1, or an address per node. [own]"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A broker setting; repeatable.")
+    ] = None,
+    *,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start a cluster, and stop it again at Ctrl-C (or, with --detach, at `rmqlab down`).
+
+    What is not said is as it was at the last start of the cluster of this name; [ ] shows what a new one gets.
+    """
+    given = {
+        "groups": groups,
+        "slaves": slaves,
+        "nameservers": nameservers,
+        "role": role,
+        "flush": flush,
+        "rate": rate,
+        "single_address": single_address,
+        "broker_settings": None if settings is None else dict(map(parse_setting, settings)),
+    }
+    directory = directory_of(name)
+    spec = build_spec(directory, {key: value for key, value in given.items() if value is not None})
+    try:
+        if detach:
+            document = run_detached(spec, directory)
+            if as_json:
+                print_json(up_document(document))
+            else:
+                console.print(render_up(document))
+        else:
+            run_foreground(spec, directory, _follow_as_json if as_json else _follow)
+            if not as_json:
+                console.print("stopped")
+    except UpFailedError as exc:
+        fail(str(exc))
+
+
+def down(
+    name: Name = DEFAULT_NAME,
+    *,
+    purge: Annotated[bool, typer.Option("--purge", help="Delete its stores, logs and addresses as well.")] = False,
+) -> None:
+    """Stop a cluster in order. Its data stay for the next `up`, unless purged."""
+    directory = directory_of(name)
+    if directory.is_up():
+        command(name, "down")
+    elif not directory.record_path.exists():
+        fail(explain_absence(directory))
+    try:
+        with directory.locked(patient=True):  # returns once the supervisor has ended
+            if purge:
+                shutil.rmtree(directory.path)
+    except AlreadyUpError as exc:
+        fail(str(exc))
+
+
+def build_spec(directory: ClusterDirectory, given: dict[str, Any]) -> ClusterSpec:
+    """What the user asked for, over what the cluster was before."""
+    try:
+        record = directory.read_record()
+        before = record.spec if record else ClusterSpec(name=directory.path.name)
+        spec = attrs.evolve(before, **given)
+        place(spec, Placement(subnet=1))  # too many nodes are told now, not after the first have started
+    except (ValueError, cattrs.BaseValidationError) as exc:
+        misused(str(exc.args[0] if exc.args else exc))
+    return spec
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`key=value` with a TOML value, or a string where it is none. RocketMQ's own spelling of the key is understood."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        misused(f"--set {text}: expected KEY=VALUE, such as --set syncFlushTimeout=3000")
+    try:
+        return snake(key.strip()), tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        return snake(key.strip()), value
+
+
+def up_document(document: Document) -> Document:
+    """What `up --json` prints: who is where."""
+    nodes = [{key: node[key] for key in UP_KEYS} for node in document["nodes"]]
+    return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes}
+
+
+async def _follow(cluster: Cluster) -> None:
+    console.print(render_up(await cluster.status()))
+    console.print("\nCtrl-C stops it. Events:", style="dim")
+    async with cluster.events.follow() as events:
+        async for event in events:
+            console.print(render_event(event.as_json()))
+
+
+async def _follow_as_json(cluster: Cluster) -> None:
+    print_json(up_document(await cluster.status()))
+    async with cluster.events.follow() as events:
+        async for event in events:
+            print_json(event.as_json())

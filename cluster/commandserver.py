@@ -1,0 +1,170 @@
+"""The supervisor's answers to the command line."""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import trio
+
+from cluster.children import ForkServerGoneError
+from cluster.command import COMMANDS, Answer, Ask, CommandMessage, Failure, Item
+from cluster.conditions import UnknownConditionError
+from cluster.eventlog import Recorded
+from cluster.lab import Cluster, WaitTimeoutError
+from cluster.supervisor import NodeFailedError, WrongStateError
+from cluster.topology import UnknownTargetError
+from remoting.clock import real_seconds
+from remoting.mapcodec import CHUNK, ControlError
+
+Arguments = Mapping[str, Any]
+Send = Callable[[Any], Awaitable[None]]
+Handler = Callable[[Cluster, Arguments, Send], Awaitable[Any]]
+
+ASK_SECONDS = 5.0
+
+_USAGE = (UnknownTargetError, UnknownConditionError)
+_FAILURES = (NodeFailedError, WrongStateError, WaitTimeoutError, ForkServerGoneError)
+
+
+async def serve_commands(
+    cluster: Cluster, down: Callable[[], object], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Answer commands until cancelled. `down` is called once a command has stopped the cluster."""
+    path = cluster.supervisor.directory.command_socket
+    with trio.socket.socket(trio.socket.AF_UNIX) as listening:
+        path.unlink(missing_ok=True)  # of a supervisor that was killed: the lock says that none lives
+        await listening.bind(os.fspath(path))
+        path.chmod(0o600)
+        listening.listen()
+        task_status.started()
+
+        async def serve(stream: trio.SocketStream) -> None:
+            async with stream:
+                if await answer_connection(cluster, stream) == "down":
+                    down()
+
+        try:
+            await trio.serve_listeners(serve, [trio.SocketListener(listening)])
+        finally:
+            path.unlink(missing_ok=True)
+
+
+async def answer_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | None:
+    """Answer the one question of a connection; the verb that was answered. What is asked ends with the connection."""
+    answered = None
+
+    async def send(message: CommandMessage) -> None:
+        await stream.send_all(COMMANDS.encode(message))
+
+    try:
+        question = await _receive_question(stream)
+        if question is None:
+            return None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
+            await send(await _answer(cluster, question, send))
+            answered = question.verb
+            nursery.cancel_scope.cancel()
+    except* (trio.BrokenResourceError, ControlError):
+        pass  # it went away, or speaks something else: nobody to tell
+    return answered
+
+
+async def _receive_question(stream: trio.abc.Stream) -> Ask | None:
+    decoder = COMMANDS.decoder()
+    with trio.move_on_after(real_seconds(ASK_SECONDS)):
+        while data := await stream.receive_some(CHUNK):
+            decoder.feed(bytes(data))
+            for message in decoder.messages():
+                if isinstance(message, Ask):
+                    return message
+                raise ControlError(f"unexpected {message}")
+    return None
+
+
+async def _cancel_at_end(stream: trio.abc.Stream, scope: trio.CancelScope) -> None:
+    while await stream.receive_some(CHUNK):
+        pass
+    scope.cancel()
+
+
+async def _answer(
+    cluster: Cluster, question: Ask, send: Callable[[CommandMessage], Awaitable[None]]
+) -> Answer | Failure:
+    async def send_item(value: Any) -> None:
+        await send(Item(value))
+
+    handler = HANDLERS.get(question.verb)
+    if handler is None:
+        return Failure(f"no command {question.verb!r}", is_usage=True)
+    try:
+        return Answer(await handler(cluster, question.arguments, send_item))
+    except _USAGE as exc:
+        return Failure(str(exc), is_usage=True)
+    except _FAILURES as exc:
+        return Failure(str(exc), is_usage=False)
+
+
+async def _status(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
+    return await cluster.status()
+
+
+def _action(verb: str) -> Handler:
+    async def act(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+        await getattr(cluster, verb)(arguments["target"])
+        names = {node.name for node in cluster.supervisor.find(arguments["target"])}
+        return [node for node in (await cluster.status())["nodes"] if node["name"] in names]
+
+    return act
+
+
+async def _wait(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    return await cluster.wait_until(arguments["condition"], arguments["seconds"])
+
+
+async def _events(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
+    async with cluster.events.follow(replay=True) as events:
+        past = events.statistics().current_buffer_used
+        skipped = past if arguments["last"] is None else max(0, past - arguments["last"])
+        for number in range(past):
+            event = await events.receive()
+            if number >= skipped:
+                await send(event.as_json())
+        if arguments["follow"]:
+            async for event in events:
+                await send(event.as_json())
+
+
+async def _down(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
+    with trio.CancelScope(shield=True):  # half a cluster is of no use to who asked, gone or not
+        await cluster.supervisor.stop_all()
+
+
+async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
+    """Run a workload for as long as who asked listens; its events are the items, its exit status the answer."""
+    async with cluster.events.follow() as events:
+        workload = await cluster.run_workload(arguments["module"], arguments["config"])
+
+        def is_last(event: Recorded) -> bool:
+            return not workload.life.is_alive and event.kind.startswith("node_")
+
+        try:
+            async for event in events:
+                if event.node == workload.name:
+                    await send(event.as_json())
+                    if is_last(event):
+                        break
+        finally:
+            with trio.CancelScope(shield=True):
+                await workload.stop()
+    return {"name": workload.name, "status": workload.life.exit_status}
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "status": _status,
+    **{verb: _action(verb) for verb in ("start", "stop", "kill", "pause", "resume", "restart")},
+    "wait": _wait,
+    "events": _events,
+    "down": _down,
+    "work": _work,
+}

@@ -1,0 +1,163 @@
+"""What a person sees of a cluster. Only functions named `render_*`, only here, know rich."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+Document = Mapping[str, Any]
+
+_STATE_STYLES = {
+    "ready": "green",
+    "starting": "yellow",
+    "stopping": "yellow",
+    "paused": "magenta",
+    "stopped": "dim",
+    "killed": "red",
+    "crashed": "bold red",
+}
+_EVENT_STYLES = {
+    "node_ready": "green",
+    "node_killed": "bold red",
+    "node_crashed": "bold red",
+    "node_paused": "magenta",
+    "node_stopped": "yellow",
+    "command": "bold cyan",
+    "broker_unregistered": "yellow",
+    "route_changed": "cyan",
+}
+_LONGEST_VALUE = 60
+
+
+def render_nodes(document: Document) -> Table:
+    """One row per node."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID"):
+        table.add_column(column, no_wrap=True)
+    for node in document["nodes"]:
+        status = Text(node["state"], _STATE_STYLES.get(node["state"], ""))
+        if node["end"] and node["state"] == "crashed":
+            status.append(f" ({node['end']})")
+        table.add_row(
+            node["name"],
+            node["role"] or node["kind"],
+            status,
+            node["address"],
+            node["ha_address"] or "-",
+            str(node["pid"] or "-"),
+        )
+    return table
+
+
+def render_up(document: Document) -> RenderableType:
+    """What `up` shows when the cluster is ready: the nodes, what to export, what to try."""
+    name = document["name"]
+    option = "" if name == "default" else f" --name {name}"
+    slave = next((node["name"] for node in document["nodes"] if node["broker_id"]), None)
+    parts: list[RenderableType] = [
+        f"cluster [bold]{name}[/bold] is ready" + _rate_note(document),
+        render_nodes(document),
+        "",
+        Text(f"export NAMESRV_ADDR='{document['namesrv_addr']}'"),
+        "",
+        "Try:",
+        Text(f"  rmqlab produce{option}              # send messages, one line per outcome"),
+        Text(f"  rmqlab status --watch{option}       # offsets, lag and routes, live"),
+        Text(f"  rmqlab kill{option} broker-a:master"),
+        Text(f"  rmqlab wait{option} route-gone broker-a:master"),
+    ]
+    if slave:
+        parts.append(Text(f"  rmqlab pause{option} {slave}"))
+    parts.append(Text(f"  rmqlab down{option}"))
+    return Group(*parts)
+
+
+def render_status(document: Document) -> RenderableType:
+    """Nodes, replication, and what each nameserver believes against who runs."""
+    parts: list[RenderableType] = [
+        f"cluster [bold]{document['name']}[/bold]  nameservers {document['namesrv_addr']}" + _rate_note(document),
+        render_nodes(document),
+    ]
+    if document["replication"]:
+        parts += ["", _render_replication(document)]
+    parts += ["", _render_routes(document)]
+    unserved = [node for node in document["nodes"] if node.get("unserved")]
+    if unserved:
+        parts += ["", "Requests that nobody serves:"]
+        parts += [Text(f"  {node['name']}: {node['unserved']}", "yellow") for node in unserved]
+    return Group(*parts)
+
+
+def _rate_note(document: Document) -> str:
+    return "" if document["rate"] == 1 else f"  [yellow]time runs {document['rate']:g} times as fast[/yellow]"
+
+
+def _render_replication(document: Document) -> Text:
+    """A line per master, and under it each slave with the labels of mqadmin haStatus."""
+    logs = {node["name"]: node.get("commit_log") or {} for node in document["nodes"]}
+    text = Text()
+    master = ""
+    for row in document["replication"]:
+        if row["master"] != master:
+            master = row["master"]
+            text.append(f"{master:12} ", "bold").append(f"commit log {_span(logs[master])}\n")
+        text.append(f"  {row['slave']:12} ", "bold").append(f"commit log {_span(logs[row['slave']])}  lag ")
+        text.append(_known(row["lag"]), "yellow" if row["lag"] else "")
+        text.append("" if row["connected"] is not False else "  not connected", "red")
+        text.append(
+            f"\n{'':15}slaveAckOffset {_known(row['slaveAckOffset'])}  diff {_known(row['diff'])}"
+            f"  transferredByteInSecond {_known(row['transferredByteInSecond'])}  inSync {_known(row['inSync'])}\n"
+        )
+    text.rstrip()
+    return text
+
+
+def _span(commit_log: Document) -> str:
+    return f"{_known(commit_log.get('min'))}..{_known(commit_log.get('max'))}"
+
+
+def _known(value: object) -> str:
+    return "?" if value is None else str(value)
+
+
+def _render_routes(document: Document) -> Table:
+    states = {node["address"]: node["state"] for node in document["nodes"]}
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("NAMESERVER", "GROUP", "KNOWS"):
+        table.add_column(column)
+    for nameserver, view in document["routes"].items():
+        if not view:
+            table.add_row(nameserver, "-", "no answer" if view is None else "no brokers")
+            continue
+        for group, addresses in sorted(view.items()):
+            line = Text()
+            for broker_id, address in sorted(addresses.items()):
+                state = states.get(address, "unknown")
+                line.append(f"{broker_id}={address}")
+                if state != "ready":  # it believes in somebody who is not there
+                    line.append(f" ({state})", _STATE_STYLES.get(state, "yellow"))
+                line.append("  ")
+            table.add_row(nameserver, group, line)
+    return table
+
+
+def render_event(event: Document) -> Text:
+    """One line: time of the cluster's clock, node, what happened, and the particulars."""
+    seconds, millis = divmod(event["at"], 1000)
+    line = Text(f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{millis:03}  ", "dim")
+    line.append(f"{event['node'] or 'cluster':12} ", "bold")
+    line.append(event["kind"], _EVENT_STYLES.get(event["kind"], ""))
+    for key, value in event.items():
+        if key not in ("at", "node", "kind"):
+            text = str(value)
+            line.append(f"  {key}=", "dim")
+            line.append(text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…")
+    return line
+
+
+def render_log_line(node: str, line: str) -> str:
+    return f"[dim]{node}|[/dim] {escape(line)}"
