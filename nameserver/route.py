@@ -204,7 +204,6 @@ class RouteTable:
         silent = [(a, live) for a, live in self.live.items() if live.seen_at + timeout < now]
         changes: list[Change] = []
         for address, live in silent:
-            self.live.pop(address, None)
             reason = f"no registration for {now - live.seen_at:.1f} s"
             changes += self._drop_address(BrokerChangeKind.EXPIRED, address, reason)
         return [live.connection for _, live in silent], changes
