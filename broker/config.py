@@ -5,14 +5,17 @@ One file feeds three classes: the broker's own keys, the store's, and replicatio
 """
 
 import pathlib
+from collections.abc import Mapping
+from typing import Self
 
 import attrs
 from attrs import validators
 
 from broker.ha.settings import HaSettings
 from remoting.names import MASTER_ID, TRACE_TOPIC
-from remoting.settings import Settings, SettingsError, read_settings
+from remoting.settings import Settings, SettingsError, change_settings, read_settings, settings_text
 from store.config import StoreConfig
+from store.configfile import save_config_file
 
 ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
@@ -99,6 +102,18 @@ class BrokerSettings:
     store: StoreConfig
     ha: HaSettings
     source: Settings
+
+    def changed(self, changes: Mapping[str, str]) -> Self:
+        """Give these settings with some of them changed, by RocketMQ's names. SettingsError for one that does not fit."""
+        broker, values = change_settings(self.broker, changes)
+        store, more = change_settings(self.store, changes)
+        ha, still_more = change_settings(self.ha, changes)
+        values = {**self.source.values, **values, **more, **still_more}
+        return attrs.evolve(self, broker=broker, store=store, ha=ha, source=attrs.evolve(self.source, values=values))
+
+    def save(self) -> None:
+        """Write the file that they came from anew; its former content is kept as `.bak`."""
+        save_config_file(pathlib.Path(self.source.source), settings_text(self.source).encode())
 
 
 def load_config(path: str | pathlib.Path) -> BrokerSettings:

@@ -19,6 +19,7 @@ from broker.registration import Registration
 from broker.stats import BrokerStats
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
+from remoting.bodies.topic import DataVersion
 from remoting.channel import Channel
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
@@ -63,6 +64,10 @@ class Broker:
     stats: BrokerStats = attrs.Factory(lambda self: BrokerStats(self.now_millis()), takes_self=True)
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
     started_at_millis: int = 0
+    config_version: DataVersion = attrs.Factory(
+        lambda self: DataVersion(timestamp=self.started_at_millis), takes_self=True
+    )
+    """Moves with every change of the settings."""
 
     @property
     def is_slave(self) -> bool:
@@ -74,9 +79,16 @@ class Broker:
         """The address that goes into records and message ids."""
         return self.config.broker_ip1, self.config.listen_port
 
-    def reconfigure(self, config: BrokerConfig) -> None:
-        """Run with another configuration from now on (request 25)."""
-        self.config = self.registration.config = config
+    def reconfigure(self, settings: BrokerSettings) -> None:
+        """Run with other settings from now on (request 25). What was opened with the old ones stays as it is."""
+        config = settings.broker
+        self.settings, self.config = settings, config
+        self.registration.config = self.topics.config = self.subscriptions.config = config
+        self.store.reconfigure(settings.store)
+        self.ha_master.settings = self.ha_slave.settings = settings.ha
+        self.slave_waits.timeout = config.slave_timeout / 1000
+        self.flush_waits.timeout = settings.store.sync_flush_timeout / 1000
+        self.config_version = DataVersion(timestamp=self.now_millis(), counter=self.config_version.counter + 1)
 
     def notify_group(self, group_name: str) -> None:
         """Tell every member of a group to rebalance (broker-requests#39)."""

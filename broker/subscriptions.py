@@ -14,7 +14,7 @@ class SubscriptionGroupTable:
     """Groups by name. Every change moves the data version and is saved at once (store-ha#63)."""
 
     def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
-        self._config = config
+        self.config = config
         self._path = path
         self._now_millis = now_millis
         self.data_version = DataVersion(timestamp=now_millis(), counter=0)
@@ -28,7 +28,7 @@ class SubscriptionGroupTable:
         """The configuration of a group; one that is asked for and missing is created, where that is allowed."""
         known = self.groups.get(group)
         if known is None and (
-            self._config.auto_create_subscription_group or group.startswith(names.SYSTEM_GROUP_PREFIX)
+            self.config.auto_create_subscription_group or group.startswith(names.SYSTEM_GROUP_PREFIX)
         ):
             known = SubscriptionGroupConfig(group_name=group)
             self.put(known)

@@ -23,7 +23,7 @@ class TopicTable:
     """Topics by name. Every change moves the data version and is saved at once (store-ha#63)."""
 
     def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
-        self._config = config
+        self.config = config
         self._path = path
         self._now_millis = now_millis
         self.data_version = DataVersion(timestamp=now_millis(), counter=0)
@@ -61,7 +61,7 @@ class TopicTable:
         if template is None:
             return None
         perm = template.perm
-        if default_topic == names.DEFAULT_TOPIC and not self._config.auto_create_topic_enable:
+        if default_topic == names.DEFAULT_TOPIC and not self.config.auto_create_topic_enable:
             perm &= ~PERM_INHERIT
         if not perm & PERM_INHERIT:
             return None

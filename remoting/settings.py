@@ -5,6 +5,7 @@ that names the near miss; in a properties file it is kept aside, for RocketMQ ig
 """
 
 import difflib
+import json
 import pathlib
 import re
 import tomllib
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 import attrs
 import cattrs
 
-from remoting.properties import parse_properties_text
+from remoting.properties import parse_properties_text, write_properties_text
 
 T = TypeVar("T")
 
@@ -50,18 +51,14 @@ class Settings:
         known = {}
         for name, value in self.values.items():
             if name in fields:
-                known[name] = self._convert(name, value, fields[name].type)
+                try:
+                    known[name] = _converted(name, value, fields[name].type)
+                except SettingsError as exc:
+                    raise SettingsError(f"{self.source}: {exc}") from None
         try:
             return kind(**known)
         except (ValueError, TypeError) as exc:
             raise SettingsError(f"{self.source}: {exc}") from None
-
-    def _convert(self, name: str, value: Any, kind: Any) -> Any:
-        try:
-            return converter.structure(value, kind)
-        except (cattrs.BaseValidationError, ValueError, TypeError) as exc:
-            wanted = getattr(kind, "__name__", str(kind))
-            raise SettingsError(f"{self.source}: {name} = {value!r}: expected {wanted} ({_cause(exc)})") from None
 
 
 def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Settings:
@@ -96,9 +93,52 @@ def settings_lines(*settings: Any) -> dict[str, str]:
             one = getattr(value, field.name)
             if isinstance(one, bool):
                 one = "true" if one else "false"
-            if isinstance(one, (str, int, float)):
+            if isinstance(one, (str, int, float, pathlib.Path)):
                 lines[camel(field.name)] = str(one)
     return lines
+
+
+def change_settings(settings: T, changes: Mapping[str, str]) -> tuple[T, dict[str, Any]]:
+    """Make those of the changes, in RocketMQ's names and as text, that these settings know.
+
+    Answers the settings, and what was changed by our names. SettingsError for a value that does not fit.
+    """
+    fields = {camel(field.name): field for field in attrs.fields(type(settings)) if field.init}  # type: ignore[arg-type]  # any attrs class
+    changed = {}
+    for key, text in changes.items():
+        if (field := fields.get(key)) is None:
+            continue
+        changed[field.name] = _converted(key, text, field.type)
+    try:
+        return attrs.evolve(settings, **changed), changed  # type: ignore[misc]
+    except (ValueError, TypeError) as exc:
+        raise SettingsError(str(exc)) from None
+
+
+def settings_text(settings: Settings) -> str:
+    """Write settings in the form that their file has: TOML in our names, or properties in RocketMQ's."""
+    if not settings.source.endswith(".toml"):
+        lines = {camel(name): _property_text(value) for name, value in settings.values.items()}
+        return write_properties_text({**lines, **settings.unknown})
+    return "".join(f"{name} = {_toml_text(value)}\n" for name, value in settings.values.items())
+
+
+def _converted(name: str, value: Any, kind: Any) -> Any:
+    try:
+        return converter.structure(value, kind)
+    except (cattrs.BaseValidationError, ValueError, TypeError) as exc:
+        wanted = getattr(kind, "__name__", str(kind))
+        raise SettingsError(f"{name} = {value!r}: expected {wanted} ({_cause(exc)})") from None
+
+
+def _property_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _toml_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else json.dumps(str(value))
 
 
 def _structure_bool(value: object, _kind: object) -> bool:

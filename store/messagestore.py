@@ -134,6 +134,11 @@ class MessageStore:
         if self.is_slave:
             self.putter.refusal = "a slave takes no messages but its master's"
 
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Go on with other settings. Paths, sizes and delay levels stay as they were at the start, as in RocketMQ."""
+        self.config = config
+        self.puller = Puller.of(self.log, config, is_slave=self.is_slave)
+
     def close(self) -> None:
         """A clean stop: all on disk, `abort` removed only if queues and index have everything (store-ha#5)."""
         if self._closed:

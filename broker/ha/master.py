@@ -38,7 +38,7 @@ class HaMaster(Owner):
         """The highest offset that any slave has reported since this process began."""
         self._reactor = reactor
         self._store = store
-        self._settings = settings
+        self.settings = settings
         self._on_ack = on_ack
         self._emit = emit
         self._now = now
@@ -65,7 +65,7 @@ class HaMaster(Owner):
     def is_slave_ok(self, record_end: int) -> bool:
         """True if waiting for a copy of this record makes sense: a slave is there and not too far behind."""
         behind = record_end - self.push_to_slave_max_offset
-        return bool(self._connections) and behind < self._settings.ha_slave_fallbehind_max
+        return bool(self._connections) and behind < self.settings.ha_slave_fallbehind_max
 
     def snapshot(self) -> dict[str, Any]:
         """What an operator wants to know."""
@@ -118,13 +118,13 @@ class HaMaster(Owner):
         self._emit("ha_disconnected", slave=connection.peer, reason=reason, ack_offset=connection.stream.ack_offset)
 
     def _accept(self, sock: socket.socket) -> None:
-        if len(self._connections) >= self._settings.ha_max_connections:
+        if len(self._connections) >= self.settings.ha_max_connections:
             log.warning(
                 "%d slaves are connected: %s is turned away", len(self._connections), address_text(sock.getpeername())
             )
             sock.close()
             return
-        connection = HaConnection(self, self._reactor, sock, self._store, self._settings, now=self._now)
+        connection = HaConnection(self, self._reactor, sock, self._store, self.settings, now=self._now)
         self._connections.append(connection)
         self._connected.set()
         log.info("slave %s connected", connection.peer)

@@ -135,7 +135,7 @@ class HaSlave:
     ) -> None:
         self._reactor = reactor
         self._store = store
-        self._settings = settings
+        self.settings = settings
         self._on_received = on_received
         self._emit = emit
         self._source_ip = source_ip
@@ -200,7 +200,7 @@ class HaSlave:
     async def _wait_retry(self) -> None:
         """Wait 5 s. The address may come meanwhile: 4.9 does not notice, and first connects some 5 s after its start."""
         with trio.move_on_after(RETRY_PERIOD):
-            if self._settings.ha_report_at_once:
+            if self.settings.ha_report_at_once:
                 await self._master_set.wait()
             else:
                 await trio.sleep_forever()
@@ -209,7 +209,7 @@ class HaSlave:
         master, self._last_failure = self._master, ""
         try:
             client = HaClient(
-                self._reactor, sock, self._store, self._settings, on_received=self._on_received, now=self._now
+                self._reactor, sock, self._store, self.settings, on_received=self._on_received, now=self._now
             )
         except OSError:  # gone already
             sock.close()

@@ -1,0 +1,158 @@
+"""Requests of tools that the broker passes on to consumers (class Broker2Client, AdminBrokerProcessor).
+
+Sources: broker-requests section 6.3. A consumer that is asked for something has its time to answer; meanwhile
+the tool's request is parked.
+"""
+
+from collections.abc import Sequence
+
+from broker.clients import Member
+from broker.state import Broker
+from remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
+from remoting.bodies.queue import MessageQueue
+from remoting.body import BodyError
+from remoting.channel import RemotingError, RequestTimeoutError
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import request as new_request
+from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.headers.broker_admin import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+)
+from remoting.message import RecordError, parse_offset_message_id
+
+PASS_ON_TIMEOUT = 10.0
+STATUS_TIMEOUT = 5.0
+OLDEST_WITH_RUNNING_INFO = 62
+"""Client version 3.1.8-SNAPSHOT."""
+OLDEST_WITH_RESET = 28
+"""Client version 3.0.7-SNAPSHOT."""
+TO_THE_END = -1
+
+
+def get_consumer_running_info(broker: Broker, header: GetConsumerRunningInfoRequestHeader, request: Request) -> None:
+    """Let one consumer tell of its inside (broker-requests#59)."""
+    member = _member(broker, header.consumer_group, header.client_id)
+    _pass_on(broker, member, request, dict(request.command.ext_fields), request.command.body)
+
+
+def consume_message_directly(
+    broker: Broker, header: ConsumeMessageDirectlyResultRequestHeader, request: Request
+) -> None:
+    """Let one consumer consume one message now; the broker adds the message and its own name."""
+    try:
+        _, _, offset = parse_offset_message_id(header.msg_id or "")
+    except RecordError as exc:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(exc)) from None
+    record = broker.store.message_at(offset)
+    if record is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message lies at commit log offset {offset}")
+    member = _member(broker, header.consumer_group, header.client_id or "")
+    fields = request.command.ext_fields | {"brokerName": broker.config.broker_name}
+    _pass_on(broker, member, request, fields, bytes(record))
+
+
+def _member(broker: Broker, group: str, client_id: str) -> Member:
+    member = broker.consumers.find(group, client_id)
+    if member is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no consumer {client_id} of group {group} is here")
+    if member.version < OLDEST_WITH_RUNNING_INFO:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"consumer {client_id} is too old for this: {member.version}")
+    return member
+
+
+def _pass_on(broker: Broker, member: Member, request: Request, fields: dict[str, str], body: bytes) -> None:
+    """Ask the client in a task of its own, and give back what it says just as it says it."""
+
+    async def ask() -> None:
+        command = new_request(request.command.code, fields, body)
+        try:
+            answer = await member.channel.request(command, PASS_ON_TIMEOUT)
+        except RequestTimeoutError as exc:
+            request.reply(Reply(ResponseCode.CONSUME_MSG_TIMEOUT, remark=str(exc)))
+        except RemotingError as exc:
+            request.reply(Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc)))
+        else:
+            request.reply(Reply(answer.code, body=answer.body, remark=answer.remark))
+
+    broker.run_soon(ask)
+
+
+def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Request) -> Reply:
+    """Tell all consumers of a group to go on elsewhere; what is committed here stays as it is (broker-requests#58)."""
+    body = ResetOffsetBody(offset_table=_targets(broker, header))
+    members = _members(broker, header.group)
+    if not members:
+        raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {header.group} is here")
+    fields = ResetOffsetRequestHeader(topic=header.topic, group=header.group, timestamp=header.timestamp)
+    # The form is the one that the tool's language asks for, whatever the consumers speak: mqadmin has an option.
+    text = ResetOffsetBodyForC.of(body).encode() if request.command.language == "CPP" else body.encode()
+    for member in members:
+        if member.version < OLDEST_WITH_RESET:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} is too old: {member.version}")
+        member.channel.send_oneway(new_request(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, text))
+    return Reply(body=body.encode())
+
+
+def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+    """Where each write queue shall stand: at the time that is asked for, and unless forced never further on."""
+    topic = broker.topics.get(header.topic)
+    if topic is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {header.topic} does not exist here")
+    store, targets = broker.store, {}
+    for queue_id in range(topic.write_queue_nums):
+        committed = broker.offsets.query(header.group, header.topic, queue_id)
+        if committed is None:
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"group {header.group} has no offset in queue {queue_id} of topic {header.topic}",
+            )
+        if header.timestamp == TO_THE_END:
+            target = store.max_queue_offset(header.topic, queue_id)
+        else:
+            target = max(store.offset_by_time(header.topic, queue_id, header.timestamp), 0)
+        queue = MessageQueue(broker_name=broker.config.broker_name, queue_id=queue_id, topic=header.topic)
+        targets[queue] = target if header.is_force or target < committed else committed
+    return targets
+
+
+def get_consumer_status(broker: Broker, header: GetConsumerStatusRequestHeader, request: Request) -> None:
+    """Ask the consumers of a group, or one of them, how far each has come."""
+    members = _members(broker, header.group)
+    if not members:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no consumer of group {header.group} is here")
+    wanted = (header.client_addr or "").strip()
+    for member in members:
+        if member.version < OLDEST_WITH_RESET:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} is too old: {member.version}")
+    broker.run_soon(_ask_status, header, [one for one in members if wanted in ("", one.client_id)], request)
+
+
+async def _ask_status(header: GetConsumerStatusRequestHeader, members: Sequence[Member], request: Request) -> None:
+    """Ask one after the other. One that does not answer is left out, as in RocketMQ."""
+    table = {}
+    fields = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
+    for member in members:
+        command = new_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, fields)
+        try:
+            answer = await member.channel.request(command, STATUS_TIMEOUT)
+            if answer.code == ResponseCode.SUCCESS and answer.body:
+                table[member.client_id] = GetConsumerStatusBody.decode(answer.body).message_queue_table
+        except (RemotingError, BodyError):
+            continue
+    request.reply(Reply(body=GetConsumerStatusBody(consumer_table=table).encode()))
+
+
+def _members(broker: Broker, group_name: str) -> list[Member]:
+    group = broker.consumers.groups.get(group_name)
+    return list(group.members.values()) if group is not None else []
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader, get_consumer_running_info),
+    Route(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyResultRequestHeader, consume_message_directly),
+    Route(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, ResetOffsetRequestHeader, reset_offset),
+    Route(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, GetConsumerStatusRequestHeader, get_consumer_status),
+]

@@ -1,0 +1,175 @@
+"""How a broker is doing, and its housekeeping by hand (broker-requests sections 6.5, 6.6; AdminBrokerProcessor).
+
+Every value of runtime info is measured. Ours has no queues between receiving a request and handling it, so the
+sizes and waits of RocketMQ's thread pools are truly 0, and so is the time for which its put lock is held.
+"""
+
+import shutil
+import time
+from typing import Any
+
+from broker.state import Broker
+from remoting import names
+from remoting.bodies.offset import DelayOffsets
+from remoting.bodies.runtime import KVTable
+from remoting.codes import VERSION, RequestCode, ResponseCode, version_name
+from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.headers.broker_admin import ViewBrokerStatsDataRequestHeader
+from store.configfile import load_config_file
+
+THREAD_POOLS = {
+    "sendThreadPoolQueue": 10_000,
+    "pullThreadPoolQueue": 100_000,
+    "queryThreadPoolQueue": 20_000,
+}
+"""RocketMQ's queues and their capacities, which tools show."""
+END_TRANSACTION_CAPACITY = 100_000
+NO_TRANSIENT_STORE = 2**31 - 1
+
+
+def get_broker_runtime_info(broker: Broker, _header: Any, _request: Request) -> Reply:
+    """Key and value of all that is measured, as text."""
+    table = _store_values(broker) | _traffic_values(broker) | _broker_values(broker) | _delay_values(broker)
+    return Reply(body=KVTable(table=table).encode())
+
+
+def _store_values(broker: Broker) -> dict[str, str]:
+    store, config = broker.store, broker.store.config
+    root, log_dir = config.store_path_root_dir, config.store_path_commit_log
+    usage = shutil.disk_usage(root)
+    log_ratio = store.disk.used_percent(log_dir) / 100 if log_dir.is_dir() else -1.0
+    end = store.max_commit_log_offset
+    return {
+        "commitLogMinOffset": str(store.min_commit_log_offset if end > 0 else -1),
+        "commitLogMaxOffset": str(end),
+        "commitLogDiskRatio": str(log_ratio),
+        f"commitLogDiskRatio_{log_dir}": str(log_ratio),
+        "consumeQueueDiskRatio": str(store.disk.used_percent(root) / 100),
+        "commitLogDirCapacity": f"Total : {_human(usage.total)}, Free : {_human(usage.free)}.",
+        "dispatchBehindBytes": str(store.dispatch_behind_bytes),
+        "dispatchMaxBuffer": "0",  # RocketMQ never sets it
+        "remainHowManyDataToFlush": _human(end - store.flushed_offset),
+        "remainTransientStoreBufferNumbs": str(NO_TRANSIENT_STORE),
+        "earliestMessageTimeStamp": str(_earliest_millis(broker)),
+    }
+
+
+def _earliest_millis(broker: Broker) -> int:
+    """Store time of the first message; -1 until the first file has twice the largest message.
+
+    RocketMQ reads that many bytes to find it. Its tools then show a store of 50 years (the recording does too).
+    """
+    store = broker.store
+    start = store.min_commit_log_offset
+    if len(store.read_log(start, 2 * store.config.max_message_size)) < 2 * store.config.max_message_size:
+        return -1
+    return store.log.stored_at(start)
+
+
+def _traffic_values(broker: Broker) -> dict[str, str]:
+    stats = broker.stats
+    puts = max(stats.put_total, 1)  # as RocketMQ: never 0
+    return {
+        "putTps": stats.put_tps(),
+        "getFoundTps": stats.found_tps(),
+        "getMissTps": stats.miss_tps(),
+        "getTotalTps": stats.get_total_tps(),
+        "getTransferedTps": stats.transferred_tps(),
+        "getTransferredTps": stats.transferred_tps(),  # the name that tools of 5.x look for
+        "putMessageTimesTotal": str(puts),
+        "putMessageFailedTimes": str(stats.put_failures),
+        "putMessageSizeTotal": str(stats.put_size_total),
+        "putMessageAverageSize": str(stats.put_size_total / puts),
+        "putMessageEntireTimeMax": str(stats.put_times.longest),
+        "putMessageDistributeTime": str(stats.put_times),
+        "putLatency99": f"{stats.put_times.percentile(0.99):.2f}",
+        "putLatency999": f"{stats.put_times.percentile(0.999):.2f}",
+        "getMessageEntireTimeMax": str(stats.get_times.longest),
+        "msgPutTotalYesterdayMorning": str(stats.days.put_yesterday),
+        "msgPutTotalTodayMorning": str(stats.days.put_today),
+        "msgPutTotalTodayNow": str(stats.put_total),
+        "msgGetTotalYesterdayMorning": str(stats.days.get_yesterday),
+        "msgGetTotalTodayMorning": str(stats.days.get_today),
+        "msgGetTotalTodayNow": str(stats.gets.messages),
+    }
+
+
+def _broker_values(broker: Broker) -> dict[str, str]:
+    values = {
+        "brokerVersion": str(VERSION),
+        "brokerVersionDesc": version_name(VERSION),
+        "brokerActive": "true",
+        "bootTimestamp": str(broker.started_at_millis),
+        "runtime": _span((broker.now_millis() - broker.started_at_millis) // 1000),
+        "startAcceptSendRequestTimeStamp": str(broker.config.start_accept_send_request_time_stamp),
+        "pageCacheLockTimeMills": "0",
+        "EndTransactionQueueSize": "0",
+        "EndTransactionThreadPoolQueueCapacity": str(END_TRANSACTION_CAPACITY),
+    }
+    for pool, capacity in THREAD_POOLS.items():
+        values[f"{pool}Size"] = "0"
+        values[f"{pool}Capacity"] = str(capacity)
+        values[f"{pool}HeadWaitTimeMills"] = "0"
+    return values
+
+
+def _delay_values(broker: Broker) -> dict[str, str]:
+    """For each delay level in use: delivered so far, and the end of its queue."""
+    return {
+        f"scheduleMessageOffset_{level}": f"{done},{broker.store.max_queue_offset(names.SCHEDULE_TOPIC, level - 1)}"
+        for level, done in _delay_offsets(broker).offset_table.items()
+    }
+
+
+def _delay_offsets(broker: Broker) -> DelayOffsets:
+    return load_config_file(broker.sync.delay_offset_path, DelayOffsets.decode) or DelayOffsets()
+
+
+def _human(count: int) -> str:
+    if count < 1024:
+        return f"{count} B"
+    power = min((count.bit_length() - 1) // 10, 6)
+    return f"{count / 1024**power:.1f} {' KMGTPE'[power]}iB"
+
+
+def _span(seconds: int) -> str:
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(minutes, 60)
+    days, hours = divmod(hours, 24)
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"
+
+
+def view_broker_stats_data(broker: Broker, header: ViewBrokerStatsDataRequestHeader, _request: Request) -> Reply:
+    """One statistic over the last minute, hour and day."""
+    data = broker.stats.view(header.stats_name, header.stats_key, broker.config.broker_cluster_name)
+    if data is None:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"nothing was counted for {header.stats_name} {header.stats_key}")
+    return Reply(body=data.encode())
+
+
+def get_all_delay_offset(broker: Broker, _header: Any, _request: Request) -> Reply:
+    """How far each delay level is delivered, for a slave."""
+    return Reply(body=_delay_offsets(broker).encode())
+
+
+def clean_expired_consumequeue(broker: Broker, _header: Any, _request: Request) -> Reply:
+    """Drop queue files that point only to messages that are gone."""
+    broker.store.queues.delete_expired(broker.store.min_commit_log_offset)
+    return Reply()
+
+
+def delete_expired_commitlog(broker: Broker, _header: Any, _request: Request) -> Reply:
+    """Delete commit log files that are old enough, whatever the hour."""
+    hour = time.localtime(broker.now_millis() // 1000).tm_hour
+    for name in broker.store.delete_expired(hour, by_hand=True):
+        broker.emit("file_deleted", file=name)
+    return Reply()
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.GET_BROKER_RUNTIME_INFO, None, get_broker_runtime_info),
+    Route(RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader, view_broker_stats_data),
+    Route(RequestCode.GET_ALL_DELAY_OFFSET, None, get_all_delay_offset),
+    Route(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE, None, clean_expired_consumequeue),
+    Route(RequestCode.DELETE_EXPIRED_COMMITLOG, None, delete_expired_commitlog),
+]

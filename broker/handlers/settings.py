@@ -1,0 +1,84 @@
+"""A broker's settings: shown, changed while it runs, and asked by consumers for what they permit.
+
+Sources: broker-requests sections 3.5 and 6.5; classes AdminBrokerProcessor, Configuration, ClientManageProcessor.
+"""
+
+import os
+from typing import Any
+
+from broker.config import BrokerSettings
+from broker.state import Broker
+from remoting.bodies.heartbeat import CheckClientRequestBody
+from remoting.codes import RequestCode, ResponseCode
+from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.headers.broker_admin import GetBrokerConfigResponseHeader
+from remoting.properties import parse_properties_text, write_properties_text
+from remoting.settings import SettingsError, settings_lines
+
+NEVER_CHANGED = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
+"""Keys that no tool may change, whatever the black list of the configuration says."""
+
+
+def get_broker_config(broker: Broker, _header: Any, _request: Request) -> Reply:
+    """All settings as `key=value` lines, with the version that counts their changes (broker-requests#61)."""
+    settings = broker.settings
+    lines = settings_lines(settings.broker, settings.store, settings.ha)
+    lines["haListenPort"] = broker.registration.ha_address.rpartition(":")[2]
+    lines |= _lines_for_tools()
+    header = GetBrokerConfigResponseHeader(version=broker.config_version.encode().decode())
+    return Reply(header=header, body=write_properties_text(lines).encode())
+
+
+def _lines_for_tools() -> dict[str, str]:
+    """Settings of parts that we lack, without which a tool fails: exportConfigs copies two, exportMetrics one."""
+    return {
+        "filterServerNums": "0",
+        "useTLS": "false",
+        "clientCallbackExecutorThreads": str(os.cpu_count() or 1),  # shown as the number of processors
+    }
+
+
+def update_broker_config(broker: Broker, _header: Any, request: Request) -> Reply:
+    """Change settings at once, and in the file they came from. Keys that nobody knows are ignored.
+
+    Where one value does not fit, nothing changes: RocketMQ would keep the text and run on without it.
+    """
+    try:
+        changes = parse_properties_text(request.command.body.decode())
+        settings = broker.settings.changed(changes)
+    except (UnicodeDecodeError, SettingsError) as exc:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(exc)) from None
+    forbidden = NEVER_CHANGED.union(broker.config.config_black_list.split(";")).intersection(changes)
+    if forbidden:
+        raise Refusal(ResponseCode.NO_PERMISSION, f"{', '.join(sorted(forbidden))} cannot be changed by a tool")
+    _apply(broker, settings)
+    settings.save()
+    broker.emit("settings_changed", changes=changes, peer=request.channel.peer)
+    return Reply()
+
+
+def _apply(broker: Broker, settings: BrokerSettings) -> None:
+    permission = broker.config.broker_permission
+    broker.reconfigure(settings)
+    if broker.config.broker_permission != permission:
+        broker.topics.bump_version()
+        broker.registration.register_soon()
+
+
+def check_client_config(_broker: Broker, _header: Any, request: Request) -> Reply:
+    """Say whether a consumer's expression can be used here; any other answer than 0 keeps it from starting.
+
+    Tags always can. SQL92 is refused as 4.9 refuses it while enablePropertyFilter is off; with it on, too, for
+    a pull could not be answered either (broker-requests#48).
+    """
+    subscription = CheckClientRequestBody.decode(request.command.body).subscription_data
+    if subscription is not None and subscription.expression_type not in ("", "TAG"):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {subscription.expression_type}")
+    return Reply()
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.GET_BROKER_CONFIG, None, get_broker_config),
+    Route(RequestCode.UPDATE_BROKER_CONFIG, None, update_broker_config),
+    Route(RequestCode.CHECK_CLIENT_CONFIG, None, check_client_config),
+]
