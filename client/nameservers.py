@@ -3,6 +3,8 @@
 import logging
 import random
 
+import trio
+
 from client.errors import NoNameServerError
 from remoting.channel import ConnectError
 from remoting.client import RemotingClient
@@ -20,6 +22,7 @@ class NameServers:
         self._remoting = remoting
         self._index = chance.randrange(999)
         self._chosen: str | None = None
+        self._choosing = trio.Lock()
 
     async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the protocol's own
         """Ask one. A request that fails is not tried on another, but the next one will be.
@@ -30,6 +33,10 @@ class NameServers:
 
     async def choose(self) -> str:
         """Give the address in use, connected; or the next one that takes a connection."""
+        async with self._choosing:  # two who step on at once would each skip what the other tries
+            return await self._choose()
+
+    async def _choose(self) -> str:
         if self._chosen and self._remoting.connected(self._chosen):
             return self._chosen
         failures = []

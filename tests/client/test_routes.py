@@ -1,0 +1,103 @@
+"""Queues and addresses that follow from routes (remoting-and-nameserver sections 6.2 to 6.5)."""
+
+from client.routes import RouteCache, choose_queue, publish_queues, route_from_template, subscribe_queues
+from remoting.bodies.queue import MessageQueue
+from remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+
+
+def route(*, order: str | None = None, **brokers: tuple[dict[int, str], int]) -> TopicRouteData:
+    """Brokers by name: addresses, and the permission of the topic there."""
+    return TopicRouteData(
+        broker_datas=[
+            BrokerData(broker_name=name, cluster="c", broker_addrs=addresses)
+            for name, (addresses, _) in brokers.items()
+        ],
+        queue_datas=[
+            QueueData(broker_name=name, perm=perm, read_queue_nums=3, write_queue_nums=2)
+            for name, (_, perm) in brokers.items()
+        ],
+        order_topic_conf=order,
+    )
+
+
+def ids(queues: list[MessageQueue]) -> list[tuple[str, int]]:
+    return [(queue.broker_name, queue.queue_id) for queue in queues]
+
+
+MASTER, SLAVE = {0: "m:1", 1: "s:1"}, {1: "s:1"}
+
+
+def test_a_producer_gets_no_queue_of_a_broker_without_a_master() -> None:
+    both = route(b=(SLAVE, 6), a=(MASTER, 6))
+    assert ids(publish_queues("t", both)) == [("a", 0), ("a", 1)]
+    assert ids(subscribe_queues("t", both)) == [("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1), ("b", 2)]
+
+
+def test_permissions_decide_who_may_use_a_queue() -> None:
+    both = route(r=(MASTER, 4), w=(MASTER, 2))
+    assert {name for name, _ in ids(publish_queues("t", both))} == {"w"}
+    assert {name for name, _ in ids(subscribe_queues("t", both))} == {"r"}
+
+
+def test_an_order_topic_has_the_queues_that_its_configuration_lists() -> None:
+    assert ids(publish_queues("t", route(order="x:2;a:1", a=(SLAVE, 6)))) == [("x", 0), ("x", 1), ("a", 0)]
+
+
+def test_a_topic_to_be_created_gets_as_many_queues_as_the_producer_wants_and_the_template_has() -> None:
+    template = TopicRouteData(
+        queue_datas=[
+            QueueData(broker_name="a", perm=7, read_queue_nums=8, write_queue_nums=8),
+            QueueData(broker_name="b", perm=7, read_queue_nums=2, write_queue_nums=2),
+        ]
+    )
+    made = route_from_template(template, 4)
+    assert [(data.read_queue_nums, data.write_queue_nums) for data in made.queue_datas] == [(4, 4), (2, 2)]
+
+
+def test_a_pull_goes_to_the_suggested_broker_or_to_its_neighbour_or_to_the_lowest() -> None:
+    """store-and-ha section 6.5."""
+    cache = RouteCache()
+    cache.set_route("t", route(a=({0: "m:1", 2: "s2:1"}, 6), b=({3: "s3:1", 5: "s5:1"}, 6)))
+
+    def asked(name: str, broker_id: int) -> int:
+        target = cache.for_pull(name, broker_id)
+        assert target is not None
+        return target.broker_id
+
+    assert [asked("a", broker_id) for broker_id in (0, 1, 2, 7)] == [0, 2, 2, 0]
+    assert [asked("b", broker_id) for broker_id in (0, 4)] == [3, 5]
+    assert cache.for_pull("c", 0) is None
+    assert cache.master("b") is None
+
+
+def test_a_route_that_says_the_same_in_another_order_is_no_change() -> None:
+    cache = RouteCache()
+    assert cache.set_route("t", route(a=(MASTER, 6), b=(SLAVE, 6)))
+    assert not cache.set_route("t", route(b=(SLAVE, 6), a=({1: "s:1", 0: "m:1"}, 6)))
+    assert cache.set_route("t", route(a=(SLAVE, 6), b=(SLAVE, 6)))
+
+
+def test_addresses_that_no_route_names_are_purged() -> None:
+    cache = RouteCache()
+    cache.set_route("t", route(a=(MASTER, 6), b=(SLAVE, 6)))
+    cache.set_route("t", route(a=(SLAVE, 6)))
+    cache.purge_brokers()
+    assert cache.brokers == {"a": SLAVE}
+
+
+def test_heartbeats_of_a_mere_producer_spare_the_slaves() -> None:
+    cache = RouteCache()
+    cache.set_route("t", route(a=(MASTER, 6)))
+    assert cache.for_heartbeat(with_slaves=False) == ["m:1"]
+    assert cache.for_heartbeat(with_slaves=True) == ["m:1", "s:1"]
+
+
+def test_queues_are_taken_in_turn_and_the_failed_broker_is_avoided() -> None:
+    queues = publish_queues("t", route(a=(MASTER, 6), b=(MASTER, 6)))
+    turn, taken = 0, []
+    for _ in range(4):
+        queue, turn = choose_queue(queues, turn, None)
+        taken.append(queue)
+    assert ids(taken) == [("a", 1), ("b", 0), ("b", 1), ("a", 0)]
+    assert [choose_queue(queues, start, "a")[0].broker_name for start in range(4)] == ["b"] * 4
+    assert choose_queue(queues[:2], 0, "a")[0].broker_name == "a"
