@@ -1,6 +1,10 @@
-"""A commit log in memory, for tests of either side of the stream."""
+"""For tests of either side of the stream: a commit log in memory, and a memory of what was told."""
+
+from collections.abc import Callable
+from typing import Any
 
 import attrs
+import trio
 
 
 @attrs.frozen
@@ -64,3 +68,42 @@ class MemoryLog:
     def log_filled(self, end: int) -> None:
         self.append(self._space[: end - self._stream_at])
         self._stream_at, self._space = end, bytearray()
+
+
+@attrs.define(eq=False)
+class Recorder:
+    """Takes what both sides tell, and lets a test wait until it is as it should be."""
+
+    events: list[tuple[str, dict[str, Any]]] = attrs.field(factory=list)
+    acks: list[int] = attrs.field(factory=list)
+    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the events so far."""
+        return [kind for kind, _ in self.events]
+
+    def reasons(self, kind: str) -> list[str]:
+        """Why each of these ended."""
+        return [fields["reason"] for known, fields in self.events if known == kind]
+
+    def emit(self, kind: str, **fields: Any) -> None:
+        """To be given as `emit`."""
+        self.events.append((kind, fields))
+        self.changed()
+
+    def acked(self, offset: int) -> None:
+        """To be given as `on_ack`."""
+        self.acks.append(offset)
+        self.changed()
+
+    def changed(self) -> None:
+        """To be given as `on_received`."""
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def wait_until(self, is_true: Callable[[], bool]) -> None:
+        """Look again whenever something was told."""
+        await trio.lowlevel.checkpoint()
+        while not is_true():
+            await self._changed.wait()

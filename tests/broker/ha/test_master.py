@@ -1,0 +1,269 @@
+"""A master with slaves that are plain sockets. Where time matters a test asks for the mock clock, and moves it."""
+
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from broker.ha.master import HaMaster
+from broker.ha.settings import HaSettings
+from broker.ha.testing import MemoryLog, Recorder
+from remoting.reactor import Reactor
+
+
+@attrs.define
+class Slave:
+    """A slave under the test's control."""
+
+    stream: trio.SocketStream
+
+    async def report(self, offset: int) -> None:
+        await self.stream.send_all(struct.pack(">q", offset))
+
+    async def frame(self) -> tuple[int, bytes]:
+        offset, size = struct.unpack(">qi", await self._exactly(12))
+        return offset, await self._exactly(size)
+
+    async def is_at_end(self) -> bool:
+        """Wait for what comes next; True if it is the end of the stream."""
+        try:
+            return await self.stream.receive_some(1) == b""
+        except trio.BrokenResourceError:  # closed with bytes of ours unread
+            return True
+
+    async def _exactly(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            part = await self.stream.receive_some(size - len(data))
+            assert part, f"the stream ended after {data!r}"
+            data += part
+        return data
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog(first=0, data=bytearray(b"abcdefghij" * 10))
+
+
+@pytest.fixture
+async def master(nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, told: Recorder) -> AsyncIterator[HaMaster]:
+    settings = HaSettings(ha_max_connections=3)
+    made = HaMaster(reactor, log, settings, on_ack=told.acked, emit=told.emit)
+    nursery.start_soon(made.run_forever)
+    yield made
+    made.close()
+
+
+Connect = Callable[[], Awaitable[Slave]]
+
+
+@pytest.fixture
+async def connect(master: HaMaster, told: Recorder) -> AsyncIterator[Connect]:
+    host, port = master.listen("127.0.0.1", 0)
+    opened: list[trio.SocketStream] = []
+
+    async def connect() -> Slave:
+        count = told.kinds.count("ha_connected")
+        opened.append(await trio.open_tcp_stream(host, port))
+        if count < 3:
+            await told.wait_until(lambda: told.kinds.count("ha_connected") > count)
+        return Slave(opened[-1])
+
+    yield connect
+    for stream in opened:
+        await trio.aclose_forcefully(stream)
+
+
+async def test_nothing_is_sent_before_the_first_report(
+    connect: Connect, told: Recorder, mock_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """store-ha#35: not even a heartbeat; then one, if the connection is 5 s old, and data (section 4.3)."""
+    slave = await connect()
+    frames: list[tuple[int, bytes]] = []
+
+    async def read() -> None:
+        frames.append(await slave.frame())
+        told.changed()
+
+    nursery.start_soon(read)
+    mock_clock.jump(6)
+    await wait_all_tasks_blocked(0.01)
+    assert frames == []
+    await slave.report(90)
+    await told.wait_until(lambda: bool(frames))
+    assert frames == [(90, b"")]
+    assert await slave.frame() == (90, b"abcdefghij")
+
+
+async def test_a_slave_that_reports_at_once_is_served_at_once(connect: Connect, log: MemoryLog) -> None:
+    """Section 4.6."""
+    slave = await connect()
+    await slave.report(0)
+    assert await slave.frame() == (0, bytes(log.data))
+
+
+async def test_what_is_appended_leaves_when_it_is_pushed(connect: Connect, master: HaMaster, log: MemoryLog) -> None:
+    slave = await connect()
+    await slave.report(95)
+    assert await slave.frame() == (95, b"fghij")
+    log.append(b"more")
+    master.push()
+    assert await slave.frame() == (100, b"more")
+
+
+async def test_an_idle_master_sends_a_heartbeat_every_5_s(connect: Connect, mock_clock: MockClock) -> None:
+    """store-ha#39: independent of what the slave reports."""
+    slave = await connect()
+    await slave.report(95)
+    await slave.frame()
+    began = trio.current_time()
+    mock_clock.autojump_threshold = 0.01
+    for beat in (5.0, 10.0, 15.0):
+        assert await slave.frame() == (100, b"")
+        assert trio.current_time() - began == pytest.approx(beat)
+
+
+async def test_a_slave_that_never_reports_is_closed_20_s_after_accept(
+    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock
+) -> None:
+    """store-ha#40."""
+    slave = await connect()
+    assert master.connection_count == 1
+    began = trio.current_time()
+    mock_clock.autojump_threshold = 0.01
+    assert await slave.is_at_end()
+    assert trio.current_time() - began == pytest.approx(20.0)
+    assert told.reasons("ha_disconnected") == ["no report for 20 s"]
+    assert master.connection_count == 0
+
+
+async def test_a_slave_is_closed_20_s_after_its_last_report(connect: Connect, mock_clock: MockClock) -> None:
+    """store-ha#40."""
+    slave = await connect()
+    mock_clock.jump(12)
+    await slave.report(100)
+    assert await slave.frame() == (100, b"")
+    began = trio.current_time()
+    mock_clock.autojump_threshold = 0.01
+    for _ in range(3):
+        assert await slave.frame() == (100, b"")
+    assert await slave.is_at_end()
+    assert trio.current_time() - began == pytest.approx(20.0)
+
+
+async def test_a_second_report_beyond_our_end_closes_the_connection(
+    connect: Connect, told: Recorder, master: HaMaster
+) -> None:
+    """store-ha#41: the first raises the common offset all the same, for good (section 4.9)."""
+    slave = await connect()
+    await slave.report(150)
+    await told.wait_until(lambda: told.acks == [150])
+    await slave.report(160)
+    assert await slave.is_at_end()
+    assert told.reasons("ha_disconnected") == ["it reported 160, our log ends at 100"]
+    assert master.push_to_slave_max_offset == 150
+
+
+async def test_a_slave_ahead_of_us_gets_bytes_as_soon_as_our_log_has_passed_it(
+    connect: Connect, master: HaMaster, log: MemoryLog, told: Recorder
+) -> None:
+    """Section 4.9: from where it stands, whatever lies there."""
+    slave = await connect()
+    await slave.report(103)
+    await told.wait_until(lambda: told.acks == [103])
+    log.append(b"0123456")
+    master.push()
+    assert await slave.frame() == (103, b"3456")
+
+
+async def test_a_slave_whose_data_expired_stays_and_gets_heartbeats_only(
+    connect: Connect, log: MemoryLog, master: HaMaster, mock_clock: MockClock
+) -> None:
+    """store-ha#57."""
+    log.data, log.first = bytearray(b"x" * 10), 65_536
+    slave = await connect()
+    await slave.report(50)
+    mock_clock.autojump_threshold = 0.01
+    assert await slave.frame() == (50, b"")
+    master.push()
+    assert await slave.frame() == (50, b"")
+    assert master.connection_count == 1
+
+
+async def test_one_slave_of_several_is_enough_and_the_common_offset_only_rises(
+    connect: Connect, told: Recorder, master: HaMaster
+) -> None:
+    """store-ha#52."""
+    one, other = await connect(), await connect()
+    await one.report(80)
+    await told.wait_until(lambda: told.acks == [80])
+    await other.report(40)
+    await told.wait_until(lambda: told.kinds.count("ha_first_report") == 2)
+    await other.report(90)
+    await told.wait_until(lambda: told.acks == [80, 90])
+    await one.stream.aclose()
+    await other.stream.aclose()
+    await told.wait_until(lambda: told.kinds.count("ha_disconnected") == 2)
+    assert master.push_to_slave_max_offset == 90
+
+
+async def test_a_slave_counts_from_accept_until_it_goes_and_while_it_is_near(
+    connect: Connect, told: Recorder, master: HaMaster
+) -> None:
+    """store-ha#50, #55: connected, and less than 256 MiB behind."""
+    assert not master.is_slave_ok(1)
+    slave = await connect()
+    assert master.is_slave_ok(268_435_455)
+    assert not master.is_slave_ok(268_435_456)
+    await slave.report(100)
+    await told.wait_until(lambda: told.acks == [100])
+    assert master.is_slave_ok(268_435_555)
+    assert not master.is_slave_ok(268_435_556)
+    await slave.stream.aclose()
+    await told.wait_until(lambda: "ha_disconnected" in told.kinds)
+    assert not master.is_slave_ok(1)
+
+
+async def test_connections_are_bounded_those_that_never_report_included(connect: Connect, master: HaMaster) -> None:
+    for _ in range(3):
+        await connect()
+    assert await (await connect()).is_at_end()
+    assert master.connection_count == 3
+
+
+async def test_a_slave_that_takes_nothing_is_served_again_when_it_does(connect: Connect, log: MemoryLog) -> None:
+    """store-ha#46: also where a frame is cut by a full socket."""
+    log.data = bytearray(bytes(range(256)) * 65_536)
+    slave = await connect()
+    await slave.report(1)
+    await wait_all_tasks_blocked(0.01)
+    got = bytearray(1)
+    while len(got) < len(log.data):
+        offset, body = await slave.frame()
+        assert offset == len(got)
+        got += body
+    assert got[1:] == log.data[1:]
+
+
+async def test_the_snapshot_tells_where_each_slave_stands(connect: Connect, told: Recorder, master: HaMaster) -> None:
+    slave = await connect()
+    await slave.report(90)
+    await told.wait_until(lambda: told.acks == [90])
+    await slave.frame()
+    host, port = slave.stream.socket.getsockname()
+    assert master.snapshot() == {
+        "connections": [
+            {
+                "address": f"{host}:{port}",
+                "slave_ack_offset": 90,
+                "diff": 10,
+                "transferred_bytes_per_second": 0,
+                "in_sync": True,
+                "transfer_from_where": 100,
+            }
+        ],
+        "push_to_slave_max_offset": 90,
+    }

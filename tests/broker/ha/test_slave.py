@@ -1,0 +1,247 @@
+"""A slave with a master that is a plain socket. Where time matters a test asks for the mock clock, and moves it."""
+
+import itertools
+import struct
+import sys
+from collections.abc import AsyncIterator, Callable
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from broker.ha.settings import HaSettings
+from broker.ha.slave import HaSlave
+from broker.ha.testing import MemoryLog, Recorder
+from remoting.reactor import Reactor
+
+AT_ONCE = HaSettings(ha_report_at_once=True)
+
+
+@attrs.define
+class Master:
+    """A master under the test's control."""
+
+    listener: trio.SocketListener
+    streams: list[trio.SocketStream] = attrs.field(factory=list)
+
+    @property
+    def address(self) -> str:
+        host, port = self.listener.socket.getsockname()
+        return f"{host}:{port}"
+
+    async def accept(self) -> trio.SocketStream:
+        self.streams.append(await self.listener.accept())
+        return self.streams[-1]
+
+
+@pytest.fixture
+async def master() -> AsyncIterator[Master]:
+    made = Master((await trio.open_tcp_listeners(0, host="127.0.0.1"))[0])
+    yield made
+    for stream in [made.listener, *made.streams]:
+        await trio.aclose_forcefully(stream)
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog(first=0, data=bytearray(b"x" * 100))
+
+
+Start = Callable[[HaSettings], HaSlave]
+
+
+@pytest.fixture
+async def start(nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, told: Recorder) -> AsyncIterator[Start]:
+    def start(settings: HaSettings) -> HaSlave:
+        slave = HaSlave(reactor, log, settings, on_received=told.changed, emit=told.emit)
+        nursery.start_soon(slave.run_forever)
+        return slave
+
+    yield start
+    nursery.cancel_scope.cancel()
+
+
+async def report_of(stream: trio.SocketStream) -> int:
+    data = b""
+    while len(data) < 8:
+        part = await stream.receive_some(8 - len(data))
+        assert part, "the slave closed"
+        data += part
+    return int.from_bytes(data)
+
+
+def frame(offset: int, body: bytes = b"") -> bytes:
+    return struct.pack(">qi", offset, len(body)) + body
+
+
+async def test_the_slave_connects_5_s_after_its_start_and_reports_5_s_later(
+    start: Start, master: Master, mock_clock: MockClock
+) -> None:
+    """store-ha#47, #39: the address came while it waited (section 4.5)."""
+    slave = start(HaSettings())
+    await wait_all_tasks_blocked()
+    slave.set_master(master.address)
+    mock_clock.autojump_threshold = 0.01
+    stream = await master.accept()
+    assert trio.current_time() == pytest.approx(5.0)
+    for at in (10.0, 15.0, 20.0):
+        assert await report_of(stream) == 100
+        assert trio.current_time() == pytest.approx(at)
+
+
+async def test_with_the_switch_on_it_connects_and_reports_at_once(
+    start: Start, master: Master, mock_clock: MockClock
+) -> None:
+    """Wire-compatible (section 4.6)."""
+    slave = start(AT_ONCE)
+    await wait_all_tasks_blocked()
+    slave.set_master(master.address)
+    assert await report_of(await master.accept()) == 100
+    mock_clock.autojump_threshold = 0.01
+    assert await report_of(master.streams[0]) == 100
+    assert trio.current_time() == pytest.approx(5.0)
+
+
+async def test_a_connect_that_fails_is_tried_again_every_5_s(
+    start: Start, master: Master, told: Recorder, mock_clock: MockClock
+) -> None:
+    """store-ha#47."""
+    port = master.listener.socket.getsockname()[1]
+    await master.listener.aclose()
+    slave = start(attrs.evolve(AT_ONCE, ha_master_address=f"127.0.0.1:{port}"))
+    mock_clock.autojump_threshold = 0.01
+    await trio.sleep(9.0)
+    assert told.kinds == []
+    assert slave.snapshot()["connected"] is False
+    master.listener = (await trio.open_tcp_listeners(port, host="127.0.0.1"))[0]
+    await master.accept()
+    assert trio.current_time() == pytest.approx(10.0)
+
+
+async def test_whole_frames_are_acknowledged_then_told(
+    start: Start, master: Master, log: MemoryLog, told: Recorder
+) -> None:
+    """store-ha#42: with the offset after the last of them."""
+    start(attrs.evolve(AT_ONCE, ha_master_address=master.address))
+    stream = await master.accept()
+    assert await report_of(stream) == 100
+    await stream.send_all(frame(100) + frame(100, b"one") + frame(103, b"two") + frame(106, b"half")[:-1])
+    assert await report_of(stream) == 106
+    await told.wait_until(lambda: len(log.data) == 106)
+    await stream.send_all(b"f")
+    assert await report_of(stream) == 110
+    assert log.data[100:] == b"onetwohalf"
+
+
+async def test_a_heartbeat_is_not_echoed(start: Start, master: Master, mock_clock: MockClock) -> None:
+    """store-ha#39: the slave's timer makes its heartbeats."""
+    start(attrs.evolve(AT_ONCE, ha_master_address=master.address))
+    stream = await master.accept()
+    assert await report_of(stream) == 100
+    await stream.send_all(frame(100))
+    mock_clock.autojump_threshold = 0.01
+    assert await report_of(stream) == 100
+    assert trio.current_time() == pytest.approx(5.0)
+
+
+async def test_a_heartbeat_makes_an_empty_slave_report_where_its_first_file_begins(
+    start: Start, master: Master, log: MemoryLog
+) -> None:
+    """store-ha#44."""
+    log.data, log.first = bytearray(), None
+    start(attrs.evolve(AT_ONCE, ha_master_address=master.address))
+    stream = await master.accept()
+    assert await report_of(stream) == 0
+    await stream.send_all(frame(65_536))
+    assert await report_of(stream) == 65_536
+
+
+async def test_a_contradiction_closes_and_the_next_connection_follows_at_once(
+    start: Start, master: Master, told: Recorder, mock_clock: MockClock
+) -> None:
+    """store-ha#43, #47: frames before it are kept and acknowledged."""
+    start(attrs.evolve(AT_ONCE, ha_master_address=master.address))
+    stream = await master.accept()
+    await report_of(stream)
+    mock_clock.jump(2)
+    now = trio.current_time()
+    await stream.send_all(frame(100, b"good") + frame(999))
+    assert await report_of(stream) == 104
+    assert await report_of(await master.accept()) == 104
+    assert trio.current_time() == now
+    assert told.reasons("ha_client_disconnected") == ["it sent bytes from 999 on, our log ends at 104"]
+
+
+async def test_a_master_that_accepts_and_closes_is_not_hammered(
+    start: Start, master: Master, mock_clock: MockClock
+) -> None:
+    """4.9 hammers; a delay is wire-compatible (section 4.6)."""
+    start(HaSettings(ha_master_address=master.address))
+    mock_clock.autojump_threshold = 0.01
+    times = []
+    for _ in range(10):
+        await (await master.accept()).aclose()
+        times.append(trio.current_time())
+    pauses = [after - before for before, after in itertools.pairwise(times)]
+    assert pauses == pytest.approx([0, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5])
+
+
+async def test_no_news_of_the_master_never_clears_its_address(start: Start, master: Master) -> None:
+    """Section 4.1; an address from the settings is never changed either."""
+    slave = start(AT_ONCE)
+    slave.set_master(master.address)
+    slave.set_master(None)
+    assert slave.snapshot()["master_address"] == master.address
+    fixed = start(HaSettings(ha_master_address=master.address))
+    fixed.set_master("127.0.0.1:1")
+    assert fixed.snapshot()["master_address"] == master.address
+
+
+async def test_another_address_counts_from_the_next_connection_on(start: Start, master: Master) -> None:
+    slave = start(AT_ONCE)
+    slave.set_master(master.address)
+    stream = await master.accept()
+    await report_of(stream)
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    slave.set_master(f"127.0.0.1:{listener.socket.getsockname()[1]}")
+    await stream.send_all(frame(100, b"on"))
+    assert await report_of(stream) == 102
+    await stream.aclose()
+    async with listener, await listener.accept() as other:
+        assert await report_of(other) == 102
+
+
+async def test_a_silent_master_is_kept(start: Start, master: Master, mock_clock: MockClock) -> None:
+    """Section 4.5: 4.9 never drops it."""
+    start(attrs.evolve(AT_ONCE, ha_master_address=master.address))
+    stream = await master.accept()
+    mock_clock.autojump_threshold = 0.01
+    for _ in range(10):
+        assert await report_of(stream) == 100
+    assert trio.current_time() == pytest.approx(45.0)
+
+
+async def test_with_the_switch_on_a_silent_master_is_dropped_after_20_s(
+    start: Start, master: Master, told: Recorder, mock_clock: MockClock
+) -> None:
+    start(attrs.evolve(AT_ONCE, ha_master_address=master.address, ha_drop_silent_master=True))
+    await master.accept()
+    mock_clock.autojump_threshold = 0.01
+    await told.wait_until(lambda: "ha_client_disconnected" in told.kinds)
+    assert trio.current_time() == pytest.approx(20.0)
+    assert told.reasons("ha_client_disconnected") == ["the master was silent for 20 s"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address only")
+async def test_it_connects_from_its_own_address(
+    nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, told: Recorder, master: Master
+) -> None:
+    settings = attrs.evolve(AT_ONCE, ha_master_address=master.address)
+    slave = HaSlave(reactor, log, settings, on_received=told.changed, emit=told.emit, source_ip="127.77.1.9")
+    nursery.start_soon(slave.run_forever)
+    stream = await master.accept()
+    assert stream.socket.getpeername()[0] == "127.77.1.9"
+    assert await report_of(stream) == 100
+    assert slave.snapshot() == {"master_address": master.address, "connected": True, "reported_offset": 100}
+    nursery.cancel_scope.cancel()
