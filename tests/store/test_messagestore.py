@@ -1,0 +1,165 @@
+"""A store's directory: names, lock, abort, what prevents a start, what a stop leaves."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from store.disk import StoreCorrupt, StoreLocked
+from store.messagestore import MessageStore
+from store.testing import new_message
+
+Open = Callable[..., MessageStore]
+
+
+def test_files_are_named_by_their_first_byte_and_have_full_length(open_store: Open) -> None:
+    """store-ha#1, #2."""
+    store = open_store(max_index_num=40)
+    for number in range(400):
+        store.put(new_message(b"x" * 200, keys=f"k{number}"))
+    root = store.config.store_path_root_dir
+    assert [path.name for path in sorted((root / "commitlog").iterdir())] == [
+        "00000000000000000000", "00000000000000065536",
+    ]  # fmt: skip
+    queue_files = sorted((root / "consumequeue" / "orders" / "0").iterdir())
+    assert [path.name for path in queue_files] == [f"{1000 * n:020d}" for n in range(8)]
+    assert {path.stat().st_size for path in queue_files} == {1000}
+    index_files = sorted((root / "index").iterdir())
+    assert len(index_files) == -(-400 // 39)
+    for path in index_files:
+        assert len(path.name) == 17
+        assert path.name.isdigit()
+        assert path.stat().st_size == 40 + 100 * 4 + 40 * 20
+
+
+def test_a_second_gibibyte_is_named_00000000001073741824(open_store: Open) -> None:
+    """store-ha#1, with the default sizes; the files are sparse."""
+    store = open_store(mapped_file_size_commit_log=2**30, mapped_file_size_consume_queue=6_000_000)
+    blank = (2**30).to_bytes(4, "big") + 0xCBD43194.to_bytes(4, "big")
+    store.append_raw(0, blank)
+    store.log.files.files[-1].wrote = 2**30
+    store.put(new_message())
+    names = sorted(path.name for path in store.config.store_path_commit_log.iterdir())
+    assert names == ["00000000000000000000", "00000000001073741824"]
+    assert sum(path.stat().st_blocks for path in store.config.store_path_commit_log.iterdir()) * 512 < 2**24
+
+
+def test_lock_holds_its_name_and_keeps_a_second_process_out(open_store: Open) -> None:
+    """store-ha#4."""
+    store = open_store()
+    root = store.config.store_path_root_dir
+    with pytest.raises(StoreLocked, match=str(root / "lock")):
+        open_store()
+    code = (
+        "import sys; from pathlib import Path; from store.lock import StoreLock; StoreLock.acquire(Path(sys.argv[1]))"
+    )
+    taken = subprocess.run(
+        [sys.executable, "-c", code, root / "lock"], capture_output=True, text=True, check=False,
+        cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert "StoreLocked" in taken.stderr
+    store.close()
+    assert (root / "lock").read_bytes() == b"lock"  # not before: closing a descriptor would free our lock
+    open_store()
+
+
+def test_abort_is_there_while_running_and_gone_after_a_clean_stop(open_store: Open) -> None:
+    """store-ha#5."""
+    store = open_store()
+    abort = store.config.store_path_root_dir / "abort"
+    assert abort.read_bytes() == b""
+    store.close()
+    assert not abort.exists()
+
+
+def test_abort_stays_if_dispatch_was_behind_at_the_stop(open_store: Open) -> None:
+    """store-ha#5: a slave whose dispatch is stuck."""
+    store = open_store(is_slave=True)
+    store.append_raw(0, b"\xff" * 200)
+    assert store.dispatch() == 0
+    assert store.dispatch_behind_bytes == 200
+    store.close()
+    assert (store.config.store_path_root_dir / "abort").exists()
+
+
+@pytest.mark.parametrize("folder", ["commitlog", "consumequeue/orders/0", "index"])
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_file_of_another_length_prevents_the_start(open_store: Open, folder: str, change: int) -> None:
+    """store-ha#6: the error names file, length and expectation; the lock is free again."""
+    store = open_store()
+    store.put(new_message(keys="k"))
+    store.close()
+    (path,) = (store.config.store_path_root_dir / folder).iterdir()
+    size = path.stat().st_size
+    os.truncate(path, size + change)
+    with pytest.raises(StoreCorrupt, match=f"{path} has {size + change} bytes, expected {size}"):
+        open_store()
+    os.truncate(path, size)
+    assert open_store().max_commit_log_offset > 0
+
+
+def test_checkpoint_is_4096_bytes_with_three_times(open_store: Open) -> None:
+    """store-ha#3."""
+    store = open_store()
+    path = store.config.store_path_root_dir / "checkpoint"
+    assert path.read_bytes() == bytes(4096)
+    stored_at = store.put(new_message(keys="k")).store_timestamp
+    store.close()
+    times = stored_at.to_bytes(8, "big")
+    assert path.read_bytes() == times + times + bytes(8) + bytes(4072)
+
+
+def test_only_readable_and_whole_ranges_are_answered(open_store: Open) -> None:
+    store = open_store()
+    end = store.put(new_message(b"x" * 100)).end_offset
+    assert len(store.read_log(0, 50)) == 50
+    assert len(store.read_log(0, 5000)) == end
+    assert len(store.read_log(end, 10)) == 0
+    assert len(store.read_log(10**9, 10)) == 0
+    assert store.message_at(0, end) == store.message_at(0)
+    for offset, size in [(0, end + 1), (0, 0), (-1, 10), (10**9, 10)]:
+        assert store.message_at(offset, size) is None
+    assert store.message_at(1) is None
+
+
+def test_unknown_queues_are_empty_and_asking_makes_none(open_store: Open) -> None:
+    """Section 3.2: 4.9 answers 0, never -1."""
+    store = open_store()
+    assert (store.min_queue_offset("t", 0), store.max_queue_offset("t", 0)) == (0, 0)
+    assert (store.earliest_store_time("t", 0), store.message_store_time("t", 0, 0)) == (-1, -1)
+    assert store.offset_by_time("t", 0, 1) == 0
+    assert store.is_in_memory("t", 0, 0)
+    assert list(store.topics_queues()) == []
+
+
+def test_a_deleted_topic_begins_anew_and_others_stay(open_store: Open) -> None:
+    store = open_store()
+    for topic in ("gone", "kept"):
+        store.put(new_message(topic=topic))
+    store.delete_topic("gone")
+    assert list(store.topics_queues()) == [("kept", 0)]
+    assert not (store.queues.directory / "gone").exists()
+    assert store.put(new_message(topic="gone")).queue_offset == 0
+    assert store.get_message("gone", 0, 0, 1).count == 1
+    assert store.max_queue_offset("kept", 0) == 1
+
+
+def test_views_that_outlive_their_file_stay_readable(open_store: Open) -> None:
+    """A caller at fault must not crash the process: the mapping goes with its last view."""
+    store = open_store()
+    store.put(new_message(b"x" * 100))
+    view = store.message_at(0)
+    store.close()
+    assert view is not None
+    assert b"x" * 100 in bytes(view)
+
+
+def test_is_in_memory_counts_from_the_end_of_the_log(open_store: Open) -> None:
+    """store-ha#67: far means more than 40 % of the machine's memory, here 4000 bytes."""
+    store = open_store(total_memory=10_000)
+    for _ in range(6):
+        store.put(new_message(b"x" * 903))  # records of 1000 bytes
+    assert [store.is_in_memory("orders", 0, offset) for offset in range(7)] == [False, False, *[True] * 5]
