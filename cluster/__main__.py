@@ -5,6 +5,7 @@ import typer
 from cluster.commands.act import ACTIONS, wait
 from cluster.commands.show import events, logs, status
 from cluster.commands.up import down, up
+from cluster.commands.work import consume, produce
 
 app = typer.Typer(
     name="rmqlab",
@@ -21,6 +22,8 @@ for verb, act in ACTIONS.items():
 app.command()(wait)
 app.command()(logs)
 app.command()(events)
+app.command()(produce)
+app.command()(consume)
 app.command()(down)
 
 

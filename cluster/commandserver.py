@@ -9,8 +9,8 @@ import trio
 from cluster.children import ForkServerGoneError
 from cluster.command import COMMANDS, Answer, Ask, CommandMessage, Failure, Item
 from cluster.conditions import UnknownConditionError
-from cluster.eventlog import Recorded
 from cluster.lab import Cluster, WaitTimeoutError
+from cluster.life import NodeState
 from cluster.supervisor import NodeFailedError, WrongStateError
 from cluster.topology import UnknownTargetError
 from remoting.clock import real_seconds
@@ -21,6 +21,7 @@ Send = Callable[[Any], Awaitable[None]]
 Handler = Callable[[Cluster, Arguments, Send], Awaitable[Any]]
 
 ASK_SECONDS = 5.0
+ENDS = {f"node_{state}" for state in (NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED)}
 
 _USAGE = (UnknownTargetError, UnknownConditionError)
 _FAILURES = (NodeFailedError, WrongStateError, WaitTimeoutError, ForkServerGoneError)
@@ -144,15 +145,11 @@ async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
     """Run a workload for as long as who asked listens; its events are the items, its exit status the answer."""
     async with cluster.events.follow() as events:
         workload = await cluster.run_workload(arguments["module"], arguments["config"])
-
-        def is_last(event: Recorded) -> bool:
-            return not workload.life.is_alive and event.kind.startswith("node_")
-
         try:
             async for event in events:
                 if event.node == workload.name:
                     await send(event.as_json())
-                    if is_last(event):
+                    if event.kind in ENDS:
                         break
         finally:
             with trio.CancelScope(shield=True):

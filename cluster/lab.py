@@ -54,6 +54,7 @@ class Workload:
         """Wait until it ends by itself; its exit status."""
         if not await self._supervisor.wait_life(self.name, lambda life: not life.is_alive, seconds):
             raise WaitTimeoutError(f"{self.name} still runs after {seconds:g} s")
+        await self._supervisor.wait_told(self.name)
         return self.life.exit_status or 0
 
     async def stop(self) -> None:
@@ -118,7 +119,12 @@ class Cluster:
             "directory": str(supervisor.directory.path),
         }
         facts = await supervisor.snapshots()
-        return status_document(head, supervisor.nodes.values(), supervisor.lives, facts, str(supervisor.directory.path))
+        shown = [
+            node
+            for node in supervisor.nodes.values()
+            if node.kind is not NodeKind.WORKLOAD or supervisor.life(node.name).is_alive
+        ]
+        return status_document(head, shown, supervisor.lives, facts, str(supervisor.directory.path))
 
     async def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
         """Wait until a condition (see `cluster.conditions`), or a function of the status, holds; the status then."""

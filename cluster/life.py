@@ -20,14 +20,11 @@ class NodeState(enum.StrEnum):
     PAUSED = "paused"
     STOPPING = "stopping"
     STOPPED = "stopped"
-    """Never started, or ended because it was asked to."""
+    """Never started, or ended in good order."""
     KILLED = "killed"
     """Ended by SIGKILL, from whomever."""
     CRASHED = "crashed"
-    """Ended by itself, or in a way that nobody asked for."""
-
-
-_ASKED_ENDS = {0, -signal.SIGTERM}
+    """Ended with an error, or in a way that nobody asked for."""
 
 
 @attrs.frozen(kw_only=True)
@@ -52,7 +49,7 @@ class Life:
             if self.is_asked_to_stop:
                 return NodeState.STOPPING
             return NodeState.STARTING if self.ready is None else NodeState.READY
-        if self.exit_status is None or (self.is_asked_to_stop and self.exit_status in _ASKED_ENDS):
+        if self.exit_status in {None, 0} or (self.is_asked_to_stop and self.exit_status == -signal.SIGTERM):
             return NodeState.STOPPED
         return NodeState.KILLED if self.exit_status == -signal.SIGKILL else NodeState.CRASHED
 

@@ -56,6 +56,7 @@ class Supervisor:
     lives: dict[str, Life] = attrs.field(factory=dict, init=False)
     workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
     _links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
+    _ends: dict[NodeLink, Recorded] = attrs.field(factory=dict, init=False)
     _births: dict[int, str] = attrs.field(factory=dict, init=False)
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _log_starts: dict[str, int] = attrs.field(factory=dict, init=False)
@@ -112,6 +113,9 @@ class Supervisor:
             for link in admitted:
                 if self._links.get(link.hello.name) is link:
                     del self._links[link.hello.name]
+                if end := self._ends.pop(link, None):
+                    self.events.record(end)
+            self.events.pulse()
 
     def _ready(self, link: NodeLink, ready: Ready) -> None:
         name = link.hello.name
@@ -140,7 +144,13 @@ class Supervisor:
             case Exited(status=status):
                 del self._births[birth]
                 self.lives[name] = life = life.ended(status)
-                self.record(name, f"node_{life.state}", pid=life.pid, end=describe_end(status))
+                fields = {"pid": life.pid, "end": describe_end(status)}
+                end = Recorded(self.clock.wall_millis(), name, f"node_{life.state}", fields)
+                if link := self._links.get(name):
+                    self._ends[link] = end  # recorded once all that it said before has been heard
+                    self.events.pulse()
+                else:
+                    self.events.record(end)
 
     # Actions
 
@@ -236,6 +246,12 @@ class Supervisor:
             while not holds(self.life(name)):
                 await self.events.wait_changed()
         return holds(self.life(name))
+
+    async def wait_told(self, name: str) -> None:
+        """Wait until all that a process said before its end has been heard: reports of it come two ways."""
+        with trio.move_on_after(real_seconds(SIGNAL_SECONDS)):
+            while name in self._links:
+                await self.events.wait_changed()
 
     async def snapshot(self, name: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
         """The live facts of a node. None when it does not run, stands still, or does not answer."""

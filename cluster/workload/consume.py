@@ -1,0 +1,113 @@
+"""A workload that consumes a topic as a push consumer, and tells every delivery, from whom it pulls, where it commits."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+import trio
+from attrs import validators
+
+from client.config import ClientConfig, ConsumerConfig
+from client.instance import open_client
+from client.message import ReceivedMessage
+from client.push import PushConsumer
+from remoting.bodies.heartbeat import ConsumeFromWhere
+from remoting.bodies.queue import MessageQueue
+from remoting.control import ControlLink
+from remoting.settings import read_settings
+
+FROM_WHERE = {
+    "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    "last": ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+}
+
+
+@attrs.frozen(kw_only=True)
+class ConsumeConfig:
+    """What to consume, and how. Seconds are the cluster's."""
+
+    namesrv_addr: str = "127.0.0.1:9876"
+    source_ip: str | None = None
+    topic: str = "rmqlab"
+    group: str = "rmqlab-consumer"
+    tags: str = "*"
+    from_where: str = attrs.field(default="first", validator=validators.in_(FROM_WHERE))
+    """Where a group that never committed begins."""
+    count: int = attrs.field(default=0, validator=validators.ge(0))
+    """End after so many deliveries; 0 goes on until it is stopped."""
+    poll_name_server_period: float = attrs.field(default=30.0, validator=validators.gt(0))
+    commit_period: float = attrs.field(default=5.0, validator=validators.gt(0))
+
+
+def load_config(path: str | pathlib.Path) -> ConsumeConfig:
+    return read_settings(path, [ConsumeConfig]).bind(ConsumeConfig)
+
+
+async def main(config: ConsumeConfig, link: ControlLink) -> None:
+    """Consume until enough has come or the process is stopped; sum up in the end."""
+    delivered = 0
+    enough = trio.Event()
+
+    async def on_messages(messages: Sequence[ReceivedMessage]) -> None:
+        nonlocal delivered
+        await trio.lowlevel.checkpoint()
+        for message in messages:
+            delivered += 1
+            link.emit("delivered", **describe_delivery(message))
+        if delivered == config.count:
+            enough.set()
+
+    def on_event(kind: str, **fields: Any) -> None:
+        link.emit(kind, **plain(fields))
+
+    client_config = ClientConfig(
+        namesrv_addr=config.namesrv_addr,
+        source_ip=config.source_ip,
+        poll_name_server_period=config.poll_name_server_period,
+    )
+    consumer_config = ConsumerConfig(
+        consume_from_where=FROM_WHERE[config.from_where], commit_period=config.commit_period
+    )
+    try:
+        async with open_client(client_config) as client, trio.open_nursery() as nursery:
+            consumer = PushConsumer(
+                client,
+                config.group,
+                {config.topic: config.tags},
+                on_messages,
+                config=consumer_config,
+                on_event=on_event,
+            )
+            await nursery.start(consumer.run)
+            link.ready()
+            await enough.wait()
+            nursery.cancel_scope.cancel()
+    finally:
+        link.emit("consumed", delivered=delivered)
+
+
+def describe_delivery(message: ReceivedMessage) -> dict[str, object]:
+    number, _, _ = message.body.partition(b" ")
+    return {
+        "number": int(number) if number.isdigit() else None,
+        "message_id": message.message_id,
+        "broker": message.queue.broker_name,
+        "queue": message.queue.queue_id,
+        "offset": message.queue_offset,
+        "reconsume_times": message.reconsume_times,
+    }
+
+
+def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Queues as `topic@broker:id`, the rest as it is."""
+    return {
+        key: [_plain(v) for v in value] if isinstance(value, list | tuple) else _plain(value)
+        for key, value in fields.items()
+    }
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, MessageQueue):
+        return f"{value.topic}@{value.broker_name}:{value.queue_id}"
+    return value

@@ -1,0 +1,137 @@
+"""A workload that sends numbered messages, and tells the outcome of every one.
+
+Outcomes are RocketMQ's own (SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: all of them are
+stored), `refused` (certainly not stored) and `indeterminate` (nobody can tell: a request was written, no answer came).
+"""
+
+import collections
+import itertools
+import math
+import pathlib
+
+import attrs
+import trio
+from attrs import validators
+
+from client.config import ClientConfig, ProducerConfig
+from client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError
+from client.instance import open_client
+from client.message import Attempt, Message, SendResult
+from client.producer import Producer
+from remoting.clock import wall_millis
+from remoting.control import ControlLink
+from remoting.settings import read_settings
+
+INDETERMINATE = "indeterminate"
+REFUSED = "refused"
+_NOT_STORED = (RefusedError, NoRouteError, NoNameServerError)
+
+
+@attrs.frozen(kw_only=True)
+class ProduceConfig:
+    """What to send, and how. Seconds are the cluster's."""
+
+    namesrv_addr: str = "127.0.0.1:9876"
+    source_ip: str | None = None
+    topic: str = "rmqlab"
+    group: str = "rmqlab-producer"
+    rate_per_second: float = attrs.field(default=10.0, validator=validators.ge(0))
+    """0 sends as fast as the answers come."""
+    count: int = attrs.field(default=0, validator=validators.ge(0))
+    """0 goes on until it is stopped."""
+    size: int = attrs.field(default=128, validator=validators.ge(0))
+    """Bytes of a body; the number that it begins with is never cut."""
+    first: int = 1
+    """Number of the first message."""
+    senders: int = attrs.field(default=16, validator=validators.ge(1))
+    """How many sends may be under way."""
+    send_timeout: float = attrs.field(default=3.0, validator=validators.gt(0))
+    retries: int = attrs.field(default=2, validator=validators.ge(0))
+    tags: str = ""
+
+
+def load_config(path: str | pathlib.Path) -> ProduceConfig:
+    return read_settings(path, [ProduceConfig]).bind(ProduceConfig)
+
+
+async def main(config: ProduceConfig, link: ControlLink) -> None:
+    """Send until the count is reached or the process is stopped; sum up in the end."""
+    counts: collections.Counter[str] = collections.Counter()
+    try:
+        async with open_client(ClientConfig(namesrv_addr=config.namesrv_addr, source_ip=config.source_ip)) as client:
+            producer = Producer(
+                client,
+                config.group,
+                ProducerConfig(send_timeout=config.send_timeout, retries=config.retries),
+                on_attempt=lambda attempt: tell_attempt(link, attempt),
+            )
+            link.ready()
+            await _send_all(config, producer, link, counts)
+    finally:
+        link.emit("produced", sent=counts.total(), **counts)
+
+
+async def _send_all(
+    config: ProduceConfig, producer: Producer, link: ControlLink, counts: collections.Counter[str]
+) -> None:
+    began = trio.current_time()
+    free = trio.Semaphore(config.senders)
+    async with trio.open_nursery() as nursery:
+        for index in range(config.count) if config.count else itertools.count():
+            await free.acquire()
+            if config.rate_per_second:
+                await trio.sleep_until(began + index / config.rate_per_second)
+            nursery.start_soon(_send_one, config, producer, link, counts, config.first + index, free)
+
+
+async def _send_one(
+    config: ProduceConfig,
+    producer: Producer,
+    link: ControlLink,
+    counts: collections.Counter[str],
+    number: int,
+    free: trio.Semaphore,
+) -> None:
+    message = Message(topic=config.topic, body=body_of(number, config.size), keys=f"n{number}", tags=config.tags)
+    began = wall_millis()
+    told: dict[str, object] = {"outcome": INDETERMINATE, "error": "the producer was stopped"}
+    try:
+        told = describe_result(await producer.send(message))
+    except _NOT_STORED as exc:
+        told = {"outcome": REFUSED, "error": str(exc)}
+    except IndeterminateError as exc:
+        told = {"outcome": INDETERMINATE, "error": str(exc)}
+    finally:  # cancelled as well: what was written may be stored
+        free.release()
+        counts[str(told["outcome"])] += 1
+        link.emit("sent", number=number, **told, began_at=began, took=wall_millis() - began)
+
+
+def body_of(number: int, size: int) -> bytes:
+    return f"{number} ".encode().ljust(size, b".")
+
+
+def describe_result(result: SendResult) -> dict[str, object]:
+    return {
+        "outcome": result.status.value,
+        "message_id": result.message_id,
+        "broker": result.queue.broker_name,
+        "queue": result.queue.queue_id,
+        "offset": result.queue_offset,
+    }
+
+
+def tell_attempt(link: ControlLink, attempt: Attempt) -> None:
+    """Attempts that failed are told one by one: a send may succeed at the third broker, late."""
+    if attempt.status is None:
+        link.emit(
+            "attempt_failed",
+            message_id=attempt.message_id,
+            attempt=attempt.number,
+            broker=attempt.broker_name,
+            address=attempt.address,
+            code=attempt.code,
+            error=attempt.error,
+            outcome=INDETERMINATE if attempt.is_indeterminate else REFUSED,
+            took=math.ceil(attempt.took * 1000),
+        )
