@@ -204,7 +204,7 @@ async def test_a_slave_can_be_replicated_from(run: Run, open_store: OpenStore) -
 async def test_a_slave_with_smaller_files_closes_again_and_again_and_tells_why(run: Run, open_store: OpenStore) -> None:
     """store-ha#43, section 4.5: the body that does not fit is dropped, the next header shows it."""
     source, copy = open_store("master"), open_store("slave", is_slave=True, mapped_file_size_commit_log=FILE // 4)
-    put(source, 60)
+    put(source, 40)
     _, address = run.serve(source, attrs.evolve(AT_ONCE, ha_transfer_batch_size=10_000))
     await run.follow(copy, address)
     await run.told.wait_until(lambda: "ha_client_disconnected" in run.told.kinds)
