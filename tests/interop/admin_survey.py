@@ -1,7 +1,7 @@
 """What mqadmin shows of a cluster, command by command, made comparable between two clusters."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tests.interop import rawrequest
 from tests.interop.java import Java, Mqadmin
@@ -14,12 +14,15 @@ MESSAGES = 6
 KEY = "admin-key"
 
 
-def survey(java: Java, mqadmin: Mqadmin, cluster: Cluster) -> Mapping[str, str]:
+def survey(java: Java, cluster: Cluster) -> Mapping[str, str]:
     """Make a topic, send, consume, look at it with every command, delete it. Label to what was printed."""
+    # A process of its own: sendMessage works once in each.
+    with Mqadmin(java) as mqadmin:
+        shown = _look(java, lambda command, *args: mqadmin.run(cluster.namesrv, command, *args), cluster)
+    return {label: _anonymous(text, cluster) for label, text in shown.items()}
 
-    def run(command: str, *args: str) -> str:
-        return mqadmin.run(cluster.namesrv, command, *args)
 
+def _look(java: Java, run: Callable[..., str], cluster: Cluster) -> dict[str, str]:
     shown: dict[str, str] = {}
     shown["updateTopic"] = run("updateTopic", "-c", cluster.cluster_name, "-t", TOPIC, "-r", "2", "-w", "2")
     wait_until(lambda: rawrequest.route_of(cluster.namesrv, TOPIC), f"route of {TOPIC}")
@@ -53,7 +56,7 @@ def survey(java: Java, mqadmin: Mqadmin, cluster: Cluster) -> Mapping[str, str]:
     shown["deleteTopic"] = run("deleteTopic", "-c", cluster.cluster_name, "-t", TOPIC)
     shown["topicRoute deleted"] = run("topicRoute", "-t", TOPIC)
     shown["topicList deleted"] = run("topicList")
-    return {label: _anonymous(text, cluster) for label, text in shown.items()}
+    return shown
 
 
 def _anonymous(text: str, cluster: Cluster) -> str:

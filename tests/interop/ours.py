@@ -64,11 +64,17 @@ class OurCluster:
 
 
 def rmqlab(directory: Path, *args: str) -> str:
-    """Run one command of ours with `directory` as its working directory; answers what it printed."""
+    """Run one command of ours, its clusters kept in `directory`; answers what it printed."""
     if _RMQLAB is None:
         raise FileNotFoundError("no command rmqlab beside this Python or in PATH")
     done = subprocess.run(
-        [_RMQLAB, *args], cwd=directory, capture_output=True, text=True, timeout=_UP_TIMEOUT, check=False
+        [_RMQLAB, *args],
+        cwd=directory,
+        env={**os.environ, "RMQLAB_HOME": str(directory)},
+        capture_output=True,
+        text=True,
+        timeout=_UP_TIMEOUT,
+        check=False,
     )
     if done.returncode:
         raise RuntimeError(f"rmqlab {' '.join(args)}: exit code {done.returncode}\n{done.stdout}{done.stderr}")

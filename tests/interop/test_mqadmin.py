@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from tests.interop.admin_survey import properties, survey, without_other_tests
-from tests.interop.java import Java, Mqadmin
+from tests.interop.java import Java
 from tests.interop.realrocketmq import RealCluster
 from tests.interop.topology import Cluster
 
@@ -24,12 +24,12 @@ _SINCE_498 = {"configBlackList"}  # the real broker here is 4.9.7
 
 
 @pytest.fixture(scope="module")
-def surveyed(java: Java, mqadmin: Mqadmin) -> Callable[[Cluster], Survey]:
+def surveyed(java: Java) -> Callable[[Cluster], Survey]:
     done: dict[str, Survey] = {}
 
     def survey_once(cluster: Cluster) -> Survey:
         if cluster.namesrv not in done:
-            done[cluster.namesrv] = survey(java, mqadmin, cluster)
+            done[cluster.namesrv] = survey(java, cluster)
         return done[cluster.namesrv]
 
     return survey_once
@@ -136,9 +136,12 @@ def _without_figures(text: str) -> str:
 
 
 def _without_rates(text: str) -> str:
+    """Nor the retry topic, which is listed once a consumer has committed its empty queue: a matter of time."""
+    text = "\n".join(line for line in text.splitlines() if not line.startswith("%RETRY%"))
     return re.sub(r"\b\d+\.\d+\b", "N.N", text)
 
 
 def _without_place(text: str) -> str:
-    text = re.sub(r"(commitLogOffset=|CommitLog Offset: ?|offset\D{0,3})\d+", r"\1N", text)
-    return re.sub(r"/tmp/\S+", "FILE", text)
+    """A producer begins with a queue of its choice, so message m-0 may lie in either."""
+    place = r"(commitLogOffset=|CommitLog Offset: ?|^Queue ID: |^MSGID.* queueId=|MIN_OFFSET=\d+, MAX_OFFSET=)\d+"
+    return re.sub(r"/tmp/\S+", "FILE", re.sub(place, r"\1N", text, flags=re.MULTILINE))
