@@ -39,6 +39,7 @@ class HaMaster(Owner):
         self._reactor = reactor
         self._store = store
         self.settings = settings
+        """May be replaced; a connection keeps those it was accepted with."""
         self._on_ack = on_ack
         self._emit = emit
         self._now = now

@@ -136,6 +136,7 @@ class HaSlave:
         self._reactor = reactor
         self._store = store
         self.settings = settings
+        """May be replaced; a connection keeps those it was opened with."""
         self._on_received = on_received
         self._emit = emit
         self._source_ip = source_ip
