@@ -1,0 +1,120 @@
+"""When commit log files go, and when the disk is too full to write (sections 3.7, 3.9)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from store.cleaning import expired_count
+from store.config import StoreConfig
+from store.faults import FaultyDisk
+from store.messagestore import MessageStore
+from store.results import PutStatus
+from store.testing import ManualClock, new_message
+
+Open = Callable[..., MessageStore]
+
+HOUR = 3_600_000
+OLD, YOUNG = 0, 90 * HOUR  # written; now is 100 h, so the old is older than 72 h
+
+
+@pytest.mark.parametrize(
+    ("written", "hour", "used", "expected"),
+    [
+        ([OLD, OLD, YOUNG, OLD], 4, 10, 2),
+        ([OLD, OLD], 3, 10, 0),
+        ([OLD, OLD], 3, 75, 0),
+        ([OLD, OLD, YOUNG], 3, 76, 2),
+        ([YOUNG, YOUNG], 3, 85, 0),
+        ([YOUNG, YOUNG], 3, 86, 2),
+        ([OLD] * 15, 4, 10, 10),
+        ([], 4, 99, 0),
+    ],
+)
+def test_old_files_go_at_the_hour_or_when_the_disk_fills(
+    written: list[int], hour: int, used: int, expected: int
+) -> None:
+    """store-ha#30; `written` leaves out the last file, which never goes."""
+    config = StoreConfig(store_path_root_dir=Path("/nowhere"))
+    assert expired_count(written, config, now=100 * HOUR, hour=hour, used_percent=used) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "arguments", "expected"),
+    [
+        ({"delete_when": "03;05"}, {"hour": 5}, 1),
+        ({"delete_when": "03;05"}, {"hour": 4}, 0),
+        ({"file_reserved_time": 101}, {"hour": 4}, 0),
+        ({"clean_file_forcibly_enable": False}, {"hour": 4, "used_percent": 99}, 1),
+        ({}, {"hour": 7, "by_hand": True}, 1),
+        ({"disk_max_used_space_ratio": 5}, {"hour": 7, "used_percent": 11}, 1),  # clamped to 10
+        ({"disk_max_used_space_ratio": 5}, {"hour": 7, "used_percent": 10}, 0),
+    ],
+)
+def test_settings_decide_when_and_what(changes: dict[str, Any], arguments: dict[str, Any], expected: int) -> None:
+    """store-ha#30."""
+    config = StoreConfig(store_path_root_dir=Path("/nowhere"), **changes)
+    assert expired_count([OLD, YOUNG], config, **{"now": 100 * HOUR, "used_percent": 10} | arguments) == expected
+
+
+def test_a_deleted_log_file_takes_its_queue_and_index_files_and_moves_the_minimum(
+    open_store: Open, clock: ManualClock
+) -> None:
+    """Sections 3.2 and 3.7: what reaches into the kept log stays; queue minimum is its first kept message."""
+    store = open_store(max_index_num=50)
+    for number in range(400):
+        store.put(new_message(b"x" * 400, queue_id=number % 2, keys=f"k{number}"))
+    clock.now += 73 * HOUR
+    assert store.delete_expired(hour=3) == []
+    assert store.delete_expired(hour=4) == [f"{0:020d}", f"{65536:020d}", f"{131072:020d}"]
+    low = store.min_commit_log_offset
+    assert low == 3 * 65536
+    for queue_id in (0, 1):
+        first = store.min_queue_offset("orders", queue_id)
+        offset, _, _ = store.queue_entries("orders", queue_id, first, 1)[0]
+        assert low <= offset < low + 2 * 600
+        files = sorted((store.queues.directory / "orders" / str(queue_id)).iterdir())
+        assert int(files[0].name) // 20 <= first < int(files[0].name) // 20 + 50
+        assert store.earliest_store_time("orders", queue_id) == store.log.stored_at(offset)
+    index_files = list((store.config.store_path_root_dir / "index").iterdir())
+    assert 1 <= len(index_files) < 9
+    assert store.query("orders", "k399", 1, 0, 2**62).buffers
+    store.close()
+    again = open_store(max_index_num=50)
+    assert (again.min_commit_log_offset, again.min_queue_offset("orders", 0)) == (
+        low,
+        store.min_queue_offset("orders", 0),
+    )
+    assert again.put(new_message(queue_id=0)).queue_offset == 200
+
+
+def test_the_last_file_is_never_deleted(open_store: Open, clock: ManualClock) -> None:
+    """store-ha#30."""
+    disk = FaultyDisk(shown_percent=99)
+    store = open_store(disk=disk)
+    store.put(new_message())
+    clock.now += 1000 * HOUR
+    assert store.delete_expired(hour=4) == []
+    assert store.max_queue_offset("orders", 0) == 1
+
+
+def test_above_90_percent_puts_are_refused_and_all_else_goes_on(open_store: Open) -> None:
+    """store-ha#31: pulls and the slave's append do not care."""
+    disk = FaultyDisk(shown_percent=90)
+    store, slave = open_store(disk=disk), open_store("slave", is_slave=True, disk=disk)
+    store.put(new_message())
+    store.delete_expired(hour=12)
+    assert store.write_refused() is None
+    disk.shown_percent = 91
+    assert store.disk_ratio() == 0.91
+    store.delete_expired(hour=12)
+    slave.delete_expired(hour=12)
+    assert "91 %" in str(store.write_refused())
+    assert store.put(new_message()).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert store.get_message("orders", 0, 0, 1).count == 1
+    assert slave.append_raw(0, store.read_log(0, 1000))
+    assert slave.dispatch()
+    disk.shown_percent = 90
+    store.delete_expired(hour=12)
+    assert store.put(new_message()).status is PutStatus.PUT_OK

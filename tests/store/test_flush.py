@@ -1,0 +1,150 @@
+"""Flushing in two steps, what the checkpoint says, and what a power loss leaves."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from store.checkpoint import Checkpoint
+from store.disk import StoreLocked
+from store.faults import FaultyDisk
+from store.messagestore import MessageStore
+from store.powerloss import lose_unsynced
+from store.testing import new_message, small_config
+
+Open = Callable[..., MessageStore]
+
+
+def flush_log(store: MessageStore) -> None:
+    job = store.flush_job()
+    assert job is not None
+    job.run()
+    store.flushed(job)
+
+
+def flush_queues(store: MessageStore) -> None:
+    job = store.flush_queues_job()
+    assert job is not None
+    job.run()
+    store.flushed(job)
+
+
+def test_a_flush_covers_what_was_put_before_the_job_was_made(open_store: Open) -> None:
+    store = open_store()
+    assert store.flush_job() is None
+    first = store.put(new_message())
+    job = store.flush_job()
+    assert job is not None
+    second = store.put(new_message())
+    assert store.flushed_offset == 0
+    job.run()
+    store.flushed(job)
+    assert store.flushed_offset == first.end_offset
+    assert store.checkpoint.physic_msg_timestamp == first.store_timestamp
+    flush_log(store)
+    assert store.flushed_offset == second.end_offset
+    assert store.flush_job() is None
+
+
+def test_a_flush_syncs_every_file_that_grew(open_store: Open) -> None:
+    store = open_store()
+    for _ in range(100):
+        store.put(new_message(b"x" * 1000))
+    job = store.flush_job()
+    assert job is not None
+    assert len(job.syncs) == 2
+    flush_log(store)
+    store.put(new_message())
+    job = store.flush_job()
+    assert job is not None
+    assert len(job.syncs) == 1
+
+
+def test_a_failed_sync_changes_nothing(open_store: Open) -> None:
+    disk = FaultyDisk()
+    store = open_store(disk=disk)
+    end = store.put(new_message()).end_offset
+    disk.sync_fails = True
+    job = store.flush_job()
+    assert job is not None
+    with pytest.raises(OSError, match="Input/output error"):
+        job.run()
+    assert store.flushed_offset == 0
+    disk.sync_fails = False
+    flush_log(store)
+    assert store.flushed_offset == end
+
+
+def test_the_checkpoint_is_written_with_the_queues(open_store: Open) -> None:
+    """Sections 1.2, 3.6; store-ha#3: its index time stays 0 until an index file is full."""
+    store = open_store(max_index_num=5)
+    path = store.config.store_path_root_dir / "checkpoint"
+    stored_at = store.put(new_message(keys="k1 k2")).store_timestamp
+    flush_log(store)
+    assert path.read_bytes() == bytes(4096)
+    flush_queues(store)
+    written = Checkpoint.load(path)
+    assert (written.physic_msg_timestamp, written.logics_msg_timestamp) == (stored_at, stored_at)
+    assert written.index_msg_timestamp == 0
+    assert store.flush_queues_job() is None
+    store.put(new_message(keys="k3 k4 k5"))
+    full = store.query("orders", "k1", 1, 0, 2**62).index_last_update_timestamp
+    flush_queues(store)
+    assert Checkpoint.load(path).index_msg_timestamp == full
+    assert path.stat().st_size == 4096
+
+
+def test_a_slaves_dispatch_moves_its_physic_time(open_store: Open) -> None:
+    """Section 1.2."""
+    master, slave = open_store("master"), open_store("slave", is_slave=True)
+    stored_at = master.put(new_message()).store_timestamp
+    slave.append_raw(0, master.read_log(0, 10_000))
+    slave.dispatch()
+    assert slave.checkpoint.physic_msg_timestamp == stored_at
+
+
+def test_the_flushed_position_outlives_a_kill(open_store: Open, tmp_path: Path) -> None:
+    store = open_store()
+    end = store.put(new_message()).end_offset
+    flush_log(store)
+    store.put(new_message())
+    shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    assert open_store("killed").flushed_offset == end
+
+
+def test_a_power_loss_takes_exactly_what_was_not_synced(open_store: Open, tmp_path: Path) -> None:
+    store = open_store()
+    for number in range(100):
+        store.put(new_message(b"x" * 1000, queue_id=number % 2, keys=f"k{number}"))
+    flush_queues(store)
+    flush_log(store)
+    end = store.max_commit_log_offset
+    for number in range(100):
+        store.put(new_message(b"x" * 1000, queue_id=number % 2))
+    with pytest.raises(StoreLocked):
+        lose_unsynced(store.config)
+    shutil.copytree(tmp_path / "store", tmp_path / "dead")
+    lost = lose_unsynced(small_config(tmp_path / "dead"))
+    assert lost.queue_entries == 100
+    assert 100 * 1000 < lost.log_bytes < 140_000
+    after = open_store("dead")
+    assert (after.max_commit_log_offset, after.dispatched_offset) == (end, end)
+    assert [after.max_queue_offset("orders", queue_id) for queue_id in (0, 1)] == [50, 50]
+    assert after.put(new_message()).queue_offset == 50
+
+
+def test_queues_that_were_synced_further_than_the_log_are_cut_to_it(open_store: Open, tmp_path: Path) -> None:
+    """store-ha#26."""
+    store = open_store()
+    first = store.put(new_message())
+    flush_log(store)
+    for _ in range(60):
+        store.put(new_message())
+    flush_queues(store)
+    shutil.copytree(tmp_path / "store", tmp_path / "dead")
+    assert lose_unsynced(small_config(tmp_path / "dead")).queue_entries == 0
+    after = open_store("dead")
+    assert after.max_commit_log_offset == first.end_offset
+    assert after.max_queue_offset("orders", 0) == 1
+    assert len(list((tmp_path / "dead" / "consumequeue" / "orders" / "0").iterdir())) == 1

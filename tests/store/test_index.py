@@ -1,0 +1,96 @@
+"""The index by key: bytes of section 3.3, rolling, searching."""
+
+import datetime as dt
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from remoting.message import decode_message
+from store.disk import Disk
+from store.index import Index, key_hash
+from store.messagestore import MessageStore
+from store.testing import SOME_DAY, ManualClock, new_message
+
+Open = Callable[..., MessageStore]
+
+
+@pytest.mark.parametrize(
+    ("key", "hashed"),
+    [("a", 97), ("polygenelubricants", 0), ("orders#é", key_hash("orders#é".encode())), ("x" * 5000, None)],
+)
+def test_key_hash_is_never_negative(key: str, hashed: int | None) -> None:
+    """store-ha#23: abs of the Java hash; MIN_VALUE has none and gives 0."""
+    expected = 0
+    for unit in key:
+        expected = (31 * expected + ord(unit)) % 2**32
+    expected = abs(expected - 2**32 if expected >= 2**31 else expected) % 2**31
+    assert key_hash(key.encode()) == (expected if hashed is None else hashed) == expected
+
+
+def test_entry_0_is_unused_and_the_count_begins_at_1(tmp_path: Path) -> None:
+    """store-ha#23: header, slots and entries, byte by byte; a chain leads from the newest back."""
+    index = Index(tmp_path, slots=10, max_index=50, disk=Disk(), now_millis=ManualClock())
+    index.put([7, 17], 1000, 5000)
+    index.put([7], 2000, 65_999)
+    raw = next(tmp_path.iterdir()).read_bytes()
+    assert struct.unpack_from(">qqqqii", raw) == (5000, 65_999, 1000, 2000, 1, 4)
+    assert struct.unpack_from(">10i", raw, 40) == (0, 0, 0, 0, 0, 0, 0, 3, 0, 0)
+    entries = list(struct.iter_unpack(">iqii", raw[80 : 80 + 80]))
+    assert entries == [(0, 0, 0, 0), (7, 1000, 0, 0), (17, 1000, 0, 1), (7, 2000, 60, 2)]
+    index.close()
+
+
+def test_a_full_file_is_followed_by_one_that_begins_where_it_ended(tmp_path: Path) -> None:
+    """Section 3.3; the name is the local time (store-ha#2), and a taken one is not taken twice."""
+    index = Index(tmp_path, slots=10, max_index=4, disk=Disk(), now_millis=ManualClock())
+    for number in range(5):
+        index.put([number, number + 100], number * 10, SOME_DAY + number)
+    local = dt.datetime.fromtimestamp(SOME_DAY / 1000).astimezone()
+    names = [file.file.path.name for file in index.files]
+    assert names == [f"{local:%Y%m%d%H%M%S}{millis:03d}" for millis in range(4)]
+    assert [file.index_count for file in index.files] == [4, 4, 4, 2]
+    assert [file.begin_physical for file in index.files] == [0, 10, 30, 40]
+    assert len(index.full) == 3
+    index.close()
+
+
+def test_unique_key_and_every_key_lead_to_the_message(open_store: Open) -> None:
+    """store-ha#24, by put and by dispatch alike."""
+    store, slave = open_store(), open_store("slave", is_slave=True)
+    store.put(new_message(b"other", keys="k0"))
+    wanted = store.put(new_message(b"wanted", keys="k1 k2  k3 schlüssel", unique_key="U1"))
+    slave.append_raw(0, store.read_log(0, 10_000))
+    slave.dispatch()
+    for one in (store, slave):
+        for key in ("U1", "k1", "k2", "k3", "schlüssel"):
+            (found,) = one.query("orders", key, 64, 0, 2**62).buffers
+            assert decode_message(found).physical_offset == wanted.physical_offset
+        assert one.query("orders", "k9", 64, 0, 2**62).buffers == []
+        assert one.query("other-topic", "k1", 64, 0, 2**62).buffers == []
+
+
+def test_a_query_answers_the_newest_but_in_the_order_of_the_log(open_store: Open, clock: ManualClock) -> None:
+    store = open_store(max_index_num=30)
+    clock.step = 10_000
+    results = [store.put(new_message(keys="same")) for _ in range(100)]
+    offsets = [result.physical_offset for result in results]
+
+    def found(limit: int, begin: int = 0, end: int = 2**62) -> list[int]:
+        buffers = store.query("orders", "same", limit, begin, end).buffers
+        return [decode_message(buffer).physical_offset for buffer in buffers]
+
+    assert found(5) == offsets[-5:]
+    assert found(1000) == offsets[-64:]  # maxMsgsNumBatch
+    assert found(1000, results[40].store_timestamp, results[45].store_timestamp + 1000) == offsets[40:46]
+    answer = store.query("orders", "same", 1, 0, 2**62)
+    assert answer.index_last_update_timestamp == results[-1].store_timestamp
+    assert answer.index_last_update_phyoffset == offsets[-1]
+
+
+def test_without_an_index_nothing_is_written_or_found(open_store: Open) -> None:
+    store = open_store(message_index_enable=False)
+    store.put(new_message(keys="k"))
+    assert store.query("orders", "k", 9, 0, 2**62).buffers == []
+    assert not (store.config.store_path_root_dir / "index").exists()

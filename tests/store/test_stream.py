@@ -1,0 +1,152 @@
+"""A slave's side: raw log bytes in any pieces, dispatched as they become whole (sections 3.4, 4.5)."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from store.messagestore import MessageStore
+from store.testing import ManualClock, new_message, small_config
+
+Open = Callable[..., MessageStore]
+
+
+def everything(store: MessageStore) -> bytes:
+    return b"".join(bytes(file.view[: file.wrote]) for file in store.log.files.files)
+
+
+def busy_master(store: MessageStore, count: int = 300) -> MessageStore:
+    for number in range(count):
+        store.put(new_message(b"x" * (number % 400), queue_id=number % 3, tags=f"T{number % 5}", keys=f"k{number}"))
+    return store
+
+
+def queue_bytes(store: MessageStore) -> dict[str, bytes]:
+    directory = store.queues.directory
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("0*") if path.is_file()}
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 20_000), min_size=1, max_size=12))
+def test_any_pieces_give_the_same_log_and_queues(tmp_path_factory: pytest.TempPathFactory, pieces: list[int]) -> None:
+    """store-ha#45, #46, #48: blanks and cut records included, dispatch after every piece."""
+    root = tmp_path_factory.mktemp("pieces")
+    master = busy_master(MessageStore.open(small_config(root / "master"), now_millis=ManualClock()))
+    slave = MessageStore.open(small_config(root / "slave"), now_millis=ManualClock(), is_slave=True)
+    at, step = 0, 0
+    while at < master.max_commit_log_offset:
+        piece = master.read_log(at, pieces[step % len(pieces)])
+        assert slave.append_raw(at, piece)
+        slave.dispatch()
+        at, step = at + len(piece), step + 1
+    assert everything(slave) == everything(master)
+    assert slave.dispatch_behind_bytes == 0
+    assert queue_bytes(slave) == queue_bytes(master)
+    for key in ("k1", "k299"):
+        assert slave.query("orders", key, 9, 0, 2**62).buffers == master.query("orders", key, 9, 0, 2**62).buffers
+    slave.close()
+    master.close()
+
+
+def test_bytes_may_arrive_piece_by_piece_in_one_space(open_store: Open) -> None:
+    master, slave = busy_master(open_store("master"), 3), open_store("slave", is_slave=True)
+    end = master.max_commit_log_offset
+    space = slave.log_space(0, end)
+    assert space is not None
+    space[:] = master.read_log(0, end)
+    slave.log_filled(10)
+    assert (slave.max_commit_log_offset, slave.dispatch()) == (10, 0)
+    slave.log_filled(end)
+    assert slave.dispatch() == end
+
+
+def test_a_heartbeat_at_a_file_start_makes_an_empty_slave_begin_there(open_store: Open) -> None:
+    """store-ha#44."""
+    slave = open_store(is_slave=True)
+    space = slave.log_space(3 * 65536, 0)
+    assert space is not None
+    assert len(space) == 0
+    slave.log_filled(3 * 65536)
+    assert slave.max_commit_log_offset == slave.min_commit_log_offset == 3 * 65536
+    slave.close()
+    assert open_store(is_slave=True).max_commit_log_offset == 3 * 65536
+
+
+def test_a_first_frame_inside_a_file_is_written_at_the_files_start(open_store: Open) -> None:
+    """Section 4.5: so that the next frame mismatches, as in RocketMQ."""
+    slave = open_store(is_slave=True)
+    assert slave.append_raw(65536 + 100, b"x" * 10)
+    assert slave.max_commit_log_offset == 65536 + 10
+
+
+def test_bytes_that_do_not_fit_into_the_file_are_dropped(open_store: Open) -> None:
+    """Section 4.5: what differing file sizes lead to."""
+    slave = open_store(is_slave=True)
+    assert slave.append_raw(0, b"x" * 65000)
+    assert not slave.append_raw(65000, b"x" * 537)
+    assert slave.log_space(65000, 537) is None
+    assert slave.max_commit_log_offset == 65000
+    assert slave.append_raw(65000, b"x" * 536)
+    assert slave.append_raw(65536, b"x")
+    assert slave.max_commit_log_offset == 65537
+
+
+def test_a_slave_that_begins_in_mid_log_fills_its_queues_with_entries_that_point_nowhere(open_store: Open) -> None:
+    """store-ha#21: before the first known entry of the first file lies (0, 0x7FFFFFFF, 0); min is the first known."""
+    master, slave = open_store("master"), open_store("slave", is_slave=True)
+    for number in range(330):
+        master.put(new_message(b"x" * 400, queue_id=number % 3))
+    start = 65536
+    while start < master.max_commit_log_offset:
+        piece = master.read_log(start, 10_000)
+        slave.append_raw(start, piece)
+        start += len(piece)
+    slave.dispatch()
+    for queue_id in range(3):
+        first = slave.min_queue_offset("orders", queue_id)
+        size = master.queue_entries("orders", queue_id, 0, 1)[0][1]
+        assert first == (65536 // size - queue_id + 2) // 3 > 0
+        assert slave.max_queue_offset("orders", queue_id) == 110
+        assert slave.queue_entries("orders", queue_id, first, 1) == master.queue_entries("orders", queue_id, first, 1)
+        path = min((slave.queues.directory / "orders" / str(queue_id)).iterdir())
+        blanks = (first * 20 - int(path.name)) // 20
+        assert path.read_bytes()[: blanks * 20] == (bytes(8) + b"\x7f\xff\xff\xff" + bytes(8)) * blanks
+        assert slave.get_message("orders", queue_id, first, 32).count > 0
+    slave.close()
+    again = open_store("slave", is_slave=True)
+    assert again.min_queue_offset("orders", 1) == (65536 // size - 1 + 2) // 3
+
+
+def test_a_slave_stops_at_bytes_it_cannot_read_and_a_master_skips_the_file(open_store: Open) -> None:
+    """Section 3.4."""
+    for is_slave, stop in ((True, 97), (False, 297)):
+        store = open_store(f"slave-{is_slave}", is_slave=is_slave)
+        good = open_store(f"good-{is_slave}")
+        good.put(new_message(b""))
+        store.append_raw(0, bytes(good.read_log(0, 97)) + b"\xff" * 200)
+        store.dispatch()
+        assert store.dispatched_offset == stop
+        assert store.max_queue_offset("orders", 0) == 1
+
+
+def test_dispatch_can_be_asked_for_a_part(open_store: Open) -> None:
+    master, slave = busy_master(open_store("master")), open_store("slave", is_slave=True)
+    piece = master.read_log(0, 60_000)
+    slave.append_raw(0, piece)
+    done = slave.dispatch(10_000)
+    assert 10_000 <= done < 11_000
+    assert done == slave.dispatched_offset
+    while slave.dispatch(1):
+        pass
+    assert 0 <= slave.dispatch_behind_bytes < 600
+
+
+def test_a_slave_restart_cuts_to_whole_records(open_store: Open) -> None:
+    """store-ha#49."""
+    master, slave = busy_master(open_store("master"), 3), open_store("slave", is_slave=True)
+    end = master.put(new_message(b"x" * 300)).physical_offset
+    slave.append_raw(0, master.read_log(0, end + 200))
+    slave.close()
+    again = open_store("slave", is_slave=True)
+    assert (again.max_commit_log_offset, again.dispatched_offset) == (end, end)

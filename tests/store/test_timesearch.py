@@ -1,0 +1,36 @@
+"""Queue offset by store time."""
+
+from collections.abc import Callable
+
+import pytest
+
+from store.messagestore import MessageStore
+from store.testing import ManualClock, new_message
+
+Open = Callable[..., MessageStore]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "offset"),
+    [(0, 0), (1000, 0), (1040, 0), (1060, 1), (1050, 0), (1100, 1), (5900, 49), (5990, 50), (6000, 50), (12_900, 119), (99_999, 119)],
+)  # fmt: skip
+def test_the_message_stored_at_or_nearest_to_a_time(
+    open_store: Open, clock: ManualClock, timestamp: int, offset: int
+) -> None:
+    """Exact, else the nearer; before the first the first, after the last the last; over three queue files."""
+    store = open_store()
+    clock.now, clock.step = 900, 100
+    for _ in range(120):
+        store.put(new_message())
+    assert store.offset_by_time("orders", 0, timestamp) == offset
+
+
+def test_messages_below_the_logs_minimum_are_not_found(open_store: Open, clock: ManualClock) -> None:
+    store = open_store(mapped_file_size_consume_queue=20_000)
+    clock.now, clock.step = 0, 1
+    for _ in range(200):
+        store.put(new_message(b"x" * 1000))
+    store.log.files.drop_first()
+    first = store.log.stored_at(store.min_commit_log_offset)
+    assert store.offset_by_time("orders", 0, 0) == first - 1
+    assert store.offset_by_time("orders", 0, first + 10) == first + 9
