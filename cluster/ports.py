@@ -10,6 +10,7 @@ from cluster.topology import CLAIM_SLOT, Node
 
 CLAIM_PORT = 9876
 _LISTENING = "0A"
+_LONGEST_COMMAND = 120
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
@@ -62,13 +63,13 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def find_holder(host: str, port: int) -> str:
-    """Who listens there: `pid 7 (command line)` where the kernel lets us see it."""
+    """Who listens there: `pid 7, name (command line)` where the kernel lets us see it."""
     inodes = {inode for table in _TABLES for inode in _listening_inodes(table, host, port)}
     if inodes:
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):  # it ended, or is somebody else's
                 if any(_socket_inode(link) in inodes for link in (process / "fd").iterdir()):
-                    return f"pid {process.name} ({_command_line(process)})"
+                    return _describe(process)
     return "another process"
 
 
@@ -92,8 +93,10 @@ def _socket_inode(link: Path) -> str:
     return ""
 
 
-def _command_line(process: Path) -> str:
+def _describe(process: Path) -> str:
+    """Name and command line. Forked nodes share the fork server's command line, but have names of their own."""
+    name, command = "?", ""
     with contextlib.suppress(OSError):
+        name = (process / "comm").read_text().strip()
         command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-        return command[:120] or (process / "comm").read_text().strip()
-    return "?"
+    return f"pid {process.name}, {name} ({command[:_LONGEST_COMMAND]})"

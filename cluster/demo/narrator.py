@@ -1,0 +1,141 @@
+"""Turns a cluster's events into the lines that a newcomer can follow. Pure: events in, lines out.
+
+What repeats is told when it begins, and counted when it ends: hundreds of sends fail in the same way.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from cluster.eventlog import Recorded
+
+QUIET = frozenset(
+    {"sent", "delivered", "rebalanced", "attempt_failed", "command", "registered", "node_starting", "pull_failed"}
+)
+"""Kinds that are only counted, or told in other words."""
+
+
+@attrs.frozen
+class Line:
+    """One line of the timeline. The style is one of good, bad, news, plain."""
+
+    at_millis: int
+    who: str
+    text: str
+    style: str = "plain"
+
+
+@attrs.define
+class Narrator:
+    """Knows which node is what, and what was told already."""
+
+    roles: Mapping[str, str]
+    """How each node is called: by name, and by address."""
+    outcomes: dict[int, str] = attrs.field(factory=dict)
+    """What the sender was told about each message, by its number."""
+    deliveries: dict[str, list[int]] = attrs.field(factory=dict)
+    """Numbers of delivered messages by the workload that got them."""
+    _sending: tuple[str, str] = ("", "")
+    _in_a_row: int = 0
+    _told: set[tuple[str, ...]] = attrs.field(factory=set)
+
+    def lines(self, event: Recorded) -> Iterator[Line]:
+        """Give what there is to say about one event: mostly nothing."""
+        tell = _TELL.get(event.kind)
+        if event.kind == "sent":
+            yield from self._sent(event)
+        elif event.kind == "delivered":
+            self.deliveries.setdefault(event.node, []).append(event.fields["number"])
+        elif tell is not None:
+            said = tell(event.fields, lambda address: self.roles.get(str(address), str(address)))
+            if said is not None:
+                text, style = said
+                key = (event.node, event.kind, text)
+                if event.kind not in _ONCE or key not in self._told:
+                    self._told.add(key)
+                    yield Line(event.at_millis, event.node, text, style)
+
+    def renew(self) -> None:
+        """Tell again what was told before: another act begins."""
+        self._told.clear()
+
+    def _sent(self, event: Recorded) -> Iterator[Line]:
+        outcome = str(event.fields["outcome"])
+        self.outcomes[int(event.fields["number"])] = outcome
+        now = (outcome, _reason(str(event.fields.get("error", ""))))
+        if now != self._sending:
+            if self._in_a_row > 1:
+                yield Line(event.at_millis, event.node, f"({self._in_a_row} sends so far ended like that)")
+            self._sending, self._in_a_row = now, 0
+            text = f"sends now end in {outcome}" + (f": {now[1]}" if now[1] else "")
+            yield Line(event.at_millis, event.node, text, "good" if outcome == "SEND_OK" else "bad")
+        self._in_a_row += 1
+
+
+def _reason(error: str) -> str:
+    """The kind of an error: without what differs from one send to the next."""
+    if not error:
+        return ""
+    for sign, reason in _REASONS.items():
+        if sign in error:
+            return reason
+    return error.split("\n", 1)[0][:100]
+
+
+_REASONS = {
+    "refused": "nobody listens at the master's address any more",
+    "closed before it answered": "the connection broke while it waited; perhaps stored, perhaps not",
+    "did not answer": "no answer in time; perhaps stored, perhaps not",
+    "no broker of topic": "the route has no master for this topic",
+    "no known master": "the route has no master",
+    "No route": "the route has no master for this topic",
+}
+
+Name = Callable[[object], str]
+Said = tuple[str, str] | None
+
+
+def _lost(fields: Mapping[str, Any], name: Name) -> Said:
+    left = [name(address) for address in fields["remaining"].values()]
+    rest = f"; of {fields['broker_name']} only {', '.join(left)} is left" if left else ""
+    return f"{name(fields['address'])}'s connection closed: it is out of the route{rest}", "news"
+
+
+def _registered(fields: Mapping[str, Any], name: Name) -> Said:
+    return f"{name(fields['address'])} has registered: it is in the route", "news"
+
+
+def _unregistered(fields: Mapping[str, Any], name: Name) -> Said:
+    return f"{name(fields['address'])} has taken its leave: it is out of the route", "news"
+
+
+def _pulling(fields: Mapping[str, Any], name: Name) -> Said:
+    return f"reads from {name(fields['address'])} (broker id {fields['broker_id']})", "news"
+
+
+def _committing(fields: Mapping[str, Any], name: Name) -> Said:
+    return f"commits its offsets to {name(fields['address'])} (broker id {fields['broker_id']})", "news"
+
+
+def _overwritten(fields: Mapping[str, Any], _name: Name) -> Said:
+    return f"its offsets of {fields['key']} were newer, and are overwritten by the master's", "bad"
+
+
+_TELL: dict[str, Callable[[Mapping[str, Any], Name], Said]] = {
+    "broker_connection_lost": _lost,
+    "broker_registered": _registered,
+    "broker_unregistered": _unregistered,
+    "pulling_from": _pulling,
+    "committing_to": _committing,
+    "consumer_offsets_overwritten": _overwritten,
+    "commit_failed": lambda _fields, _name: ("a commit of offsets failed; it asks for a new route", "bad"),
+    "ha_connected": lambda fields, name: (f"{name(fields['slave'])} is connected for replication", "plain"),
+    "ha_first_report": lambda fields, _name: (f"its slave asks for the log from byte {fields['offset']} on", "good"),
+    "ha_client_disconnected": lambda _fields, _name: ("the replication stream broke; it tries again every 5 s", "bad"),
+    "master_unknown": lambda _fields, _name: ("learns that there is no master: it stops copying metadata", "plain"),
+    "node_killed": lambda _fields, _name: ("is dead", "bad"),
+    "node_ready": lambda _fields, _name: ("is ready", "good"),
+}
+_ONCE = frozenset({"pulling_from", "committing_to", "commit_failed", "consumer_offsets_overwritten"})
+"""Kinds that come once for each queue, or again and again: told once an act."""

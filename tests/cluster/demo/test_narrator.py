@@ -1,0 +1,56 @@
+"""The demo's timeline."""
+
+from typing import Any
+
+from cluster.demo.narrator import Narrator
+from cluster.eventlog import Recorded
+
+ROLES = {"127.77.1.20:10911": "the master", "127.77.1.21:10911": "the slave"}
+
+
+def told(narrator: Narrator, node: str, kind: str, **fields: Any) -> list[str]:
+    return [line.text for line in narrator.lines(Recorded(1000, node, kind, fields))]
+
+
+def test_sends_are_told_when_their_outcome_changes_and_counted_meanwhile() -> None:
+    narrator = Narrator(ROLES)
+    lines: list[str] = []
+    for number, outcome in enumerate(["SEND_OK", "SEND_OK", "SEND_OK", "refused"], start=1):
+        error = "" if outcome == "SEND_OK" else "[Errno 111] Connection refused"
+        lines += told(narrator, "produce-1", "sent", number=number, outcome=outcome, error=error)
+    assert lines == [
+        "sends now end in SEND_OK",
+        "(3 sends so far ended like that)",
+        "sends now end in refused: nobody listens at the master's address any more",
+    ]
+    assert narrator.outcomes == {1: "SEND_OK", 2: "SEND_OK", 3: "SEND_OK", 4: "refused"}
+
+
+def test_a_lost_master_is_told_with_who_is_left() -> None:
+    lines = told(
+        Narrator(ROLES),
+        "namesrv-1",
+        "broker_connection_lost",
+        broker_name="broker-a",
+        address="127.77.1.20:10911",
+        remaining={"1": "127.77.1.21:10911"},
+    )
+    assert lines == ["the master's connection closed: it is out of the route; of broker-a only the slave is left"]
+
+
+def test_a_move_to_the_slave_is_told_once_though_every_queue_makes_it() -> None:
+    narrator = Narrator(ROLES)
+    for queue in range(4):
+        lines = told(narrator, "consume-1", "pulling_from", queue=queue, broker_id=1, address="127.77.1.21:10911")
+        assert lines == (["reads from the slave (broker id 1)"] if queue == 0 else [])
+
+
+def test_deliveries_are_counted_by_consumer() -> None:
+    narrator = Narrator(ROLES)
+    told(narrator, "consume-1", "delivered", number=3)
+    told(narrator, "consume-2", "delivered", number=3)
+    assert narrator.deliveries == {"consume-1": [3], "consume-2": [3]}
+
+
+def test_what_nobody_needs_to_know_is_not_told() -> None:
+    assert told(Narrator(ROLES), "broker-a", "groups_synced", groups=3) == []

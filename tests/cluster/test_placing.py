@@ -1,0 +1,120 @@
+import contextlib
+import os
+import pathlib
+import socket
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from cluster import placing
+from cluster.directory import AlreadyUpError, ClusterDirectory, Record
+from cluster.placing import placed
+from cluster.ports import PortTakenError, check_free, find_holder
+from cluster.topology import ClusterSpec, Placement, nodes_of
+
+needs_loopback_network = pytest.mark.skipif(sys.platform != "linux", reason="127.77.x.y exists on Linux only")
+
+
+@pytest.fixture
+def directory(tmp_path: pathlib.Path) -> ClusterDirectory:
+    made = ClusterDirectory(tmp_path / "home" / "one")
+    made.create()
+    return made
+
+
+@contextlib.contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen()
+        yield listener
+
+
+@needs_loopback_network
+def test_two_clusters_get_addresses_of_their_own(directory: ClusterDirectory) -> None:
+    other = ClusterDirectory(directory.path.with_name("two"))
+    with placed(ClusterSpec(), directory, None) as first, placed(ClusterSpec(), other, None) as second:
+        assert first.subnet != second.subnet
+
+
+@needs_loopback_network
+def test_a_cluster_that_is_down_keeps_its_addresses(directory: ClusterDirectory) -> None:
+    with placed(ClusterSpec(), directory, None) as first:
+        pass
+    directory.write_record(Record(spec=ClusterSpec(), placement=first))
+    other = ClusterDirectory(directory.path.with_name("two"))
+    for _ in range(3):
+        with placed(ClusterSpec(), other, None) as second:
+            assert second.subnet != first.subnet
+    with placed(ClusterSpec(), directory, directory.read_record()) as again:
+        assert again == first
+
+
+@needs_loopback_network
+def test_a_recorded_place_that_is_taken_is_an_error_that_names_the_holder(directory: ClusterDirectory) -> None:
+    spec = ClusterSpec()
+    with placed(spec, directory, None) as placement:
+        pass
+    record = Record(spec=spec, placement=placement)
+    node = nodes_of(spec, placement)[1]
+    with listening(node.host, 10912), pytest.raises(PortTakenError) as caught, placed(spec, directory, record):
+        pass
+    assert f"broker-a: {node.host}:10912 is taken by pid {os.getpid()}, " in str(caught.value)
+    assert "pytest" in str(caught.value)
+
+
+@needs_loopback_network
+def test_a_claimed_subnet_is_an_error(directory: ClusterDirectory) -> None:
+    spec = ClusterSpec()
+    with placed(spec, directory, None) as placement:
+        record = Record(spec=spec, placement=placement)
+        with pytest.raises(PortTakenError, match="claimed by another cluster"), placed(spec, directory, record):
+            pass
+
+
+def test_at_a_single_address_clusters_shift_their_ports(
+    directory: ClusterDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placing, "has_loopback_network", lambda: False)
+    with placed(ClusterSpec(), directory, None) as first:
+        assert first.subnet is None
+        directory.write_record(Record(spec=ClusterSpec(), placement=first))
+    other = ClusterDirectory(directory.path.with_name("two"))
+    with placed(ClusterSpec(), other, None) as second:
+        assert second.shift != first.shift
+
+
+def test_connections_that_linger_do_not_take_a_port() -> None:
+    with listening("127.0.0.1", 0) as listener:
+        port = listener.getsockname()[1]
+        with socket.create_connection(listener.getsockname()) as client:
+            accepted, _ = listener.accept()
+            accepted.close()  # the server's side closes first, and lingers
+            client.recv(1)
+    node = nodes_of(ClusterSpec(), Placement(slots={"namesrv-1": 1, "broker-a": 20, "broker-a-s": 21}))[0]
+    check_free([type(node)(name="x", kind=node.kind, host="127.0.0.1", port=port)])
+
+
+@pytest.mark.skipif(not pathlib.Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")
+def test_a_listener_at_all_addresses_is_found_too() -> None:
+    with listening("0.0.0.0", 0) as listener:
+        assert find_holder("127.0.0.1", listener.getsockname()[1]).startswith(f"pid {os.getpid()}, ")
+
+
+def test_one_supervisor_at_a_time(directory: ClusterDirectory) -> None:
+    with directory.locked():
+        assert directory.is_up()
+        with pytest.raises(AlreadyUpError, match=f"one is already up.*pid {os.getpid()}"), directory.locked():
+            pass
+    assert not directory.is_up()
+    assert directory.path.stat().st_mode & 0o777 == 0o700
+
+
+def test_sockets_of_a_deep_directory_live_in_a_short_one(tmp_path: pathlib.Path) -> None:
+    deep = ClusterDirectory(tmp_path / ("d" * 100) / "one")
+    other = ClusterDirectory(tmp_path / ("d" * 100) / "two")
+    assert len(os.fsencode(deep.control_socket)) < 104
+    assert len({deep.control_socket, deep.command_socket, other.control_socket}) == 3
+    assert deep.control_socket.parent.stat().st_mode & 0o777 == 0o700
