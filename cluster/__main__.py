@@ -3,6 +3,7 @@
 import typer
 
 from cluster.commands.act import ACTIONS, wait
+from cluster.commands.demo import demo
 from cluster.commands.show import events, logs, status
 from cluster.commands.up import down, up
 from cluster.commands.work import consume, produce
@@ -15,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(demo)
 app.command()(up)
 app.command()(status)
 for verb, act in ACTIONS.items():

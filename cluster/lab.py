@@ -213,7 +213,8 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
                 nursery.start_soon(supervisor.attend_nodes, listener)
                 task_status.started()
                 await supervisor.attend_forks()
-                raise NodeFailedError(f"the fork server ended, and all nodes with it; see {place.path}/forkserver.log")
+                nursery.cancel_scope.cancel()
+            raise NodeFailedError(f"the fork server ended, and all nodes with it; see {place.path}/forkserver.log")
 
     with trio.socket.socket(trio.socket.AF_UNIX) as listening:
         place.control_socket.unlink(missing_ok=True)

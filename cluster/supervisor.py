@@ -258,7 +258,17 @@ class Supervisor:
         link = self._links.get(name)
         if link is None or self.life(name).is_paused:
             return None
-        return await link.snapshot(seconds)
+        facts = None
+        async with trio.open_nursery() as nursery:
+
+            async def give_up() -> None:
+                await self.wait_life(name, lambda life: life.is_paused or not life.is_alive, seconds)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(give_up)
+            facts = await link.snapshot(seconds)
+            nursery.cancel_scope.cancel()
+        return facts
 
     async def snapshots(self) -> dict[str, Mapping[str, Any] | None]:
         """The live facts of all nodes, asked for at the same time."""

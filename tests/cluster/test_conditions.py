@@ -1,0 +1,150 @@
+"""Conditions judge a status document; both are pure, so they are tested together, from the facts that nodes tell."""
+
+import io
+from typing import Any
+
+import attrs
+import pytest
+from rich.console import Console
+
+from cluster.conditions import UnknownConditionError, parse_condition
+from cluster.life import Life
+from cluster.status import Document, Facts, is_cluster_ready, status_document
+from cluster.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
+from cluster.view import render_status
+
+SPEC = ClusterSpec(nameservers=2)
+NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))
+MASTER, SLAVE = "127.77.9.20:10911", "127.77.9.21:10911"
+READY = Life(is_alive=True, pid=7, ready={})
+ALL_READY = {node.name: READY for node in NODES}
+
+
+def routes(**addresses: str) -> dict[str, Any]:
+    return {"routes": {"broker-a": {"cluster": "DefaultCluster", "addresses": addresses}}, "unserved": {}}
+
+
+def broker(max_offset: int, *connections: dict[str, Any]) -> dict[str, Any]:
+    return {"commit_log": {"min": 0, "max": max_offset}, "ha": {"connections": list(connections)}}
+
+
+CONNECTION = {
+    "address": "127.77.9.21:40000",
+    "slave_ack_offset": 90,
+    "diff": 10,
+    "transferred_bytes_per_second": 5,
+    "in_sync": True,
+}
+WHOLE: dict[str, Facts] = {
+    "namesrv-1": routes(**{"0": MASTER, "1": SLAVE}),
+    "namesrv-2": routes(**{"0": MASTER, "1": SLAVE}),
+    "broker-a": broker(100, CONNECTION),
+    "broker-a-s": {"commit_log": {"min": 0, "max": 90}, "ha": {"master_address": MASTER, "connected": True}},
+}
+
+
+def document(facts: dict[str, Facts] | None = None, **lives: Life) -> Document:
+    known = {name.replace("_", "-"): life for name, life in lives.items()}
+    head = {"name": "c", "namesrv_addr": "x", "rate": 1}
+    return status_document(head, NODES, ALL_READY | known, WHOLE | (facts or {}), "/dir")
+
+
+def holds(condition: str, status: Document) -> bool:
+    return parse_condition(condition.split(), NODES).holds(status)
+
+
+def test_replication_is_told_with_the_labels_of_ha_status() -> None:
+    assert document()["replication"] == [
+        {
+            "group": "broker-a",
+            "master": "broker-a",
+            "slave": "broker-a-s",
+            "connected": True,
+            "masterCommitLogMaxOffset": 100,
+            "slaveCommitLogMaxOffset": 90,
+            "lag": 10,
+            "slaveAckOffset": 90,
+            "diff": 10,
+            "transferredByteInSecond": 5,
+            "inSync": True,
+        }
+    ]
+
+
+def test_what_no_node_tells_is_unknown_and_never_a_number() -> None:
+    (row,) = document({"broker-a": None, "namesrv-1": {}})["replication"]
+    assert row["connected"] is None
+    assert row["lag"] is None
+    assert document({"namesrv-1": {}})["routes"]["namesrv-1"] is None
+
+
+def test_another_slaves_connection_is_not_taken_for_this_ones() -> None:
+    stranger = CONNECTION | {"address": "127.77.9.99:1"}
+    assert document({"broker-a": broker(100, stranger)})["replication"][0]["connected"] is False
+
+
+def test_route_has_needs_every_nameserver_and_route_gone_too() -> None:
+    assert holds("route-has broker-a:master", document())
+    assert not holds("route-gone broker-a:master", document())
+    split = document({"namesrv-2": routes(**{"1": SLAVE})})
+    assert not holds("route-has broker-a:master", split)
+    assert not holds("route-gone broker-a:master", split)
+    gone = document({"namesrv-1": routes(**{"1": SLAVE}), "namesrv-2": {"routes": {}}})
+    assert holds("route-gone broker-a:master", gone)
+    assert holds("route-gone broker-a", gone)
+    assert not holds("route-gone broker-a:slave", gone)
+
+
+def test_a_nameserver_that_does_not_answer_leaves_routes_unknown() -> None:
+    silent = document({"namesrv-2": None})
+    assert not holds("route-has broker-a", silent)
+    assert not holds("route-gone broker-a", silent)
+
+
+def test_a_nameserver_that_does_not_run_has_no_say() -> None:
+    dead = document({"namesrv-2": None}, namesrv_2=READY.ended(-9))
+    assert holds("route-has broker-a", dead)
+
+
+@pytest.mark.parametrize("condition", ["slave-caught-up broker-a", "slave-caught-up broker-a:slave"])
+def test_caught_up_means_that_the_running_slaves_have_all(condition: str) -> None:
+    assert not holds(condition, document())
+    assert holds(condition, document({"broker-a": broker(90)}))
+    assert not holds(condition, document({"broker-a": None}))
+    assert not holds(condition, document({"broker-a": broker(90)}, broker_a_s=READY.ended(-9)))
+
+
+def test_connected_is_what_the_master_sees() -> None:
+    assert holds("slave-connected broker-a", document())
+    assert not holds("slave-connected broker-a", document({"broker-a": broker(100)}))
+
+
+def test_states_are_judged_per_target() -> None:
+    status = document(broker_a=READY.ended(-9), broker_a_s=attrs.evolve(READY, is_paused=True))
+    assert holds("killed broker-a:master", status)
+    assert holds("paused broker-a-s", status)
+    assert holds("ready namesrv-2", status)
+    assert not holds("ready", status)
+    assert not is_cluster_ready(status)
+    assert holds("ready", document())
+    assert is_cluster_ready(document())
+
+
+@pytest.mark.parametrize("condition", ["", "redy", "route-gone", "ready broker-a broker-a-s"])
+def test_a_condition_that_makes_no_sense_is_told(condition: str) -> None:
+    with pytest.raises(UnknownConditionError):
+        parse_condition(condition.split(), NODES)
+
+
+def test_a_condition_of_an_unknown_target_is_told() -> None:
+    with pytest.raises(UnknownTargetError, match="broker-a-s"):
+        parse_condition(["ready", "broker-x"], NODES)
+
+
+def test_status_shows_a_route_to_a_broker_that_is_not_there() -> None:
+    console = Console(width=100, file=io.StringIO())
+    with console.capture() as capture:
+        console.print(render_status(document({"broker-a": None}, broker_a=READY.ended(-9))))
+    shown = capture.get()
+    assert f"0={MASTER} (killed)" in shown
+    assert "slaveAckOffset ?" in shown

@@ -1,0 +1,156 @@
+"""Whole clusters of real processes that serve nothing; every wait is for a fact."""
+
+import os
+import pathlib
+import signal
+import socket
+
+import pytest
+import trio
+
+from cluster.eventlog import read_journal
+from cluster.lab import WaitTimeoutError, open_cluster
+from cluster.ports import PortTakenError
+from cluster.supervisor import NodeFailedError, WrongStateError
+from cluster.topology import ClusterSpec, NodeKind, UnknownTargetError
+
+FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
+
+
+@pytest.fixture
+def place(tmp_path: pathlib.Path) -> pathlib.Path:
+    return tmp_path / "lab"
+
+
+async def test_nodes_start_in_order_and_stop_in_the_reverse(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=2), directory=place, modules=FAKES) as cluster:
+        pass
+    kinds = ("node_ready", "node_stopped")
+    told = [(event.kind, event.node) for event in cluster.events if event.kind in kinds]
+    assert told[:2] == [("node_ready", "namesrv-1"), ("node_ready", "broker-a")]
+    assert set(told[2:4]) == {("node_ready", "broker-a-s"), ("node_ready", "broker-a-s2")}
+    assert told[-2:] == [("node_stopped", "broker-a"), ("node_stopped", "namesrv-1")]
+    assert list(read_journal((place / "events.msgpack").read_bytes())) == list(cluster.events)
+    assert not (place / "control.sock").exists()
+
+
+async def test_each_death_is_another_thing(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
+        await cluster.kill("broker-a:master")
+        await cluster.wait_until("killed broker-a:master")
+        with pytest.raises(WrongStateError, match="broker-a is killed: it has no process"):
+            await cluster.pause("broker-a")
+        await cluster.start("broker-a")
+        await cluster.wait_until("ready")
+
+        await cluster.pause("broker-a-s")
+        await cluster.wait_until("paused broker-a-s")
+        assert await cluster.snapshot("broker-a-s") is None
+        with pytest.raises(WrongStateError, match="paused"):
+            await cluster.stop("broker-a-s")
+        await cluster.resume("broker-a-s")
+        assert await cluster.snapshot("broker-a-s") is not None
+        with pytest.raises(WrongStateError, match="not paused"):
+            await cluster.resume("broker-a-s")
+
+        await cluster.stop("broker-a-s")
+        await cluster.wait_until("stopped broker-a-s")
+        await cluster.restart("broker-a:slave")
+        with pytest.raises(WrongStateError, match="is ready"):
+            await cluster.start("broker-a-s")
+        await cluster.pause("namesrv-1")  # the end must cope with it
+    by_slave = [event.kind for event in cluster.events if event.node == "broker-a-s"]
+    assert by_slave.index("closing") < by_slave.index("node_stopped")
+
+
+async def test_a_signal_from_elsewhere_is_seen_as_well(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
+        pid = cluster.supervisor.life("broker-a").pid
+        assert pid
+        os.kill(pid, signal.SIGSTOP)
+        await cluster.wait_until("paused broker-a")
+        os.kill(pid, signal.SIGKILL)
+        await cluster.wait_until("killed broker-a")
+
+
+async def test_addresses_are_the_same_at_the_next_start_and_time_goes_on(place: pathlib.Path) -> None:
+    spec = ClusterSpec(name="x", slaves=0, rate=1000)
+    async with open_cluster(spec, directory=place, modules=FAKES) as cluster:
+        address, node = cluster.namesrv_addr, await cluster.snapshot("broker-a")
+    async with open_cluster(spec, directory=place, modules=FAKES) as again:
+        assert again.namesrv_addr == address
+        assert min(event.at_millis for event in again.events) >= max(event.at_millis for event in cluster.events)
+        fresh = await again.snapshot("broker-a")
+    assert node
+    assert fresh
+    assert fresh["config"] == node["config"]
+
+
+async def test_a_node_that_cannot_start_stops_the_rest_and_says_why(place: pathlib.Path) -> None:
+    spec = ClusterSpec(name="x", broker_settings={"refuse": "no room"})
+    with pytest.raises(NodeFailedError) as caught:
+        async with open_cluster(spec, directory=place, modules=FAKES):
+            pass
+    assert str(caught.value) == "broker-a ended with exit status 1\n  broker-a| broker-a: refused: no room"
+    kinds = [event.kind for event in read_journal((place / "events.msgpack").read_bytes()) if event.node == "namesrv-1"]
+    assert kinds[-1] == "node_stopped"
+
+
+async def test_a_taken_port_starts_nothing(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
+        host, _, port = cluster.namesrv_addr.rpartition(":")
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, int(port)))
+        listener.listen()
+        with pytest.raises(PortTakenError, match=f"namesrv-1: {host}:9876 is taken by pid {os.getpid()}"):
+            async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES):
+                pass
+
+
+async def test_the_error_of_the_block_comes_out_as_it_is(place: pathlib.Path) -> None:
+    with pytest.raises(UnknownTargetError, match="broker-a:slave"):
+        async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
+            await cluster.kill("broker-z")
+
+
+async def test_losing_the_fork_server_ends_the_cluster(place: pathlib.Path) -> None:
+    async def run() -> None:
+        async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
+            cluster.supervisor.forks.process.kill()
+            await trio.sleep_forever()
+
+    with pytest.raises(NodeFailedError, match="fork server ended"):
+        await run()
+
+
+async def test_waiting_in_vain_ends(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
+        with pytest.raises(WaitTimeoutError, match="'stopped broker-a' is not so"):
+            await cluster.wait_until("stopped broker-a", seconds=0.01)
+
+
+async def test_a_cluster_at_a_single_address(place: pathlib.Path) -> None:
+    spec = ClusterSpec(name="x", single_address=True)
+    async with open_cluster(spec, directory=place, modules=FAKES, way="exec") as cluster:
+        status = await cluster.status()
+    assert {node["address"].rpartition(":")[0] for node in status["nodes"]} == {"127.0.0.1"}
+    assert len({node["address"] for node in status["nodes"]}) == 3
+
+
+async def test_a_workload_shares_the_clusters_time_and_tells_its_events(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=0, rate=100), directory=place, modules=FAKES) as cluster:
+        workload = await cluster.run_workload("fakenode", {"topic": "orders"})
+        facts = await cluster.snapshot("fakenode-1")
+        assert facts
+        assert facts["config"] == {
+            "namesrv_addr": cluster.namesrv_addr,
+            "source_ip": cluster.supervisor.nodes["fakenode-1"].host,
+            "topic": "orders",
+        }
+        await workload.stop()
+        assert await workload.wait_ended() == 0
+        assert [event.kind for event in workload.events()][-2:] == ["closing", "node_stopped"]
+        millis = [event.at_millis for event in workload.events()]
+        assert millis == sorted(millis)
+        assert "fakenode-1" not in {node["name"] for node in (await cluster.status())["nodes"]}
