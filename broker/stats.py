@@ -62,24 +62,33 @@ class Traffic:
 class Times:
     """How long one kind of call takes, in ms. The distribution and the maximum are those since the start."""
 
+    quick: int = 0
+    """Calls that took less than a millisecond: nearly all."""
     longest: int = 0
-    distribution: list[int] = attrs.field(factory=lambda: [0] * len(_TIME_NAMES))
+    _slow: list[int] = attrs.field(factory=lambda: [0] * len(_TIME_NAMES))
     _this_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
     _last_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
+    _quick_before: int = 0
 
     def count(self, seconds: float) -> None:
         """Count one call."""
+        if seconds < 0.001:
+            self.quick += 1
+            return
         millis = int(seconds * 1000)
         self._this_minute[millis] += 1
-        if millis > 0:
-            self.longest = max(self.longest, millis)
-            self.distribution[bisect.bisect_left(_TIME_BOUNDS, millis)] += 1
-        else:
-            self.distribution[0] += 1
+        self.longest = max(self.longest, millis)
+        self._slow[bisect.bisect_left(_TIME_BOUNDS, millis)] += 1
+
+    @property
+    def distribution(self) -> list[int]:
+        """Calls by class: at most 0, 10, 50 ms, and so on."""
+        return [self.quick, *self._slow[1:]]
 
     def percentile(self, share: float) -> int:
         """The time within which this share of the calls of the last minute or two ended."""
         calls = self._this_minute + self._last_minute
+        calls[0] += self.quick - self._quick_before
         wanted = share * calls.total()
         for millis in sorted(calls):
             wanted -= calls[millis]
@@ -90,6 +99,9 @@ class Times:
     def turn_minute(self) -> None:
         """Forget what is older than the minute that ends."""
         self._last_minute, self._this_minute = self._this_minute, collections.Counter()
+        quick = self.quick - self._quick_before
+        self._last_minute[0] += quick
+        self._quick_before += quick
 
     def __str__(self) -> str:
         return "".join(f"{name}:{calls} " for name, calls in zip(_TIME_NAMES, self.distribution, strict=True))

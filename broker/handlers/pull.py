@@ -4,6 +4,7 @@ A pull that finds nothing and may wait is held; the same function runs again whe
 must answer. Sources: broker-requests section 2, store-and-ha section 6.
 """
 
+import time
 from collections.abc import Callable
 
 from broker.hold import HeldPull
@@ -131,9 +132,14 @@ def tag_filter(expression: str | None) -> Matches:
 
 
 def _read(broker: Broker, header: PullMessageRequestHeader, matches: Matches) -> GetResult:
-    return broker.store.get_message(
+    began = time.perf_counter()
+    result = broker.store.get_message(
         header.topic, header.queue_id, header.queue_offset, max(header.max_msg_nums, 1), matches
     )
+    broker.stats.get_times.count(time.perf_counter() - began)
+    if result.status is not GetStatus.FOUND:
+        broker.stats.count_miss()
+    return result
 
 
 def _outcome(broker: Broker, header: PullMessageRequestHeader, result: GetResult) -> tuple[int, int]:

@@ -5,6 +5,7 @@ Checks come in RocketMQ's order, for the first that fails decides the answer (br
 """
 
 import random
+import time
 from typing import Any
 
 from broker.commit import WaitingSend
@@ -135,7 +136,9 @@ def _send_single(broker: Broker, header: Any, request: Request, queue_id: int) -
         properties.pop(PROPERTY_WAIT, None)  # obeyed, but not stored with a plain message (store-ha#14)
     message.tags_code = java_hash(properties.get(PROPERTY_TAGS, ""))
     message.properties = format_properties(properties)
+    began = time.perf_counter()
     result = broker.store.put(message)
+    broker.stats.put_times.count(time.perf_counter() - began)
     return finish_send(broker, request, result, header.topic, queue_id, waits=waits)
 
 
@@ -198,7 +201,10 @@ def _send_batch(broker: Broker, header: Any, request: Request, queue_id: int) ->
     )
     if len(request.command.body) > broker.store.config.max_message_size:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
-    result = broker.store.put_batch(shared, decode_batch(request.command.body))
+    items = decode_batch(request.command.body)
+    began = time.perf_counter()
+    result = broker.store.put_batch(shared, items)
+    broker.stats.put_times.count(time.perf_counter() - began)
     waits = properties.get(PROPERTY_WAIT, "true").lower() == "true"
     return finish_send(broker, request, result, header.topic, queue_id, waits=waits)
 
@@ -208,6 +214,7 @@ def finish_send(
 ) -> Reply | None:
     """Answer a send that the store has taken or refused, or hold its answer until disk and slave are as asked."""
     if result.status is not PutStatus.PUT_OK:
+        broker.stats.count_put_failure()
         code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
         return Reply(code, region_fields(broker), remark=result.reason or result.status.name)
     broker.growth.appended()

@@ -1,0 +1,450 @@
+"""Sending (broker-requests section 1, #11 to #24; store-and-ha #14 to #18, #32, #33, #50 to #56)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.testing import TalkingBroker, send_fields
+from remoting import names
+from remoting.codes import RequestCode, ResponseCode
+from remoting.message import (
+    BatchItem,
+    decode_message,
+    encode_batch,
+    java_hash,
+    parse_offset_message_id,
+    parse_properties,
+)
+from store.results import PutStatus
+
+Opener = Callable[..., TalkingBroker]
+
+V1_NAMES = {
+    "a": "producerGroup", "b": "topic", "c": "defaultTopic", "d": "defaultTopicQueueNums", "e": "queueId",
+    "f": "sysFlag", "g": "bornTimestamp", "h": "flag", "i": "properties", "j": "reconsumeTimes", "k": "unitMode",
+    "m": "batch",
+}  # fmt: skip
+ITEMS = encode_batch([BatchItem(b"1", b"TAGS\x01A"), BatchItem(b"2"), BatchItem(b"3", b"KEYS\x01k\x02")])
+
+
+def v1(fields: dict[str, str]) -> dict[str, str]:
+    return {V1_NAMES[letter]: value for letter, value in fields.items()}
+
+
+@pytest.mark.parametrize(
+    "code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE]
+)
+@pytest.mark.parametrize("is_batch", [False, True])
+def test_what_makes_a_batch_is_the_header_not_the_code(
+    talk: TalkingBroker, code: RequestCode, *, is_batch: bool
+) -> None:
+    """broker-requests#11, #19."""
+    fields = send_fields("T") | {"m": "true" if is_batch else "false"}
+    reply = talk.ask(code, v1(fields) if code == RequestCode.SEND_MESSAGE else fields, ITEMS)
+    assert reply.code == ResponseCode.SUCCESS
+    assert len(reply.ext_fields["msgId"].split(",")) == (3 if is_batch else 1)
+    assert talk.broker.store.max_queue_offset("T", 0) == (3 if is_batch else 1)
+
+
+def test_a_js_client_sends_numbers_and_no_batch_field(talk: TalkingBroker) -> None:
+    """broker-requests#4, #12: the values may be JSON numbers and booleans; unknown fields change nothing (#6)."""
+    import msgspec
+
+    from remoting.command import Command
+
+    fields = (
+        b'{"a":"P","b":"T","c":"TBW102","d":4,"e":1,"f":0,"g":1700000000000,"h":0,"i":"","j":0,"k":false,'
+        b'"OnsChannel":"ALIYUN","Signature":"s"}'
+    )
+    command = Command(RequestCode.SEND_MESSAGE_V2, body=b"js", raw_fields=msgspec.Raw(fields))
+    talk.dispatcher.serve(talk.peer, command)
+    assert talk.peer.replies[-1].code == ResponseCode.SUCCESS
+    (pulled,) = talk.pull("T", queueId=1)
+    assert decode_message(pulled.body).body == b"js"
+
+
+@pytest.mark.parametrize(("wanted", "made"), [("4", 4), ("20", 8)])
+def test_an_unknown_topic_is_made_after_its_template(talk: TalkingBroker, wanted: str, made: int) -> None:
+    """broker-requests#13."""
+    assert talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("New") | {"d": wanted}).code == ResponseCode.SUCCESS
+    topic = talk.broker.topics.get("New")
+    assert topic is not None
+    assert (topic.read_queue_nums, topic.write_queue_nums, topic.perm) == (made, made, 6)
+    assert talk.registration.calls == [(None, True)]
+
+
+def test_without_a_template_there_is_no_topic_but_a_retry_topic(talk: TalkingBroker) -> None:
+    """broker-requests#14."""
+    reply = talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("New") | {"c": "NoTemplate"})
+    assert reply.code == ResponseCode.TOPIC_NOT_EXIST
+    assert talk.broker.topics.get("New") is None
+    reply = talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("%RETRY%g") | {"c": "NoTemplate"})
+    assert reply.code == ResponseCode.SUCCESS
+    retry = talk.broker.topics.get("%RETRY%g")
+    assert retry is not None
+    assert (retry.write_queue_nums, retry.perm) == (1, 6)
+
+
+def test_the_template_does_not_work_once_auto_creation_is_off(open_broker: Opener) -> None:
+    talk = open_broker(auto_create_topic_enable=False)
+    assert talk.send("New").code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_the_broker_chooses_a_queue_for_minus_one(talk: TalkingBroker) -> None:
+    """broker-requests#15."""
+    chosen = {talk.send("T", -1).ext_fields["queueId"] for _ in range(100)}
+    assert chosen == {"0", "1", "2", "3"}
+
+
+def test_a_queue_that_is_neither_written_nor_read_is_refused_and_the_topic_stays(talk: TalkingBroker) -> None:
+    """broker-requests#15."""
+    assert talk.send("T", 4).code == ResponseCode.SYSTEM_ERROR
+    assert talk.broker.topics.get("T") is not None
+
+
+@pytest.mark.parametrize("topic", ["a b", "a.b", "", "x" * 128])
+def test_an_illegal_topic_is_a_system_error(talk: TalkingBroker, topic: str) -> None:
+    """broker-requests#16, store-ha#15."""
+    assert talk.send(topic).code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize("topic", sorted(names.NO_SEND_TOPICS))
+def test_clients_may_not_send_to_the_brokers_own_topics(talk: TalkingBroker, topic: str) -> None:
+    """broker-requests#16."""
+    assert talk.send(topic).code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize("topic", ["TBW102", "BenchmarkTest", "DefaultCluster", "broker-a"])
+def test_other_system_topics_take_messages(talk: TalkingBroker, topic: str) -> None:
+    """broker-requests#16."""
+    assert talk.send(topic).code == ResponseCode.SUCCESS
+
+
+def test_the_perm_of_a_topic_is_not_looked_at(talk: TalkingBroker) -> None:
+    """Seen in recording b7: a send to a topic of perm 4 succeeds."""
+    talk.broker.topics.create_plain("ReadOnly", 1, perm=4)
+    assert talk.send("ReadOnly").code == ResponseCode.SUCCESS
+
+
+def test_a_broker_that_may_not_be_written_to_refuses_order_topics_only(open_broker: Opener) -> None:
+    talk = open_broker(broker_permission=4)
+    talk.broker.topics.create_plain("Ordered", 1)
+    talk.broker.topics.apply_order_topics(["Ordered"])
+    assert talk.send("Ordered").code == ResponseCode.NO_PERMISSION
+    assert talk.send("Plain").code == ResponseCode.SUCCESS
+
+
+def test_a_broker_takes_nothing_before_its_time(open_broker: Opener) -> None:
+    talk = open_broker(start_accept_send_request_time_stamp=1_800_000_000_000 + 1_001_000)
+    assert talk.send("T").code == ResponseCode.SYSTEM_ERROR
+    talk.clock.advance(2)
+    assert talk.send("T").code == ResponseCode.SUCCESS
+
+
+def test_limits_of_size(talk: TalkingBroker) -> None:
+    """broker-requests#17, store-ha#15. The commit log file of this broker is smaller than 4 MiB, but for this it counts."""
+    assert talk.send("T", body=b"").code == ResponseCode.SUCCESS
+    assert talk.send("T", body=bytes(4 * 2**20 + 1)).code == ResponseCode.MESSAGE_ILLEGAL
+    assert talk.send("T", P="x" * 32_768).code == ResponseCode.MESSAGE_ILLEGAL
+    assert talk.broker.store.max_queue_offset("T", 0) == 1
+
+
+def test_the_message_id_leads_back_to_the_message(talk: TalkingBroker) -> None:
+    """broker-requests#18, store-ha#16."""
+    talk.send("T", body=b"first")
+    fields = talk.send("T", body=b"second").ext_fields
+    assert len(fields["msgId"]) == 32
+    assert fields["msgId"] == fields["msgId"].upper()
+    host, port, offset = parse_offset_message_id(fields["msgId"])
+    assert (host, port) == talk.broker.store_host
+    reply = talk.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)})
+    assert decode_message(reply.body).body == b"second"
+    assert (fields["queueId"], fields["queueOffset"]) == ("0", "1")
+
+
+def test_batch_items_follow_one_another_and_share_properties_and_cluster(talk: TalkingBroker) -> None:
+    """broker-requests#19, store-ha#14, #17."""
+    talk.send("T")
+    fields = send_fields("T", WAIT="true") | {"m": "true"}
+    reply = talk.ask(RequestCode.SEND_BATCH_MESSAGE, fields, ITEMS).ext_fields
+    assert reply["queueOffset"] == "1"
+    stored = []
+    for message_id in reply["msgId"].split(","):
+        record = talk.broker.store.message_at(parse_offset_message_id(message_id)[2])
+        assert record is not None
+        stored.append(decode_message(record))
+    assert [message.body for message in stored] == [b"1", b"2", b"3"]
+    assert [message.queue_offset for message in stored] == [1, 2, 3]
+    assert [message.properties for message in stored] == [
+        {"TAGS": "A", "WAIT": "true", "CLUSTER": "DefaultCluster"},
+        {"WAIT": "true", "CLUSTER": "DefaultCluster"},
+        {"KEYS": "k", "WAIT": "true", "CLUSTER": "DefaultCluster"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "body", "code"),
+    [
+        ({"f": "4"}, ITEMS, ResponseCode.MESSAGE_ILLEGAL),
+        ({"i": "DELAY\x011"}, ITEMS, ResponseCode.MESSAGE_ILLEGAL),
+        ({}, bytes(4 * 2**20 + 1), ResponseCode.MESSAGE_ILLEGAL),
+        ({}, ITEMS[:-1], ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_a_batch_that_cannot_be_is_refused(
+    talk: TalkingBroker, changes: dict[str, str], body: bytes, code: ResponseCode
+) -> None:
+    """store-ha#15, broker-requests section 1.5."""
+    fields = send_fields("T") | {"m": "true"} | changes
+    assert talk.ask(RequestCode.SEND_BATCH_MESSAGE, fields, body).code == code
+    assert talk.broker.store.max_queue_offset("T", 0) == 0
+
+
+@pytest.mark.parametrize("topic", ["T", "a b", names.SCHEDULE_TOPIC])
+def test_every_answer_names_region_and_trace(talk: TalkingBroker, topic: str) -> None:
+    """broker-requests#20: failures too."""
+    fields = talk.send(topic).ext_fields
+    assert (fields["MSG_REGION"], fields["TRACE_ON"]) == ("DefaultRegion", "true")
+
+
+def test_all_ext_fields_of_an_answer_are_text(talk: TalkingBroker) -> None:
+    """broker-requests#3, #10."""
+    import msgspec
+
+    from remoting.codec import encode_command
+
+    reply = talk.send("T")
+    raw = msgspec.json.decode(encode_command(reply)[8:])
+    assert {type(value) for value in raw["extFields"].values()} == {str}
+
+
+def test_wait_is_obeyed_but_stored_only_where_it_still_matters(talk: TalkingBroker) -> None:
+    """store-ha#14."""
+    talk.send("T", WAIT="true", TAGS="A")
+    (reply,) = talk.pull("T")
+    assert decode_message(reply.body).properties == {"TAGS": "A", "CLUSTER": "DefaultCluster"}
+    talk.send("T", WAIT="true", DELAY="1")
+    assert talk.broker.store.max_queue_offset(names.SCHEDULE_TOPIC, 0) == 1
+    (reply,) = talk.pull(names.SCHEDULE_TOPIC)
+    assert decode_message(reply.body).properties["WAIT"] == "true"
+
+
+def test_a_delayed_message_waits_in_the_queue_of_its_level(talk: TalkingBroker) -> None:
+    """store-ha#18, #74: level 99 is 18; the answer names the queue that was asked for."""
+    reply = talk.send("T", 2, DELAY="99", TAGS="A").ext_fields
+    assert (reply["queueId"], reply["queueOffset"]) == ("2", "0")
+    assert talk.broker.store.max_queue_offset("T", 2) == 0
+    (pulled,) = talk.pull(names.SCHEDULE_TOPIC, queueId=17)
+    message = decode_message(pulled.body)
+    assert (message.topic, message.queue_id) == (names.SCHEDULE_TOPIC, 17)
+    assert message.properties == {
+        "DELAY": "18", "TAGS": "A", "CLUSTER": "DefaultCluster", "REAL_TOPIC": "T", "REAL_QID": "2"
+    }  # fmt: skip
+    entry = talk.broker.store.queue_entries(names.SCHEDULE_TOPIC, 17, 0, 1)[0]
+    assert entry[2] == message.store_timestamp + 7_200_000  # store-ha#20
+
+
+@pytest.mark.parametrize(("level", "code"), [("0", 0), ("-1", 0), ("x", 1)])
+def test_a_delay_that_is_none_is_ignored_and_one_that_is_no_number_refused(
+    talk: TalkingBroker, level: str, code: int
+) -> None:
+    assert talk.send("T", DELAY=level).code == code
+    assert talk.broker.store.max_queue_offset("T", 0) == (1 if code == 0 else 0)
+
+
+def test_a_half_message_is_hidden_in_its_own_topic(talk: TalkingBroker) -> None:
+    """store-ha#71, #18: the transaction bits go, the answer names the queue that was asked for."""
+    fields = send_fields("T", 1, TRAN_MSG="true", PGROUP="P", UNIQ_KEY="u") | {"f": "4"}
+    reply = talk.ask(RequestCode.SEND_MESSAGE_V2, fields, b"half").ext_fields
+    assert (reply["queueId"], reply["queueOffset"]) == ("1", "0")
+    assert talk.broker.store.max_queue_offset("T", 1) == 0
+    talk.broker.topics.create_plain(names.HALF_TOPIC, 1)
+    (pulled,) = talk.pull(names.HALF_TOPIC)
+    message = decode_message(pulled.body)
+    assert (message.topic, message.queue_id, message.sys_flag) == (names.HALF_TOPIC, 0, 0)
+    assert (message.properties["REAL_TOPIC"], message.properties["REAL_QID"]) == ("T", "1")
+
+
+def test_a_broker_may_refuse_transactions(open_broker: Opener) -> None:
+    talk = open_broker(reject_transaction_message=True)
+    assert talk.send("T", TRAN_MSG="true", PGROUP="P").code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize(
+    ("times", "changes", "version", "topic"),
+    [
+        ("15", {}, 409, "%RETRY%g"),
+        ("16", {}, 409, "%DLQ%g"),
+        ("3", {"l": "3"}, 409, "%DLQ%g"),
+        ("3", {"l": "3"}, 120, "%RETRY%g"),  # too old a client to know the field
+        ("16", {"l": "20"}, 409, "%RETRY%g"),
+    ],
+)
+def test_a_retry_sent_too_often_becomes_a_dead_letter(
+    talk: TalkingBroker, times: str, changes: dict[str, str], version: int, topic: str
+) -> None:
+    """broker-requests#22."""
+    fields = send_fields("%RETRY%g") | {"j": times} | changes
+    reply = talk.ask(RequestCode.SEND_MESSAGE_V2, fields, version=version)
+    assert (reply.code, reply.ext_fields["queueId"]) == (ResponseCode.SUCCESS, "0")
+    assert talk.broker.store.max_queue_offset(topic, 0) == 1
+    assert (talk.broker.topics.get("%DLQ%g") is not None) == (topic == "%DLQ%g")
+
+
+def test_a_dead_letter_is_not_delayed(talk: TalkingBroker) -> None:
+    """broker-requests#22: the delay level of the retry is set to 0."""
+    fields = send_fields("%RETRY%g", DELAY="19", RETRY_TOPIC="T") | {"j": "16"}
+    talk.ask(RequestCode.SEND_MESSAGE_V2, fields)
+    (pulled,) = talk.pull("%DLQ%g")
+    assert decode_message(pulled.body).properties["DELAY"] == "0"
+
+
+def test_a_retry_of_a_group_that_may_not_be_made_is_refused(open_broker: Opener) -> None:
+    talk = open_broker(auto_create_subscription_group=False)
+    assert talk.send("%RETRY%g").code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_what_is_stored_of_a_plain_message(talk: TalkingBroker) -> None:
+    """Born host, flags, times and the tag's hash come from the request."""
+    fields = send_fields("T", TAGS="TagA", KEYS="k1 k2", colour="red") | {"f": "1", "h": "7", "j": "2"}
+    talk.ask(RequestCode.SEND_MESSAGE_V2, fields, b"zipped")
+    (pulled,) = talk.pull("T")
+    message = decode_message(pulled.body)
+    assert (message.born_host, message.store_host) == (("127.0.0.1", 50001), ("127.0.0.1", 10911))
+    assert (message.flag, message.sys_flag, message.reconsume_times) == (7, 1, 2)
+    assert (message.born_timestamp, message.store_timestamp) == (1_700_000_000_000, talk.clock.now_millis())
+    assert message.properties == {"TAGS": "TagA", "KEYS": "k1 k2", "colour": "red", "CLUSTER": "DefaultCluster"}
+    assert talk.broker.store.queue_entries("T", 0, 0, 1)[0][2] == java_hash("TagA") == 2598919
+    assert parse_properties(message.properties_text) == message.properties
+
+
+def test_a_oneway_send_is_stored_and_never_answered(talk: TalkingBroker) -> None:
+    """broker-requests#2: nor is one that fails."""
+    assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T"), oneway=True) == []
+    assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("a b"), oneway=True) == []
+    assert talk.broker.store.max_queue_offset("T", 0) == 1
+
+
+def test_a_send_is_counted(talk: TalkingBroker) -> None:
+    talk.send("T")
+    talk.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields("T") | {"m": "true"}, ITEMS)
+    stats = talk.broker.stats
+    assert (stats.put_total, stats.put_size_total) == (4, talk.broker.store.max_commit_log_offset)
+    assert stats.topic_puts["T"].calls == 2
+    talk.send("T", P="x" * 32_768)
+    assert stats.put_failures == 1
+    assert sum(stats.put_times.distribution) == 3
+
+
+def test_a_sync_master_without_a_slave_keeps_the_message_and_says_so(open_broker: Opener) -> None:
+    """broker-requests#23, store-ha#32, #50, #53."""
+    talk = open_broker(broker_role="SYNC_MASTER")
+    reply = talk.send("T")
+    assert reply.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    assert {"msgId", "queueId", "queueOffset"} <= reply.ext_fields.keys()
+    assert talk.pull("T")[0].code == ResponseCode.SUCCESS
+    assert talk.send("T", WAIT="false").code == ResponseCode.SUCCESS
+
+
+def test_a_sync_send_is_answered_when_the_slave_has_it(open_broker: Opener) -> None:
+    """store-ha#52: one ack answers all the sends that it covers."""
+    talk = open_broker(broker_role="SYNC_MASTER")
+    talk.replication.has_slave = True
+    for _ in range(2):
+        assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
+    first_end = talk.broker.store.queue_entries("T", 0, 0, 1)[0][1]
+    talk.broker.slave_waits.advance(first_end - 1)
+    assert talk.peer.replies == []
+    talk.broker.slave_waits.advance(talk.broker.store.max_commit_log_offset)
+    assert [reply.code for reply in talk.peer.replies] == [ResponseCode.SUCCESS] * 2
+    assert [reply.ext_fields["queueOffset"] for reply in talk.peer.replies] == ["0", "1"]
+
+
+def test_a_silent_slave_costs_three_seconds_for_all_sends_together(open_broker: Opener) -> None:
+    """store-ha#51."""
+    talk = open_broker(broker_role="SYNC_MASTER")
+    talk.replication.has_slave = True
+    for _ in range(5):
+        talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
+        talk.clock.advance(0.1)
+    talk.clock.advance(2.4)
+    talk.broker.slave_waits.expire(talk.clock.now())
+    assert talk.peer.replies == []
+    talk.clock.advance(0.6)
+    talk.broker.slave_waits.expire(talk.clock.now())
+    assert [reply.code for reply in talk.peer.replies] == [ResponseCode.FLUSH_SLAVE_TIMEOUT] * 5
+
+
+@pytest.mark.parametrize("wait", ["true", "false"])
+def test_an_async_master_never_asks_for_a_slave(talk: TalkingBroker, wait: str) -> None:
+    """store-ha#53, #54, #29."""
+    talk.replication.has_slave = True
+    assert talk.send("T", WAIT=wait).code == ResponseCode.SUCCESS
+
+
+def test_a_sync_flush_that_takes_too_long_is_told(open_broker: Opener) -> None:
+    """store-ha#29."""
+    talk = open_broker(flush_disk_type="SYNC_FLUSH")
+    assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
+    talk.clock.advance(5)
+    talk.broker.flush_waits.expire(talk.clock.now())
+    assert [reply.code for reply in talk.peer.replies] == [ResponseCode.FLUSH_DISK_TIMEOUT]
+    assert talk.send("T", WAIT="false").code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    ("has_slave", "code"), [(True, ResponseCode.FLUSH_SLAVE_TIMEOUT), (False, ResponseCode.SLAVE_NOT_AVAILABLE)]
+)
+def test_disk_and_slave_are_waited_for_side_by_side_and_the_slave_outweighs(
+    open_broker: Opener, code: ResponseCode, *, has_slave: bool
+) -> None:
+    """store-ha#56."""
+    talk = open_broker(broker_role="SYNC_MASTER", flush_disk_type="SYNC_FLUSH")
+    talk.replication.has_slave = has_slave
+    assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
+    talk.clock.advance(5)
+    talk.broker.slave_waits.expire(talk.clock.now())
+    talk.broker.flush_waits.expire(talk.clock.now())
+    assert [reply.code for reply in talk.peer.replies] == [code]
+
+
+def test_the_disk_alone_does_not_answer_a_send_that_waits_for_a_slave_too(open_broker: Opener) -> None:
+    """store-ha#56."""
+    talk = open_broker(broker_role="SYNC_MASTER", flush_disk_type="SYNC_FLUSH")
+    talk.replication.has_slave = True
+    talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
+    talk.broker.flush_waits.advance(talk.broker.store.max_commit_log_offset)
+    assert talk.peer.replies == []
+    talk.broker.slave_waits.advance(talk.broker.store.max_commit_log_offset)
+    assert [reply.code for reply in talk.peer.replies] == [ResponseCode.SUCCESS]
+
+
+def test_a_full_disk_is_service_not_available(talk: TalkingBroker) -> None:
+    """store-ha#31."""
+    talk.broker.store.putter.refusal = "the disk is full"
+    reply = talk.send("T")
+    assert (reply.code, reply.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
+
+
+def test_a_slave_takes_no_messages(slave: TalkingBroker) -> None:
+    """broker-requests#64, store-ha#33, #76: it runs the checks, and may even make the topic."""
+    assert slave.send("a b").code == ResponseCode.SYSTEM_ERROR
+    reply = slave.send("T")
+    assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "msgId" not in reply.ext_fields
+    assert slave.broker.store.max_commit_log_offset == 0
+    assert slave.broker.topics.get("T") is not None
+
+
+@pytest.mark.parametrize("status", list(PutStatus))
+def test_every_outcome_of_the_store_has_a_code(status: PutStatus) -> None:
+    from broker.handlers.send import NOT_STORED, STORED
+
+    stored = {
+        PutStatus.PUT_OK,
+        PutStatus.FLUSH_DISK_TIMEOUT,
+        PutStatus.FLUSH_SLAVE_TIMEOUT,
+        PutStatus.SLAVE_NOT_AVAILABLE,
+    }
+    assert (status in STORED) == (status in stored)
+    assert not (status in STORED and status in NOT_STORED)
