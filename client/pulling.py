@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from client import calls
-from client.calls import COMMIT_OFFSET, SUSPEND, PullResult, PullStatus
+from client.calls import COMMIT_OFFSET, LITE_PULL, SUBSCRIPTION, SUSPEND, PullResult, PullStatus
 from client.config import ConsumerConfig
 from client.errors import BrokerError
 from client.instance import FAILURES, Client
@@ -70,12 +70,14 @@ class Assignment:
 
 @attrs.define(eq=False)
 class QueuePuller:
-    """Pulls one queue. `deliver` gets what is new; `abandon` is called when the broker disowns our offset."""
+    """Pulls one queue; `deliver` gets what is new."""
 
     group: Group
     assignment: Assignment
     deliver: Callable[[Assignment, list[ReceivedMessage]], None]
     is_orderly: bool = False
+    sends_subscription: bool = False
+    """For lite pull consumers, of which brokers know no heartbeat; positions are then never committed by a pull."""
     _suggested_id: int = attrs.field(default=MASTER_ID, init=False)
     _pulling_from: BrokerAddress | None = attrs.field(default=None, init=False)
 
@@ -138,16 +140,19 @@ class QueuePuller:
         group, queue = self.group, self.assignment.held.queue
         config, subscription = group.config, group.subscriptions[queue.topic]
         offset = group.offsets.peek(queue) or 0 if config.model is MessageModel.CLUSTERING else 0
-        is_committing = offset > 0 and not target.is_slave
+        is_committing = offset > 0 and not target.is_slave and not self.sends_subscription
         return PullMessageRequestHeader(
             consumer_group=group.name,
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=self.assignment.held.next_offset,
             max_msg_nums=config.pull_batch_size,
-            sys_flag=SUSPEND | (COMMIT_OFFSET if is_committing else 0),
-            commit_offset=offset,
+            sys_flag=SUSPEND
+            | (COMMIT_OFFSET if is_committing else 0)
+            | (SUBSCRIPTION | LITE_PULL if self.sends_subscription else 0),
+            commit_offset=0 if self.sends_subscription else offset,
             suspend_timeout_millis=int(config.suspend_timeout * 1000),
-            sub_version=subscription.sub_version,
+            subscription=subscription.sub_string if self.sends_subscription else None,
+            sub_version=0 if self.sends_subscription else subscription.sub_version,
             expression_type=subscription.expression_type,
         )
