@@ -3,7 +3,7 @@
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
@@ -18,16 +18,14 @@ _RECEIVE_SIZE = 64 * 1024
 _RATE_WINDOW = 1.0
 
 
-class Owner:
+class Owner(Protocol):
     """Whom a connection tells what happens on it."""
 
     def reported(self, connection: "HaConnection", offset: int, *, is_first: bool) -> None:
         """The slave has everything before this offset, or says so."""
-        raise NotImplementedError
 
     def closed(self, connection: "HaConnection", reason: str) -> None:
         """It is over."""
-        raise NotImplementedError
 
 
 class HaConnection:

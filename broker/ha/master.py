@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import trio
 
-from broker.ha.connection import HaConnection, Owner, address_text
+from broker.ha.connection import HaConnection, address_text
 from broker.ha.sender import SourceLog
 from broker.ha.settings import HaSettings
 from remoting.reactor import Reactor
@@ -21,7 +21,7 @@ from remoting.server import Acceptor, open_listener
 log = logging.getLogger(__name__)
 
 
-class HaMaster(Owner):
+class HaMaster:
     """Every broker has one, of any role: a slave can be replicated from (section 4.1)."""
 
     def __init__(
