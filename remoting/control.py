@@ -128,7 +128,7 @@ class ControlLink:
         """All that waits to be sent: replies, for somebody waits for them; events; and that we are ready after these."""
         if self._dropped:
             lost, self._dropped = self._dropped, 0
-            self._replies.append(CONTROL.encode(Event(wall_millis(), "events-dropped", {"count": lost})))
+            self._replies.append(CONTROL.encode(Event(wall_millis(), "events_dropped", {"count": lost})))
         data = b"".join((*self._replies, *self._events, self._ready))
         self._replies.clear()
         self._events.clear()

@@ -76,7 +76,7 @@ def test_a_supervisor_that_does_not_keep_up_loses_the_oldest_events_and_is_told_
     messages = decode(link.take())
     assert all(isinstance(message, Event) for message in messages)
     fields = [(message.kind, message.fields) for message in messages if isinstance(message, Event)]
-    assert fields == [("events-dropped", {"count": 7}), *(("send", {"number": n}) for n in (7, 8, 9))]
+    assert fields == [("events_dropped", {"count": 7}), *(("send", {"number": n}) for n in (7, 8, 9))]
     assert link.take() == b""
 
 
