@@ -39,7 +39,7 @@ from remoting.headers.topic import (
     GetTopicStatsInfoRequestHeader,
 )
 from remoting.names import DEFAULT_TOPIC, MASTER_ID
-from remoting.properties import write_properties_text, parse_properties_text
+from remoting.properties import parse_properties_text, write_properties_text
 
 
 class Admin:

@@ -4,6 +4,7 @@
 the background, and hands out what has come. Sources: classes DefaultMQPullConsumerImpl, DefaultLitePullConsumerImpl.
 """
 
+import math
 from collections.abc import Iterable
 from typing import NoReturn
 
@@ -113,7 +114,7 @@ class LitePullConsumer:
         self._offsets = BrokerOffsets(client, group, on_event)
         self._group = Group(client, group, self.config, {}, self._offsets, on_event)
         self._assigned: dict[MessageQueue, Assignment] = {}
-        self._send, self._receive = trio.open_memory_channel[tuple[Assignment, list[ReceivedMessage]]](1_000_000)
+        self._send, self._receive = trio.open_memory_channel[tuple[Assignment, list[ReceivedMessage]]](math.inf)
         self._nursery: trio.Nursery | None = None
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
