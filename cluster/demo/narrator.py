@@ -31,7 +31,7 @@ class Narrator:
     """Knows which node is what, and what was told already."""
 
     roles: Mapping[str, str]
-    """How each node is called: by name, and by address."""
+    """How each node is called, by its address, and by its IP where that is its own."""
     outcomes: dict[int, str] = attrs.field(factory=dict)
     """What the sender was told about each message, by its number."""
     deliveries: dict[str, list[int]] = attrs.field(factory=dict)
@@ -48,7 +48,7 @@ class Narrator:
         elif event.kind == "delivered":
             self.deliveries.setdefault(event.node, []).append(event.fields["number"])
         elif tell is not None:
-            said = tell(event.fields, lambda address: self.roles.get(str(address), str(address)))
+            said = tell(event.fields, self._name)
             if said is not None:
                 text, style = said
                 key = (event.node, event.kind, text)
@@ -63,14 +63,19 @@ class Narrator:
     def _sent(self, event: Recorded) -> Iterator[Line]:
         outcome = str(event.fields["outcome"])
         self.outcomes[int(event.fields["number"])] = outcome
-        now = (outcome, _reason(str(event.fields.get("error", ""))))
+        reason = _reason(str(event.fields.get("error", "")))
+        # Sends in doubt fail in many ways at once; that they are in doubt is the news.
+        now = (outcome, reason if outcome == "refused" else "")
         if now != self._sending:
-            if self._in_a_row > 1:
-                yield Line(event.at_millis, event.node, f"({self._in_a_row} sends so far ended like that)")
+            before = f", after {self._in_a_row} {self._sending[0]}" if self._in_a_row else ""
             self._sending, self._in_a_row = now, 0
-            text = f"sends now end in {outcome}" + (f": {now[1]}" if now[1] else "")
+            text = f"sends now end in {outcome}" + (f": {reason}" if reason else "") + before
             yield Line(event.at_millis, event.node, text, "good" if outcome == "SEND_OK" else "bad")
         self._in_a_row += 1
+
+    def _name(self, address: object) -> str:
+        text = str(address)
+        return self.roles.get(text) or self.roles.get(text.rpartition(":")[0]) or text
 
 
 def _reason(error: str) -> str:
@@ -84,12 +89,12 @@ def _reason(error: str) -> str:
 
 
 _REASONS = {
-    "refused": "nobody listens at the master's address any more",
-    "closed before it answered": "the connection broke while it waited; perhaps stored, perhaps not",
-    "did not answer": "no answer in time; perhaps stored, perhaps not",
-    "no broker of topic": "the route has no master for this topic",
-    "no known master": "the route has no master",
-    "No route": "the route has no master for this topic",
+    "closed before it answered": "the connection broke while they waited; perhaps stored, perhaps not",
+    "did not answer": "no answer in time; perhaps stored, perhaps not, and the producer tries again",
+    "onnection refused": "nobody listens at the master's address any more",
+    "no broker of topic": "the route names no master",
+    "no known master": "the route names no master",
+    "o route": "the route names no master",
 }
 
 Name = Callable[[object], str]

@@ -20,10 +20,27 @@ def test_sends_are_told_when_their_outcome_changes_and_counted_meanwhile() -> No
         lines += told(narrator, "produce-1", "sent", number=number, outcome=outcome, error=error)
     assert lines == [
         "sends now end in SEND_OK",
-        "(3 sends so far ended like that)",
-        "sends now end in refused: nobody listens at the master's address any more",
+        "sends now end in refused: nobody listens at the master's address any more, after 3 SEND_OK",
     ]
     assert narrator.outcomes == {1: "SEND_OK", 2: "SEND_OK", 3: "SEND_OK", 4: "refused"}
+
+
+def test_sends_in_doubt_are_one_news_whatever_their_errors() -> None:
+    narrator = Narrator(ROLES)
+    errors = ["127.77.1.20:10911 closed before it answered: x", "127.77.1.20:10911 did not answer request code 310"]
+    lines = [
+        line
+        for number, error in enumerate(errors)
+        for line in told(narrator, "produce-1", "sent", number=number, outcome="indeterminate", error=error)
+    ]
+    assert lines == [
+        "sends now end in indeterminate: the connection broke while they waited; perhaps stored, perhaps not"
+    ]
+
+
+def test_a_node_is_known_by_its_ip_where_that_is_its_own() -> None:
+    lines = told(Narrator({"127.77.1.21": "the slave"}), "broker-a", "ha_connected", slave="127.77.1.21:40000")
+    assert lines == ["the slave is connected for replication"]
 
 
 def test_a_lost_master_is_told_with_who_is_left() -> None:

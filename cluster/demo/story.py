@@ -1,0 +1,247 @@
+"""The demo itself: five acts, each a thing done and the facts waited for. What is seen is printed as it happens."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from cluster.demo.narrator import Line, Narrator
+from cluster.demo.reckoning import Reckoning, reckon
+from cluster.eventlog import Recorded
+from cluster.lab import Cluster, Workload
+from cluster.topology import ClusterSpec
+from remoting.client import RemotingClient
+from remoting.clock import real_seconds
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import request
+from remoting.headers.send import SendMessageRequestHeaderV2
+from remoting.reactor import open_reactor
+from store.scan import LogScan
+
+TOPIC = "orders"
+MASTER, SLAVE = "broker-a:master", "broker-a:slave"
+SPEC = ClusterSpec(name="demo", role="SYNC_MASTER", rate=5.0)
+PATIENCE = 40.0
+"""Real seconds for anything that is waited for."""
+
+
+class Stage:
+    """Where the story is shown."""
+
+    def act(self, title: str, explanation: str) -> None:
+        """Begin another act."""
+        raise NotImplementedError
+
+    def line(self, line: Line) -> None:
+        """Show one line of the timeline."""
+        raise NotImplementedError
+
+    def say(self, text: str) -> None:
+        """Say something outside the timeline."""
+        raise NotImplementedError
+
+    def nodes(self, document: dict[str, Any]) -> None:
+        """Show who there is."""
+        raise NotImplementedError
+
+
+@attrs.frozen
+class Ending:
+    """What the story came to."""
+
+    reckoning: Reckoning
+    is_promoted: bool
+    """True if the slave became a master: in 4.9 it never does."""
+    late_reader_got: int
+
+    @property
+    def holds(self) -> bool:
+        """True if all is as RocketMQ promises: nothing acknowledged is lost, and nobody was promoted."""
+        return not self.reckoning.lost and not self.is_promoted
+
+
+@attrs.define
+class Story:
+    """One showing."""
+
+    cluster: Cluster
+    stage: Stage
+    narrator: Narrator = attrs.field(init=False)
+    killed_at: int = 0
+    """Milliseconds of the cluster's clock."""
+
+    def __attrs_post_init__(self) -> None:
+        nodes = list(self.cluster.supervisor.nodes.values())
+        names = {node.address: f"the {_kind(node.role)}" for node in nodes}
+        if len({node.host for node in nodes}) == len(nodes):
+            names |= {node.host: f"the {_kind(node.role)}" for node in nodes}
+        self.narrator = Narrator(names)
+
+    async def run(self) -> Ending:
+        """Play it through."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._narrate_forever)
+            await self._begin()
+            consumer, producer = await self._load()
+            await self._kill()
+            late = await self._read_from_slave()
+            is_promoted = await self._look_for_promotion()
+            await self._come_back()
+            ending = await self._reckon(producer, consumer, late, is_promoted=is_promoted)
+            nursery.cancel_scope.cancel()
+        return ending
+
+    # ---- the acts ----------------------------------------------------------------------------------------
+
+    async def _begin(self) -> None:
+        self.stage.act(
+            "A cluster",
+            "A nameserver knows who serves which topic. The master takes messages; its slave copies them.\n"
+            "SYNC_MASTER: a send is answered SEND_OK only when the slave has the message, too.",
+        )
+        self.stage.nodes(await self.cluster.status())
+        self.stage.say("waiting for the slave: a 4.9 slave looks for its master for 5 s, and reports 5 s later ...")
+        await self.cluster.wait_until(_is_in_sync, PATIENCE)
+
+    async def _load(self) -> tuple[Workload, Workload]:
+        self.stage.act("Work", "A producer sends 20 messages a second, a consumer group reads them.")
+        producer = await self.cluster.run_workload(
+            "cluster.workload.produce", {"topic": TOPIC, "group": "web", "rate_per_second": 20.0}
+        )
+        # A consumer that comes before its topic finds it 30 s later, with its next look at the route.
+        await self._until(_is_sent("SEND_OK"), "the first message")
+        consumer = await self.cluster.run_workload("cluster.workload.consume", {"topic": TOPIC, "group": "shop"})
+        await self._until(lambda event: event.kind == "delivered" and event.fields["number"] >= 200, "deliveries")
+        return consumer, producer
+
+    async def _kill(self) -> None:
+        self.stage.act(
+            "kill -9",
+            "The master dies without a word. Its sockets close; its disk stays as it is.",
+        )
+        self.narrator.renew()
+        self.killed_at = self.cluster.supervisor.clock.wall_millis()
+        await self.cluster.kill(MASTER)
+        await self.cluster.wait_until(f"route-gone {MASTER}", PATIENCE)
+        await self._until(_goes_to("pulling_from", 1), "the consumer to read from the slave")
+        await self._until(_goes_to("committing_to", 1), "the consumer to commit to the slave")
+
+    async def _read_from_slave(self) -> int:
+        """Let another group read everything, with only the slave there; answer how much it got."""
+        stored = sum(outcome == "SEND_OK" for outcome in self.narrator.outcomes.values())
+        reader = await self.cluster.run_workload("cluster.workload.consume", {"topic": TOPIC, "group": "late"})
+        await self._until(lambda _event: len(self._delivered_to(reader)) >= stored, "the late reader")
+        got = len(self._delivered_to(reader))
+        self.stage.say(f"a group that starts only now reads all of it from the slave: {got} messages")
+        await reader.stop()
+        return got
+
+    async def _look_for_promotion(self) -> bool:
+        document = await self.cluster.status()
+        slave = next(node for node in document["nodes"] if node["broker_id"])
+        masters = [address for view in document["routes"].values() for address in view["broker-a"].get("0", ())]
+        code = await _send_to(slave["address"])
+        is_promoted = bool(masters) or slave["role"] != "SLAVE" or code != ResponseCode.SERVICE_NOT_AVAILABLE
+        self.stage.say(
+            "nobody was promoted: the slave is still a SLAVE, the route has no broker id 0, and a message sent"
+            f" straight to the slave is refused with code {code} ({ResponseCode(code).name})"
+            if not is_promoted
+            else "the slave was promoted: that is not RocketMQ 4.9"
+        )
+        return is_promoted
+
+    async def _come_back(self) -> None:
+        self.stage.act(
+            "The master comes back",
+            "Somebody starts it again, on its old disk. At first no slave is there to wait for; then one is connected\n"
+            "but silent for 5 s, and sends time out though they are stored: the retries store them once more.",
+        )
+        self.narrator.renew()
+        started = self._count()
+        await self.cluster.start(MASTER)
+        await self._until(_is_sent("SEND_OK"), "SEND_OK", after=started)
+        await self._until(_goes_to("pulling_from", 0), "the consumer to read from the master", after=started)
+
+    async def _reckon(self, producer: Workload, consumer: Workload, late: int, *, is_promoted: bool) -> Ending:
+        self.stage.act("The reckoning", "What the producer was told, against what is on which disk.")
+        await producer.stop()
+        acked = {number for number, outcome in self.narrator.outcomes.items() if outcome == "SEND_OK"}
+        await self._until(lambda _event: acked <= set(self._delivered_to(consumer)), "the last deliveries")
+        await consumer.stop()
+        await self.cluster.wait_until(f"slave-caught-up {MASTER}", PATIENCE)
+        logs = []
+        for target in (MASTER, SLAVE):
+            (node,) = self.cluster.supervisor.find(target)
+            root = self.cluster.supervisor.directory.data_dir(node.name) / "store"
+            logs.append(await trio.to_thread.run_sync(_numbers_in, root))
+        reckoning = reckon(self.narrator.outcomes, logs[0], logs[1], self.narrator.deliveries)
+        return Ending(reckoning, is_promoted, late)
+
+    # ---- watching ----------------------------------------------------------------------------------------
+
+    async def _narrate_forever(self) -> None:
+        async with self.cluster.events.follow() as events:
+            async for event in events:
+                for line in self.narrator.lines(event):
+                    self.stage.line(line)
+
+    async def _until(self, holds: Callable[[Recorded], bool], what: str, *, after: int = 0) -> None:
+        """Wait until an event is as wanted: one that was, or one that comes."""
+        with trio.move_on_after(real_seconds(PATIENCE)):
+            seen = after
+            while True:
+                events = list(self.cluster.events)
+                if any(holds(event) for event in events[seen:]):
+                    return
+                seen = len(events)
+                await self.cluster.events.wait_changed()
+        raise TimeoutError(f"waited {PATIENCE:g} s in vain for {what}")
+
+    def _count(self) -> int:
+        return len(list(self.cluster.events))
+
+    def _delivered_to(self, workload: Workload) -> list[int]:
+        return self.narrator.deliveries.get(workload.name, [])
+
+
+def _kind(role: str | None) -> str:
+    return "slave" if role == "SLAVE" else "master" if role else "nameserver"
+
+
+def _is_in_sync(document: dict[str, Any]) -> bool:
+    return all(row["inSync"] for row in document["replication"])
+
+
+def _goes_to(kind: str, broker_id: int) -> Callable[[Recorded], bool]:
+    return lambda event: event.kind == kind and event.fields["broker_id"] == broker_id
+
+
+def _is_sent(outcome: str) -> Callable[[Recorded], bool]:
+    return lambda event: event.kind == "sent" and event.fields["outcome"] == outcome
+
+
+def _numbers_in(root: Path) -> list[int]:
+    """The numbers of the demo's messages in a store, as often as they are stored."""
+    messages = LogScan(root / "commitlog").messages()
+    return [int(message.body.partition(b" ")[0]) for message in messages if message.topic == TOPIC]
+
+
+async def _send_to(address: str) -> int:
+    """Send a message straight to one broker, as no client would; answer its response code."""
+    header = SendMessageRequestHeaderV2(
+        producer_group="demo",
+        topic=TOPIC,
+        default_topic="TBW102",
+        default_topic_queue_nums=4,
+        queue_id=0,
+        sys_flag=0,
+        born_timestamp=0,
+        flag=0,
+    )
+    async with open_reactor() as reactor:
+        client = RemotingClient(reactor)
+        reply = await client.request(address, request(RequestCode.SEND_MESSAGE_V2, header, b"0 to a slave"), 5.0)
+        client.close()
+    return reply.code
