@@ -1,0 +1,343 @@
+"""Pulling and long polling (broker-requests section 2, #25 to #36, #65; store-and-ha #65 to #70)."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.testing import ScriptedPeer, TalkingBroker, pull_fields
+from remoting.bodies.group import SubscriptionGroupConfig
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.message import decode_messages
+
+Opener = Callable[..., TalkingBroker]
+
+RESULT_FIELDS = {"suggestWhichBrokerId", "nextBeginOffset", "minOffset", "maxOffset"}
+
+
+def pull(talk: TalkingBroker, topic: str, offset: int = 0, **changes: object) -> Command:
+    (reply,) = talk.pull(topic, offset, **changes)
+    return reply
+
+
+def outcome(reply: Command) -> tuple[int, int]:
+    return reply.code, int(reply.ext_fields["nextBeginOffset"])
+
+
+def bodies(reply: Command) -> list[bytes]:
+    return [message.body for message in decode_messages(reply.body)]
+
+
+def replicate(master: TalkingBroker, slave: TalkingBroker) -> None:
+    """Bring topics and messages to a slave, as replication and metadata sync do."""
+    slave.broker.topics.replace_all(master.broker.topics.wrapper())
+    store = slave.broker.store
+    start = store.max_commit_log_offset
+    store.append_raw(start, master.broker.store.read_log(start, 1 << 20))
+    store.dispatch()
+
+
+@pytest.fixture
+def filled(talk: TalkingBroker) -> TalkingBroker:
+    """Five messages in queue 0 of T."""
+    for number in range(5):
+        talk.send("T", body=b"%d" % number)
+    return talk
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "following"),
+    [
+        (0, ResponseCode.SUCCESS, 5),
+        (4, ResponseCode.SUCCESS, 5),
+        (5, ResponseCode.PULL_NOT_FOUND, 5),
+        (6, ResponseCode.PULL_OFFSET_MOVED, 5),
+        (-1, ResponseCode.PULL_OFFSET_MOVED, 0),
+    ],
+)
+def test_offsets_inside_at_and_beyond_the_ends(
+    filled: TalkingBroker, offset: int, code: ResponseCode, following: int
+) -> None:
+    """broker-requests#25, #26; store-ha#65 for a master."""
+    reply = pull(filled, "T", offset)
+    assert outcome(reply) == (code, following)
+    assert reply.ext_fields.keys() == RESULT_FIELDS
+    assert bool(reply.body) == (code == ResponseCode.SUCCESS)
+
+
+@pytest.mark.parametrize(("offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (5, ResponseCode.PULL_OFFSET_MOVED)])
+def test_an_empty_queue(filled: TalkingBroker, offset: int, code: ResponseCode) -> None:
+    """broker-requests#25."""
+    assert outcome(pull(filled, "T", offset, queueId=1)) == (code, 0)
+
+
+def test_a_pull_gives_whole_records_as_they_are_stored(filled: TalkingBroker) -> None:
+    """broker-requests#27."""
+    reply = pull(filled, "T", 1)
+    assert bodies(reply) == [b"1", b"2", b"3", b"4"]
+    assert reply.body == bytes(filled.broker.store.read_log(0, 1 << 20))[-len(reply.body) :]
+
+
+@pytest.mark.parametrize(("asked", "given"), [(2, 2), (0, 1), (-3, 1), (100, 32)])
+def test_how_many_messages_a_pull_gives(talk: TalkingBroker, asked: int, given: int) -> None:
+    """broker-requests#27."""
+    for _ in range(40):
+        talk.send("T")
+    assert len(bodies(pull(talk, "T", maxMsgNums=asked))) == given
+
+
+def test_a_pull_gives_at_most_256_kib_but_always_one_message(talk: TalkingBroker) -> None:
+    """broker-requests#27."""
+    for size in (300_000, 100_000, 100_000, 100_000):
+        talk.send("T", body=bytes(size))
+    assert [len(body) for body in bodies(pull(talk, "T", 0))] == [300_000]
+    assert [len(body) for body in bodies(pull(talk, "T", 1))] == [100_000, 100_000]
+
+
+def test_the_next_offset_counts_what_was_looked_at(talk: TalkingBroker) -> None:
+    """broker-requests#28, #35."""
+    for tag in "ABABB":
+        talk.send("T", TAGS=tag)
+    found = pull(talk, "T", subscription="A")
+    assert (len(bodies(found)), outcome(found)) == (2, (ResponseCode.SUCCESS, 5))
+    assert outcome(pull(talk, "T", 3, subscription="A")) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 5)
+    limited = pull(talk, "T", maxMsgNums=1, subscription="A || C")
+    assert (len(bodies(limited)), int(limited.ext_fields["nextBeginOffset"])) == (1, 1)
+
+
+@pytest.mark.parametrize("expression", ["*", "", " * ", None])
+def test_every_tag_can_be_asked_for(filled: TalkingBroker, expression: str | None) -> None:
+    """broker-requests#30, section 2.3."""
+    assert len(bodies(pull(filled, "T", subscription=expression))) == 5
+
+
+def test_code_361_is_a_pull(filled: TalkingBroker) -> None:
+    """broker-requests#34: a lite pull of 5.x."""
+    reply = filled.ask(RequestCode.LITE_PULL_MESSAGE, pull_fields("T", sysFlag=20))
+    assert len(bodies(reply)) == 5
+
+
+def test_the_subscription_of_the_heartbeat_counts_unless_the_pull_has_one(talk: TalkingBroker) -> None:
+    """broker-requests#29."""
+    for tag in "AB":
+        talk.send("T", TAGS=tag)
+    asked: dict[str, Any] = {"consumerGroup": "g", "sysFlag": 0, "subscription": None}
+    assert pull(talk, "T", **asked).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+    talk.heartbeat("g", "Other")
+    assert pull(talk, "T", **asked).code == ResponseCode.SUBSCRIPTION_NOT_EXIST
+    talk.heartbeat("g", "T", expression="A")
+    assert len(bodies(pull(talk, "T", **asked))) == 1
+    newer = pull(talk, "T", subVersion=int(talk.clock.seconds) + 1, **asked)
+    assert newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
+    assert newer.raw_fields is not None
+    assert newer.ext_fields == {}
+
+
+def test_a_group_that_may_not_broadcast_is_refused(talk: TalkingBroker) -> None:
+    """Section 2.2, check 7c."""
+    talk.send("T")
+    talk.broker.subscriptions.put(SubscriptionGroupConfig(group_name="g", consume_broadcast_enable=False))
+    talk.heartbeat("g", "T", messageModel="BROADCASTING")
+    assert pull(talk, "T", consumerGroup="g", sysFlag=0).code == ResponseCode.NO_PERMISSION
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"topic": "NoSuch"}, ResponseCode.TOPIC_NOT_EXIST),
+        ({"topic": "Unreadable"}, ResponseCode.NO_PERMISSION),
+        ({"consumerGroup": "Disabled"}, ResponseCode.NO_PERMISSION),
+        ({"queueId": 4}, ResponseCode.SYSTEM_ERROR),
+        ({"queueId": -1}, ResponseCode.SYSTEM_ERROR),
+        ({"expressionType": "SQL92", "subscription": "a > 1"}, ResponseCode.SYSTEM_ERROR),
+    ],
+)
+def test_a_pull_that_may_not_be(filled: TalkingBroker, changes: dict[str, object], code: ResponseCode) -> None:
+    """broker-requests#36, section 2.2. Nothing is created by it."""
+    filled.broker.topics.create_plain("Unreadable", 1, perm=2)
+    filled.broker.subscriptions.put(SubscriptionGroupConfig(group_name="Disabled", consume_enable=False))
+    fields = pull_fields("T") | {name: str(value) for name, value in changes.items()}
+    reply = filled.ask(RequestCode.PULL_MESSAGE, fields)
+    assert (reply.code, reply.ext_fields) == (code, {})
+    assert filled.broker.topics.get("NoSuch") is None
+
+
+def test_a_broker_may_be_closed_to_readers_or_to_new_groups(open_broker: Opener) -> None:
+    """Section 2.2, checks 1 and 2."""
+    write_only = open_broker("write-only", broker_permission=2)
+    assert pull(write_only, "TBW102").code == ResponseCode.NO_PERMISSION
+    closed = open_broker("closed", auto_create_subscription_group=False)
+    assert pull(closed, "TBW102", consumerGroup="g").code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+    assert pull(closed, "TBW102").code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_a_pull_commits_on_a_master_and_not_on_a_slave(filled: TalkingBroker, slave: TalkingBroker) -> None:
+    """broker-requests#33, store-ha#68; code 15 does on both."""
+    replicate(filled, slave)
+    for talk in (filled, slave):
+        pull(talk, "T", consumerGroup="g", sysFlag=5, commitOffset=3)
+    assert filled.broker.offsets.query("g", "T", 0) == 3
+    assert slave.broker.offsets.query("g", "T", 0) is None
+    fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "4"}
+    slave.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+    assert slave.broker.offsets.query("g", "T", 0) == 4
+
+
+def hold(talk: TalkingBroker, offset: int, *, peer: ScriptedPeer | None = None, **changes: object) -> None:
+    assert talk.tell(RequestCode.PULL_MESSAGE, pull_fields("T", offset, **{"sysFlag": 6, **changes}), peer=peer) == []
+
+
+def test_a_held_pull_is_answered_by_the_message_it_waits_for(filled: TalkingBroker) -> None:
+    """broker-requests#31. The answer has the opaque of the pull, not of the send."""
+    peer = ScriptedPeer("127.0.0.1:50002")
+    hold(filled, 5, peer=peer, subscription="A")
+    filled.send("T", body=b"not this", TAGS="B")
+    assert peer.replies == []
+    filled.send("T", body=b"this", TAGS="A")
+    (reply,) = peer.replies
+    assert (bodies(reply), outcome(reply)) == ([b"this"], (ResponseCode.SUCCESS, 7))
+    assert len(filled.broker.hold) == 0
+
+
+def test_a_batch_wakes_a_held_pull_once(filled: TalkingBroker) -> None:
+    from broker.testing import send_fields
+    from remoting.message import BatchItem, encode_batch
+
+    peer = ScriptedPeer("127.0.0.1:50002")
+    hold(filled, 5, peer=peer)
+    items = encode_batch([BatchItem(b"a"), BatchItem(b"b")])
+    filled.ask(RequestCode.SEND_BATCH_MESSAGE, send_fields("T") | {"m": "true"}, items)
+    assert len(peer.replies) == 1
+
+
+def test_only_not_found_is_held(filled: TalkingBroker) -> None:
+    """broker-requests#31."""
+    assert pull(filled, "T", 9, sysFlag=6).code == ResponseCode.PULL_OFFSET_MOVED
+    assert pull(filled, "T", 0, sysFlag=6, subscription="A").code == ResponseCode.PULL_RETRY_IMMEDIATELY
+
+
+def test_a_held_pull_whose_queue_got_only_other_tags_moves_on_at_the_sweep(filled: TalkingBroker) -> None:
+    """broker-requests#32."""
+    hold(filled, 5, subscription="A")
+    filled.send("T", TAGS="B")
+    filled.broker.hold.sweep(filled.clock.now())
+    assert outcome(filled.peer.replies[-1]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 6)
+
+
+def test_a_held_pull_ends_with_the_first_sweep_after_its_time(filled: TalkingBroker) -> None:
+    """broker-requests#31."""
+    hold(filled, 5, suspendTimeoutMillis=15_000)
+    before = len(filled.peer.replies)
+    for _ in range(2):
+        filled.clock.advance(5)
+        filled.broker.hold.sweep(filled.clock.now())
+    assert len(filled.peer.replies) == before
+    filled.clock.advance(5)
+    filled.broker.hold.sweep(filled.clock.now())
+    assert outcome(filled.peer.replies[-1]) == (ResponseCode.PULL_NOT_FOUND, 5)
+
+
+def test_a_held_pull_of_a_closed_connection_is_dropped(filled: TalkingBroker) -> None:
+    """Section 2.7."""
+    peer = ScriptedPeer("127.0.0.1:50002")
+    hold(filled, 5, peer=peer)
+    peer.close("gone")
+    filled.send("T")
+    assert (peer.replies, len(filled.broker.hold)) == ([], 0)
+
+
+def test_a_held_pull_of_a_topic_that_is_deleted_is_not_left_hanging(filled: TalkingBroker) -> None:
+    hold(filled, 5)
+    filled.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+    filled.clock.advance(20)
+    filled.broker.hold.sweep(filled.clock.now())
+    assert filled.peer.replies[-1].code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_without_long_polling_a_pull_is_held_for_a_second(open_broker: Opener) -> None:
+    """Section 2.7."""
+    talk = open_broker(long_polling_enable=False)
+    talk.send("T")
+    hold(talk, 1)
+    talk.clock.advance(1)
+    talk.broker.hold.sweep(talk.clock.now())
+    assert talk.peer.replies[-1].code == ResponseCode.PULL_NOT_FOUND
+
+
+def test_a_pull_is_counted_by_group_and_a_miss_as_a_miss(filled: TalkingBroker) -> None:
+    reply = pull(filled, "T", consumerGroup="g")
+    pull(filled, "T", 5)
+    stats = filled.broker.stats
+    traffic = stats.group_gets["T@g"]
+    assert (traffic.calls, traffic.messages, traffic.size) == (1, 5, len(reply.body))
+    assert stats.misses == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "code", "following"),
+    [
+        (0, ResponseCode.SUCCESS, 5),
+        (5, ResponseCode.PULL_NOT_FOUND, 5),
+        (6, ResponseCode.PULL_RETRY_IMMEDIATELY, 6),
+        (-1, ResponseCode.PULL_RETRY_IMMEDIATELY, -1),
+    ],
+)
+def test_a_slave_never_moves_an_offset(
+    filled: TalkingBroker, slave: TalkingBroker, offset: int, code: ResponseCode, following: int
+) -> None:
+    """broker-requests#65, #66, store-ha#65, #66: found ones are served though slaveReadEnable is off."""
+    replicate(filled, slave)
+    reply = pull(slave, "T", offset)
+    assert outcome(reply) == (code, following)
+    assert reply.ext_fields["suggestWhichBrokerId"] == "0"
+
+
+def test_an_empty_queue_of_a_slave(filled: TalkingBroker, slave: TalkingBroker) -> None:
+    """store-ha#65."""
+    replicate(filled, slave)
+    assert outcome(pull(slave, "T", 7, queueId=1)) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 7)
+    assert outcome(pull(slave, "T", 0, queueId=1)) == (ResponseCode.PULL_NOT_FOUND, 0)
+
+
+def test_a_slave_that_checks_offsets_moves_them(filled: TalkingBroker, open_broker: Opener) -> None:
+    strict = open_broker("strict", broker_role="SLAVE", broker_id=1, offset_check_in_slave=True)
+    replicate(filled, strict)
+    assert outcome(pull(strict, "T", 6)) == (ResponseCode.PULL_OFFSET_MOVED, 5)
+
+
+def test_a_pull_held_on_a_slave_is_answered_by_the_sweep(filled: TalkingBroker, slave: TalkingBroker) -> None:
+    """store-ha#70."""
+    replicate(filled, slave)
+    hold(slave, 5)
+    filled.send("T", body=b"late")
+    replicate(filled, slave)
+    assert slave.peer.replies == []
+    slave.broker.hold.sweep(slave.clock.now())
+    assert bodies(slave.peer.replies[-1]) == [b"late"]
+
+
+@pytest.mark.parametrize(
+    ("is_enabled", "is_far_behind", "suggested"), [(False, True, 0), (True, True, 3), (True, False, 2)]
+)
+def test_which_broker_a_consumer_is_sent_to(
+    open_broker: Opener, suggested: int, *, is_enabled: bool, is_far_behind: bool
+) -> None:
+    """store-ha#66, #67: with slaveReadEnable, by how far the reader is behind against memory."""
+    memory = 1000 if is_far_behind else 1 << 40
+    talk = open_broker(slave_read_enable=is_enabled, total_memory=memory)
+    group = SubscriptionGroupConfig(group_name="g", broker_id=2, which_broker_when_consume_slowly=3)
+    talk.broker.subscriptions.put(group)
+    for _ in range(10):
+        talk.send("T")
+    reply = pull(talk, "T", maxMsgNums=1, consumerGroup="g")
+    assert reply.ext_fields["suggestWhichBrokerId"] == str(suggested)
+
+
+def test_a_slave_that_lacks_the_offset_sends_the_consumer_to_the_groups_broker(
+    filled: TalkingBroker, slave: TalkingBroker
+) -> None:
+    """store-and-ha section 6.4: whatever slaveReadEnable says."""
+    replicate(filled, slave)
+    slave.broker.subscriptions.put(SubscriptionGroupConfig(group_name="g", broker_id=2))
+    assert pull(slave, "T", 9, consumerGroup="g").ext_fields["suggestWhichBrokerId"] == "2"
