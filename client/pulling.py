@@ -46,24 +46,30 @@ class Group:
 
 @attrs.define(eq=False)
 class Assignment:
-    """A queue that is ours: what is held of it, and the loop that pulls it."""
+    """A queue that is ours: what is held of it, the loop that pulls it, and for orderly consumers the one that consumes."""
 
     held: ProcessQueue
-    scope: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    pulling: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    consuming: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    arrived: trio.Event = attrs.field(factory=trio.Event)
+    """For orderly consumers: there is something to consume."""
+    idle: trio.Event | None = None
+    """For orderly consumers: set when the call under way, if any, has ended."""
     _room: trio.Event = attrs.field(factory=trio.Event)
 
     def drop(self) -> None:
         """The queue is ours no longer. What is being consumed of it counts for nothing."""
         self.held.is_dropped = True
-        self.scope.cancel()
+        self.pulling.cancel()
+        self.consuming.cancel()
 
     def tell_room(self) -> None:
         """Something was consumed: there may be room."""
         self._room.set()
 
-    async def wait_room(self, group: Group, *, is_orderly: bool) -> None:
+    async def wait_room(self, group: Group) -> None:
         """Wait until so little is held that pulling may go on."""
-        while self.held.is_full(group.config.flow, is_orderly=is_orderly):
+        while self.held.is_full(group.config.flow, is_orderly=group.config.orderly):
             self._room = trio.Event()
             await self._room.wait()
 
@@ -75,7 +81,6 @@ class QueuePuller:
     group: Group
     assignment: Assignment
     deliver: Callable[[Assignment, list[ReceivedMessage]], None]
-    is_orderly: bool = False
     sends_subscription: bool = False
     """For lite pull consumers, of which brokers know no heartbeat; positions are then never committed by a pull."""
     _suggested_id: int = attrs.field(default=MASTER_ID, init=False)
@@ -85,7 +90,7 @@ class QueuePuller:
         """Pull until the broker says that our offset is out of bounds; answer the one that it offers instead."""
         held = self.assignment.held
         while True:
-            await self.assignment.wait_room(self.group, is_orderly=self.is_orderly)
+            await self.assignment.wait_room(self.group)
             result = await self._pull()
             if result is None:
                 continue
@@ -113,6 +118,9 @@ class QueuePuller:
         target: BrokerAddress | None = None
         try:
             target = await calls.broker_of(group.client, held.queue, self._suggested_id)
+            if target != self._pulling_from:  # told when it asks: a pull may be held for long before it is answered
+                self._pulling_from = target
+                group.on_event("pulling_from", queue=held.queue, broker_id=target.broker_id, address=target.address)
             result = await calls.pull(
                 group.client, target.address, held.queue.broker_name, self._header(target), group.config.pull_timeout
             )
@@ -123,9 +131,6 @@ class QueuePuller:
             await self._pause_after(exc)
             return None
         self._suggested_id = result.suggested_broker_id
-        if target != self._pulling_from:
-            self._pulling_from = target
-            group.on_event("pulling_from", queue=held.queue, broker_id=target.broker_id, address=target.address)
         return result
 
     async def _pause_after(self, exc: Exception) -> None:
