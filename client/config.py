@@ -109,8 +109,12 @@ class ConsumerConfig:
     consume_batch_size: int = attrs.field(default=1, validator=attrs.validators.gt(0))
     consume_timeout: float = attrs.field(default=900.0, validator=positive)
     """A call that takes longer is cancelled, and its messages come again."""
-    max_reconsume_times: int = 16
-    """Failures of one message before it goes to the dead-letter topic."""
+    orderly: bool = False
+    """Messages of a queue are consumed one after the other, by the one member that holds its lock. Needs masters."""
+    suspend_current_queue: float = attrs.field(default=1.0, validator=positive)
+    """How long an orderly queue waits after a failure, before the same messages come again."""
+    max_reconsume_times: int | None = None
+    """Failures of one message before it goes to the dead-letter topic. None: 16, or never for an orderly consumer."""
     redeliver_delay: float = attrs.field(default=5.0, validator=positive)
     """After which a failed message that no broker took back is given to the application again."""
     pull_batch_size: int = attrs.field(default=32, validator=attrs.validators.gt(0))
@@ -124,5 +128,8 @@ class ConsumerConfig:
     offset_illegal_delay: float = attrs.field(default=10.0, validator=attrs.validators.ge(0.0))
     """Between a pull beyond the queue's bounds and the start from its corrected offset."""
     flow: FlowLimits = attrs.field(factory=FlowLimits)
+    lock_period: float = attrs.field(default=20.0, validator=positive)
+    lock_expiry: float = attrs.field(default=30.0, validator=positive)
+    """A lock that was not renewed for so long is no longer trusted; brokers let it lapse after 60 s."""
     local_offsets: pathlib.Path | None = None
     """The file with a broadcasting consumer's offsets; None keeps them in memory, and lost with the process."""

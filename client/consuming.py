@@ -8,7 +8,7 @@ the group's retry topic; a broadcasting consumer drops it.
 import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import trio
 
@@ -34,6 +34,7 @@ OnMessages = Callable[[Sequence[ReceivedMessage]], Awaitable[object]]
 """The application's function. Returning means consumed; any exception means: again, later."""
 
 TIMED_OUT_DELAY_LEVEL = 3
+DEFAULT_MAX_RECONSUME_TIMES = 16
 
 
 class ConsumeLaterError(Exception):
@@ -47,6 +48,19 @@ class ConsumeLaterError(Exception):
         super().__init__(reason or "the application wants it later")
         self.delay_level = delay_level
         self.consumed = consumed
+
+
+class Consumption(Protocol):
+    """How pulled messages reach the application."""
+
+    def submit(self, assignment: Assignment, messages: list[ReceivedMessage]) -> None:
+        """Let new messages of a queue be consumed."""
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        """The consumer starts: tasks that serve all queues live in its nursery."""
+
+    def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
+        """A queue is ours now."""
 
 
 class ConcurrentConsumption:
@@ -64,37 +78,29 @@ class ConcurrentConsumption:
         for start in range(0, len(messages), size):
             self._send.send_nowait((assignment, messages[start : start + size]))
 
-    async def work_forever(self, nursery: trio.Nursery) -> NoReturn:
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Start the tasks that consume."""
+        for _ in range(self._group.config.concurrency):
+            nursery.start_soon(self._work_forever, nursery)
+
+    def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
+        """No queue needs anything of its own."""
+
+    async def _work_forever(self, nursery: trio.Nursery) -> NoReturn:
         """Consume one batch after the other. The nursery keeps what waits for another try."""
         while True:
             assignment, messages = await self._receive.receive()
             if assignment.held.is_dropped:
                 continue
-            failed, delay_level = await self._call(messages)
+            failed, delay_level = await call(self._group, self._on_messages, messages)
             if assignment.held.is_dropped:
                 continue  # somebody else gets these messages now; to hand them back would give them twice
             if failed:
-                await self._group_failed(assignment, messages, failed, delay_level, nursery)
+                await self._failed(assignment, messages, failed, delay_level, nursery)
             else:
                 self._done(assignment, messages)
 
-    async def _call(self, messages: list[ReceivedMessage]) -> tuple[list[ReceivedMessage], int]:
-        """Give messages to the application; answer those that it wants again, and the delay level."""
-        timeout = self._group.config.consume_timeout
-        try:
-            with trio.move_on_after(timeout) as scope:
-                await self._on_messages(messages)
-        except ConsumeLaterError as exc:
-            return messages[exc.consumed :], exc.delay_level
-        except Exception:
-            log.exception("a consumer of group %s failed at %s", self._group.name, messages[0].message_id)
-            return messages, 0
-        if scope.cancelled_caught:
-            log.warning("group %s spent %g s on %s: cancelled", self._group.name, timeout, messages[0].message_id)
-            return messages, TIMED_OUT_DELAY_LEVEL
-        return [], 0
-
-    async def _group_failed(
+    async def _failed(
         self,
         assignment: Assignment,
         messages: list[ReceivedMessage],
@@ -125,6 +131,25 @@ class ConcurrentConsumption:
         assignment.tell_room()
 
 
+async def call(
+    group: Group, on_messages: OnMessages, messages: list[ReceivedMessage]
+) -> tuple[list[ReceivedMessage], int]:
+    """Give messages to the application; answer those that it wants again, and the delay level."""
+    timeout = group.config.consume_timeout
+    try:
+        with trio.move_on_after(timeout) as scope:
+            await on_messages(messages)
+    except ConsumeLaterError as exc:
+        return messages[exc.consumed :], exc.delay_level
+    except Exception:
+        log.exception("a consumer of group %s failed at %s", group.name, messages[0].message_id)
+        return messages, 0
+    if scope.cancelled_caught:
+        log.warning("group %s spent %g s on %s: cancelled", group.name, timeout, messages[0].message_id)
+        return messages, TIMED_OUT_DELAY_LEVEL
+    return [], 0
+
+
 class HandBack:
     """Gives failed messages back to a broker: request 36 to the master, else a send to the retry topic."""
 
@@ -135,14 +160,15 @@ class HandBack:
     async def __call__(self, message: ReceivedMessage, delay_level: int) -> bool:
         """Answer whether some broker has it now."""
         group = self._group
+        max_times = group.config.max_reconsume_times or DEFAULT_MAX_RECONSUME_TIMES
         try:
-            await calls.send_back(group.client, group.name, message, delay_level, group.config.max_reconsume_times)
+            await calls.send_back(group.client, group.name, message, delay_level, max_times)
         except FAILURES as exc:
             log.info("%s not sent back, the retry topic is tried: %s", message.message_id, exc)
         else:
             return True
         try:
-            await self._inner_producer().send(retry_message(message, group.name, group.config.max_reconsume_times))
+            await self._inner_producer().send(retry_message(message, group.name, max_times))
         except FAILURES as exc:
             log.warning("%s not sent back: %s", message.message_id, exc)
             group.on_event("send_back_failed", queue=message.queue, message_id=message.message_id, error=str(exc))

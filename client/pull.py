@@ -185,7 +185,7 @@ class LitePullConsumer:
             lambda of, messages: self._send.send_nowait((of, messages)),
             sends_subscription=True,
         )
-        with assignment.scope:
+        with assignment.pulling:
             while True:
                 offered = await puller.pull_until_illegal()
                 asked = assignment.held.next_offset
