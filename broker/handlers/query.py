@@ -44,8 +44,8 @@ def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, 
     store, topic, queue_id = broker.store, header.topic, header.queue_id
     if (topic, queue_id) not in store.topics_queues():
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"queue {queue_id} of topic {topic} does not exist here")
-    entries = store.queue_entries(topic, queue_id, header.index, header.count)
-    if not entries:
+    lowest, highest = store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id)
+    if not lowest <= header.index < highest:
         return Reply(remark=f"queue {queue_id} of topic {topic} has no entry {header.index}")
     subscription = filter_data = None
     if header.consumer_group is not None:
@@ -54,11 +54,11 @@ def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, 
         filter_data = "null" if subscription else f"{header.consumer_group}@{topic} is not online!"
     body = QueryConsumeQueueResponseBody(
         filter_data=filter_data,
-        max_queue_index=store.max_queue_offset(topic, queue_id),
-        min_queue_index=store.min_queue_offset(topic, queue_id),
+        max_queue_index=highest,
+        min_queue_index=lowest,
         queue_data=[
             ConsumeQueueData(physic_offset=physical, physic_size=size, tags_code=code)
-            for physical, size, code in entries
+            for physical, size, code in store.queue_entries(topic, queue_id, header.index, max(header.count, 0))
         ],
         subscription_data=subscription,
     )

@@ -1,0 +1,153 @@
+"""Messages handed back by consumers (broker-requests section 3.11, #47; store-ha#75)."""
+
+from collections.abc import Callable
+
+import pytest
+
+from broker.testing import TalkingBroker, send_fields
+from remoting import names
+from remoting.bodies.group import SubscriptionGroupConfig
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.message import StoredMessage, decode_message, parse_offset_message_id
+
+Opener = Callable[..., TalkingBroker]
+
+
+def send_back(talk: TalkingBroker, offset: int = 0, *, level: int = 0, version: int = 409, **changes: str) -> Command:
+    fields = {"offset": str(offset), "group": "g", "delayLevel": str(level), "unitMode": "false", **changes}
+    return talk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields, version=version)
+
+
+def last(talk: TalkingBroker, topic: str, queue_id: int = 0) -> StoredMessage:
+    store = talk.broker.store
+    end = store.max_queue_offset(topic, queue_id)
+    assert end > 0, f"nothing in queue {queue_id} of {topic}"
+    ((offset, _, _),) = store.queue_entries(topic, queue_id, end - 1, 1)
+    record = store.message_at(offset)
+    assert record is not None
+    return decode_message(record)
+
+
+def tried(talk: TalkingBroker, times: int, topic: str = "T", **properties: str) -> int:
+    """Store a message that was tried so often; answer where it lies."""
+    fields = send_fields(topic, 0, **properties) | {"j": str(times)}
+    reply = talk.ask(RequestCode.SEND_MESSAGE_V2, fields, b"body")
+    return parse_offset_message_id(reply.ext_fields["msgId"])[2]
+
+
+@pytest.mark.parametrize("times", [0, 1, 15])
+def test_a_message_waits_longer_with_every_try(talk: TalkingBroker, times: int) -> None:
+    """broker-requests#47, store-ha#75: level 3 + n, at most 18, then the retry topic."""
+    offset = tried(talk, times, TAGS="A", KEYS="k", colour="red")
+    reply = send_back(talk, offset)
+    assert (reply.code, reply.raw_fields, reply.body) == (ResponseCode.SUCCESS, None, b"")
+    level = min(3 + times, 18)
+    message = last(talk, names.SCHEDULE_TOPIC, level - 1)
+    assert (message.body, message.reconsume_times) == (b"body", times + 1)
+    assert message.properties == {
+        "TAGS": "A", "KEYS": "k", "colour": "red", "CLUSTER": "DefaultCluster", "WAIT": "false",
+        "RETRY_TOPIC": "T", "ORIGIN_MESSAGE_ID": f"7F00000100002A9F{offset:016X}",
+        "DELAY": str(level), "REAL_TOPIC": "%RETRY%g", "REAL_QID": "0",
+    }  # fmt: skip
+
+
+def test_the_level_that_is_asked_for_is_taken(talk: TalkingBroker) -> None:
+    send_back(talk, tried(talk, 5), level=2)
+    assert last(talk, names.SCHEDULE_TOPIC, 1).properties["DELAY"] == "2"
+
+
+def test_a_retry_remembers_where_it_began(talk: TalkingBroker) -> None:
+    """broker-requests#47."""
+    offset = tried(talk, 1, "%RETRY%g", RETRY_TOPIC="T", ORIGIN_MESSAGE_ID="FIRST")
+    send_back(talk, offset)
+    message = last(talk, names.SCHEDULE_TOPIC, 3)
+    assert (message.properties["RETRY_TOPIC"], message.properties["ORIGIN_MESSAGE_ID"]) == ("T", "FIRST")
+
+
+@pytest.mark.parametrize(
+    ("times", "options"),
+    [
+        (0, {"level": -1}),
+        (16, {}),
+        (16, {"level": 5}),
+        (3, {"maxReconsumeTimes": "3"}),
+        (20, {"maxReconsumeTimes": "3", "version": 120}),
+    ],
+)
+def test_a_message_tried_often_enough_is_a_dead_letter(
+    talk: TalkingBroker, times: int, options: dict[str, int | str]
+) -> None:
+    """broker-requests#47, store-ha#75."""
+    assert send_back(talk, tried(talk, times), **options).code == ResponseCode.SUCCESS  # type: ignore[arg-type]  # by name
+    message = last(talk, "%DLQ%g")
+    assert (message.reconsume_times, message.properties["DELAY"]) == (times + 1, "0")
+    assert "REAL_TOPIC" not in message.properties
+    topic = talk.broker.topics.get("%DLQ%g")
+    assert topic is not None
+    assert (topic.write_queue_nums, topic.perm) == (1, 6)
+
+
+def test_a_limit_that_an_old_client_cannot_mean_is_ignored(talk: TalkingBroker) -> None:
+    send_back(talk, tried(talk, 3), maxReconsumeTimes="3", version=120)
+    assert last(talk, names.SCHEDULE_TOPIC, 5).reconsume_times == 4
+
+
+def test_the_retry_topic_is_made_with_the_queues_of_its_group(talk: TalkingBroker) -> None:
+    offset = tried(talk, 0)
+    talk.registration.calls.clear()
+    talk.broker.subscriptions.put(SubscriptionGroupConfig(group_name="g", retry_queue_nums=2))
+    send_back(talk, offset, unitMode="true")
+    topic = talk.broker.topics.get("%RETRY%g")
+    assert topic is not None
+    assert (topic.write_queue_nums, topic.perm, topic.topic_sys_flag) == (2, 6, 2)
+    assert talk.registration.calls == [(None, True)]
+
+
+def test_a_group_without_retry_queues_drops_what_comes_back(talk: TalkingBroker) -> None:
+    """Section 3.11: answered 0."""
+    offset = tried(talk, 0)
+    end = talk.broker.store.max_commit_log_offset
+    talk.broker.subscriptions.put(SubscriptionGroupConfig(group_name="g", retry_queue_nums=0))
+    assert send_back(talk, offset).code == ResponseCode.SUCCESS
+    assert talk.broker.store.max_commit_log_offset == end
+
+
+def test_an_unreadable_offset_is_a_system_error(talk: TalkingBroker) -> None:
+    assert send_back(talk, 12345).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_a_retry_topic_that_may_not_be_written_to(talk: TalkingBroker) -> None:
+    offset = tried(talk, 0)
+    talk.broker.topics.create_plain("%RETRY%g", 1, perm=4)
+    assert send_back(talk, offset).code == ResponseCode.NO_PERMISSION
+
+
+def test_a_closed_broker_and_an_unknown_group_are_refused(open_broker: Opener) -> None:
+    closed = open_broker("closed", broker_permission=4)
+    assert send_back(closed).code == ResponseCode.NO_PERMISSION
+    strict = open_broker("strict", auto_create_subscription_group=False)
+    assert send_back(strict).code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+
+
+def test_a_message_handed_back_never_waits_for_a_slave(open_broker: Opener) -> None:
+    """store-and-ha section 7.3: WAIT is false; replication is told all the same."""
+    talk = open_broker(broker_role="SYNC_MASTER")
+    offset = tried(talk, 0)
+    appends = talk.replication.appends
+    assert send_back(talk, offset).code == ResponseCode.SUCCESS
+    assert talk.replication.appends == appends + 1
+
+
+def test_what_is_handed_back_is_counted_under_its_first_topic(talk: TalkingBroker) -> None:
+    send_back(talk, tried(talk, 1, "%RETRY%g", RETRY_TOPIC="T"))
+    assert list(talk.broker.stats.send_backs) == ["T@g"]
+
+
+def test_a_slave_takes_nothing_back(talk: TalkingBroker, slave: TalkingBroker) -> None:
+    """broker-requests#64, store-ha#76."""
+    offset = tried(talk, 0)
+    slave.broker.store.append_raw(0, talk.broker.store.read_log(0, 1 << 20))
+    slave.broker.store.dispatch()
+    reply = send_back(slave, offset)
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "SERVICE_NOT_AVAILABLE")
