@@ -28,11 +28,9 @@ class Checkpoint:
         """Messages this old are surely in log and queues; 3 s allow for what the timestamps round off."""
         return min(self.physic_msg_timestamp, self.logics_msg_timestamp) - 3000
 
-    def packed(self) -> bytes:
-        return _TIMES.pack(self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
-
-    def write(self, packed: bytes) -> None:
-        """Write and sync what `packed` answered earlier. Safe in a worker thread: touches no field."""
+    def write(self) -> None:
+        """Write and sync. A flush job does so in a worker thread, with a checkpoint of its own."""
+        packed = _TIMES.pack(self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if os.fstat(descriptor).st_size < SIZE:

@@ -13,23 +13,13 @@ from typing import Final
 
 import attrs
 
+from store.checkpoint import Checkpoint
+from store.commitlog import CommitLog
 from store.consumequeue import ConsumeQueue
+from store.index import Index
+from store.queues import Queues
 
 _MARKS: Final = struct.Struct(">qq")
-
-
-@attrs.define(eq=False)
-class FlushJob:
-    """`run` may take long, in any thread; OSError when a sync fails. Then give it to the store."""
-
-    target: int  # commit log offset that is synced, or below which all queue entries are, once it ran
-    syncs: Sequence[Callable[[], None]]
-    log_stored_at: int | None = None  # of a job for the log: store time of the last message before `target`
-    positions: Sequence[tuple[ConsumeQueue, int]] = ()  # of a job for the queues: how far each will be synced
-
-    def run(self) -> None:
-        for sync in self.syncs:
-            sync()
 
 
 @attrs.define(eq=False)
@@ -56,3 +46,85 @@ class FlushedMarks:
 
     def close(self) -> None:
         os.close(self._descriptor)
+
+
+@attrs.define(eq=False)
+class FlushJob:
+    """`run` may take long, in any thread; OSError when a sync fails. After it ran, give it to the store.
+
+    One that failed is dropped: the next covers what it would have.
+    """
+
+    target: int  # commit log offset that is synced, or below which all queue entries are, once it ran
+    syncs: Sequence[Callable[[], None]]
+    log_stored_at: int | None = None  # of a job for the log: store time of the last message before `target`
+    checkpoint: Checkpoint | None = None  # of a job for the queues: what it writes when all else is synced
+    positions: Sequence[tuple[ConsumeQueue, int]] = ()  # how far each queue will be synced
+    full_indexes: int = 0  # how many index files that became full are among them
+
+    def run(self) -> None:
+        for sync in self.syncs:
+            sync()
+        if self.checkpoint is not None:
+            self.checkpoint.write()
+
+
+@attrs.define(eq=False)
+class Flusher:
+    """Knows what is not yet durable."""
+
+    log: CommitLog
+    queues: Queues
+    index: Index | None
+    checkpoint: Checkpoint
+    marks: FlushedMarks
+    dispatched: int = 0  # the dispatched offset at the last flush of the queues
+
+    def log_job(self, stored_at: int) -> FlushJob | None:
+        """`stored_at` is the store time of the log's last message."""
+        target = self.log.max_offset
+        if target <= self.marks.log:
+            return None
+        grown = [file.sync for file in self.log.files.files if file.end_offset > self.marks.log]
+        return FlushJob(target, grown, log_stored_at=stored_at)
+
+    def queues_job(self, dispatched: int, stored_at: int, *, everything: bool = False) -> FlushJob | None:
+        """Index files are synced when they are full, and at a clean stop (section 3.3)."""
+        if dispatched == self.dispatched and not everything:
+            return None
+        dirty = [queue for queue in self.queues if queue.is_dirty]
+        syncs = [file.sync for queue in dirty for file in queue.dirty_files()]
+        checkpoint = attrs.evolve(
+            self.checkpoint, logics_msg_timestamp=stored_at or self.checkpoint.logics_msg_timestamp
+        )
+        full = 0
+        if self.index is not None:
+            full = len(self.index.full)
+            syncs += [file.file.sync for file in (self.index.files if everything else self.index.full)]
+            if full:
+                checkpoint.index_msg_timestamp = self.index.full[-1].end_timestamp
+        positions = [(queue, queue.files.max_offset) for queue in dirty]
+        return FlushJob(dispatched, syncs, checkpoint=checkpoint, positions=positions, full_indexes=full)
+
+    def done(self, job: FlushJob) -> None:
+        if job.checkpoint is None:
+            self.marks.log = max(self.marks.log, job.target)
+            stored_at = max(self.checkpoint.physic_msg_timestamp, job.log_stored_at or 0)
+            self.checkpoint.physic_msg_timestamp = stored_at
+        else:
+            self.dispatched = self.marks.queues = job.target
+            self.checkpoint.logics_msg_timestamp = job.checkpoint.logics_msg_timestamp
+            self.checkpoint.index_msg_timestamp = job.checkpoint.index_msg_timestamp
+            for queue, position in job.positions:
+                queue.flushed = max(queue.flushed, position)
+            if self.index is not None:
+                del self.index.full[: job.full_indexes]
+        self.marks.write()
+
+    def cut(self, log_end: int) -> None:
+        """The log was truncated."""
+        self.marks.log = min(self.marks.log, log_end)
+        self.marks.queues = min(self.marks.queues, log_end)
+        self.marks.write()
+        for queue in self.queues:
+            queue.flushed = min(queue.flushed, queue.files.max_offset)

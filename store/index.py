@@ -204,6 +204,14 @@ class Index:
                 break
         return found
 
+    def cut(self, log_end: int) -> None:
+        """The log was truncated: what is stored there next shall not count as indexed already.
+
+        Entries that pointed there stay; a query by their key gets what lies there then, and compares.
+        """
+        for file in self.files:
+            file.end_physical = min(file.end_physical, log_end)
+
     def delete_expired(self, log_min: int) -> int:
         """Drop files that point only below the log's minimum, never the last; answer how many."""
         dropped = 0

@@ -20,7 +20,7 @@ from store.consumequeue import ENTRY
 from store.disk import Disk
 from store.dispatch import Dispatcher, OnDispatched
 from store.filequeue import FileQueue
-from store.flush import FlushedMarks, FlushJob
+from store.flush import FlushedMarks, Flusher, FlushJob
 from store.index import Index
 from store.lock import AbortFile, StoreLock
 from store.pull import PropertyFilter, Puller, TagsMatch
@@ -45,10 +45,9 @@ class MessageStore:
     dispatcher: Dispatcher
     putter: Putter
     puller: Puller
-    marks: FlushedMarks
+    flusher: Flusher
     _lock: StoreLock
     _abort: AbortFile
-    _queues_flushed_at: int = attrs.field(default=0, init=False)  # dispatched offset at the last queue flush
     _closed: bool = attrs.field(default=False, init=False)
 
     # ---- opening and closing -----------------------------------------------------------------------------
@@ -73,11 +72,14 @@ class MessageStore:
             index = None
             if config.message_index_enable:
                 index = Index(root / "index", config.max_hash_slot_num, config.max_index_num, disk, now_millis)
+            checkpoint = Checkpoint.load(root / "checkpoint")
+            marks = FlushedMarks.open(root / "config" / "rmqlab.flushed")
             dispatcher = Dispatcher(log, queues, index, config.delay_millis, is_slave, on_dispatched)
             store = cls(
-                config, now_millis, is_slave, disk, log, queues, index, Checkpoint.load(root / "checkpoint"),
-                dispatcher, Putter(config, log, queues, index, dispatcher, now_millis), Puller.of(log, config, is_slave=is_slave),
-                FlushedMarks.open(root / "config" / "rmqlab.flushed"), lock, AbortFile(root / "abort"),
+                config, now_millis, is_slave, disk, log, queues, index, checkpoint, dispatcher,
+                Putter(config, log, queues, index, dispatcher, now_millis),
+                Puller.of(log, config, is_slave=is_slave), Flusher(log, queues, index, checkpoint, marks),
+                lock, AbortFile(root / "abort"),
             )  # fmt: skip
             store._recover()
         except BaseException:
@@ -85,7 +87,7 @@ class MessageStore:
             raise
         store._abort.create()
         if not store.checkpoint.path.exists():
-            store.checkpoint.write(store.checkpoint.packed())
+            store.checkpoint.write()
         return store
 
     def _recover(self) -> None:
@@ -119,10 +121,12 @@ class MessageStore:
         queues.correct_min_offsets(log.min_offset)
         for queue in queues:
             queue.flushed = 0 if crashed else queue.files.max_offset
-        self.marks.log = self.marks.queues = log.max_offset if not crashed else min(self.marks.log, log.max_offset)
-        self._catch_up(replay_from)
+        marks = self.flusher.marks
         if not crashed:
-            self._queues_flushed_at = replay_from
+            marks.log, marks.queues = log.max_offset, replay_from
+            self.flusher.dispatched = replay_from
+        self.flusher.cut(log.max_offset)
+        self._catch_up(replay_from)
         queues.recover_counters()
 
     def _catch_up(self, replay_from: int) -> None:
@@ -145,19 +149,28 @@ class MessageStore:
             return
         self._closed = True
         self.putter.refusal = "the store is shut down"
-        for make_job in (self.flush_job, partial(self.flush_queues_job, everything=True)):
-            job = make_job()  # the second writes the checkpoint, which the first moves on
-            if job is not None:
-                job.run()
-                self.flushed(job)
+        is_safe = self._flush_all()
         if self.index is not None:
             self.index.close()
-        if self.dispatch_behind_bytes == 0:
+        if is_safe and self.dispatch_behind_bytes == 0:
             self._abort.remove()
         self.log.files.close()
         self.queues.close()
-        self.marks.close()
+        self.flusher.marks.close()
         self._lock.release()
+
+    def _flush_all(self) -> bool:
+        """False if the disk fails; then `abort` stays, and the next start looks at everything."""
+        try:
+            for make_job in (self.flush_job, partial(self.flush_queues_job, everything=True)):
+                job = make_job()  # the second writes the checkpoint, which the first moves on
+                if job is not None:
+                    job.run()
+                    self.flushed(job)
+        except OSError:
+            logger.exception("%s could not be flushed", self.config.store_path_root_dir)
+            return False
+        return True
 
     # ---- where things stand ------------------------------------------------------------------------------
 
@@ -179,7 +192,7 @@ class MessageStore:
 
     @property
     def flushed_offset(self) -> int:
-        return self.marks.log
+        return self.flusher.marks.log
 
     # ---- put, read ---------------------------------------------------------------------------------------
 
@@ -298,44 +311,33 @@ class MessageStore:
             self.checkpoint.physic_msg_timestamp = self.dispatcher.last_stored_at
         return done
 
+    def truncate(self, log_end: int) -> None:
+        """Forget the log from here on, which must be where a record begins: for a slave ahead of its master.
+
+        RocketMQ 4.9 has nothing like it (section 4.9).
+        """
+        self.log.files.trim(log_end)
+        self.queues.trim_to_log(log_end)
+        self.queues.recover_counters()
+        if self.index is not None:
+            self.index.cut(log_end)
+        self.dispatcher.offset = min(self.dispatcher.offset, log_end)
+        self.flusher.cut(log_end)
+
     # ---- flush -------------------------------------------------------------------------------------------
 
     def flush_job(self) -> FlushJob | None:
         """What would make the whole log durable; None if it is. Run it anywhere, then call `flushed`."""
-        target = self.log.max_offset
-        if target <= self.marks.log:
-            return None
-        files = [file.sync for file in self.log.files.files if file.end_offset > self.marks.log]
-        return FlushJob(target, files, self.putter.last_stored_at or self.dispatcher.last_stored_at)
+        return self.flusher.log_job(self.putter.last_stored_at or self.dispatcher.last_stored_at)
 
     def flush_queues_job(self, *, everything: bool = False) -> FlushJob | None:
         """What would make the queues durable, then the checkpoint; None if they are."""
-        target = self.dispatcher.offset
-        if target == self._queues_flushed_at and not everything:
-            return None
-        dirty = [queue for queue in self.queues if queue.is_dirty]
-        syncs: list[Callable[[], None]] = [file.sync for queue in dirty for file in queue.dirty_files()]
-        if self.index is not None:
-            full, self.index.full = self.index.full, []
-            syncs += [file.file.sync for file in full]
-            if everything:
-                syncs += [file.file.sync for file in self.index.files]
-            if full:
-                self.checkpoint.index_msg_timestamp = full[-1].end_timestamp
-        self.checkpoint.logics_msg_timestamp = self.dispatcher.last_stored_at or self.checkpoint.logics_msg_timestamp
-        syncs.append(partial(self.checkpoint.write, self.checkpoint.packed()))
-        return FlushJob(target, syncs, positions=[(queue, queue.files.max_offset) for queue in dirty])
+        dispatcher = self.dispatcher
+        return self.flusher.queues_job(dispatcher.offset, dispatcher.last_stored_at, everything=everything)
 
     def flushed(self, job: FlushJob) -> None:
         """A job has run: what it covered is durable now."""
-        if job.log_stored_at is None:
-            self._queues_flushed_at = self.marks.queues = max(self.marks.queues, job.target)
-            for queue, position in job.positions:
-                queue.flushed = max(queue.flushed, position)
-        else:
-            self.marks.log = max(self.marks.log, job.target)
-            self.checkpoint.physic_msg_timestamp = max(self.checkpoint.physic_msg_timestamp, job.log_stored_at)
-        self.marks.write()
+        self.flusher.done(job)
 
     # ---- cleaning ----------------------------------------------------------------------------------------
 

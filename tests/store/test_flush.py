@@ -148,3 +148,13 @@ def test_queues_that_were_synced_further_than_the_log_are_cut_to_it(open_store: 
     assert after.max_commit_log_offset == first.end_offset
     assert after.max_queue_offset("orders", 0) == 1
     assert len(list((tmp_path / "dead" / "consumequeue" / "orders" / "0").iterdir())) == 1
+
+
+def test_a_stop_on_a_failing_disk_leaves_abort_and_frees_the_lock(open_store: Open) -> None:
+    disk = FaultyDisk()
+    store = open_store(disk=disk)
+    end = store.put(new_message()).end_offset
+    disk.sync_fails = True
+    store.close()
+    assert (store.config.store_path_root_dir / "abort").exists()
+    assert open_store().max_commit_log_offset == end

@@ -150,3 +150,35 @@ def test_a_slave_restart_cuts_to_whole_records(open_store: Open) -> None:
     slave.close()
     again = open_store("slave", is_slave=True)
     assert (again.max_commit_log_offset, again.dispatched_offset) == (end, end)
+
+
+def test_a_truncated_slave_takes_another_history_from_there(open_store: Open, clock: ManualClock) -> None:
+    """For the switch that mends a slave ahead of its master (section 4.9): log, queues and index follow the new one."""
+    old, new = open_store("old"), open_store("new")
+    clock.step = 0  # up to the fork both logs are the same
+    for number in range(200):
+        for master in (old, new):
+            master.put(new_message(b"x" * 300, queue_id=number % 2, keys=f"k{number}"))
+    common = old.max_commit_log_offset
+    for number in range(200, 300):
+        old.put(new_message(b"y" * 500, queue_id=number % 2, keys=f"old{number}"))
+        new.put(new_message(b"z" * 400, queue_id=number % 3, keys=f"new{number}"))
+    slave = open_store("slave", is_slave=True)
+    replicate(old, slave)
+    slave.truncate(common)
+    assert (slave.max_commit_log_offset, slave.dispatched_offset) == (common, common)
+    assert slave.max_queue_offset("orders", 1) == 100
+    replicate(new, slave)
+    assert everything(slave) == everything(new)
+    for queue_id in range(3):
+        assert slave.queue_entries("orders", queue_id, 0, 999) == new.queue_entries("orders", queue_id, 0, 999)
+    for number in range(200, 300):
+        assert slave.query("orders", f"new{number}", 9, 0, 2**62).buffers
+    slave.close()
+    assert open_store("slave", is_slave=True).max_commit_log_offset == new.max_commit_log_offset
+
+
+def replicate(master: MessageStore, slave: MessageStore) -> None:
+    while slave.max_commit_log_offset < master.max_commit_log_offset:
+        slave.append_raw(slave.max_commit_log_offset, master.read_log(slave.max_commit_log_offset, 32768))
+    slave.dispatch()

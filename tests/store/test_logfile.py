@@ -1,0 +1,71 @@
+"""One mapped file: room ahead of the write position, growing steps, the last bytes of a disk."""
+
+from pathlib import Path
+from typing import NoReturn
+
+import attrs
+import pytest
+
+from store.disk import Disk, StoreCorrupt
+from store.faults import FaultyDisk
+from store.logfile import LogFile, offset_name
+
+
+@attrs.define(eq=False)
+class Recorder(Disk):
+    """Writes down what is allocated."""
+
+    ranges: list[tuple[int, int]] = attrs.field(factory=list)
+
+    def allocate(self, descriptor: int, offset: int, length: int) -> None:
+        self.ranges.append((offset, length))
+        Disk.allocate(self, descriptor, offset, length)
+
+
+def test_room_grows_in_steps_ahead_of_what_is_written(tmp_path: Path) -> None:
+    """256 KiB first, then as much as there is, at most 8 MiB: a small broker stays small, a busy one rarely asks."""
+    disk, size = Recorder(), 40 * 2**20
+    file = LogFile.open(tmp_path / offset_name(0), size, disk, create=True)
+    while file.wrote < size:
+        end = min(size, file.wrote + 60_000)
+        file.ensure_room(end)
+        assert file.room >= end
+        file.wrote = end
+    kib = [length // 1024 for _, length in disk.ranges]
+    assert kib[:6] == [256, 256, 512, 1024, 2048, 4096]
+    assert max(kib) == 8192
+    assert sum(kib) == size // 1024
+    file.close()
+
+
+@pytest.mark.parametrize("quota", [1000, 100_000, 300_000])
+def test_a_disk_with_little_left_is_used_to_its_end(tmp_path: Path, quota: int) -> None:
+    disk = FaultyDisk(quota=quota)
+    file = LogFile.open(tmp_path / offset_name(0), 2**20, disk, create=True)
+
+    def fill() -> NoReturn:
+        while True:
+            file.ensure_room(file.wrote + 100)
+            file.map[file.wrote : file.wrote + 100] = b"x" * 100
+            file.wrote += 100
+
+    with pytest.raises(OSError, match="No space left"):
+        fill()
+    assert quota - 100 < file.wrote <= quota
+    file.close()
+
+
+def test_a_new_file_is_sparse(tmp_path: Path) -> None:
+    file = LogFile.open(tmp_path / offset_name(0), 2**30, Disk(), create=True)
+    file.ensure_room(1)
+    assert file.path.stat().st_size == 2**30
+    assert file.path.stat().st_blocks * 512 < 2**20
+    file.close()
+
+
+def test_another_length_is_named(tmp_path: Path) -> None:
+    """store-ha#6."""
+    path = tmp_path / offset_name(0)
+    path.write_bytes(b"x" * 10)
+    with pytest.raises(StoreCorrupt, match=f"{path} has 10 bytes, expected 20"):
+        LogFile.open(path, 20, Disk(), create=False)
