@@ -12,6 +12,7 @@ import attrs
 
 GET_ROUTE_INFO_BY_TOPIC = 105
 SEND_MESSAGE = 10
+GET_ALL_TOPIC_CONFIG = 21
 GET_MAX_OFFSET = 30
 
 SUCCESS = 0
@@ -81,3 +82,8 @@ def max_offset(broker: str, topic: str, queue_id: int) -> int:
     if answer.code != SUCCESS:
         raise ConnectionError(f"{broker} answers {answer.code} to GET_MAX_OFFSET: {answer.remark}")
     return int(answer.fields["offset"])
+
+
+def knows_topic(broker: str, topic: str) -> bool:
+    """A slave learns of topics every ten seconds; until then it serves none of their messages."""
+    return f'"{topic}"'.encode() in ask(broker, GET_ALL_TOPIC_CONFIG, {}).body

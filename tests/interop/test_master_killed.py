@@ -22,6 +22,7 @@ def test_java_consumers_read_on_from_the_slave_when_the_master_is_killed(java: J
     target = [f"namesrv={mortal.namesrv}", "topic=KilledTopic", f"count={COUNT}"]
     with java.start("Producer", *target) as producer:
         assert {line.split()[0] for line in producer.finish()} == {"SEND_OK"}
+    wait_until(lambda: rawrequest.knows_topic(mortal.slave.address, "KilledTopic"), "the slave knows the topic")
     slow = ["pullBatchSize=4", "pullIntervalMillis=200"]
     with java.start("Consumer", *target, *slow, "group=SlowGroup", "timeoutMillis=90000") as reading:
         for number in range(BEFORE_THE_KILL):
