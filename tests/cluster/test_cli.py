@@ -1,0 +1,207 @@
+"""The command line as a user types it, on real clusters."""
+
+import json
+import os
+import pathlib
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+import pytest
+from typer.testing import CliRunner
+
+from cluster.__main__ import app
+
+
+@attrs.frozen
+class Done:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pathlib.Path]:
+    path = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RMQLAB_HOME", str(path))
+        yield path
+
+
+@pytest.fixture(scope="module")
+def rmqlab(home: pathlib.Path) -> Run:
+    """Run a command in this process (they only talk to supervisors); the supervisors are processes of their own."""
+    assert home.exists()
+
+    def run(*arguments: str) -> Done:
+        result = CliRunner().invoke(app, arguments, prog_name="rmqlab")
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return Done(result.exit_code, result.stdout, result.stderr)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def shared(rmqlab: Run) -> Iterator[dict[str, Any]]:
+    """A cluster that tests may act on, if they leave it as it was."""
+    done = rmqlab("up", "--name", "shared", "--role", "SYNC_MASTER", "--rate", "10", "--detach", "--json")
+    assert done.returncode == 0, done.stderr
+    yield json.loads(done.stdout)
+    assert rmqlab("down", "-n", "shared").returncode == 0
+
+
+def status(rmqlab: Run, name: str) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(rmqlab("status", "-n", name, "--json").stdout)
+    return document
+
+
+def test_up_prints_one_object_that_says_who_is_where(shared: dict[str, Any], home: pathlib.Path) -> None:
+    assert set(shared) == {"name", "namesrv_addr", "nodes"}
+    namesrv, master, slave = shared["nodes"]
+    assert shared["namesrv_addr"] == namesrv["address"]
+    assert {key: master[key] for key in ("name", "kind", "role", "broker_id", "data_dir")} == {
+        "name": "broker-a",
+        "kind": "broker",
+        "role": "SYNC_MASTER",
+        "broker_id": 0,
+        "data_dir": str(home / "shared" / "broker-a"),
+    }
+    assert (slave["name"], slave["role"], slave["broker_id"]) == ("broker-a-s", "SLAVE", 1)
+    assert slave["ha_address"] == slave["address"].replace("10911", "10912")
+    assert (namesrv["role"], namesrv["ha_address"], namesrv["broker_id"]) == (None, None, None)
+    assert len({node["pid"] for node in shared["nodes"]}) == 3
+
+
+def test_status_tells_offsets_lag_and_routes(shared: dict[str, Any], rmqlab: Run) -> None:
+    document = status(rmqlab, "shared")
+    assert [node["state"] for node in document["nodes"]] == ["ready"] * 3
+    assert document["nodes"][1]["commit_log"]["min"] == 0
+    assert document["replication"][0]["slave"] == "broker-a-s"
+    assert document["routes"]["namesrv-1"]["broker-a"]["0"] == shared["nodes"][1]["address"]
+    shown = rmqlab("status", "-n", "shared").stdout
+    assert "slaveAckOffset" in shown
+    assert "time runs 10 times as fast" in shown
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_master_is_killed_its_route_goes_and_comes_back(rmqlab: Run) -> None:
+    assert rmqlab("kill", "-n", "shared", "broker-a:master").stdout == "broker-a is killed\n"
+    assert rmqlab("wait", "-n", "shared", "route-gone", "broker-a:master").returncode == 0
+    assert rmqlab("wait", "-n", "shared", "killed", "broker-a", "--timeout", "1").returncode == 0
+    started = rmqlab("start", "-n", "shared", "broker-a", "--json")
+    (node,) = json.loads(started.stdout)
+    assert node["state"] == "ready"
+    assert rmqlab("wait", "-n", "shared", "route-has", "broker-a:master").returncode == 0
+    kinds = [json.loads(line)["kind"] for line in rmqlab("events", "-n", "shared", "--json").stdout.splitlines()]
+    assert "node_killed" in kinds
+    assert "ready" in rmqlab("logs", "-n", "shared", "broker-a", "-l", "5").stdout
+
+
+@pytest.mark.usefixtures("shared")
+def test_what_is_produced_is_consumed_and_replicated(rmqlab: Run) -> None:
+    made = rmqlab("produce", "-n", "shared", "-t", "orders", "--count", "30", "--rate-per-second", "0", "--json")
+    assert made.returncode == 0, made.stderr
+    sent = [event for event in map(json.loads, made.stdout.splitlines()) if event["kind"] == "sent"]
+    assert {event["number"] for event in sent} == set(range(1, 31))
+    stored = {"SEND_OK", "SLAVE_NOT_AVAILABLE", "FLUSH_SLAVE_TIMEOUT"}
+    assert {event["outcome"] for event in sent} <= stored
+    got = rmqlab("consume", "-n", "shared", "-t", "orders", "--count", "30", "--json")
+    assert got.returncode == 0, got.stderr
+    delivered = [event for event in map(json.loads, got.stdout.splitlines()) if event["kind"] == "delivered"]
+    assert {event["number"] for event in delivered} == set(range(1, 31))
+    assert rmqlab("wait", "-n", "shared", "slave-caught-up", "broker-a").returncode == 0
+
+
+@pytest.mark.usefixtures("shared")
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["kill", "-n", "shared", "broker-x"], 2, "nodes: namesrv-1, broker-a, broker-a-s"),
+        (["logs", "-n", "shared", "broker-x"], 2, "broker-a:slave"),
+        (["wait", "-n", "shared", "redy"], 2, "conditions: ready"),
+        (["wait", "-n", "shared", "stopped", "broker-a", "--timeout", "0.05"], 1, "'stopped broker-a' is not so"),
+        (["resume", "-n", "shared", "broker-a"], 1, "broker-a is ready, not paused"),
+        (["up", "-n", "shared", "-d"], 1, "cluster shared is already up (supervisor pid "),
+        (["status", "-n", "nobody"], 1, "no cluster nobody in "),
+        (["down", "-n", "nobody"], 1, "there are: shared"),
+        (["status", "-n", "../x"], 2, "cluster name"),
+        (["up", "-n", "y", "--groups", "0"], 2, "'groups' must be >= 1"),
+        (["up", "-n", "y", "--role", "MASTER"], 2, "SYNC_MASTER"),
+        (["up", "-n", "y", "--set", "x"], 2, "expected KEY=VALUE"),
+        (["up", "--grups", "2"], 2, "--grups"),
+        (["explode"], 2, "explode"),
+    ],
+)
+def test_what_makes_no_sense_is_told_in_one_line(rmqlab: Run, arguments: list[str], status: int, says: str) -> None:
+    done = rmqlab(*arguments)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_an_unknown_setting_fails_the_start_with_the_nodes_own_words(rmqlab: Run, home: pathlib.Path) -> None:
+    done = rmqlab("up", "-n", "bad", "--slaves", "0", "--set", "flushDiskTyp=SYNC_FLUSH", "--detach")
+    assert done.returncode == 1
+    assert "broker-a ended with exit status 1" in done.stderr
+    assert "flush_disk_typ" in done.stderr
+    assert not (home / "bad" / "control.sock").exists()
+    assert "is not running" in rmqlab("status", "-n", "bad").stderr
+
+
+def test_a_taken_port_is_told_with_its_holder_and_nothing_starts(rmqlab: Run) -> None:
+    assert rmqlab("up", "-n", "taken", "--slaves", "0", "--detach").returncode == 0
+    host = status(rmqlab, "taken")["nodes"][1]["address"].partition(":")[0]
+    assert rmqlab("down", "-n", "taken").returncode == 0
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        holder.bind((host, 10911))
+        holder.listen()
+        done = rmqlab("up", "-n", "taken", "--detach")
+    assert done.returncode == 1
+    assert f"broker-a: {host}:10911 is taken by pid {os.getpid()}," in done.stderr
+    assert rmqlab("down", "-n", "taken", "--purge").returncode == 0
+    assert "no cluster taken" in rmqlab("status", "-n", "taken").stderr
+
+
+def test_a_detached_supervisor_killed_with_9_leaves_nothing_and_hinders_nobody(rmqlab: Run) -> None:
+    assert rmqlab("up", "-n", "victim", "--detach").returncode == 0
+    document = status(rmqlab, "victim")
+    rmqlab("pause", "-n", "victim", "broker-a")
+    ends = [os.pidfd_open(node["pid"]) for node in document["nodes"]]
+    os.kill(document["supervisor_pid"], signal.SIGKILL)
+    for end in ends:
+        with os.fdopen(end) as descriptor:
+            assert select.select([descriptor], [], [], 30)[0]
+    again = rmqlab("up", "-n", "victim", "--detach", "--json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["namesrv_addr"] == document["namesrv_addr"]
+    assert rmqlab("down", "-n", "victim").returncode == 0
+
+
+def test_ctrl_c_in_the_foreground_stops_all_without_noise(home: pathlib.Path) -> None:
+    command = [sys.executable, "-m", "cluster", "up", "-n", "front", "--slaves", "0"]
+    environment = {**os.environ, "RMQLAB_HOME": str(home), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
+        assert up.stdout is not None
+        shown = []
+        for line in up.stdout:
+            shown.append(line)
+            if "Ctrl-C" in line:
+                break
+        up.send_signal(signal.SIGINT)
+        rest, errors = up.communicate(timeout=30)
+    assert (up.returncode, errors) == (0, "")
+    assert rest.endswith("stopped\n")
+    text = "".join(shown)
+    assert re.search(r"export NAMESRV_ADDR='[\d.:]+'", text)
+    assert re.search(r"broker-a +ASYNC_MASTER +ready", text)
