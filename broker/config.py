@@ -69,6 +69,11 @@ class BrokerConfig:
     register_broker_timeout_mills: int = 6_000
     compressed_register: bool = False
     flush_consumer_offset_interval: int = 5_000
+    flush_delay_offset_interval: int = 10_000
+    transaction_time_out: int = 6_000
+    """Age at which a half message is first asked about, unless it says otherwise itself."""
+    transaction_check_max: int = 15
+    transaction_check_interval: int = 60_000
     slave_timeout: int = 3_000
     server_channel_max_idle_time_seconds: int = 120
     config_black_list: str = "configBlackList;brokerConfigPath"

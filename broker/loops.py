@@ -12,12 +12,13 @@ import trio
 
 from broker.hold import SWEEP_PERIOD
 from broker.state import Broker
+from broker.transactions import TransactionCheck
 from remoting.control import ControlLink
 from remoting.server import Server
 
 log = logging.getLogger(__name__)
 
-MASTER_FIRST_SAVE = 10.0
+FIRST_SAVE = 10.0
 CLIENT_SCAN_PERIOD = 10.0
 STATS_PERIOD = 10.0
 CLEAN_FIRST_AFTER = 60.0
@@ -48,6 +49,10 @@ async def run_broker(broker: Broker, servers: list[Server[Broker]], link: Contro
         if broker.is_slave:
             nursery.start_soon(_dispatch_forever, broker)
             nursery.start_soon(broker.sync.sync_forever)
+        else:  # only a master makes messages of its own (store-ha#76)
+            nursery.start_soon(broker.delay.deliver_forever)
+            nursery.start_soon(_save_delay_offsets_forever, broker)
+            nursery.start_soon(TransactionCheck(broker).check_forever)
         await broker.registration.all_registered.wait()
         link.ready(
             address=broker.config.address,
@@ -127,10 +132,18 @@ def _drop_silent_clients(broker: Broker) -> None:
 
 async def _save_offsets_forever(broker: Broker) -> NoReturn:
     """Write consumerOffset.json every 5 s, first after 10 s (store-ha#63)."""
-    await trio.sleep(MASTER_FIRST_SAVE)
+    await trio.sleep(FIRST_SAVE)
     while True:
         broker.offsets.save()
         await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
+
+
+async def _save_delay_offsets_forever(broker: Broker) -> NoReturn:
+    """Write delayOffset.json every 10 s (store-and-ha section 5.4)."""
+    await trio.sleep(FIRST_SAVE)
+    while True:
+        broker.delay.save()
+        await trio.sleep(broker.config.flush_delay_offset_interval / 1000)
 
 
 async def _clean_forever(broker: Broker) -> NoReturn:

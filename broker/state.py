@@ -8,6 +8,7 @@ import attrs
 from broker.clients import ConsumerTable, ProducerTable
 from broker.commit import OffsetWaits
 from broker.config import BrokerConfig, BrokerSettings
+from broker.delay import DelayedDelivery
 from broker.growth import LogGrowth
 from broker.ha.master import HaMaster
 from broker.ha.slave import HaSlave
@@ -19,13 +20,16 @@ from broker.registration import Registration
 from broker.stats import BrokerStats
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
+from remoting import names
 from remoting.bodies.topic import DataVersion
 from remoting.channel import Channel
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import request
 from remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
+from remoting.message import NewMessage
 from store.messagestore import MessageStore
+from store.results import PutResult
 
 
 def _no_task(*_args: object) -> None:
@@ -63,6 +67,10 @@ class Broker:
     locks: QueueLocks = attrs.field(factory=QueueLocks)
     stats: BrokerStats = attrs.Factory(lambda self: BrokerStats(self.now_millis()), takes_self=True)
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
+    delay: DelayedDelivery = attrs.Factory(
+        lambda self: DelayedDelivery(self.store, self.sync.delay_offset_path, self.put_own, self.now_millis),
+        takes_self=True,
+    )
     started_at_millis: int = 0
     config_version: DataVersion = attrs.Factory(
         lambda self: DataVersion(timestamp=self.started_at_millis), takes_self=True
@@ -90,6 +98,14 @@ class Broker:
         self.flush_waits.timeout = settings.store.sync_flush_timeout / 1000
         self.config_version = DataVersion(timestamp=self.now_millis(), counter=self.config_version.counter + 1)
 
+    def put_own(self, message: NewMessage) -> PutResult:
+        """Store a message that no client waits for: a delayed one that is due, a record of a transaction."""
+        result = self.store.put(message)
+        if result.is_stored:
+            self.growth.appended()
+            self.stats.count_put(message.topic, 1, result.end_offset - result.physical_offset)
+        return result
+
     def notify_group(self, group_name: str) -> None:
         """Tell every member of a group to rebalance (broker-requests#39)."""
         group = self.consumers.groups.get(group_name)
@@ -111,7 +127,9 @@ class Broker:
     def message_arrived(
         self, topic: str, queue_id: int, max_offset: int, tags_code: int, _store_timestamp: int
     ) -> None:
-        """A message is in its queue: wake the pulls that wait for it."""
+        """A message is in its queue: wake the pulls that wait for it, or see to it that it is delivered in time."""
+        if topic == names.SCHEDULE_TOPIC:
+            self.delay.arrived(due_millis=tags_code)
         self.hold.arrived(topic, queue_id, max_offset, tags_code)
 
     def follow_master(self, master_address: str | None, ha_address: str | None) -> None:
@@ -124,3 +142,5 @@ class Broker:
     def save_tables(self) -> None:
         """Write what a clean stop keeps and the loops write only now and then."""
         self.offsets.save()
+        if not self.is_slave:  # a slave's file is its master's text (store-and-ha section 5.4)
+            self.delay.save()

@@ -325,6 +325,19 @@ def decode_messages(body: Buffer) -> Iterator[StoredMessage]:
         at += message.store_size
 
 
+def encode_message(message: StoredMessage) -> bytes:
+    """The record of a message; its size comes from its parts."""
+    head, body = HEADS[(message.sys_flag & IPV6_MASK) >> 4], message.body
+    topic, properties = message.topic.encode(), message.properties_text.encode()
+    tail = bytes([len(topic)]) + topic + _SHORT.pack(len(properties)) + properties
+    return head.pack(
+        head.size + len(body) + len(tail), MESSAGE_MAGIC, message.body_crc, message.queue_id, message.flag,
+        message.queue_offset, message.physical_offset, message.sys_flag, message.born_timestamp,
+        pack_host(message.born_host), message.store_timestamp, pack_host(message.store_host),
+        message.reconsume_times, message.prepared_transaction_offset, len(body),
+    ) + body + tail  # fmt: skip
+
+
 def decompress_body(body: bytes, sys_flag: int) -> bytes:
     """The body as the application gave it. Old clients left the type bits at 0 and meant ZLIB."""
     if not sys_flag & COMPRESSED:

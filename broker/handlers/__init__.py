@@ -14,6 +14,7 @@ from broker.handlers import (
     send,
     settings,
     topic,
+    transaction,
 )
 from remoting.codes import RequestCode
 from remoting.dispatch import handler_table
@@ -32,6 +33,7 @@ HANDLERS = handler_table(
     query.ROUTES,
     runtime.ROUTES,
     settings.ROUTES,
+    transaction.ROUTES,
 )
 
 VIP_HANDLERS = {
@@ -72,10 +74,6 @@ NOT_SERVED = {
         RequestCode.DELETE_ACL_CONFIG,
         RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
         RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
-    },
-    "transactions: half messages are stored, and wait to be resolved": {
-        RequestCode.END_TRANSACTION,
-        RequestCode.RESUME_CHECK_HALF_MESSAGE,
     },
     "request and reply between clients": {
         RequestCode.SEND_REPLY_MESSAGE,

@@ -10,12 +10,10 @@ from typing import Any
 
 from broker.state import Broker
 from remoting import names
-from remoting.bodies.offset import DelayOffsets
 from remoting.bodies.runtime import KVTable
 from remoting.codes import VERSION, RequestCode, ResponseCode, version_name
 from remoting.dispatch import Refusal, Reply, Request, Route
 from remoting.headers.broker_admin import ViewBrokerStatsDataRequestHeader
-from store.configfile import load_config_file
 
 THREAD_POOLS = {
     "sendThreadPoolQueue": 10_000,
@@ -117,12 +115,8 @@ def _delay_values(broker: Broker) -> dict[str, str]:
     """For each delay level in use: delivered so far, and the end of its queue."""
     return {
         f"scheduleMessageOffset_{level}": f"{done},{broker.store.max_queue_offset(names.SCHEDULE_TOPIC, level - 1)}"
-        for level, done in _delay_offsets(broker).offset_table.items()
+        for level, done in broker.delay.offsets.items()
     }
-
-
-def _delay_offsets(broker: Broker) -> DelayOffsets:
-    return load_config_file(broker.sync.delay_offset_path, DelayOffsets.decode) or DelayOffsets()
 
 
 def _human(count: int) -> str:
@@ -149,7 +143,7 @@ def view_broker_stats_data(broker: Broker, header: ViewBrokerStatsDataRequestHea
 
 def get_all_delay_offset(broker: Broker, _header: Any, _request: Request) -> Reply:
     """How far each delay level is delivered, for a slave."""
-    return Reply(body=_delay_offsets(broker).encode())
+    return Reply(body=broker.delay.body().encode())
 
 
 def clean_expired_consumequeue(broker: Broker, _header: Any, _request: Request) -> Reply:

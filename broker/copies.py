@@ -1,0 +1,36 @@
+"""A stored message made new: what is delivered late, handed back, committed or checked is stored once more."""
+
+from remoting.message import (
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    NewMessage,
+    StoredMessage,
+    format_properties,
+    java_hash,
+)
+
+
+def copy_of(
+    stored: StoredMessage, topic: str, queue_id: int, *, properties: dict[str, str] | None = None
+) -> NewMessage:
+    """The same message for another queue. Body, flags, times and hosts are kept, and the text of its properties too.
+
+    With `properties` it is given these instead.
+    """
+    named = stored.properties if properties is None else properties
+    return NewMessage(
+        topic=topic,
+        queue_id=queue_id,
+        body=stored.body,
+        born_host=stored.born_host,
+        store_host=stored.store_host,
+        born_timestamp=stored.born_timestamp,
+        flag=stored.flag,
+        sys_flag=stored.sys_flag,
+        reconsume_times=stored.reconsume_times,
+        properties=stored.properties_text if properties is None else format_properties(properties),
+        tags_code=java_hash(named.get(PROPERTY_TAGS, "")),
+        keys=named.get(PROPERTY_KEYS, ""),
+        unique_key=named.get(PROPERTY_UNIQ_KEY, ""),
+    )

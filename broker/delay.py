@@ -1,0 +1,150 @@
+"""Delayed messages: each waits in the queue of its level until it is due, then it is stored where it belongs.
+
+Source: store-and-ha section 7.2; class ScheduleMessageService. RocketMQ looks at each of 18 queues every 100 ms.
+Here one task looks at all of them, never twice within 100 ms, and sleeps until the next message is due: what an
+observer sees is the same, but a broker with nothing to deliver does nothing.
+"""
+
+import logging
+import math
+import pathlib
+from collections.abc import Callable
+from typing import NoReturn
+
+import attrs
+import trio
+
+from broker.copies import copy_of
+from remoting import names
+from remoting.bodies.offset import DelayOffsets
+from remoting.message import PROPERTY_REAL_QID, PROPERTY_REAL_TOPIC, NewMessage, RecordError, decode_message
+from store.configfile import load_config_file, save_config_file
+from store.messagestore import MessageStore
+from store.results import PutResult
+
+log = logging.getLogger(__name__)
+
+FIRST_AFTER = 1.0
+"""Seconds from the start to the first look."""
+PERIOD = 0.1
+"""Seconds between two looks."""
+PAUSE_AFTER_ERROR_MILLIS = 10_000
+LEVEL_LIMIT = 256
+"""Messages of one level that are delivered before the sockets are looked at again."""
+
+
+@attrs.define(eq=False)
+class DelayedDelivery:
+    """How far each level is delivered, and what delivers it. A slave has the table and never delivers."""
+
+    store: MessageStore
+    path: pathlib.Path
+    put: Callable[[NewMessage], PutResult]
+    """Stores a message that nobody waits for."""
+    now_millis: Callable[[], int]
+    offsets: dict[int, int] = attrs.field(factory=dict, init=False)
+    """By level, from 1: the first entry of its queue that is not delivered. Levels never delivered are not in it."""
+    _delays: tuple[int, ...] = attrs.field(init=False)
+    _resume_at: dict[int, int] = attrs.field(factory=dict, init=False)
+    """Levels that stand still after an error, and until when."""
+    _nap: trio.CancelScope | None = attrs.field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._delays = self.store.config.delay_millis
+        if (loaded := load_config_file(self.path, DelayOffsets.decode)) is not None:
+            self.offsets = {level: self._within_queue(level, at) for level, at in loaded.offset_table.items()}
+
+    def body(self) -> DelayOffsets:
+        """The table as it goes over the wire (request 45) and into the file."""
+        return DelayOffsets(offset_table=self.offsets)
+
+    def save(self) -> None:
+        """Write delayOffset.json. What is delivered between two saves comes again after a crash."""
+        save_config_file(self.path, self.body().encode_pretty())
+
+    # ---- delivery ----------------------------------------------------------------------------------------
+
+    async def deliver_forever(self) -> NoReturn:
+        """Deliver what is due; then sleep until something is."""
+        await trio.sleep(FIRST_AFTER)
+        while True:
+            while self.deliver_due():
+                await trio.lowlevel.checkpoint()
+            await trio.sleep(PERIOD)
+            self._nap = trio.CancelScope(deadline=trio.current_time() + self.seconds_until_due())
+            with self._nap:
+                await trio.sleep_forever()
+            self._nap = None
+
+    def arrived(self, due_millis: int) -> None:
+        """A delayed message was stored: sleep no longer than until it is due."""
+        if self._nap is not None:
+            due_at = trio.current_time() + max(0, due_millis - self.now_millis()) / 1000
+            self._nap.deadline = min(self._nap.deadline, due_at)
+
+    def deliver_due(self) -> bool:
+        """Deliver a piece of what is due of each level. True if there may be more."""
+        counts = [self._deliver_level(level) for level in range(1, len(self._delays) + 1)]
+        return max(counts, default=0) == LEVEL_LIMIT
+
+    def seconds_until_due(self) -> float:
+        """How long nothing will be due, as things are now. Infinite where nothing waits."""
+        waits = [self._millis_until_due(level) for level in range(1, len(self._delays) + 1)]
+        return min(waits, default=math.inf) / 1000
+
+    def _millis_until_due(self, level: int) -> float:
+        heads = self._entries(level, self._position(level), 1)
+        if not heads:
+            return math.inf
+        now = self.now_millis()
+        return max(0, self._resume_at.get(level, 0) - now, self._due(level, heads[0][2], now) - now)
+
+    def _deliver_level(self, level: int) -> int:
+        """Deliver in order until one is not due or is refused; answer how many entries are done."""
+        now, position = self.now_millis(), self._position(level)
+        if self._resume_at.get(level, 0) > now:
+            return 0
+        done = 0
+        for physical_offset, size, due in self._entries(level, position, LEVEL_LIMIT):
+            if self._due(level, due, now) > now:
+                break
+            try:
+                if not self._deliver(physical_offset, size):
+                    break  # the store takes nothing now: the same entry again at the next look
+            except ValueError:
+                log.exception("the delayed message at %d cannot be delivered", physical_offset)
+                self._resume_at[level] = now + PAUSE_AFTER_ERROR_MILLIS
+                break
+            done += 1
+        if done:
+            self.offsets[level] = position + done
+        return done
+
+    def _deliver(self, physical_offset: int, size: int) -> bool:
+        """Store a message in its real queue. The text keeps DELAY, REAL_TOPIC and REAL_QID, which mean nothing there."""
+        record = self.store.message_at(physical_offset, size)
+        if record is None:
+            return True  # older than the commit log
+        stored = decode_message(record)
+        topic, queue_id = (stored.properties.get(name) for name in (PROPERTY_REAL_TOPIC, PROPERTY_REAL_QID))
+        if topic is None or queue_id is None:
+            raise RecordError(f"record at {physical_offset} does not say where it belongs")
+        if topic == names.HALF_TOPIC:  # RocketMQ drops it: nothing could ever resolve it
+            log.error("the half message at %d was delayed; it is dropped", physical_offset)
+            return True
+        return self.put(copy_of(stored, topic, int(queue_id))).is_stored
+
+    def _due(self, level: int, due: int, now: int) -> int:
+        """When an entry is to be delivered. One that is further away than its delay comes from another clock: now."""
+        return due if due <= now + self._delays[level - 1] else now
+
+    def _entries(self, level: int, position: int, count: int) -> list[tuple[int, int, int]]:
+        return self.store.queue_entries(names.SCHEDULE_TOPIC, level - 1, position, count)
+
+    def _position(self, level: int) -> int:
+        return self._within_queue(level, self.offsets.get(level, 0))
+
+    def _within_queue(self, level: int, offset: int) -> int:
+        """An offset that the queue does not have is replaced by the nearest that it has."""
+        queue = names.SCHEDULE_TOPIC, level - 1
+        return max(self.store.min_queue_offset(*queue), min(offset, self.store.max_queue_offset(*queue)))

@@ -1,0 +1,205 @@
+"""Half messages: what becomes of each, and the records that say so. Pure: time is passed in, nothing is stored here.
+
+Sources: store-and-ha section 7.1, broker-requests section 4; classes TransactionalMessageServiceImpl,
+TransactionalMessageBridge, EndTransactionProcessor.
+"""
+
+import enum
+
+import attrs
+
+from broker.copies import copy_of
+from remoting import names
+from remoting.codes import RequestCode
+from remoting.command import Command, request
+from remoting.headers.send import CheckTransactionStateRequestHeader
+from remoting.message import (
+    PROPERTY_CHECK_IMMUNITY_TIME,
+    PROPERTY_REAL_QID,
+    PROPERTY_REAL_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_TRAN_PREPARED_QUEUE_OFFSET,
+    PROPERTY_TRANSACTION_CHECK_TIMES,
+    PROPERTY_UNIQ_KEY,
+    PROPERTY_WAIT,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    Host,
+    NewMessage,
+    StoredMessage,
+    encode_message,
+    format_properties,
+    java_hash,
+    offset_message_id,
+)
+
+HALF_QUEUE = 0
+OP_TAG = "d"
+MILLIS_PER_HOUR = 3_600_000
+
+
+class Verdict(enum.Enum):
+    """What a check does with a half message that nothing has resolved."""
+
+    ASK = "ask its producer"
+    LEAVE = "it is too young, and so is all that follows"
+    POSTPONE = "it wants to be left alone for longer: put it at the end of the queue"
+    GIVE_UP = "asked about too often, or too old"
+
+
+@attrs.frozen
+class CheckLimits:
+    """When a half message is asked about, and when no more. Milliseconds but for the count."""
+
+    timeout: int
+    check_max: int
+    reserved_time: int
+
+
+def judge(half: StoredMessage, limits: CheckLimits, now: int) -> Verdict:
+    """Decide by age and by the number of checks (store-ha#72). An age below 0 is another clock's: ask."""
+    age = now - half.born_timestamp
+    if check_times(half) >= limits.check_max or age > limits.reserved_time:
+        return Verdict.GIVE_UP
+    if PROPERTY_CHECK_IMMUNITY_TIME in half.properties:
+        return Verdict.POSTPONE if age < _immunity_millis(half, limits) else Verdict.ASK
+    return Verdict.LEAVE if 0 <= age < limits.timeout else Verdict.ASK
+
+
+def check_times(half: StoredMessage) -> int:
+    """How often its producer was asked."""
+    return _number(half, PROPERTY_TRANSACTION_CHECK_TIMES, 0)
+
+
+def _immunity_millis(half: StoredMessage, limits: CheckLimits) -> int:
+    seconds = _number(half, PROPERTY_CHECK_IMMUNITY_TIME, -1)
+    return limits.timeout if seconds == -1 else seconds * 1000
+
+
+def first_queue_offset(half: StoredMessage) -> int:
+    """Where a postponed message stood at first, which is what its producer knows of it."""
+    return _number(half, PROPERTY_TRAN_PREPARED_QUEUE_OFFSET, half.queue_offset)
+
+
+def _number(half: StoredMessage, name: str, otherwise: int) -> int:
+    """A property that is a number, unless its producer has made it something else."""
+    try:
+        return int(half.properties[name])
+    except (KeyError, ValueError):
+        return otherwise
+
+
+# ---- records ---------------------------------------------------------------------------------------------
+
+
+def committed(half: StoredMessage) -> NewMessage:
+    """The message that consumers see. It says which half message it was; its text still says that it was one."""
+    topic, queue_id = destination(half)
+    message = copy_of(half, topic, queue_id)
+    message.sys_flag = message.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
+    message.prepared_transaction_offset = half.physical_offset
+    return message
+
+
+def op_record(half_queue_offset: int, store_host: Host, now: int) -> NewMessage:
+    """The note that a half message is resolved, committed or not."""
+    return NewMessage(
+        topic=names.OP_HALF_TOPIC,
+        queue_id=HALF_QUEUE,
+        body=str(half_queue_offset).encode(),
+        born_host=store_host,
+        store_host=store_host,
+        born_timestamp=now,
+        properties=format_properties({PROPERTY_WAIT: "true", PROPERTY_TAGS: OP_TAG}),
+        tags_code=java_hash(OP_TAG),
+    )
+
+
+def renewed(half: StoredMessage, times: int) -> NewMessage:
+    """The half message anew, as one that was asked about so many times."""
+    properties = half.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(times)}
+    return copy_of(half, names.HALF_TOPIC, HALF_QUEUE, properties=properties)
+
+
+def postponed(half: StoredMessage) -> NewMessage:
+    """The half message anew, with a note of where it stood at first."""
+    properties = half.properties | {PROPERTY_TRAN_PREPARED_QUEUE_OFFSET: str(first_queue_offset(half))}
+    return copy_of(half, names.HALF_TOPIC, HALF_QUEUE, properties=properties)
+
+
+def given_up(half: StoredMessage) -> NewMessage:
+    """The half message as it is kept for an operator (request 323 brings it back)."""
+    return copy_of(half, names.TRANS_CHECK_MAX_TIME_TOPIC, 0)
+
+
+def check_request(half: StoredMessage, times: int, queue_offset: int, physical_offset: int) -> Command:
+    """Ask a producer about a half message that was put again, at these offsets (broker-requests section 4.4).
+
+    The body is the message as its producer sent it, but for the offsets, which are the new ones.
+    """
+    topic, queue_id = destination(half)
+    unique_key = half.properties.get(PROPERTY_UNIQ_KEY)
+    header = CheckTransactionStateRequestHeader(
+        tran_state_table_offset=queue_offset,
+        commit_log_offset=physical_offset,
+        msg_id=unique_key,
+        transaction_id=unique_key,
+        offset_msg_id=offset_message_id(*half.store_host, physical_offset),
+    )
+    properties = half.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(times), PROPERTY_WAIT: "false"}
+    shown = attrs.evolve(
+        half,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        physical_offset=physical_offset,
+        properties=properties,
+        properties_text=format_properties(properties),
+    )
+    return request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_message(shown))
+
+
+def destination(half: StoredMessage) -> tuple[str, int]:
+    """Topic and queue that a half message is meant for."""
+    return half.properties[PROPERTY_REAL_TOPIC], int(half.properties[PROPERTY_REAL_QID])
+
+
+# ---- op records ------------------------------------------------------------------------------------------
+
+
+@attrs.define(eq=False)
+class OpRecords:
+    """The op records that one check has read: which half messages they resolve, and which of them are used up."""
+
+    progress: int
+    """The first op record that is not used up: the group's offset in the op queue."""
+    next_offset: int = attrs.field(init=False)
+    """The first that was not read."""
+    _resolved: dict[int, int] = attrs.field(factory=dict, init=False)  # half queue offset -> op queue offset
+    _used: set[int] = attrs.field(factory=set, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.next_offset = self.progress
+
+    def add(self, half_queue_offset: int | None) -> None:
+        """Take the next op record. None: it resolves nothing that is still to be looked at."""
+        if half_queue_offset is None:
+            self._used.add(self.next_offset)
+        else:
+            self._resolved[half_queue_offset] = self.next_offset
+        self.next_offset += 1
+        self._advance()
+
+    def take(self, half_queue_offset: int) -> bool:
+        """True if this half message is resolved. Its op record is used up by that."""
+        op_offset = self._resolved.pop(half_queue_offset, None)
+        if op_offset is None:
+            return False
+        self._used.add(op_offset)
+        self._advance()
+        return True
+
+    def _advance(self) -> None:
+        while self.progress in self._used:
+            self._used.remove(self.progress)
+            self.progress += 1

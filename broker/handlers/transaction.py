@@ -1,0 +1,111 @@
+"""END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE (classes EndTransactionProcessor, AdminBrokerProcessor).
+
+Sources: broker-requests sections 4.2, 6; store-and-ha section 7.1. That a half message was resolved before is not
+looked for: who commits twice delivers twice, as in RocketMQ.
+"""
+
+from typing import Any
+
+from broker.commit import WaitingSend
+from broker.halfmessages import committed, op_record, renewed
+from broker.handlers.send import NOT_STORED, delay, wait_for_copies
+from broker.state import Broker
+from remoting import names
+from remoting.codes import RequestCode, ResponseCode
+from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.headers.broker_admin import ResumeCheckHalfMessageRequestHeader
+from remoting.headers.send import EndTransactionRequestHeader
+from remoting.message import (
+    PROPERTY_DELAY,
+    PROPERTY_PGROUP,
+    PROPERTY_WAIT,
+    TRANSACTION_COMMIT,
+    TRANSACTION_ROLLBACK,
+    RecordError,
+    StoredMessage,
+    decode_message,
+    format_properties,
+    parse_offset_message_id,
+)
+
+NO_REMARK_SET = "not set any response code"
+"""What RocketMQ leaves in its answer to a rollback."""
+
+
+def end_transaction(broker: Broker, header: EndTransactionRequestHeader, request: Request) -> Reply | None:
+    """Commit or roll back; neither of them is silence, also towards one who waits for an answer."""
+    if broker.is_slave:
+        return Reply(ResponseCode.SLAVE_NOT_AVAILABLE, remark="this is a slave: transactions end at its master")
+    if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+        return None
+    half = _checked_half(broker, header)
+    if header.commit_or_rollback == TRANSACTION_COMMIT:
+        return _commit(broker, half, request)
+    _resolve(broker, half)
+    return Reply(remark=NO_REMARK_SET)
+
+
+def _checked_half(broker: Broker, header: EndTransactionRequestHeader) -> StoredMessage:
+    half = half_at(broker, header.commit_log_offset, names.HALF_TOPIC)
+    if half.properties.get(PROPERTY_PGROUP) != header.producer_group:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"that half message is not of producer group {header.producer_group}")
+    if half.queue_offset != header.tran_state_table_offset:
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR,
+            f"that half message is number {half.queue_offset}, not {header.tran_state_table_offset}",
+        )
+    if half.physical_offset != header.commit_log_offset:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"that half message says it lies at {half.physical_offset}")
+    return half
+
+
+def half_at(broker: Broker, physical_offset: int, *topics: str) -> StoredMessage:
+    """The half message at a commit log offset, in one of these topics."""
+    try:
+        record = broker.store.message_at(physical_offset)
+        half = decode_message(record) if record is not None else None
+    except RecordError:  # bytes in the middle of a record that look like one
+        half = None
+    if half is None or half.topic not in topics:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no half message lies at commit log offset {physical_offset}")
+    return half
+
+
+def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | None:
+    """Store it for its consumers, note that it is resolved, and answer once it is as safe as its sender asked for."""
+    message = committed(half)
+    properties = dict(half.properties)
+    if properties.get(PROPERTY_DELAY) and delay(broker, message, properties):
+        message.properties = format_properties(properties)
+    result = broker.put_own(message)
+    if not result.is_stored:
+        code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
+        raise Refusal(code, result.reason or result.status.name)
+    _resolve(broker, half)
+    send = WaitingSend(lambda _status: request.reply(Reply()))  # stored is success, however few copies there are
+    if half.properties.get(PROPERTY_WAIT, "true").lower() == "true":
+        wait_for_copies(broker, send, result.end_offset)
+    return None if send.waits else Reply()
+
+
+def _resolve(broker: Broker, half: StoredMessage) -> None:
+    broker.put_own(op_record(half.queue_offset, broker.store_host, broker.now_millis()))
+
+
+def resume_check_half_message(broker: Broker, header: ResumeCheckHalfMessageRequestHeader, _request: Any) -> Reply:
+    """Put a half message that was given up back into the half topic, as if nobody had been asked yet."""
+    try:
+        _, _, physical_offset = parse_offset_message_id(header.msg_id)
+    except RecordError as exc:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(exc)) from None
+    half = half_at(broker, physical_offset, names.TRANS_CHECK_MAX_TIME_TOPIC, names.HALF_TOPIC)
+    result = broker.put_own(renewed(half, times=0))
+    if not result.is_stored:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, result.reason or result.status.name)
+    return Reply()
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.END_TRANSACTION, EndTransactionRequestHeader, end_transaction),
+    Route(RequestCode.RESUME_CHECK_HALF_MESSAGE, ResumeCheckHalfMessageRequestHeader, resume_check_half_message),
+]
