@@ -98,12 +98,17 @@ async def _flush_forever(broker: Broker) -> NoReturn:
 
 
 async def _flush_queues_forever(broker: Broker) -> NoReturn:
-    """Write consume queues and checkpoint to disk."""
+    """Write consume queues and checkpoint to disk: what is dirty enough each second, everything each minute."""
     store = broker.store
     period = store.config.flush_interval_consume_queue / 1000
+    thorough_period = store.config.flush_consume_queue_thorough_interval / 1000
+    thorough_at = trio.current_time() + thorough_period
     while True:
         await trio.sleep(period)
-        job = store.flush_queues_job()
+        is_thorough = trio.current_time() >= thorough_at
+        if is_thorough:
+            thorough_at = trio.current_time() + thorough_period
+        job = store.flush_queues_job(everything=is_thorough)
         if job is not None:
             await trio.to_thread.run_sync(job.run)
             store.flushed(job)
