@@ -386,7 +386,7 @@ async def test_a_broadcasting_consumer_reads_everything_and_keeps_its_offsets_in
     (broker,) = world.add("a")
     world.route("orders")
     bodies = fill(broker)
-    settings = {
+    settings: dict[str, Any] = {
         "model": MessageModel.BROADCASTING,
         "consume_from_where": FIRST,
         "local_offsets": tmp_path / "offsets.json",

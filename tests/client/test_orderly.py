@@ -1,0 +1,136 @@
+"""Orderly consumption: order, locks, handing over."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from client.config import ConsumerConfig
+from client.consuming import ConsumeLaterError
+from client.instance import Client, open_client
+from client.message import ReceivedMessage
+from client.push import PushConsumer
+from remoting.codes import RequestCode
+
+if TYPE_CHECKING:
+    from tests.client.conftest import World
+
+
+class Application:
+    """Notes what it gets; fails `failures` times at a body; takes its time."""
+
+    def __init__(self, *, failures: dict[bytes, int] | None = None, pace: float = 0.0) -> None:
+        self.got: list[bytes] = []
+        self.at_work = 0
+        self.most_at_work = 0
+        self._failures = failures or {}
+        self._pace = pace
+
+    async def __call__(self, messages: Sequence[ReceivedMessage]) -> None:
+        self.at_work += 1
+        self.most_at_work = max(self.most_at_work, self.at_work)
+        try:
+            await trio.sleep(self._pace)
+        finally:
+            self.at_work -= 1
+        for message in messages:
+            self.got.append(message.body)
+            if self._failures.get(message.body, 0) > 0:
+                self._failures[message.body] -= 1
+                raise ConsumeLaterError
+
+
+async def start(nursery: trio.Nursery, client: Client, application: Application, **settings: Any) -> PushConsumer:
+    config = ConsumerConfig(orderly=True, **settings)
+    consumer = PushConsumer(client, "cg", {"orders": "*"}, application, config=config)
+    await nursery.start(consumer.run)
+    return consumer
+
+
+async def test_a_failed_message_comes_again_before_the_next(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1", b"2")
+    application = Application(failures={b"1": 2})
+    await start(nursery, client, application)
+    await world.until(lambda: len(application.got) == 5)
+    assert application.got == [b"0", b"1", b"1", b"1", b"2"]
+    await trio.sleep(5)
+    assert broker.offsets["cg", "orders", 0] == 3
+    assert not broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+
+
+async def test_a_message_that_failed_too_often_goes_to_the_dead_letters(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1")
+    application = Application(failures={b"0": 99})
+    await start(nursery, client, application, max_reconsume_times=2)
+    await world.until(lambda: application.got[-1:] == [b"1"])
+    assert application.got == [b"0", b"0", b"0", b"1"]
+    (back,) = broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+    assert back.ext_fields["delayLevel"] == "-1"
+
+
+async def test_nothing_of_a_queue_that_somebody_else_has_locked_is_consumed(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """broker-requests section 3.10."""
+    (broker,) = world.add("a")
+    world.route("orders", 2)
+    for queue_id in (0, 1):
+        broker.put("orders", queue_id, b"%d" % queue_id)
+    application = Application()
+    consumer = await start(nursery, client, application)
+    await world.until(lambda: len(application.got) == 2)
+    for queue in list(broker.locked):
+        broker.locked[queue] = "somebody else"
+    await trio.sleep(21)  # the lock loop has learnt of it
+    broker.put("orders", 0, b"later")
+    await trio.sleep(15)
+    assert len(application.got) == 2
+    broker.locked.clear()
+    await world.until(lambda: application.got[-1:] == [b"later"], within=60)
+    assert len(consumer.held_queues) == 2
+
+
+async def test_a_lock_that_cannot_be_renewed_is_not_trusted_for_long(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    master, slave = world.add("a", 2)
+    world.route("orders", 1)
+    for broker in (master, slave):
+        broker.put("orders", 0, b"0")
+    application = Application()
+    await start(nursery, client, application)
+    await world.until(lambda: application.got == [b"0"])
+    world.route("orders", 1, without=master)
+    master.die()
+    await trio.sleep(40)
+    slave.put("orders", 0, b"1")
+    await trio.sleep(40)
+    assert application.got == [b"0"]  # it was pulled from the slave, but a slave grants no locks
+
+
+async def test_a_queue_is_handed_over_unlocked_and_in_order(world: "World", client: Client) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 2)
+    for queue_id in (0, 1):
+        broker.put("orders", queue_id, *[b"%d/%02d" % (queue_id, number) for number in range(30)])
+    application = Application(pace=0.2)
+    async with open_client(world.config()) as other, trio.open_nursery() as nursery:
+        first = await start(nursery, client, application)
+        await trio.sleep(1)
+        second = await start(nursery, other, application)
+        await world.until(lambda: len(application.got) >= 60)
+        assert len(first.held_queues) == len(second.held_queues) == 1
+        assert application.most_at_work == 2
+        nursery.cancel_scope.cancel()
+    for prefix in (b"0/", b"1/"):
+        its = [body for body in application.got if body.startswith(prefix)]
+        assert its == sorted(set(its))
+    assert not broker.locked
