@@ -1,0 +1,137 @@
+"""Runtime info, statistics and housekeeping (broker-requests sections 6.5, 6.6, #55)."""
+
+import pytest
+
+from broker.testing import TalkingBroker
+from remoting.bodies.runtime import BrokerStatsData, KVTable
+from remoting.codes import RequestCode, ResponseCode
+from store.configfile import save_config_file
+
+
+def info(talk: TalkingBroker) -> dict[str, str]:
+    reply = talk.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
+    assert (reply.code, reply.raw_fields) == (ResponseCode.SUCCESS, None)
+    return KVTable.decode(reply.body).table
+
+
+def sample(talk: TalkingBroker) -> None:
+    talk.clock.advance(10)
+    talk.broker.stats.sample(talk.clock.now_millis())
+
+
+RATES = ("putTps", "getTransferedTps", "getTransferredTps", "getTotalTps", "getFoundTps", "getMissTps")
+NUMBERS = (
+    "sendThreadPoolQueueSize", "sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueSize",
+    "pullThreadPoolQueueHeadWaitTimeMills", "queryThreadPoolQueueSize", "pageCacheLockTimeMills",
+    "msgPutTotalYesterdayMorning", "msgPutTotalTodayMorning", "msgPutTotalTodayNow",
+    "msgGetTotalYesterdayMorning", "msgGetTotalTodayMorning", "msgGetTotalTodayNow",
+    "brokerVersion", "bootTimestamp", "earliestMessageTimeStamp",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_slave", [False, True])
+def test_what_cluster_list_parses_can_be_parsed(talk: TalkingBroker, slave: TalkingBroker, *, is_slave: bool) -> None:
+    """broker-requests#55: on a broker that has just started, master or slave."""
+    table = info(slave if is_slave else talk)
+    for name in RATES:
+        assert [float(rate) for rate in table[name].split(" ")] == [0.0, 0.0, 0.0]
+    for name in NUMBERS:
+        int(table[name])
+    for name in ("commitLogDiskRatio", "consumeQueueDiskRatio"):
+        assert -1 <= float(table[name]) <= 1
+    assert (table["brokerVersion"], table["brokerVersionDesc"]) == ("409", "V4_9_8")
+
+
+def test_traffic_is_measured(talk: TalkingBroker) -> None:
+    for _ in range(20):
+        talk.send("T")
+    talk.pull("T")
+    talk.pull("T", 20)
+    sample(talk)
+    table = info(talk)
+    size = talk.broker.store.max_commit_log_offset
+    assert [table[name].split(" ")[0] for name in RATES] == ["2.0", "2.0", "2.0", "0.2", "0.1", "0.1"]
+    assert (table["msgPutTotalTodayNow"], table["msgGetTotalTodayNow"]) == ("20", "20")
+    assert (table["putMessageTimesTotal"], table["putMessageSizeTotal"]) == ("20", str(size))
+    assert table["putMessageAverageSize"] == str(size / 20)
+    assert (table["commitLogMinOffset"], table["commitLogMaxOffset"]) == ("0", str(size))
+    assert table["remainHowManyDataToFlush"] == f"{size / 1024:.1f} KiB"
+    assert table["dispatchBehindBytes"] == "0"
+    assert table["putMessageDistributeTime"].startswith("[<=0ms]:")
+
+
+def test_an_empty_store_looks_as_in_the_recording(talk: TalkingBroker) -> None:
+    """Recording b1."""
+    table = info(talk)
+    expected = {
+        "commitLogMinOffset": "-1", "commitLogMaxOffset": "0", "earliestMessageTimeStamp": "-1",
+        "putMessageTimesTotal": "1", "putMessageAverageSize": "0.0", "remainHowManyDataToFlush": "0 B",
+        "remainTransientStoreBufferNumbs": "2147483647", "dispatchMaxBuffer": "0", "putLatency99": "0.00",
+        "runtime": "[ 0 days, 0 hours, 0 minutes, 0 seconds ]",
+    }  # fmt: skip
+    assert {name: table[name] for name in expected} == expected
+
+
+def test_the_first_messages_time_is_known_once_the_log_is_longer_than_two_messages_may_be(talk: TalkingBroker) -> None:
+    """As in 4.9, whose tools show an age of 50 years until then (recording b3)."""
+    began = talk.clock.now_millis()
+    talk.send("T", body=bytes(1000))
+    talk.clock.advance(5)
+    assert info(talk)["earliestMessageTimeStamp"] == "-1"
+    talk.broker.reconfigure(talk.broker.settings.changed({"maxMessageSize": "500"}))
+    assert info(talk)["earliestMessageTimeStamp"] == str(began)
+
+
+def test_how_long_a_broker_runs(talk: TalkingBroker) -> None:
+    talk.clock.advance(2 * 86_400 + 3 * 3600 + 4 * 60 + 5)
+    assert info(talk)["runtime"] == "[ 2 days, 3 hours, 4 minutes, 5 seconds ]"
+
+
+def test_delay_offsets_come_from_their_file(talk: TalkingBroker) -> None:
+    """broker-requests#54: bare numbers as keys; runtime info sets them against the ends of the queues."""
+    assert talk.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{}}'
+    talk.send("T", DELAY="3")
+    save_config_file(talk.broker.sync.delay_offset_path, b'{\n\t"offsetTable":{1:2,3:0\n\t}\n}')
+    assert talk.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{1:2,3:0}}'
+    table = info(talk)
+    assert (table["scheduleMessageOffset_1"], table["scheduleMessageOffset_3"]) == ("2,0", "0,1")
+
+
+def test_one_statistic_is_viewed(talk: TalkingBroker) -> None:
+    """Section 6.5: minute, hour and day."""
+    talk.send("T")
+    talk.pull("T", consumerGroup="g")
+    sample(talk)
+    for name, key in (("TOPIC_PUT_NUMS", "T"), ("GROUP_GET_NUMS", "T@g"), ("BROKER_PUT_NUMS", "DefaultCluster")):
+        reply = talk.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
+        data = BrokerStatsData.decode(reply.body)
+        assert (data.stats_minute.sum, data.stats_minute.tps, data.stats_day.sum) == (1, 0.1, 0)
+
+
+def test_a_statistic_that_is_not_there_is_a_system_error(talk: TalkingBroker) -> None:
+    fields = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "NoSuch"}
+    assert talk.ask(RequestCode.VIEW_BROKER_STATS_DATA, fields).code == ResponseCode.SYSTEM_ERROR
+
+
+def fill_three_files(talk: TalkingBroker) -> None:
+    for _ in range(5):
+        talk.send("T", body=bytes(500_000))
+
+
+def test_old_files_are_deleted_by_hand_at_any_hour(talk: TalkingBroker) -> None:
+    """Code 329; store-ha#30: only those whose time is over, and never the last."""
+    fill_three_files(talk)
+    assert talk.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == ResponseCode.SUCCESS
+    assert info(talk)["commitLogMinOffset"] == "0"
+    talk.clock.advance(73 * 3600)
+    talk.ask(RequestCode.DELETE_EXPIRED_COMMITLOG)
+    assert info(talk)["commitLogMinOffset"] == str(2 * 1_048_576)
+    assert [kind for kind, _ in talk.events] == ["file_deleted"] * 2
+
+
+def test_queue_files_of_messages_that_are_gone_are_dropped(talk: TalkingBroker) -> None:
+    """Code 306."""
+    fill_three_files(talk)
+    talk.broker.store.log.files.drop_first()
+    assert talk.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE).code == ResponseCode.SUCCESS
+    assert talk.broker.store.min_queue_offset("T", 0) == 2
