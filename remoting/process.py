@@ -1,7 +1,9 @@
 """Run a server as a process: its clock, its signals, its supervisor, and how it fails."""
 
+import contextlib
 import errno
 import os
+import resource
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -14,6 +16,7 @@ from remoting.control import ControlLink
 
 Config = TypeVar("Config")
 
+MANY_FILES = 65_536
 LAST_WORDS_SECONDS = 0.5  # real time, for events of the shutdown to reach the supervisor
 
 
@@ -35,6 +38,7 @@ def run_process(
     means; a second signal ends the process at once. Known reasons not to start become one line on stderr each,
     and exit status 1.
     """
+    _allow_many_files()
     try:
         trio.run(_run, main, config, control, name, clock=clock)
     except BaseExceptionGroup as group:
@@ -44,6 +48,15 @@ def run_process(
         for exc in _leaves(known):
             print(f"{name}: {exc}", file=sys.stderr)
         sys.exit(1)
+
+
+def _allow_many_files() -> None:
+    """Raise the soft limit of open files: a broker holds one for each mapped file, and a topic may have 1024 queues."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MANY_FILES if hard == resource.RLIM_INFINITY else min(MANY_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):  # what the system does not allow we live without
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _run(
