@@ -60,7 +60,10 @@ def _look(java: Java, run: Callable[..., str], cluster: Cluster) -> dict[str, st
 
 
 def _anonymous(text: str, cluster: Cluster) -> str:
-    """Names for what differs between any two clusters: addresses, paths, ids, times. Blanks collapse."""
+    """Names for what differs between any two clusters: addresses, paths, ids, times. Blanks collapse.
+
+    Of a refusal its code counts; what a server says to it is its own, and no client reads that.
+    """
     for what, name in (
         (cluster.master.address, "MASTER"),
         (cluster.slave.address, "SLAVE"),
@@ -74,6 +77,8 @@ def _anonymous(text: str, cluster: Cluster) -> str:
         (r"\b1[789]\d{11}\b", "MILLIS"),
         (r"\b\d+\.\d+\.\d+\.\d+:\d+\b", "HOST"),
         (r"\bV4_9_\d\b", "VERSION"),
+        (r"DESC: ?.*", "DESC"),
+        (r"\n(For more information|See http).*", ""),
         (r"[ \t]+", " "),
     ):
         text = re.sub(pattern, name, text)
