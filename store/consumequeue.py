@@ -89,9 +89,14 @@ class ConsumeQueue:
 
     def append_pending(self) -> None:
         """Write the entries a dispatch pass collected. OSError leaves what was written; the rest is lost."""
+        first = self.pending_offset - len(self.pending)
         entries = b"".join(self.pending)
         self.pending.clear()
-        at, position = 0, self.pending_offset * QUEUE_ENTRY_SIZE - len(entries)
+        self.append_joined(first, entries)
+
+    def append_joined(self, queue_offset: int, entries: bytes) -> None:
+        """Enter records that follow each other in this queue."""
+        at, position = 0, queue_offset * QUEUE_ENTRY_SIZE
         while at < len(entries):
             files = self.files.files
             file = files[-1] if files else None

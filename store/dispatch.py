@@ -24,7 +24,7 @@ from remoting.message import (
 )
 from store.commitlog import CommitLog
 from store.consumequeue import ENTRY, ConsumeQueue
-from store.index import Index, key_hash
+from store.index import Index, IndexEntry, key_hash
 from store.logfile import LogFile
 from store.queues import Queues
 
@@ -42,7 +42,7 @@ _CHUNK: Final = 1 << 20  # bytes between two writes of the collected entries
 
 
 def property_of(text: bytes, name: bytes) -> bytes:
-    """Value of a property, b"" without one; of several the last. All come with separators around them."""
+    """Value of a property, b"" without one; of several the last. Text and name have separators around them."""
     at = text.rfind(name)
     if at < 0:
         return b""
@@ -50,11 +50,25 @@ def property_of(text: bytes, name: bytes) -> bytes:
     return text[at : text.index(b"\x02", at)]
 
 
+def index_hashes(text: bytes, prefix: bytes) -> list[int]:
+    """Of UNIQ_KEY, then of each of the KEYS (store-ha#24). `prefix` is the topic and `#`."""
+    found = text.rfind(b"\x02UNIQ_KEY\x01") + 10
+    hashes = [key_hash(prefix + text[found : text.index(b"\x02", found)])] if found >= 10 else []
+    found = text.rfind(b"\x02KEYS\x01") + 6
+    if found >= 6:
+        hashes += [key_hash(prefix + key) for key in text[found : text.index(b"\x02", found)].split(b" ") if key]
+    return hashes
+
+
 _tags_codes: dict[bytes, int] = {}
 
 
-def tags_code_of(tags: bytes) -> int:
-    """Tags code of UTF-8 text; 0 without tags (store-ha#19)."""
+def tags_code_in(text: bytes) -> int:
+    """Tags code of a record; 0 without tags (store-ha#19)."""
+    found = text.rfind(b"\x02TAGS\x01") + 6
+    if found < 6:
+        return 0
+    tags = text[found : text.index(b"\x02", found)]
     code = _tags_codes.get(tags)
     if code is None:
         if len(_tags_codes) >= 4096:
@@ -84,8 +98,10 @@ class Dispatcher:
     on_dispatched: OnDispatched | None
     offset: int = attrs.field(default=0, init=False)  # everything below is in queues and index
     last_stored_at: int = attrs.field(default=0, init=False)
+    _stuck_at: int = attrs.field(default=-1, init=False)
     _known: dict[tuple[bytes, int], tuple[ConsumeQueue, bytes]] = attrs.field(factory=dict, init=False)
     _touched: list[ConsumeQueue] = attrs.field(factory=list, init=False)
+    _keys: list[IndexEntry] = attrs.field(factory=list, init=False)
     _events: list[tuple[str, int, int, int, int]] = attrs.field(factory=list, init=False)
 
     def run(self, max_bytes: int | None = None) -> int:
@@ -104,7 +120,10 @@ class Dispatcher:
                 for queue in self._touched:
                     if queue.pending:
                         queue.append_pending()
+                if self._keys and self.index is not None:
+                    self.index.put(self._keys)
             finally:  # after an error the entries are collected again
+                self._keys.clear()
                 for queue in self._touched:
                     queue.pending.clear()
                     queue.pending_offset = queue.pending_physical = -1
@@ -126,7 +145,7 @@ class Dispatcher:
         """Gather the entries of records that start below `limit`; answer where to go on."""
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size
         unpack, known, index, watched = _RECORD.unpack_from, self._known, self.index, self.on_dispatched
-        at, limit, pack = self.offset - first, min(limit - first, wrote), ENTRY.pack
+        at, limit, pack, keys = self.offset - first, min(limit - first, wrote), ENTRY.pack, self._keys
         while at < limit:
             if at > room:
                 return self._no_record(file, at)
@@ -153,8 +172,7 @@ class Dispatcher:
             queue, prefix = known.get(key) or self._open(key)
             kind = sys_flag & TRANSACTION_MASK
             if kind not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
-                found = text.rfind(b"\x02TAGS\x01")
-                tags_code = tags_code_of(text[found + 6 : text.index(b"\x02", found + 6)]) if found >= 0 else 0
+                tags_code = tags_code_in(text)
                 if key[0] == _SCHEDULE_TOPIC_BYTES:
                     due = deliver_at(property_of(text, b"\x02DELAY\x01"), stored_at, self.delay_millis)
                     tags_code = tags_code if due is None else due
@@ -166,15 +184,8 @@ class Dispatcher:
                 if watched is not None:
                     self._events.append((queue.topic, queue_id, queue_offset + 1, tags_code, stored_at))
             if index is not None and kind != TRANSACTION_ROLLBACK:
-                # UNIQ_KEY, then each of the KEYS (store-ha#24)
-                found = text.rfind(b"\x02UNIQ_KEY\x01") + 10
-                hashes = [key_hash(prefix + text[found : text.index(b"\x02", found)])] if found >= 10 else []
-                found = text.rfind(b"\x02KEYS\x01") + 6
-                if found >= 6:
-                    keys = text[found : text.index(b"\x02", found)].split(b" ")
-                    hashes += [key_hash(prefix + name) for name in keys if name]
-                if hashes:
-                    index.put(hashes, physical, stored_at)
+                for hashed in index_hashes(text, prefix):
+                    keys.append((hashed, physical, stored_at))
             self.last_stored_at = stored_at
             at = end
         return first + at
@@ -210,7 +221,9 @@ class Dispatcher:
             return file.first_offset + file.size if file.is_full else here
         if self.is_slave:
             # As in RocketMQ, nothing mends it but emptying the slave; dispatch stays behind (section 4.9).
-            logger.warning("commit log %d: magic %08X: the slave cannot dispatch on", here, magic & 0xFFFFFFFF)
+            if self._stuck_at != here:
+                logger.warning("commit log %d: magic %08X: the slave cannot dispatch on", here, magic & 0xFFFFFFFF)
+            self._stuck_at = here
             return here
         logger.error("commit log %d: magic %08X: the rest of the file is skipped", here, magic & 0xFFFFFFFF)
         return file.end_offset

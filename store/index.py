@@ -30,6 +30,9 @@ _UNIT_BITS: Final = 16  # slots are hit at random: their blocks are allocated 64
 _ENTRY_STEP: Final = 256 * 1024
 
 
+IndexEntry = tuple[int, int, int]  # key hash, commit log offset, store time
+
+
 def key_hash(key: bytes) -> int:
     """Of `topic#key` in UTF-8: Java's abs of its hash, 0 where that is negative still (store-ha#23)."""
     if len(key) <= HASH_CHUNK and key.isascii():
@@ -75,33 +78,39 @@ class IndexFile:
             index.index_count = max(1, count)
         return index
 
-    def put(self, hashes: Sequence[int], physical_offset: int, stored_at: int) -> None:
-        """Enter the hashes of one record. The caller saw to it that they fit."""
+    def put(self, entries: Sequence[IndexEntry]) -> None:
+        """Enter keys in the order of the log. The caller saw to it that they fit."""
         mapped, count, slots, entries_at = self._map, self.index_count, self.slots, self._entries_at
-        seconds = (stored_at - self.begin_timestamp) // 1000 if self.begin_timestamp > 0 else 0
-        if not 0 <= seconds <= 0x7FFFFFFF:
-            seconds = 0 if seconds < 0 else 0x7FFFFFFF
-        for hashed in hashes:
-            slot_at = _HEADER_SIZE + 4 * (hashed % slots)
-            entry_at = entries_at + _ENTRY_SIZE * count
-            if not self._slot_units[slot_at >> _UNIT_BITS]:
-                self._allocate_slots(slot_at >> _UNIT_BITS)
-            if entry_at + _ENTRY_SIZE > self._entry_room:
-                self._allocate_entries(entry_at)
-            (previous,) = _UNPACK_SLOT(mapped, slot_at)
-            if previous <= 0 or previous > count:
-                self.slot_count += 1
-                previous = 0
-            _PACK_ENTRY(mapped, entry_at, hashed, physical_offset, seconds, previous)
-            _PACK_SLOT(mapped, slot_at, count)
-            if count == 1:
-                self.begin_timestamp, self.begin_physical = stored_at, physical_offset
-            count += 1
-        self.index_count = count
-        self.end_timestamp, self.end_physical = stored_at, physical_offset
-        _PACK_HEADER(
-            mapped, 0, self.begin_timestamp, stored_at, self.begin_physical, physical_offset, self.slot_count, count
-        )
+        begin, physical_offset, stored_at = self.begin_timestamp, self.end_physical, self.end_timestamp
+        try:
+            for hashed, physical_offset, stored_at in entries:
+                slot_at = _HEADER_SIZE + 4 * (hashed % slots)
+                entry_at = entries_at + _ENTRY_SIZE * count
+                if not self._slot_units[slot_at >> _UNIT_BITS]:
+                    self._allocate_slots(slot_at >> _UNIT_BITS)
+                if entry_at + _ENTRY_SIZE > self._entry_room:
+                    self._allocate_entries(entry_at)
+                (previous,) = _UNPACK_SLOT(mapped, slot_at)
+                if previous <= 0 or previous > count:
+                    self.slot_count += 1
+                    previous = 0
+                seconds = (stored_at - begin) // 1000 if begin > 0 else 0
+                if not 0 <= seconds <= 0x7FFFFFFF:
+                    seconds = 0 if seconds < 0 else 0x7FFFFFFF
+                _PACK_ENTRY(mapped, entry_at, hashed, physical_offset, seconds, previous)
+                _PACK_SLOT(mapped, slot_at, count)
+                if count == 1:
+                    begin = self.begin_timestamp = stored_at
+                    self.begin_physical = physical_offset
+                count += 1
+        finally:  # also when the disk is full: what was entered counts
+            if count > self.index_count:
+                self.index_count = count
+                self.end_timestamp, self.end_physical = stored_at, physical_offset
+                _PACK_HEADER(
+                    mapped, 0, self.begin_timestamp, stored_at, self.begin_physical, physical_offset,
+                    self.slot_count, count,
+                )  # fmt: skip
 
     def _allocate_slots(self, unit: int) -> None:
         for needed in {0, unit}:  # unit 0 has the header, too
@@ -166,18 +175,17 @@ class Index:
             else:
                 self.files.append(file)
 
-    def put(self, hashes: list[int], physical_offset: int, stored_at: int) -> None:
-        """Index one record. What lies before the last entry's record is there already."""
+    def put(self, entries: Sequence[IndexEntry]) -> None:
+        """Index keys in the order of the log. What lies before the last entry's record is there already."""
         file = self.files[-1] if self.files else self._next_file()
-        if physical_offset < file.end_physical:
-            return
-        while file.index_count + len(hashes) > file.max_index:
-            room = file.max_index - file.index_count
+        if entries[0][1] < file.end_physical:
+            entries = [entry for entry in entries if entry[1] >= file.end_physical]
+        while (room := file.max_index - file.index_count) < len(entries):
             if room > 0:
-                file.put(hashes[:room], physical_offset, stored_at)
-                hashes = hashes[room:]
+                file.put(entries[:room])
+                entries = entries[room:]
             file = self._next_file()
-        file.put(hashes, physical_offset, stored_at)
+        file.put(entries)
 
     def _next_file(self) -> IndexFile:
         """A new file begins with the end values of the full one before it."""

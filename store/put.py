@@ -27,8 +27,9 @@ from remoting.message import (
 )
 from store.commitlog import CommitLog
 from store.config import StoreConfig
-from store.dispatch import SCHEDULE_TOPIC, Dispatcher, deliver_at
-from store.index import Index, key_hash
+from store.consumequeue import ENTRY, ConsumeQueue
+from store.dispatch import SCHEDULE_TOPIC, Dispatcher, deliver_at, index_hashes, tags_code_in
+from store.index import Index, IndexEntry, key_hash
 from store.queues import Queues
 from store.results import PutResult, PutStatus
 
@@ -114,9 +115,9 @@ class Putter:
             if has_entry:
                 queue.append(queue_offset, physical, size, tags_code)
             if self.index is not None and kind != TRANSACTION_ROLLBACK:
-                hashes = _key_hashes(message)
-                if hashes:
-                    self.index.put(hashes, physical, stored_at)
+                entries = [(hashed, physical, stored_at) for hashed in _key_hashes(message)]
+                if entries:
+                    self.index.put(entries)
         except OSError as problem:  # it is stored; `catch_up` will enter it
             self.no_room(problem)
         else:
@@ -133,24 +134,17 @@ class Putter:
         """
         if self.refusal is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
-        shared = message.properties.encode()
-        tails: list[tuple[bytes, bytes]] = []  # stored properties, and all that follows the body
+        batch_properties = message.properties.encode()
+        properties = [_joined(item.properties, batch_properties) for item in items]
         stored_topic = self._topics.get(message.topic) or self._stored_topic(message.topic)
         born, store = pack_host(message.born_host), pack_host(message.store_host)
-        head_size = _HOSTLESS_SIZE - 2 + len(born) + len(store)
-        total = 0
-        for item in items:
-            properties = item.properties
-            if shared:
-                glue = b"" if not properties or properties.endswith(b"\x02") else b"\x02"
-                properties = properties + glue + shared
-            if len(properties) > _MAX_TEXT:
-                return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"{len(properties)} bytes of properties")
-            tail = stored_topic + _SHORT.pack(len(properties)) + properties
-            tails.append((properties, tail))
-            total += head_size + len(item.body) + len(tail)
-            if len(item.body) > self._max_body:
-                return _illegal(f"a body of {len(item.body)} bytes exceeds {self._max_body}")
+        head_size = _HOSTLESS_SIZE + len(born) + len(store) + len(stored_topic)
+        sizes = [head_size + len(item.body) + len(text) for item, text in zip(items, properties, strict=True)]
+        total = sum(sizes)
+        if max(map(len, properties), default=0) > _MAX_TEXT:
+            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"properties of more than {_MAX_TEXT} bytes")
+        if max((len(item.body) for item in items), default=0) > self._max_body:
+            return _illegal(f"a body exceeds {self._max_body} bytes")
         if len(stored_topic) > _MAX_TOPIC + 1 or message.sys_flag & TRANSACTION_MASK or not items:
             return _illegal("a batch needs items, a topic of at most 127 bytes, and no transaction")
         if total > self.config.mapped_file_size_commit_log - BLANK_SIZE:
@@ -165,17 +159,18 @@ class Putter:
         stored_at = self.last_stored_at = self.now_millis()
         first = physical = file.first_offset + file.wrote
         sys_flag = message.sys_flag & ~IPV6_MASK | _ipv6_bits(born, store)
-        pack, offsets = _PACK[len(born), len(store)], list[int]()
+        pack = _PACK[len(born), len(store)]
         pieces: list[Buffer] = []
-        for item, (_, tail) in zip(items, tails, strict=True):
-            size = head_size + len(item.body) + len(tail)
+        offsets: list[int] = []
+        for item, text, size in zip(items, properties, sizes, strict=True):
+            body = item.body
             pieces += (
                 pack(
-                    size, MESSAGE_MAGIC, _crc32(item.body) & 0x7FFFFFFF, message.queue_id, item.flag, queue_offset,
+                    size, MESSAGE_MAGIC, _crc32(body) & 0x7FFFFFFF, message.queue_id, item.flag, queue_offset,
                     physical, sys_flag, message.born_timestamp, born, stored_at, store,
-                    message.reconsume_times, 0, len(item.body),
+                    message.reconsume_times, 0, len(body),
                 ),
-                item.body, tail,
+                body, stored_topic, _SHORT.pack(len(text)), text,
             )  # fmt: skip
             offsets.append(physical)
             physical += size
@@ -183,8 +178,38 @@ class Putter:
         file.map[file.wrote : file.wrote + total] = b"".join(pieces)
         file.wrote += total
         queue.next_offset = queue_offset
-        self.catch_up()
-        return PutResult(PutStatus.PUT_OK, first, physical, first_queue_offset, stored_at, offsets)
+        result = PutResult(PutStatus.PUT_OK, first, physical, first_queue_offset, stored_at, offsets)
+        if self.dispatcher.offset != first or message.topic == SCHEDULE_TOPIC:
+            self.catch_up()
+        else:
+            self._enter_batch(queue, result, sizes, properties)
+        return result
+
+    def _enter_batch(
+        self, queue: ConsumeQueue, put: PutResult, sizes: Sequence[int], properties: Sequence[bytes]
+    ) -> None:
+        """Enter a batch in queue and index from what is known, without reading it again."""
+        dispatcher, prefix = self.dispatcher, f"{queue.topic}#".encode()
+        tags_codes: list[int] = []
+        keys: list[IndexEntry] = []
+        for text, physical in zip(properties, put.physical_offsets or (), strict=True):
+            fenced = b"\x02" + text + b"\x02"
+            tags_codes.append(tags_code_in(fenced))
+            keys += [(hashed, physical, put.store_timestamp) for hashed in index_hashes(fenced, prefix)]
+        try:
+            queue.append_joined(
+                put.queue_offset, b"".join(map(ENTRY.pack, put.physical_offsets or (), sizes, tags_codes))
+            )
+            if self.index is not None and keys:
+                self.index.put(keys)
+        except OSError as problem:  # it is stored; `catch_up` will enter it
+            self.no_room(problem)
+            return
+        dispatcher.offset = put.end_offset
+        dispatcher.last_stored_at = put.store_timestamp
+        if dispatcher.on_dispatched is not None:
+            for end, tags_code in enumerate(tags_codes, put.queue_offset + 1):
+                dispatcher.on_dispatched(queue.topic, queue.queue_id, end, tags_code, put.store_timestamp)
 
     def catch_up(self) -> None:
         """Enter what the log has and queues or index lack."""
@@ -232,6 +257,13 @@ def _key_hashes(message: NewMessage) -> list[int]:
         names = keys.split(" ") if isinstance(keys, str) else keys
         hashes += [key_hash(f"{topic}#{name}".encode()) for name in names if name]
     return hashes
+
+
+def _joined(own: bytes, shared: bytes) -> bytes:
+    """An item's properties, then the batch's, with a separator where it lacks."""
+    if not own or not shared or own.endswith(b"\x02"):
+        return own + shared
+    return own + b"\x02" + shared
 
 
 def _ipv6_bits(born: bytes, store: bytes) -> int:

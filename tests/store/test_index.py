@@ -32,8 +32,8 @@ def test_key_hash_is_never_negative(key: str, hashed: int | None) -> None:
 def test_entry_0_is_unused_and_the_count_begins_at_1(tmp_path: Path) -> None:
     """store-ha#23: header, slots and entries, byte by byte; a chain leads from the newest back."""
     index = Index(tmp_path, slots=10, max_index=50, disk=Disk(), now_millis=ManualClock())
-    index.put([7, 17], 1000, 5000)
-    index.put([7], 2000, 65_999)
+    index.put([(7, 1000, 5000), (17, 1000, 5000)])
+    index.put([(7, 2000, 65_999)])
     raw = next(tmp_path.iterdir()).read_bytes()
     assert struct.unpack_from(">qqqqii", raw) == (5000, 65_999, 1000, 2000, 1, 4)
     assert struct.unpack_from(">10i", raw, 40) == (0, 0, 0, 0, 0, 0, 0, 3, 0, 0)
@@ -46,7 +46,7 @@ def test_a_full_file_is_followed_by_one_that_begins_where_it_ended(tmp_path: Pat
     """Section 3.3; the name is the local time (store-ha#2), and a taken one is not taken twice."""
     index = Index(tmp_path, slots=10, max_index=4, disk=Disk(), now_millis=ManualClock())
     for number in range(5):
-        index.put([number, number + 100], number * 10, SOME_DAY + number)
+        index.put([(hashed, number * 10, SOME_DAY + number) for hashed in (number, number + 100)])
     local = dt.datetime.fromtimestamp(SOME_DAY / 1000).astimezone()
     names = [file.file.path.name for file in index.files]
     assert names == [f"{local:%Y%m%d%H%M%S}{millis:03d}" for millis in range(4)]
