@@ -30,7 +30,9 @@ class Recorded:
     fields: Mapping[str, Any]
 
     def as_json(self) -> dict[str, Any]:
-        return {"at": self.at_millis, "node": self.node, "kind": self.kind, **self.fields}
+        """Flat. A field of the name of a column gives way to it."""
+        columns = {"at": self.at_millis, "node": self.node, "kind": self.kind}
+        return {**columns, **self.fields, **columns}
 
 
 @attrs.define(eq=False)

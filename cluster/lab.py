@@ -27,6 +27,7 @@ from cluster.topology import ClusterSpec, NodeKind, node_settings, nodes_of, tom
 from remoting.clock import ClockSettings, RatedClock, real_seconds
 
 WAIT_SECONDS = 60.0
+_PAUSE_SECONDS = 0.01  # events of a busy workload must not make us ask all nodes each time
 _PROBE_SECONDS = 0.05  # how often a condition on live facts is looked at, when nothing happens before
 PRELOADED = ("cluster.workload.produce", "cluster.workload.consume")
 
@@ -137,6 +138,7 @@ class Cluster:
                 document = await self.status()
                 if judged.holds(document):
                     return document
+                await trio.sleep(real_seconds(_PAUSE_SECONDS))
                 with trio.move_on_after(real_seconds(_PROBE_SECONDS)):
                     await self.events.wait_changed()
         raise WaitTimeoutError(f"{judged.text!r} is not so after {seconds:g} s")

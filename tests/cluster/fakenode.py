@@ -33,3 +33,6 @@ async def main(config: dict[str, Any], link: ControlLink) -> None:
             await trio.sleep_forever()
         finally:
             link.emit("closing")
+            if config.get("never_ends"):
+                with trio.CancelScope(shield=True):
+                    await trio.sleep_forever()

@@ -8,6 +8,7 @@ import socket
 import pytest
 import trio
 
+from cluster import supervisor
 from cluster.eventlog import read_journal
 from cluster.lab import WaitTimeoutError, open_cluster
 from cluster.ports import PortTakenError
@@ -128,6 +129,31 @@ async def test_waiting_in_vain_ends(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
         with pytest.raises(WaitTimeoutError, match="'stopped broker-a' is not so"):
             await cluster.wait_until("stopped broker-a", seconds=0.01)
+
+
+async def test_a_node_that_does_not_stop_is_killed_and_that_is_a_failure(
+    place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "STOP_SECONDS", 0.05)
+    spec = ClusterSpec(name="x", broker_settings={"never_ends": True})
+    async with open_cluster(spec, directory=place, modules=FAKES) as cluster:
+        with pytest.raises(NodeFailedError, match="stop had no effect"):
+            await cluster.stop("broker-a")
+        await cluster.wait_until("killed broker-a")
+    assert "stop_overdue" in {event.kind for event in cluster.events}
+
+
+async def test_killing_all_ends_a_stop_that_takes_too_long(place: pathlib.Path) -> None:
+    spec = ClusterSpec(name="x", slaves=0, broker_settings={"never_ends": True})
+    async with open_cluster(spec, directory=place, modules=FAKES) as cluster, trio.open_nursery() as nursery:
+
+        async def kill_all() -> None:
+            await cluster.events.wait_event(lambda event: event.kind == "closing")
+            await cluster.supervisor.kill_all()
+
+        nursery.start_soon(kill_all)
+        await cluster.stop("broker-a")
+        await cluster.wait_until("killed broker-a")
 
 
 async def test_a_cluster_at_a_single_address(place: pathlib.Path) -> None:
