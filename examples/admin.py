@@ -1,0 +1,32 @@
+"""Show a cluster and the bounds of a topic's queues: `python examples/admin.py 127.0.0.1:9876 --topic orders`."""
+
+import trio
+import typer
+
+from client.admin import Admin
+from client.config import ClientConfig
+from client.instance import open_client
+
+
+async def main(namesrv_addr: str, topic: str | None = None) -> None:
+    async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client:
+        admin = Admin(client)
+        info = await admin.cluster_info()
+        for cluster, names in info.cluster_addr_table.items():
+            for name in names:
+                for broker_id, address in sorted(info.broker_addr_table[name].broker_addrs.items()):
+                    print(cluster, name, "master" if broker_id == 0 else f"slave {broker_id}", address)
+        for name in await admin.topics() if topic is None else []:
+            print("topic", name)
+        if topic is not None:
+            for queue, bounds in (await admin.topic_stats(topic)).offset_table.items():
+                print(queue.broker_name, queue.queue_id, bounds.min_offset, bounds.max_offset)
+
+
+def command(namesrv_addr: str, topic: str = "") -> None:
+    """Show a cluster and the bounds of a topic's queues."""
+    trio.run(main, namesrv_addr, topic or None)
+
+
+if __name__ == "__main__":
+    typer.run(command)

@@ -1,0 +1,42 @@
+"""Print messages as they come, until interrupted: `python examples/consume.py 127.0.0.1:9876 orders --count 10`."""
+
+from collections.abc import Sequence
+
+import trio
+import typer
+
+from client.config import ClientConfig, ConsumerConfig
+from client.instance import open_client
+from client.message import ReceivedMessage
+from client.push import PushConsumer
+from remoting.bodies.heartbeat import ConsumeFromWhere
+
+
+async def main(namesrv_addr: str, topic: str, count: int) -> None:
+    seen = 0
+    enough = trio.Event()
+
+    async def on_messages(messages: Sequence[ReceivedMessage]) -> None:
+        # Returning means consumed. Any exception means: give them to the group again, later.
+        nonlocal seen
+        await trio.lowlevel.checkpoint()
+        for message in messages:
+            print(message.queue.broker_name, message.queue.queue_id, message.queue_offset, message.body.decode())
+        seen += len(messages)
+        if seen == count:
+            enough.set()
+
+    config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client, trio.open_nursery() as nursery:
+        await nursery.start(PushConsumer(client, "example-consumer", {topic: "*"}, on_messages, config=config).run)
+        await enough.wait()
+        nursery.cancel_scope.cancel()
+
+
+def command(namesrv_addr: str, topic: str, count: int = 0) -> None:
+    """Print messages as they come, until interrupted."""
+    trio.run(main, namesrv_addr, topic, count)
+
+
+if __name__ == "__main__":
+    typer.run(command)

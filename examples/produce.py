@@ -1,0 +1,34 @@
+"""Send ten messages and say what became of each: `python examples/produce.py 127.0.0.1:9876 orders`."""
+
+import trio
+import typer
+
+from client.config import ClientConfig
+from client.errors import IndeterminateError, RefusedError
+from client.instance import open_client
+from client.message import Message
+from client.producer import Producer
+
+
+async def main(namesrv_addr: str, topic: str) -> None:
+    async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client:
+        producer = Producer(client, "example-producer")
+        for number in range(10):
+            message = Message(topic=topic, body=b"order %d" % number, tags="paid", keys=f"order-{number}")
+            try:
+                result = await producer.send(message)
+            except RefusedError as exc:
+                print(number, "is not stored:", exc)
+            except IndeterminateError as exc:
+                print(number, "may be stored, nobody can tell:", exc)
+            else:
+                print(number, result.status.name, result.queue.broker_name, result.queue.queue_id, result.queue_offset)
+
+
+def command(namesrv_addr: str, topic: str) -> None:
+    """Send ten messages and say what became of each."""
+    trio.run(main, namesrv_addr, topic)
+
+
+if __name__ == "__main__":
+    typer.run(command)

@@ -1,0 +1,29 @@
+"""Read every queue of a topic from its beginning, by hand: `python examples/pull.py 127.0.0.1:9876 orders`."""
+
+import trio
+import typer
+
+from client.calls import PullStatus
+from client.config import ClientConfig
+from client.instance import open_client
+from client.pull import PullConsumer
+
+
+async def main(namesrv_addr: str, topic: str) -> None:
+    async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client:
+        consumer = PullConsumer(client, "example-puller")
+        for queue in await consumer.queues(topic):
+            offset = await consumer.min_offset(queue)
+            while (result := await consumer.pull(queue, offset)).status is PullStatus.FOUND:
+                for message in result.messages:
+                    print(queue.broker_name, queue.queue_id, message.queue_offset, message.body.decode())
+                offset = result.next_offset
+
+
+def command(namesrv_addr: str, topic: str) -> None:
+    """Read every queue of a topic from its beginning, by hand."""
+    trio.run(main, namesrv_addr, topic)
+
+
+if __name__ == "__main__":
+    typer.run(command)

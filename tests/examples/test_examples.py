@@ -1,0 +1,74 @@
+"""The example scripts, run as a reader would run them, against our servers."""
+
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def serve(module: str, config: pathlib.Path, ready: str) -> tuple[subprocess.Popen[str], str]:
+    """Start a server process; answer it with the address that its ready line tells."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", module, str(config)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if found := re.search(ready, line):
+            return process, found[1]
+    raise AssertionError("".join(lines))
+
+
+@pytest.fixture(scope="module")
+def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A name server and one master, on ports that the system chooses."""
+    home = tmp_path_factory.mktemp("cluster")
+    (home / "ns.toml").write_text(
+        f'listen_port = 0\nkv_config_path = "{home}/kv.json"\nconfig_store_path = "{home}/ns.properties"\n'
+    )
+    name_server, address = serve("nameserver", home / "ns.toml", r"READY (\S+)")
+    (home / "broker.toml").write_text(
+        f'namesrv_addr = "{address}"\nlisten_port = 0\nfast_listen_port = 0\nha_listen_port = 0\n'
+        f'store_path_root_dir = "{home}/store"\nmapped_file_size_commit_log = 4194304\n'
+    )
+    broker, _ = serve("broker", home / "broker.toml", r" ready address=(\S+)")
+    yield address
+    for process in (broker, name_server):
+        process.terminate()
+        process.communicate(timeout=30)
+
+
+def run(name: str, *args: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, f"examples/{name}.py", *args],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_what_is_produced_is_consumed_and_pulled_and_counted(namesrv_addr: str) -> None:
+    produced = run("produce", namesrv_addr, "orders")
+    assert [line.split()[:3] for line in produced] == [[str(number), "SEND_OK", "broker-a"] for number in range(10)]
+    bodies = {f"order {number}" for number in range(10)}
+    assert {" ".join(line.split()[3:]) for line in run("consume", namesrv_addr, "orders", "--count", "10")} == bodies
+    assert {" ".join(line.split()[3:]) for line in run("pull", namesrv_addr, "orders")} == bodies
+    broker, *queues = run("admin", namesrv_addr, "--topic", "orders")
+    assert broker.startswith("DefaultCluster broker-a master ")
+    assert sum(int(line.split()[3]) for line in queues) == 10
+    assert "topic orders" in run("admin", namesrv_addr)
