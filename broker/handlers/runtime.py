@@ -35,7 +35,7 @@ def _store_values(broker: Broker) -> dict[str, str]:
     store, config = broker.store, broker.store.config
     root, log_dir = config.store_path_root_dir, config.store_path_commit_log
     usage = shutil.disk_usage(root)
-    log_ratio = store.disk.used_percent(log_dir) / 100 if log_dir.is_dir() else -1.0
+    log_ratio = store.disk.used_percent(log_dir if log_dir.is_dir() else root) / 100
     end = store.max_commit_log_offset
     return {
         "commitLogMinOffset": str(store.min_commit_log_offset if end > 0 else -1),

@@ -5,7 +5,6 @@ import pytest
 from broker.testing import TalkingBroker
 from remoting.bodies.runtime import BrokerStatsData, KVTable
 from remoting.codes import RequestCode, ResponseCode
-from store.configfile import save_config_file
 
 
 def info(talk: TalkingBroker) -> dict[str, str]:
@@ -87,11 +86,11 @@ def test_how_long_a_broker_runs(talk: TalkingBroker) -> None:
     assert info(talk)["runtime"] == "[ 2 days, 3 hours, 4 minutes, 5 seconds ]"
 
 
-def test_delay_offsets_come_from_their_file(talk: TalkingBroker) -> None:
+def test_delay_offsets_are_those_that_delivery_goes_by(talk: TalkingBroker) -> None:
     """broker-requests#54: bare numbers as keys; runtime info sets them against the ends of the queues."""
     assert talk.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{}}'
     talk.send("T", DELAY="3")
-    save_config_file(talk.broker.sync.delay_offset_path, b'{\n\t"offsetTable":{1:2,3:0\n\t}\n}')
+    talk.broker.delay.offsets = {1: 2, 3: 0}
     assert talk.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{1:2,3:0}}'
     table = info(talk)
     assert (table["scheduleMessageOffset_1"], table["scheduleMessageOffset_3"]) == ("2,0", "0,1")

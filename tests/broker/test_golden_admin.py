@@ -1,0 +1,215 @@
+"""Replay what mqadmin, a producer and a consumer sent to a real broker, and compare what ours answers.
+
+The recordings b1 to b7 are one session, b8 another, against a master without a slave. Compared are the response
+code, the names of the ext fields, and the form of the body: members by name and type; for pulls and queries the
+messages themselves.
+"""
+
+import json
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import attrs
+import pytest
+import trio
+
+from broker.testing import ScriptedPeer, TalkingBroker
+from remoting.codec import decode_command
+from remoting.codes import RequestCode
+from remoting.command import Command
+from remoting.fastjson import parse_fastjson
+from remoting.frame import FrameDecoder
+from remoting.message import decode_messages
+
+Opener = Callable[..., TalkingBroker]
+
+GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
+SESSION = (
+    "b1_admin_topics", "b2_admin_groups_send", "b3_admin_status", "b4_admin_query_print", "b5_admin_connections",
+    "b6_admin_offsets", "b7_admin_kv_perm_delete",
+)  # fmt: skip
+BOOT_MILLIS = 1_795_198_783_226
+SWEEP_PERIOD = 5.0
+BETWEEN_FILES = 10.0
+MESSAGES = {RequestCode.PULL_MESSAGE, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID}
+
+
+class Step(NamedTuple):
+    """Something that happened on a connection to the master: a command either way, or its end (None)."""
+
+    at: float
+    address: str
+    command: Command | None
+    is_from_client: bool = True
+
+
+def steps_of(name: str) -> list[Step]:
+    """All that one recording says of connections between clients and the master, in order."""
+    streams = json.loads((GOLDEN / "streams.json").read_text())["files"]
+    (recording,) = [one for one in streams if one["file"] == f"wire/{name}.jsonl"]
+    frames = [json.loads(line) for line in (GOLDEN / "wire" / f"{name}.jsonl").read_text().splitlines()]
+    addresses, steps = {}, []
+    for stream in recording["streams"]:
+        if (stream["from"], stream["to"]) == ("client", "master"):
+            addresses[stream["stream"]] = stream["client_addr"]
+            ends = [at for at, *_ in stream["close"][:1] if at <= frames[-1]["t"]]  # later: in a later recording
+            steps += [Step(at, stream["client_addr"], None) for at in ends]
+    for frame in frames:
+        if frame["stream"] in addresses:
+            (raw,) = FrameDecoder().feed(bytes.fromhex(frame["hex"]))
+            is_from_client = frame["from"] == "client"
+            steps.append(Step(frame["t"], addresses[frame["stream"]], decode_command(raw), is_from_client))
+    return sorted(steps, key=lambda step: step.at)
+
+
+@attrs.define(eq=False)
+class Replay:
+    """Plays recordings to a broker and gathers the answers of both."""
+
+    talk: TalkingBroker
+    peers: dict[str, ScriptedPeer] = attrs.field(factory=dict)
+    asked: dict[tuple[str, int], Command] = attrs.field(factory=dict)
+    expected: dict[tuple[str, int], Command] = attrs.field(factory=dict)
+
+    def play(self, steps: list[Step]) -> None:
+        """Play one recording after what was played before."""
+        began = self.talk.clock.seconds + BETWEEN_FILES
+        self._learn_answers(steps)
+        for step in steps:
+            self._go_to(began + step.at)
+            peer = self._peer(step.address)
+            if step.command is None:
+                peer.close("as recorded")
+                self.talk.broker.channel_closed(peer)  # type: ignore[arg-type]  # a stand-in
+            elif step.is_from_client and not step.command.is_response:
+                self.asked[step.address, step.command.opaque] = step.command
+                self.talk.dispatcher.serve(peer, step.command)
+                self.talk.broker.slave_waits.advance(self.talk.broker.store.max_commit_log_offset)
+            elif not step.is_from_client and step.command.is_response:
+                self.expected[step.address, step.command.opaque] = step.command
+
+    def _learn_answers(self, steps: list[Step]) -> None:
+        """Let each consumer answer our broker as it answered the recorded one."""
+        requests = {
+            (step.address, step.command.opaque): step.command.code
+            for step in steps
+            if step.command and not step.is_from_client and not step.command.is_response
+        }
+        for step in steps:
+            if step.command and step.is_from_client and step.command.is_response:
+                code = requests[step.address, step.command.opaque]
+                self._peer(step.address).answers[code] = step.command
+
+    def _go_to(self, moment: float) -> None:
+        """Let time pass, with the sweeps that it brings."""
+        clock = self.talk.clock
+        while (sweep_at := (clock.seconds // SWEEP_PERIOD + 1) * SWEEP_PERIOD) < moment:
+            clock.seconds = sweep_at
+            self.talk.broker.hold.sweep(sweep_at)
+        clock.seconds = max(clock.seconds, moment)
+
+    def _peer(self, address: str) -> ScriptedPeer:
+        return self.peers.setdefault(address, ScriptedPeer(address))
+
+    def differences(self) -> Iterator[str]:
+        """What ours answers otherwise, to which request."""
+        ours = {(address, one.opaque): one for address, peer in self.peers.items() for one in peer.replies}
+        for key, expected in self.expected.items():
+            asked = self.asked.get(key)
+            if asked is None:  # sent before the recording began
+                continue
+            got = ours.get(key)
+            if got is None:
+                yield f"{asked.code} {asked.ext_fields}: no answer, expected {expected.code} {expected.remark}"
+            elif (of_ours := form(asked, got)) != (of_theirs := form(asked, expected)):
+                yield f"{asked.code} {asked.ext_fields}: {got.remark} {of_ours}\n    not {expected.remark} {of_theirs}"
+
+
+def form(asked: Command, reply: Command) -> tuple[int, Any, Any]:
+    """What of an answer must be the same."""
+    fields = None if reply.raw_fields is None else sorted(reply.ext_fields)
+    if asked.code in MESSAGES:
+        messages = decode_messages(reply.body)
+        return reply.code, fields, [(one.topic, one.queue_id, one.queue_offset, one.body) for one in messages]
+    return reply.code, fields, body_form(asked.code, reply.body)
+
+
+def body_form(code: int, body: bytes) -> Any:
+    if code in {RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.CONSUME_MESSAGE_DIRECTLY}:
+        return body  # passed on as it is
+    if code == RequestCode.GET_BROKER_CONFIG:
+        return {"text of lines"} if body else None  # which lines: tests of the settings
+    value = parse_fastjson(body) if body else None
+    if code == RequestCode.GET_BROKER_RUNTIME_INFO:
+        # Ours has a few more keys; one is named after a directory.
+        return {"table": sorted(key for key in value["table"] if key not in EXTRA and "_" not in key)}
+    if code == RequestCode.GET_BROKER_CONSUME_STATS:
+        value["consumeStatsList"] = {name: stats for one in value["consumeStatsList"] for name, stats in one.items()}
+    return shape(value)
+
+
+EXTRA = {"brokerActive", "getTransferredTps"}
+
+
+def shape(value: Any) -> Any:
+    """Names and types, without values. Of a list, what its first element looks like."""
+    if isinstance(value, dict):
+        return {str(key): shape(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [shape(item) for item in value[:1]]
+    return type(value).__name__
+
+
+def start(talk: TalkingBroker) -> Replay:
+    talk.clock.wall_epoch_millis = BOOT_MILLIS
+
+    def run(fn: Any, *args: Any) -> None:
+        trio.run(fn, *args)
+
+    talk.broker.run_soon = run
+    return Replay(talk)
+
+
+def test_a_session_of_mqadmin_is_answered_as_the_real_broker_answered_it(open_broker: Opener) -> None:
+    """broker-requests#54 to #63."""
+    replay = start(open_broker(broker_role="SYNC_MASTER", listen_port=26911))
+    replay.talk.replication.has_slave = True
+    for name in SESSION:
+        replay.play(steps_of(name))
+    assert len(replay.expected) > 250
+    assert list(replay.differences()) == []
+    assert replay.talk.broker.unserved == {}
+
+
+def test_a_master_without_a_slave_is_administered_as_the_real_one(open_broker: Opener) -> None:
+    """broker-requests#23, #57, #58: topics and groups deleted for good."""
+    replay = start(open_broker(broker_role="SYNC_MASTER", listen_port=26911))
+    replay.play(steps_of("b8_admin_single_master"))
+    assert list(replay.differences()) == []
+
+
+@pytest.mark.parametrize("key", ["NOTIFY_CONSUMER_IDS_CHANGED", "RESET_CONSUMER_CLIENT_OFFSET"])
+def test_consumers_hear_what_the_recorded_ones_heard(open_broker: Opener, key: str) -> None:
+    """broker-requests#39, #58: what a broker says unasked, to whom and in which order."""
+    code = RequestCode[key]
+    replay = start(open_broker(broker_role="SYNC_MASTER", listen_port=26911))
+    replay.talk.replication.has_slave = True
+    heard: list[tuple[str, dict[str, str], bytes]] = []
+    for name in SESSION:
+        steps = steps_of(name)
+        replay.play(steps)
+        heard += [
+            (step.address, step.command.ext_fields, step.command.body)
+            for step in steps
+            if step.command and not step.is_from_client and step.command.code == code and step.command.is_oneway
+        ]
+    ours = [
+        (address, command.ext_fields, command.body)
+        for address, peer in replay.peers.items()
+        for command in peer.asked
+        if command.code == code
+    ]
+    assert [(address, fields, len(body)) for address, fields, body in ours] == [
+        (address, fields, len(body)) for address, fields, body in heard
+    ]
