@@ -86,3 +86,46 @@ def test_by_config_gives_what_is_written() -> None:
 def test_every_queue_is_given_to_exactly_one_member(strategy: Strategy, count: int, members: set[str]) -> None:
     given_out = [queue for own in members for queue in allocate(strategy, own, queues(count), members)]
     assert rebalance.sort_queues(given_out) == queues(count)
+
+
+RECORDED = """\
+avg 8 3 [0,1,2,],[3,4,5,],[6,7,],
+circle 8 3 [0,3,6,],[1,4,7,],[2,5,],
+hash 8 3 [3,],[0,2,4,5,],[1,6,7,],
+room 8 3 [0,1,6,],[2,3,7,],[4,5,],
+avg 7 3 [0,1,2,],[3,4,],[5,6,],
+circle 7 3 [0,3,6,],[1,4,],[2,5,],
+hash 7 3 [3,],[0,2,4,5,],[1,6,],
+room 7 3 [0,1,6,],[2,3,],[4,5,],
+avg 2 4 [0,],[1,],[],[],
+circle 2 4 [0,],[1,],[],[],
+hash 2 4 [],[0,],[1,],[],
+room 2 4 [0,],[1,],[],[],
+avg 16 5 [0,1,2,3,],[4,5,6,],[7,8,9,],[10,11,12,],[13,14,15,],
+circle 16 5 [0,5,10,15,],[1,6,11,],[2,7,12,],[3,8,13,],[4,9,14,],
+hash 16 5 [10,],[0,2,5,14,15,],[1,6,7,9,13,],[11,12,],[3,4,8,],
+room 16 5 [0,1,2,15,],[3,4,5,],[6,7,8,],[9,10,11,],[12,13,14,],
+avg 5 5 [0,],[1,],[2,],[3,],[4,],
+circle 5 5 [0,],[1,],[2,],[3,],[4,],
+hash 5 5 [],[0,2,],[1,],[],[3,4,],
+room 5 5 [0,],[1,],[2,],[3,],[4,],
+"""
+"""What the strategies of Java's client 4.9.8 answered for members `10.0.0.I@(100+I)#7`, and as many queues of topic
+`orders` at `broker-a` (for rooms at `r1@broker-a`): strategy, queues, members, the queue ids of each member."""
+
+
+@pytest.mark.parametrize("line", RECORDED.splitlines())
+def test_strategies_answer_as_javas_do(line: str) -> None:
+    kind, count, members, expected = line.split()
+    strategy, broker_name = {
+        "avg": (rebalance.averagely, "broker-a"),
+        "circle": (rebalance.averagely_by_circle, "broker-a"),
+        "hash": (rebalance.consistent_hash(), "broker-a"),
+        "room": (rebalance.by_machine_room({"r1"}), "r1@broker-a"),
+    }[kind]
+    all_queues = [
+        MessageQueue(topic="orders", broker_name=broker_name, queue_id=number) for number in range(int(count))
+    ]
+    ids = [f"10.0.0.{number}@{100 + number}#7" for number in range(int(members))]
+    answers = ([queue.queue_id for queue in allocate(strategy, own, all_queues, ids)] for own in ids)
+    assert "".join("[" + "".join(f"{queue_id}," for queue_id in own) + "]," for own in answers) == expected
