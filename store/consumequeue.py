@@ -31,7 +31,6 @@ class ConsumeQueue:
     # Filled by a dispatch pass, written by `append_pending`.
     pending: list[bytes] = attrs.field(factory=list, init=False)
     pending_offset: int = attrs.field(default=-1, init=False)  # queue offset that would continue `pending`
-    pending_physical: int = attrs.field(default=-1, init=False)
 
     @property
     def min_offset(self) -> int:

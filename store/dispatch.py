@@ -126,7 +126,7 @@ class Dispatcher:
                 self._keys.clear()
                 for queue in self._touched:
                     queue.pending.clear()
-                    queue.pending_offset = queue.pending_physical = -1
+                    queue.pending_offset = -1
                 self._touched.clear()
                 events, self._events = self._events, []
             if reached == self.offset:

@@ -115,7 +115,7 @@ class Putter:
             if has_entry:
                 queue.append(queue_offset, physical, size, tags_code)
             if self.index is not None and kind != TRANSACTION_ROLLBACK:
-                entries = [(hashed, physical, stored_at) for hashed in _key_hashes(message)]
+                entries = _index_entries(message, physical, stored_at)
                 if entries:
                     self.index.put(entries)
         except OSError as problem:  # it is stored; `catch_up` will enter it
@@ -249,14 +249,15 @@ class Putter:
         return message.tags_code if due is None else due
 
 
-def _key_hashes(message: NewMessage) -> list[int]:
+def _index_entries(message: NewMessage, physical: int, stored_at: int) -> list[IndexEntry]:
     """Of the unique key, then of each key (store-ha#24)."""
-    topic, keys = message.topic, message.keys
-    hashes = [key_hash(f"{topic}#{message.unique_key}".encode())] if message.unique_key else []
+    topic, keys, unique = message.topic, message.keys, message.unique_key
+    entries = [(key_hash(f"{topic}#{unique}".encode()), physical, stored_at)] if unique else []
     if keys:
-        names = keys.split(" ") if isinstance(keys, str) else keys
-        hashes += [key_hash(f"{topic}#{name}".encode()) for name in names if name]
-    return hashes
+        for key in keys.split(" ") if isinstance(keys, str) else keys:
+            if key:
+                entries.append((key_hash(f"{topic}#{key}".encode()), physical, stored_at))  # noqa: PERF401 - as above
+    return entries
 
 
 def _joined(own: bytes, shared: bytes) -> bytes:

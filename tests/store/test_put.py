@@ -249,6 +249,23 @@ def test_a_full_disk_refuses_puts_and_loses_nothing(open_store: Open, quota: int
     assert sum(store.max_queue_offset("orders", queue_id) for queue_id in range(3)) == len(stored)
 
 
+@pytest.mark.parametrize("quota", [0, 30_000, 300_000, 500_000])
+def test_batches_on_a_full_disk_are_whole_or_refused(open_store: Open, quota: int) -> None:
+    disk = FaultyDisk(quota=quota)
+    store = open_store(disk=disk)
+    sent = 0
+    while store.put_batch(new_message(), [BatchItem(b"x" * 100, b"UNIQ_KEY\x01%d" % n) for n in range(9)]).is_stored:
+        sent += 9
+    assert sent < 10_000
+    disk.quota = None
+    store.delete_expired(hour=12)
+    assert store.write_refused() is None
+    assert (store.max_queue_offset("orders", 0), store.dispatch_behind_bytes) == (sent, 0)
+    last = store.put_batch(new_message(), [BatchItem(b"last", b"UNIQ_KEY\x01last")])
+    assert last.queue_offset == sent
+    assert len(store.query("orders", "last", 9, 0, 2**62).buffers) == 1
+
+
 def test_config_names_are_those_of_rocketmq() -> None:
     """store-ha#7: the key that 4.6 introduced; defaults of section 1.1."""
     config = StoreConfig(store_path_root_dir="/nowhere")

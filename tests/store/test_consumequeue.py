@@ -1,0 +1,97 @@
+"""One queue's entries: order, what is there already, gaps, what a restart and a shorter log leave (section 3.2)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from store.consumequeue import ConsumeQueue
+from store.disk import Disk
+from store.filequeue import FileQueue
+
+NOWHERE = (0, 0x7FFFFFFF, 0)
+
+
+def open_queue(path: Path) -> ConsumeQueue:
+    queue = ConsumeQueue("orders", 0, FileQueue(path, 50 * 20, Disk()))
+    queue.files.load()
+    queue.recover()
+    return queue
+
+
+@pytest.fixture
+def queue(tmp_path: Path) -> Iterator[ConsumeQueue]:
+    queue = open_queue(tmp_path)
+    yield queue
+    queue.files.close()
+
+
+def fill(queue: ConsumeQueue, count: int) -> None:
+    for number in range(queue.max_offset, queue.max_offset + count):
+        queue.append(number, number * 100, 100, number)
+
+
+def test_entries_lie_at_20_bytes_each_over_files(queue: ConsumeQueue) -> None:
+    """Sections 3.1, 3.2."""
+    fill(queue, 120)
+    assert (queue.min_offset, queue.max_offset, queue.max_physical) == (0, 120, 12_000)
+    assert [file.path.name for file in queue.files.files] == [f"{at:020d}" for at in (0, 1000, 2000)]
+    assert [queue.entry(n) for n in (0, 49, 50, 119)] == [(n * 100, 100, n) for n in (0, 49, 50, 119)]
+    assert [queue.entry(n) for n in (-1, 120)] == [None, None]
+    assert len(queue.entries(30, 10_000)) == 20 * 20
+
+
+def test_what_is_there_already_is_skipped(queue: ConsumeQueue) -> None:
+    """By the record's end, and by the entry's number."""
+    fill(queue, 10)
+    queue.append(9, 900, 100, 77)
+    queue.append(5, 5000, 100, 77)
+    assert (queue.max_offset, queue.entry(9)) == (10, (900, 100, 9))
+
+
+def test_an_entry_after_a_gap_comes_at_the_end(queue: ConsumeQueue) -> None:
+    fill(queue, 10)
+    queue.append(20, 2000, 100, 20)
+    assert (queue.max_offset, queue.entry(10)) == (11, (2000, 100, 20))
+
+
+@pytest.mark.parametrize(("first", "file", "blanks"), [(0, 0, 0), (7, 0, 7), (49, 0, 49), (50, 50, 0), (51, 50, 1)])
+def test_a_queue_that_begins_late_is_blank_before(
+    queue: ConsumeQueue, tmp_path: Path, first: int, file: int, blanks: int
+) -> None:
+    """store-ha#21; a restart with a log that begins at its first record finds the same minimum."""
+    queue.append(first, 70_000, 100, 1)
+    queue.append(first + 1, 70_100, 100, 2)
+    assert (queue.min_offset, queue.max_offset) == (first, first + 2)
+    again = open_queue(tmp_path)
+    again.correct_min_offset(70_000)
+    assert (again.min_offset, again.max_offset, again.max_physical) == (first, first + 2, 70_200)
+    again.min_position = 0
+    assert again.files.min_offset == file * 20
+    assert [again.entry(file + n) for n in range(blanks)] == [NOWHERE] * blanks
+    again.files.close()
+
+
+@pytest.mark.parametrize("log_end", [0, 1, 100, 101, 4999, 5000, 5001, 11_950, 12_000, 99_999])
+def test_a_shorter_log_cuts_the_queue_for_good(queue: ConsumeQueue, tmp_path: Path, log_end: int) -> None:
+    """store-ha#26: cut entries do not come back at a restart."""
+    fill(queue, 120)
+    queue.trim_to_log(log_end)
+    kept = min(120, -(-log_end // 100))
+    again = open_queue(tmp_path)
+    for one in (queue, again):
+        assert (one.max_offset, one.max_physical) == (kept, kept * 100 if kept else -1)
+    fill(again, 60)
+    assert again.max_offset == kept + 60
+    again.files.close()
+
+
+def test_only_files_wholly_below_the_logs_minimum_are_dropped(queue: ConsumeQueue) -> None:
+    """Section 3.7."""
+    fill(queue, 120)
+    assert queue.delete_expired(4900) == 0
+    assert queue.min_offset == 49
+    assert queue.delete_expired(4901) == 1
+    assert queue.min_offset == 50
+    assert queue.delete_expired(99_999) == 1
+    assert (queue.min_offset, queue.max_offset, len(queue.files.files)) == (50, 120, 1)
