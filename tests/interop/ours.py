@@ -81,17 +81,26 @@ def rmqlab(directory: Path, *args: str) -> str:
     return done.stdout
 
 
+def started(directory: Path, role: str = "SYNC_MASTER") -> tuple[str, str]:
+    """`rmqlab up` under a name that no other run uses; answers that name and what was printed."""
+    name = f"interop-{os.getpid()}-{next(_numbers)}"
+    return name, rmqlab(directory, "up", "--detach", "--json", "--name", name, "--slaves", "1", "--role", role)
+
+
+def stopped(directory: Path, name: str) -> None:
+    rmqlab(directory, "down", "--name", name)
+
+
 @contextlib.contextmanager
 def our_cluster(directory: Path, *, role: str = "SYNC_MASTER") -> Iterator[OurCluster]:
-    """A nameserver, a master and a slave that acknowledges, under a name that no other run uses."""
-    name = f"interop-{os.getpid()}-{next(_numbers)}"
+    """A nameserver, a master and a slave that acknowledges."""
+    name, printed = started(directory, role)  # when `up` fails, it has cleaned up after itself
     try:
-        printed = rmqlab(directory, "up", "--detach", "--json", "--name", name, "--slaves", "1", "--role", role)
         cluster = OurCluster(directory, json.loads(printed))
         wait_replicating(cluster.master.address)
         yield cluster
     finally:
-        rmqlab(directory, "down", "--name", name)
+        stopped(directory, name)
 
 
 def _broker(node: dict[str, Any]) -> Broker:

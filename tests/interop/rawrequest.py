@@ -13,6 +13,7 @@ import attrs
 GET_ROUTE_INFO_BY_TOPIC = 105
 SEND_MESSAGE = 10
 GET_ALL_TOPIC_CONFIG = 21
+GET_BROKER_RUNTIME_INFO = 28
 GET_MAX_OFFSET = 30
 
 SUCCESS = 0
@@ -87,3 +88,9 @@ def max_offset(broker: str, topic: str, queue_id: int) -> int:
 def knows_topic(broker: str, topic: str) -> bool:
     """A slave learns of topics every ten seconds; until then it serves none of their messages."""
     return f'"{topic}"'.encode() in ask(broker, GET_ALL_TOPIC_CONFIG, {}).body
+
+
+def log_end(broker: str) -> int:
+    """Where its commit log ends, as brokerStatus shows it."""
+    table = json.loads(ask(broker, GET_BROKER_RUNTIME_INFO, {}).body)["table"]
+    return int(table["commitLogMaxOffset"])

@@ -14,12 +14,13 @@ from tests.interop.server import BROKER_NAME, CLUSTER, BrokerServer, Server, fre
 
 _NAMESRV_JVM = ["-Xms64m", "-Xmx128m", "-XX:+UseSerialGC"]
 _BROKER_JVM = [
-    *("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=1g"),
+    "-XX:MaxDirectMemorySize=1g",
     # 4.9 unmaps its files by reflection, when a topic is deleted or a log file destroyed
     *("--add-opens", "java.base/java.nio=ALL-UNNAMED"),
     *("--add-opens", "java.base/sun.nio.ch=ALL-UNNAMED"),
     *("--add-opens", "java.base/jdk.internal.ref=ALL-UNNAMED"),
 ]
+SMALL_HEAP = "384m"
 _BOOT_TIMEOUT = 60.0
 
 # Files that a test fills and compares; the defaults of 1 GiB are the business of benchmarks.
@@ -49,13 +50,14 @@ class RealNameserver(Server):
 class RealBroker(BrokerServer):
     """Keyword arguments as BrokerServer has them."""
 
-    def __init__(self, java: Java, directory: Path, namesrv: str, **options: Any) -> None:
+    def __init__(self, java: Java, directory: Path, namesrv: str, *, heap: str = SMALL_HEAP, **options: Any) -> None:
         self._java = java
+        self._jvm = [f"-Xms{heap}", f"-Xmx{heap}", *_BROKER_JVM]
         super().__init__(directory, "real", namesrv, **options)
 
     def spawn(self, config: Path) -> Child:
         main = "org.apache.rocketmq.broker.BrokerStartup"
-        return self._java.start_server(self.name, main, "-c", str(config), jvm=_BROKER_JVM)
+        return self._java.start_server(self.name, main, "-c", str(config), jvm=self._jvm)
 
     def wait_ready(self) -> None:
         assert self._child is not None
@@ -72,6 +74,7 @@ class RealCluster:
     def __init__(self, nameserver: RealNameserver, master: RealBroker, slave: RealBroker) -> None:
         self.namesrv = nameserver.address
         self.master, self.slave = master.describe(), slave.describe()
+        self.pids = {server.name: server.pid for server in (nameserver, master, slave)}
         self._master = master
 
     def kill_master(self) -> None:
@@ -80,13 +83,18 @@ class RealCluster:
 
 @contextlib.contextmanager
 def real_cluster(
-    java: Java, directory: Path, *, role: str = "SYNC_MASTER", settings: Mapping[str, object] = SMALL_FILES
+    java: Java,
+    directory: Path,
+    *,
+    role: str = "SYNC_MASTER",
+    settings: Mapping[str, object] = SMALL_FILES,
+    heap: str = SMALL_HEAP,
 ) -> Iterator[RealCluster]:
     """A nameserver, a master and a slave that acknowledges."""
     with (
         RealNameserver(java, directory) as nameserver,
-        RealBroker(java, directory, nameserver.address, role=role, settings=settings) as master,
-        RealBroker(java, directory, nameserver.address, broker_id=1, settings=settings) as slave,
+        RealBroker(java, directory, nameserver.address, role=role, settings=settings, heap=heap) as master,
+        RealBroker(java, directory, nameserver.address, broker_id=1, settings=settings, heap=heap) as slave,
     ):
         wait_replicating(master.address)
         yield RealCluster(nameserver, master, slave)

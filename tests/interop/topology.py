@@ -27,6 +27,8 @@ class Cluster(Protocol):
     broker_name: str
     master: Broker
     slave: Broker
+    pids: dict[str, int]
+    """Of the nameserver, the master, the slave, in this order."""
 
     def kill_master(self) -> None:
         """kill -9; returns when the process is gone."""

@@ -1,0 +1,70 @@
+"""`python -m tests.bench`: rmqlab and real RocketMQ side by side, in one run on one machine. Judges nothing.
+
+Absolute figures move with the machine and its load; the ratios are what to look at. Needs a JDK and Maven.
+"""
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.bench import catchup, sends, startup, tables
+from tests.interop import maven
+from tests.interop.java import Java
+from tests.interop.ours import our_cluster
+from tests.interop.realrocketmq import real_cluster
+from tests.interop.topology import Cluster
+
+SUBJECTS = ("start", "idle", "sends", "catchup")
+_HEAP = "1g"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="one round of each, shorter: minutes, not a quarter hour")
+    parser.add_argument("--only", choices=SUBJECTS, action="append", help="this subject; repeatable")
+    parser.add_argument("--output", type=Path, default=Path("build/bench"), help="where bench.md and bench.json go")
+    arguments = parser.parse_args()
+    if missing := maven.missing_tools():
+        sys.exit(f"not run: {', '.join(missing)} not found (a JDK 11+ and Maven are needed)")
+    wanted = arguments.only or SUBJECTS
+    with tempfile.TemporaryDirectory(prefix="rmqlab-bench-") as directory:
+        found = run(Path(directory), [subject for subject in SUBJECTS if subject in wanted], quick=arguments.quick)
+    tables.write(found, arguments.output)
+    print("\n" + "\n".join(table.markdown() for table in found))
+    print(f"written to {arguments.output}/bench.md and bench.json")
+
+
+def run(directory: Path, subjects: list[str], *, quick: bool) -> list[tables.Table]:
+    java = Java(directory)
+    found = []
+    if "start" in subjects:
+        print("start", flush=True)
+        found.append(startup.measure_start(java, directory, rounds=1 if quick else 5))
+    if {"idle", "sends"} & set(subjects):
+        with _both(java, directory / "sends") as systems:
+            if "idle" in subjects:
+                found.append(startup.measure_idle(systems))
+            if "sends" in subjects:
+                print("sends", flush=True)
+                rounds, reports = (1, 1) if quick else (3, 2)
+                found.append(sends.measure(java, systems, rounds=rounds, reports=reports))
+    if "catchup" in subjects:
+        print("catch-up", flush=True)
+        megabytes, rounds = (200, 1) if quick else (1100, 3)
+        found.append(catchup.measure(java, directory / "catchup", megabytes=megabytes, rounds=rounds))
+    return found
+
+
+@contextlib.contextmanager
+def _both(java: Java, directory: Path) -> Iterator[dict[str, Cluster]]:
+    """Both clusters with their default settings, up at the same time: the idle one costs next to nothing."""
+    directory.mkdir()
+    with real_cluster(java, directory, settings={}, heap=_HEAP) as real, our_cluster(directory) as ours:
+        yield {"real": real, "ours": ours}
+
+
+if __name__ == "__main__":
+    main()

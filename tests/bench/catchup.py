@@ -1,0 +1,99 @@
+"""How fast an empty slave takes over a master's log, real and ours: from its first bytes until all is in its queues.
+
+The log is a single file, for an empty slave begins at the start of its master's last one.
+"""
+
+import contextlib
+import shutil
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from tests.bench.process import cpu_seconds
+from tests.bench.tables import Cell, Table, median, ratio
+from tests.interop import rawrequest
+from tests.interop.java import Java
+from tests.interop.ours import OurBroker, OurNameserver
+from tests.interop.realrocketmq import RealBroker, RealNameserver
+from tests.interop.server import BrokerServer, Server
+from tests.interop.waiting import wait_until
+
+SYSTEMS = ("real", "ours")
+BODY_SIZE = 1024
+_BATCH = 64
+_RECORD_OVERHEAD = 150  # bytes, about: what a record has besides its body
+_TOPIC = "CatchUpTopic"
+_HEAP = "1g"
+_QUEUES = range(8)
+
+
+def measure(java: Java, directory: Path, *, megabytes: int, rounds: int) -> Table:
+    """Two masters filled alike; then `rounds` times an empty slave for each, in turn."""
+    samples: dict[str, list[float]] = defaultdict(list)
+    messages = megabytes * 10**6 // (BODY_SIZE + _RECORD_OVERHEAD)
+    # One file holds all, with room: a multiple of the page size.
+    settings = {"mappedFileSizeCommitLog": (megabytes * 11 // 10 // 64 + 1) * 64 * 2**20}
+    with contextlib.ExitStack() as running:
+        masters: dict[str, BrokerServer] = {}
+        for kind in SYSTEMS:
+            nameserver = running.enter_context(_nameserver(kind, java, directory))
+            master = _broker(kind, java, directory, nameserver.address, 0, settings)
+            masters[kind] = running.enter_context(master)
+            _fill(java, master, messages)
+        for number in range(rounds):
+            for kind, master in masters.items():
+                place = directory / f"round-{number}"
+                slave = _broker(kind, java, place, master.namesrv, 1, settings)
+                rate, cpu = _catch_up(master, slave)
+                shutil.rmtree(slave.directory)
+                samples[f"{kind} MB/s"].append(rate)
+                samples[f"{kind} CPU"].append(cpu)
+                print(f"  {kind:5} {rate:6.0f} MB/s, slave's CPU {cpu:5.2f} s per GB", flush=True)
+    rows: list[list[Cell]] = []
+    for what, key in (("MB/s", "MB/s"), ("CPU of the slave, s per GB", "CPU")):
+        real, ours = (median(samples[f"{kind} {key}"]) for kind in SYSTEMS)
+        rows.append([what, real, ours, ratio(ours, real)])
+    title = f"HA catch-up of {megabytes:,} MB with dispatch to queues"
+    notes = f"Medians of {rounds}; {messages:,} messages of {BODY_SIZE} B, from the slave's first bytes to its last queue entry."
+    return Table(title, ["", "real", "ours", "ratio"], rows, notes, samples)
+
+
+def _nameserver(kind: str, java: Java, directory: Path) -> Server:
+    return RealNameserver(java, directory) if kind == "real" else OurNameserver(directory)
+
+
+def _broker(
+    kind: str, java: Java, directory: Path, namesrv: str, broker_id: int, settings: dict[str, int]
+) -> BrokerServer:
+    role = "ASYNC_MASTER"
+    if kind == "real":
+        return RealBroker(java, directory, namesrv, broker_id=broker_id, role=role, settings=settings, heap=_HEAP)
+    return OurBroker(directory, namesrv, broker_id=broker_id, role=role, settings=settings)
+
+
+def _fill(java: Java, master: BrokerServer, messages: int) -> None:
+    options = [f"namesrv={master.namesrv}", f"topic={_TOPIC}", f"count={messages}", f"batch={_BATCH}"]
+    with java.start("Filler", *options, f"size={BODY_SIZE}", jvm=["-Xmx512m"]) as filler:
+        filler.finish(300)
+    wait_until(lambda: _entries(master) == messages, f"{master.name} has dispatched {messages} messages", 60)
+
+
+def _catch_up(master: BrokerServer, slave: BrokerServer) -> tuple[float, float]:
+    """MB/s, and CPU seconds of the slave per GB."""
+    messages, end = _entries(master), _log_end(master)
+    with slave:
+        cpu = cpu_seconds(slave.pid)
+        wait_until(lambda: _log_end(slave) > 0, f"first bytes at {slave.name}", 60, period=0.005)
+        began = time.perf_counter()
+        wait_until(lambda: _entries(slave) == messages, f"{slave.name} has {messages} queue entries", 300, period=0.02)
+        seconds = time.perf_counter() - began
+        cpu = cpu_seconds(slave.pid) - cpu
+    return end / 1e6 / seconds, cpu / (end / 1e9)
+
+
+def _entries(broker: BrokerServer) -> int:
+    return sum(rawrequest.max_offset(broker.address, _TOPIC, queue) for queue in _QUEUES)
+
+
+def _log_end(broker: BrokerServer) -> int:
+    return rawrequest.log_end(broker.address)

@@ -1,0 +1,20 @@
+"""Memory and CPU of a process, as the kernel counts them."""
+
+import os
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+def pss_mb(pid: int) -> float:
+    """Proportional set size in MB: private pages, and a share of those that others map too."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) / 1000
+    raise ValueError(f"no Pss line for process {pid}")
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time since its start."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS

@@ -1,0 +1,58 @@
+"""Sends a second of the stock Java benchmark Producer, 128 B, to a SYNC_MASTER with one slave: real and ours."""
+
+import re
+from collections import defaultdict
+
+from tests.bench.tables import Cell, Table, median, ratio
+from tests.interop import rawrequest
+from tests.interop.java import Java, Mqadmin
+from tests.interop.topology import Cluster
+from tests.interop.waiting import wait_until
+
+THREADS = (1, 4, 16, 64)
+BODY_SIZE = 128
+QUEUES = "16"
+_TOPIC = "BenchTopic"
+_MAIN = "org.apache.rocketmq.example.benchmark.Producer"
+_JVM = [
+    "-Xmx1g",
+    "-Drocketmq.serialize.type=ROCKETMQ",  # as the benchmark of 4.9 sets it itself
+]
+
+
+def measure(java: Java, systems: dict[str, Cluster], *, rounds: int, reports: int) -> Table:
+    """Interleaved: in each round, for each number of threads, one system after the other. Medians of the rounds.
+
+    The Producer reports every ten seconds on those; its last of `reports` counts, the ones before are warm-up.
+    """
+    with Mqadmin(java) as mqadmin:
+        for cluster in systems.values():
+            where = ["-c", cluster.cluster_name, "-t", _TOPIC]
+            mqadmin.run(cluster.namesrv, "updateTopic", *where, "-r", QUEUES, "-w", QUEUES)
+    samples: dict[str, list[int]] = defaultdict(list)
+    failures = 0
+    for _ in range(rounds):
+        for threads in THREADS:
+            for name, cluster in systems.items():
+                rate, failed = _run(java, cluster, threads, reports)
+                samples[f"{name} {threads}"].append(rate)
+                failures += failed
+                print(f"  {name:5} {threads:3} threads: {rate:7,} sends/s, {failed} failed", flush=True)
+    rows: list[list[Cell]] = []
+    for threads in THREADS:
+        real, ours = (median(samples[f"{name} {threads}"]) for name in ("real", "ours"))
+        rows.append([str(threads), round(real), round(ours), ratio(ours, real)])
+    notes = f"Medians of {rounds} interleaved runs; {failures} sends failed. {QUEUES} queues, binary headers."
+    title = f"Sends/s, {BODY_SIZE} B, SYNC_MASTER with one slave, stock Java Producer"
+    return Table(title, ["threads", "real", "ours", "ratio"], rows, notes, samples)
+
+
+def _run(java: Java, cluster: Cluster, threads: int, reports: int) -> tuple[int, int]:
+    wait_until(lambda: rawrequest.route_of(cluster.namesrv, _TOPIC), f"route of {_TOPIC}")
+    options = ["-n", cluster.namesrv, "-t", _TOPIC, "-w", str(threads), "-s", str(BODY_SIZE)]
+    with java.start(_MAIN, *options, jvm=_JVM) as producer:
+        found = 0
+        for _ in range(reports):
+            found = producer.find_line("Send TPS", 30, start=found) + 1
+        numbers = [int(number) for number in re.findall(r"(?:TPS|Failed): (\d+)", producer.lines[found - 1])]
+    return numbers[0], sum(numbers[1:])
