@@ -1,7 +1,7 @@
-"""Replay what mqadmin, a producer and a consumer sent to a real broker, and compare what ours answers.
+"""Replay what mqadmin and Java clients sent to a real broker, and compare what ours answers.
 
-The recordings b1 to b7 are one session, b8 another, against a master without a slave. Compared are the response
-code, the names of the ext fields, and the form of the body: members by name and type; for pulls and queries the
+The recordings b1 to b7 are one session; b8 and two more are another, against a master without a slave; the others
+stand alone, with the topics that they found there. Compared are the response code, the names of the ext fields, and the form of the body: members by name and type; for pulls and queries the
 messages themselves.
 """
 
@@ -140,7 +140,7 @@ def body_form(code: int, body: bytes) -> Any:
         return body  # passed on as it is
     if code == RequestCode.GET_BROKER_CONFIG:
         return {"text of lines"} if body else None  # which lines: tests of the settings
-    value = parse_fastjson(body) if body else None
+    value: Any = parse_fastjson(body) if body else None
     if code == RequestCode.GET_BROKER_RUNTIME_INFO:
         # Ours has a few more keys; one is named after a directory.
         return {"table": sorted(key for key in value["table"] if key not in EXTRA and "_" not in key)}
@@ -182,10 +182,34 @@ def test_a_session_of_mqadmin_is_answered_as_the_real_broker_answered_it(open_br
     assert replay.talk.broker.unserved == {}
 
 
-def test_a_master_without_a_slave_is_administered_as_the_real_one(open_broker: Opener) -> None:
-    """broker-requests#23, #57, #58: topics and groups deleted for good."""
+def test_a_master_without_a_slave_answers_tools_and_odd_requests_as_the_real_one(open_broker: Opener) -> None:
+    """broker-requests#7, #14 to #17, #23, #57, #58: topics deleted for good; sends that no producer would make."""
     replay = start(open_broker(broker_role="SYNC_MASTER", listen_port=26911))
-    replay.play(steps_of("b8_admin_single_master"))
+    for name in ("b8_admin_single_master", "c_missing_topic", "c_raw_requests"):
+        replay.play(steps_of(name))
+    (difference,) = replay.differences()
+    # A send without any header field: the real broker stumbles over the missing topic, ours over the header.
+    assert difference.startswith("10 {}: SendMessageRequestHeader")
+    assert {code for _, code in replay.talk.broker.unserved} == {9999}
+
+
+TOPICS = {"DPoll": 1, "DOrder": 2, "DBroad": 2, "DLite": 4, "CBasic": 4}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "c_basic", "c_compress_types", "c_uniqkey_ipv6", "c_vip", "d_broadcast", "d_lite", "d_longpoll", "d_orderly",
+        "h1_binary_client",
+    ],
+)  # fmt: skip
+def test_java_clients_are_answered_as_the_real_broker_answered_them(open_broker: Opener, name: str) -> None:
+    """broker-requests#11 to #47 as clients use them; h1: with binary headers (#1)."""
+    replay = start(open_broker(broker_role="SYNC_MASTER", listen_port=26911))
+    replay.talk.replication.has_slave = True
+    for topic, queues in TOPICS.items():
+        replay.talk.broker.topics.create_plain(topic, queues)
+    replay.play(steps_of(name))
     assert list(replay.differences()) == []
 
 

@@ -1,0 +1,282 @@
+"""Whole brokers over loopback sockets, with a nameserver of a few lines; their time runs fifty times as fast."""
+
+import contextlib
+import pathlib
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import attrs
+import pytest
+import trio
+import trio.testing
+
+from broker.config import BrokerSettings, load_config
+from broker.main import main
+from broker.testing import SMALL_FILES, pull_fields, send_fields
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command, request
+from remoting.control import ControlLink
+from remoting.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from remoting.headers.nameserver import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from remoting.process import StartError
+from remoting.reactor import open_reactor
+from remoting.server import Server, open_listener
+
+RATE = 50.0
+HOSTS = ("127.77.253.1", "127.77.253.2", "127.77.253.3")
+
+
+class Link(ControlLink):
+    """A control channel to nobody, whose readiness can be waited for."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=0)
+        self.told_ready = trio.Event()
+        self.facts: dict[str, Any] = {}
+        self.ask: Callable[[], Any] = dict
+
+    def ready(self, **facts: object) -> None:
+        self.facts = dict(facts)
+        self.told_ready.set()
+
+    def set_snapshot(self, snapshot: Callable[[], Any]) -> None:
+        self.ask = snapshot
+
+
+@attrs.define
+class Nameserver:
+    """Notes who registers, and tells a slave of the master."""
+
+    brokers: dict[int, RegisterBrokerRequestHeader] = attrs.field(factory=dict)
+    left: list[int] = attrs.field(factory=list)
+    address: str = ""
+
+    def register(self, _state: object, header: RegisterBrokerRequestHeader, _request: Request) -> Reply:
+        self.brokers[header.broker_id] = header
+        master = self.brokers.get(0)
+        if header.broker_id == 0 or master is None:
+            return Reply(header={})
+        return Reply(header={"masterAddr": master.broker_addr, "haServerAddr": master.ha_server_addr})
+
+    def unregister(self, _state: object, header: UnRegisterBrokerRequestHeader, _request: Request) -> Reply:
+        self.left.append(header.broker_id)
+        return Reply()
+
+
+@attrs.define
+class Running:
+    """One running broker."""
+
+    link: Link
+    scope: trio.CancelScope
+    ended: trio.Event
+
+    @property
+    def address(self) -> str:
+        return str(self.link.facts["address"])
+
+    async def stop(self) -> None:
+        self.scope.cancel()
+        await self.ended.wait()
+
+
+@attrs.define
+class World:
+    """A nameserver, a client, and the brokers that a test starts."""
+
+    nameserver: Nameserver
+    client: RemotingClient
+    nursery: trio.Nursery
+    tmp_path: pathlib.Path
+
+    def settings(self, name: str, host: str = HOSTS[0], **values: Any) -> BrokerSettings:
+        path = self.tmp_path / f"{name}.toml"
+        lines = {
+            "listen_address": host,
+            "broker_ip1": host,
+            "broker_ip2": host,
+            "namesrv_addr": self.nameserver.address,
+            "store_path_root_dir": str(self.tmp_path / name),
+            **SMALL_FILES,
+            **values,
+        }
+        text = (f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}" for key, value in lines.items())
+        path.write_text("\n".join(text))
+        return load_config(path)
+
+    async def start(self, name: str, host: str = HOSTS[0], **values: Any) -> Running:
+        running = Running(Link(), trio.CancelScope(), trio.Event())
+
+        async def live() -> None:
+            with running.scope:
+                await main(self.settings(name, host, **values), running.link)
+            running.ended.set()
+
+        self.nursery.start_soon(live)
+        await running.link.told_ready.wait()
+        return running
+
+    async def send(self, broker: Running, body: bytes = b"hello", **properties: str) -> Command:
+        fields = send_fields("BenchmarkTest", 0, **properties)
+        return await self.client.request(broker.address, request(RequestCode.SEND_MESSAGE_V2, fields, body), 60)
+
+    async def until(self, holds: Callable[[], Any]) -> None:
+        while not holds():  # noqa: ASYNC110 - what is waited for lies in another task's state
+            await trio.sleep(0.2)
+
+
+@pytest.fixture
+def fast(mock_clock: trio.testing.MockClock) -> None:
+    mock_clock.rate = RATE
+
+
+@pytest.fixture
+async def world(tmp_path: pathlib.Path, fast: None) -> AsyncIterator[World]:
+    assert fast is None
+    nameserver = Nameserver()
+    table = handler_table(
+        [
+            Route(RequestCode.REGISTER_BROKER, RegisterBrokerRequestHeader, nameserver.register),
+            Route(RequestCode.UNREGISTER_BROKER, UnRegisterBrokerRequestHeader, nameserver.unregister),
+        ]
+    )
+    async with open_reactor() as reactor:
+        server = Server(reactor, Dispatcher(table, None))
+        nameserver.address = "{}:{}".format(*server.listen("127.0.0.1", 0))
+        client = RemotingClient(reactor)
+        try:
+            async with trio.open_nursery() as nursery:
+                yield World(nameserver, client, nursery, tmp_path)
+                nursery.cancel_scope.cancel()
+        finally:
+            client.close()
+            server.close()
+
+
+async def test_a_broker_is_ready_when_its_nameserver_has_it(world: World) -> None:
+    """store-ha#34: replication listens at listen port + 1, and that is what is registered."""
+    broker = await world.start("a")
+    header = world.nameserver.brokers[0]
+    assert header.broker_addr == broker.address == f"{HOSTS[0]}:10911"
+    assert header.ha_server_addr == f"{HOSTS[0]}:10912"
+    socket.create_connection((HOSTS[0], 10912)).close()
+    await broker.stop()
+    assert world.nameserver.left == [0]
+
+
+async def test_the_vip_port_serves_all_but_pulls(world: World) -> None:
+    broker = await world.start("a")
+    assert (await world.send(broker)).code == ResponseCode.SUCCESS
+    pull = request(RequestCode.PULL_MESSAGE, pull_fields("BenchmarkTest"))
+    assert (await world.client.request(f"{HOSTS[0]}:10909", pull, 60)).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    config = request(RequestCode.GET_BROKER_CONFIG)
+    assert (await world.client.request(f"{HOSTS[0]}:10909", config, 60)).code == ResponseCode.SUCCESS
+    await broker.stop()
+
+
+async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_them(world: World) -> None:
+    """store-ha#48: the slave's queues end where the master's do; store-ha#66: it answers pulls by default."""
+    master = await world.start("a", broker_role="SYNC_MASTER")
+    slave = await world.start("s", HOSTS[1], broker_role="SLAVE", broker_id=1)
+    assert (await world.send(master)).code == ResponseCode.SLAVE_NOT_AVAILABLE
+    await world.until(lambda: any(one["in_sync"] for one in master.link.ask()["ha"]["connections"]))
+    for _ in range(20):
+        assert (await world.send(master)).code == ResponseCode.SUCCESS
+    ends = [(one.link.ask()["commit_log"]["max"]) for one in (master, slave)]
+    assert ends[0] == ends[1]
+    await world.until(lambda: slave.link.ask()["commit_log"]["dispatched"] == ends[1])
+    answers = [
+        await world.client.request(one.address, request(RequestCode.PULL_MESSAGE, pull_fields("BenchmarkTest")), 60)
+        for one in (master, slave)
+    ]
+    assert answers[0].body == answers[1].body
+    assert answers[1].ext_fields["maxOffset"] == "21"
+    refused = await world.send(slave)
+    assert refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    await slave.stop()
+    await master.stop()
+    logs = [(world.tmp_path / name / "commitlog" / f"{0:020d}").read_bytes() for name in ("a", "s")]
+    assert logs[0] == logs[1]
+
+
+async def test_an_async_master_never_speaks_of_slaves(world: World) -> None:
+    """store-ha#54."""
+    master = await world.start("a", broker_role="ASYNC_MASTER")
+    assert (await world.send(master)).code == ResponseCode.SUCCESS
+    with contextlib.closing(socket.create_connection((HOSTS[0], 10912))):  # a slave that says nothing
+        await world.until(lambda: master.link.ask()["ha"]["connections"])
+        assert (await world.send(master)).code == ResponseCode.SUCCESS
+    await master.stop()
+
+
+async def test_a_silent_slave_costs_three_to_four_seconds(world: World) -> None:
+    """store-ha#51: five sends at once, all answered within that time."""
+    master = await world.start("a", broker_role="SYNC_MASTER")
+    with contextlib.closing(socket.create_connection((HOSTS[0], 10912))):
+        await world.until(lambda: master.link.ask()["ha"]["connections"])
+        codes: list[int] = []
+
+        async def send() -> None:
+            codes.append((await world.send(master)).code)
+
+        began = trio.current_time()
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(send)
+        assert codes == [ResponseCode.FLUSH_SLAVE_TIMEOUT] * 5
+        assert trio.current_time() - began >= 3.0
+    await master.stop()
+
+
+async def test_sync_flush_answers_when_it_is_on_disk(world: World) -> None:
+    master = await world.start("a", flush_disk_type="SYNC_FLUSH")
+    reply = await world.send(master)
+    facts = master.link.ask()["commit_log"]
+    assert reply.code == ResponseCode.SUCCESS
+    assert facts["flushed"] == facts["max"]
+    await master.stop()
+
+
+async def test_what_was_stored_is_there_after_a_restart(world: World) -> None:
+    for start in range(3):
+        broker = await world.start("a")
+        assert int((await world.send(broker)).ext_fields["queueOffset"]) == start
+        await broker.stop()
+
+
+Breaks = Callable[[World], Awaitable[None]]
+
+
+async def _take_port(world: World) -> None:
+    world.nursery.start_soon(_hold, open_listener(HOSTS[0], 10911))
+
+
+async def _hold(taken: socket.socket) -> None:
+    with taken:
+        await trio.sleep_forever()
+
+
+async def _lock_store(world: World) -> None:
+    await world.start("a", HOSTS[2])
+
+
+async def _cut_log(world: World) -> None:
+    directory = world.tmp_path / "a" / "commitlog"
+    directory.mkdir(parents=True)
+    (directory / f"{0:020d}").write_bytes(b"short")
+
+
+@pytest.mark.parametrize(
+    ("break_something", "said"),
+    [(_take_port, f"{HOSTS[0]}:10911 is taken"), (_lock_store, "lock"), (_cut_log, "5 bytes, expected 1048576")],
+)
+async def test_what_keeps_a_broker_from_starting_is_said_in_one_line(
+    world: World, break_something: Breaks, said: str
+) -> None:
+    """store-ha#4, store-ha#6."""
+    await break_something(world)
+    with pytest.raises(StartError, match=said) as raised:
+        await main(world.settings("a"), Link())
+    assert "\n" not in str(raised.value)
