@@ -79,18 +79,23 @@ def send(broker: str, topic: str, body: bytes, *, queue_id: int = 0, timeout: fl
 
 
 def max_offset(broker: str, topic: str, queue_id: int) -> int:
-    answer = ask(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
-    if answer.code != SUCCESS:
-        raise ConnectionError(f"{broker} answers {answer.code} to GET_MAX_OFFSET: {answer.remark}")
+    answer = _answered(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
     return int(answer.fields["offset"])
 
 
 def knows_topic(broker: str, topic: str) -> bool:
     """A slave learns of topics every ten seconds; until then it serves none of their messages."""
-    return f'"{topic}"'.encode() in ask(broker, GET_ALL_TOPIC_CONFIG, {}).body
+    return f'"{topic}"'.encode() in _answered(broker, GET_ALL_TOPIC_CONFIG, {}).body
 
 
 def log_end(broker: str) -> int:
     """Where its commit log ends, as brokerStatus shows it."""
-    table = json.loads(ask(broker, GET_BROKER_RUNTIME_INFO, {}).body)["table"]
+    table = json.loads(_answered(broker, GET_BROKER_RUNTIME_INFO, {}).body)["table"]
     return int(table["commitLogMaxOffset"])
+
+
+def _answered(address: str, code: int, fields: dict[str, str]) -> Answer:
+    answer = ask(address, code, fields)
+    if answer.code != SUCCESS:
+        raise ConnectionError(f"{address} answers {answer.code} to request {code}: {answer.remark}")
+    return answer
