@@ -1,6 +1,7 @@
 """Whole brokers over loopback sockets, with a nameserver of a few lines."""
 
 import contextlib
+import os
 import pathlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,13 +20,18 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 from remoting.control import ControlLink
 from remoting.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from remoting.headers.nameserver import RegisterBrokerRequestHeader, UnRegisterBrokerRequestHeader
+from remoting.headers.nameserver import (
+    RegisterBrokerRequestHeader,
+    RegisterBrokerResponseHeader,
+    UnRegisterBrokerRequestHeader,
+)
 from remoting.process import StartError
 from remoting.reactor import open_reactor
 from remoting.server import Server, open_listener
 
 RATE = 50.0
-HOSTS = ("127.77.253.1", "127.77.253.2", "127.77.253.3")
+HOSTS = tuple(f"127.78.{os.getpid() % 250}.{number}" for number in (1, 2, 3))
+"""Our own: another run of these tests may be under way."""
 
 
 class Link(ControlLink):
@@ -58,7 +64,9 @@ class Nameserver:
         master = self.brokers.get(0)
         if header.broker_id == 0 or master is None:
             return Reply(header={})
-        return Reply(header={"masterAddr": master.broker_addr, "haServerAddr": master.ha_server_addr})
+        return Reply(
+            header=RegisterBrokerResponseHeader(master_addr=master.broker_addr, ha_server_addr=master.ha_server_addr)
+        )
 
     def unregister(self, _state: object, header: UnRegisterBrokerRequestHeader, _request: Request) -> Reply:
         self.left.append(header.broker_id)
