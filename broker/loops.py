@@ -43,7 +43,7 @@ async def run_broker(broker: Broker, servers: list[Server[Broker]], link: Contro
         nursery.start_soon(_every, SWEEP_PERIOD, lambda: broker.hold.sweep(broker.now()))
         nursery.start_soon(_every, WAIT_SCAN_PERIOD, lambda: _expire_waits(broker))
         nursery.start_soon(_every, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
-        nursery.start_soon(_every, STATS_PERIOD, lambda: broker.stats.sample(broker.now_millis()))
+        nursery.start_soon(_sample_stats_forever, broker)
         nursery.start_soon(_save_offsets_forever, broker)
         nursery.start_soon(_clean_forever, broker)
         if broker.is_slave:
@@ -121,6 +121,18 @@ async def _dispatch_forever(broker: Broker) -> NoReturn:
         broker.growth.is_dispatch_wanted = trio.Event()
         while broker.store.dispatch(DISPATCH_CHUNK):
             await trio.lowlevel.checkpoint()
+
+
+async def _sample_stats_forever(broker: Broker) -> NoReturn:
+    """Note every 10 s where the counters stand; a slave counts as put what it has entered into its queues."""
+    store, stats = broker.store, broker.stats
+    entered, dispatched = store.dispatcher.entered, store.dispatched_offset
+    while True:
+        await trio.sleep(STATS_PERIOD)
+        if broker.is_slave:
+            stats.count_replicated(store.dispatcher.entered - entered, store.dispatched_offset - dispatched)
+            entered, dispatched = store.dispatcher.entered, store.dispatched_offset
+        stats.sample(broker.now_millis())
 
 
 def _expire_waits(broker: Broker) -> None:

@@ -97,6 +97,7 @@ class Dispatcher:
     is_slave: bool
     on_dispatched: OnDispatched | None
     offset: int = attrs.field(default=0, init=False)  # everything below is in queues and index
+    entered: int = attrs.field(default=0, init=False)  # queue entries made by `run`, whoever called it
     last_stored_at: int = attrs.field(default=0, init=False)
     _stuck_at: int = attrs.field(default=-1, init=False)
     _known: dict[tuple[bytes, int], tuple[ConsumeQueue, bytes]] = attrs.field(factory=dict, init=False)
@@ -119,6 +120,7 @@ class Dispatcher:
                 reached = self._collect(file, min(limit, self.offset + _CHUNK))
                 for queue in self._touched:
                     if queue.pending:
+                        self.entered += len(queue.pending)
                         queue.append_pending()
                 if self._keys and self.index is not None:
                     self.index.put(self._keys)
@@ -199,6 +201,7 @@ class Dispatcher:
     def _begin(self, queue: ConsumeQueue, queue_offset: int, physical: int, size: int, tags_code: int) -> None:
         """The first entry of a queue in this chunk, or one that does not follow the last."""
         if queue.pending:
+            self.entered += len(queue.pending)
             queue.append_pending()
         if physical + size <= queue.max_physical:
             return

@@ -1,7 +1,10 @@
 """Runtime info, statistics and housekeeping (broker-requests sections 6.5, 6.6, #55)."""
 
 import pytest
+import trio
+import trio.testing
 
+from broker.loops import _sample_stats_forever
 from broker.testing import TalkingBroker
 from remoting.bodies.runtime import BrokerStatsData, KVTable
 from remoting.codes import RequestCode, ResponseCode
@@ -134,3 +137,23 @@ def test_queue_files_of_messages_that_are_gone_are_dropped(talk: TalkingBroker) 
     talk.broker.store.log.files.drop_first()
     assert talk.ask(RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE).code == ResponseCode.SUCCESS
     assert talk.broker.store.min_queue_offset("T", 0) == 2
+
+
+async def test_a_slave_counts_what_it_copies_as_put(
+    talk: TalkingBroker, slave: TalkingBroker, autojump_clock: trio.testing.MockClock
+) -> None:
+    """As in recording b3: 8 messages on the master, 8 on the slave."""
+    del autojump_clock  # asked for because it makes time pass
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_sample_stats_forever, slave.broker)
+        await trio.testing.wait_all_tasks_blocked()
+        for topic in "TTTU":
+            talk.send(topic)
+        slave.broker.store.append_raw(0, talk.broker.store.read_log(0, 1 << 20))
+        slave.broker.store.dispatch()
+        slave.clock.advance(10)
+        await trio.sleep(10.5)
+        nursery.cancel_scope.cancel()
+    table = info(slave)
+    assert (table["msgPutTotalTodayNow"], table["putTps"].split(" ")[0]) == ("4", "0.4")
+    assert table["putMessageSizeTotal"] == str(talk.broker.store.max_commit_log_offset)
