@@ -1,39 +1,142 @@
-"""What becomes of half messages, without a store: verdicts, records, op records (store-and-ha section 7.1)."""
-
-import pathlib
-from collections.abc import Iterator
+"""What becomes of half messages, without a store: verdicts and op records (store-and-ha section 7.1)."""
 
 import attrs
 import pytest
 
 from broker.halfmessages import (
+    MILLIS_PER_HOUR,
     CheckLimits,
     OpRecords,
     Verdict,
     check_request,
-    check_times,
     committed,
-    given_up,
     judge,
     op_record,
     postponed,
     renewed,
 )
-from remoting import names
-from remoting.codes import RequestCode
 from remoting.message import (
     PROPERTY_CHECK_IMMUNITY_TIME,
+    PROPERTY_PGROUP,
     PROPERTY_REAL_QID,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TRAN_PREPARED_QUEUE_OFFSET,
     PROPERTY_TRANSACTION_CHECK_TIMES,
-    PROPERTY_WAIT,
-    NewMessage,
+    PROPERTY_UNIQ_KEY,
     StoredMessage,
+    body_crc,
     decode_message,
-    decode_messages,
-    encode_message,
-    java_hash,
-    offset_message_id,
+    format_properties,
 )
-from remoting.testing import recorded_frames
+
+LIMITS = CheckLimits(timeout=6000, check_max=15, reserved_time=72 * MILLIS_PER_HOUR)
+BORN = 1_800_000_000_000
+
+
+def half_message(**properties: str) -> StoredMessage:
+    properties = {
+        PROPERTY_REAL_TOPIC: "orders",
+        PROPERTY_REAL_QID: "3",
+        PROPERTY_PGROUP: "P",
+        PROPERTY_UNIQ_KEY: "U",
+        **properties,
+    }
+    return StoredMessage(
+        store_size=0, body_crc=body_crc(b"body"), queue_id=0, flag=7, queue_offset=5, physical_offset=1000, sys_flag=0,
+        born_timestamp=BORN, born_host=("10.0.0.1", 5), store_timestamp=BORN + 2, store_host=("10.0.0.2", 10911),
+        reconsume_times=0, prepared_transaction_offset=0, body=b"body", topic="RMQ_SYS_TRANS_HALF_TOPIC",
+        properties_text=format_properties(properties), properties=properties,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("properties", "age", "verdict"),
+    [
+        ({}, 0, Verdict.LEAVE),
+        ({}, 5999, Verdict.LEAVE),
+        ({}, 6000, Verdict.ASK),
+        ({}, -1, Verdict.ASK),
+        ({PROPERTY_TRANSACTION_CHECK_TIMES: "14"}, 6000, Verdict.ASK),
+        ({PROPERTY_TRANSACTION_CHECK_TIMES: "15"}, 6000, Verdict.GIVE_UP),
+        ({PROPERTY_TRANSACTION_CHECK_TIMES: "many"}, 6000, Verdict.ASK),
+        ({}, 72 * MILLIS_PER_HOUR, Verdict.ASK),
+        ({}, 72 * MILLIS_PER_HOUR + 1, Verdict.GIVE_UP),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: "100"}, 99_999, Verdict.POSTPONE),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: "100"}, 100_000, Verdict.ASK),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: "1"}, 1000, Verdict.ASK),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: "-1"}, 5999, Verdict.POSTPONE),
+        ({PROPERTY_CHECK_IMMUNITY_TIME: "long"}, 6000, Verdict.ASK),
+    ],
+)
+def test_age_and_number_of_checks_decide(properties: dict[str, str], age: int, verdict: Verdict) -> None:
+    """store-ha#72: asked about after 6 s or its own time, at most 15 times, at most 72 h."""
+    assert judge(half_message(**properties), LIMITS, BORN + age) is verdict
+
+
+def test_a_committed_message_is_the_half_message_elsewhere() -> None:
+    """store-ha#71, broker-requests#49: sysFlag 8, the offset of the half message, and all else as it was."""
+    half = half_message(TAGS="red")
+    message = committed(half)
+    assert (message.topic, message.queue_id, message.sys_flag) == ("orders", 3, 8)
+    assert message.prepared_transaction_offset == 1000
+    assert (message.properties, message.body, message.flag) == (half.properties_text, b"body", 7)
+    assert (message.born_timestamp, message.born_host, message.store_host) == (BORN, half.born_host, half.store_host)
+
+
+def test_an_op_record_has_the_offset_in_digits_and_the_tag_d() -> None:
+    """store-ha#71."""
+    record = op_record(1234, ("10.0.0.2", 10911), BORN)
+    assert (record.topic, record.queue_id, record.body) == ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0, b"1234")
+    assert record.properties == "WAIT\x01true\x02TAGS\x01d"
+    assert (record.tags_code, record.born_host, record.born_timestamp) == (100, ("10.0.0.2", 10911), BORN)
+
+
+def test_a_postponed_message_remembers_where_it_stood_at_first() -> None:
+    once = postponed(half_message())
+    assert f"{PROPERTY_TRAN_PREPARED_QUEUE_OFFSET}\x015" in once.properties
+    twice = postponed(half_message(**{PROPERTY_TRAN_PREPARED_QUEUE_OFFSET: "2"}))
+    assert f"{PROPERTY_TRAN_PREPARED_QUEUE_OFFSET}\x012" in twice.properties
+
+
+def test_a_check_shows_the_message_as_sent_at_the_offsets_of_its_new_half() -> None:
+    """broker-requests#51, #52."""
+    half = half_message(**{PROPERTY_TRANSACTION_CHECK_TIMES: "1"})
+    assert f"{PROPERTY_TRANSACTION_CHECK_TIMES}\x012" in renewed(half, 2).properties
+    asked = check_request(half, times=2, queue_offset=9, physical_offset=2000)
+    shown = decode_message(asked.body)
+    assert (shown.topic, shown.queue_id, shown.queue_offset, shown.physical_offset) == ("orders", 3, 9, 2000)
+    assert shown.properties == half.properties | {"TRANSACTION_CHECK_TIMES": "2", "WAIT": "false"}
+    assert shown.store_size == len(asked.body)
+    assert shown.is_intact
+    unchanged = attrs.evolve(
+        shown, topic=half.topic, queue_id=0, queue_offset=5, physical_offset=1000, store_size=0,
+        properties=half.properties, properties_text=half.properties_text,
+    )  # fmt: skip
+    assert unchanged == half
+
+
+# ---- op records ------------------------------------------------------------------------------------------
+
+
+def test_op_records_resolve_their_half_messages_and_are_used_up_from_the_front() -> None:
+    ops = OpRecords(progress=10)
+    for half_offset in (7, 5, 6):
+        ops.add(half_offset)
+    assert ops.take(4) is False
+    assert ops.take(5) is True
+    assert ops.progress == 10  # the one before it is not used up
+    assert ops.take(7) is True
+    assert (ops.progress, ops.next_offset) == (12, 13)
+    assert ops.take(5) is False
+    assert ops.take(6) is True
+    assert ops.progress == 13
+
+
+def test_op_records_that_resolve_nothing_more_are_used_up_at_once() -> None:
+    ops = OpRecords(progress=0)
+    ops.add(None)
+    ops.add(3)
+    ops.add(None)
+    assert ops.progress == 1
+    assert ops.take(3)
+    assert ops.progress == 3
