@@ -48,7 +48,7 @@ class OrderlyConsumption:
 
     async def _consume_until_dropped(self, assignment: Assignment) -> None:
         with assignment.consuming:
-            while True:
+            while not assignment.is_leaving:
                 await self._consume_some(assignment)
 
     async def _consume_some(self, assignment: Assignment) -> None:
@@ -119,6 +119,7 @@ async def lock_forever(
 
 async def finish_and_unlock(group: Group, assignment: Assignment) -> None:
     """Let the call under way end, if it does so soon; then give the lock back."""
+    assignment.is_leaving = True
     assignment.pulling.cancel()
     if assignment.idle is not None:
         with trio.move_on_after(HAND_OVER_TIMEOUT):

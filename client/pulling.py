@@ -55,6 +55,8 @@ class Assignment:
     """For orderly consumers: there is something to consume."""
     idle: trio.Event | None = None
     """For orderly consumers: set when the call under way, if any, has ended."""
+    is_leaving: bool = False
+    """For orderly consumers: no further call may begin."""
     _room: trio.Event = attrs.field(factory=trio.Event)
 
     def drop(self) -> None:

@@ -21,12 +21,14 @@ class Application:
 
     def __init__(self, *, failures: dict[bytes, int] | None = None, pace: float = 0.0) -> None:
         self.got: list[bytes] = []
+        self.began = 0
         self.at_work = 0
         self.most_at_work = 0
         self._failures = failures or {}
         self._pace = pace
 
     async def __call__(self, messages: Sequence[ReceivedMessage]) -> None:
+        self.began += len(messages)
         self.at_work += 1
         self.most_at_work = max(self.most_at_work, self.at_work)
         try:
@@ -129,6 +131,7 @@ async def test_a_queue_is_handed_over_unlocked_and_in_order(world: "World", clie
         await world.until(lambda: len(application.got) >= 60)
         assert len(first.held_queues) == len(second.held_queues) == 1
         assert application.most_at_work == 2
+        assert application.began == 60  # a call under way ends before its queue is given away
         nursery.cancel_scope.cancel()
     for prefix in (b"0/", b"1/"):
         its = [body for body in application.got if body.startswith(prefix)]

@@ -192,6 +192,49 @@ async def test_a_lost_master_is_replaced_by_its_slave_for_pulls_and_commits(
     assert application.bodies == [b"0", b"1", b"2"]
 
 
+async def test_pulls_go_where_the_last_answer_suggested(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    """store-and-ha section 6.4: a master may send those that lag behind to a slave, and the slave sends them back."""
+    master, slave = world.add("a", 2)
+    world.route("orders", 1)
+    for broker in (master, slave):
+        broker.put("orders", 0, *[b"%d" % number for number in range(3)])
+    fields = {"minOffset": "0", "maxOffset": "3"}
+    body = master.queues["orders", 0]
+    to_slave = fields | {"nextBeginOffset": "1", "suggestWhichBrokerId": "1"}
+    master.script[RequestCode.PULL_MESSAGE].append(Reply(header=to_slave, body=body[0]))
+    _, application = await start(nursery, client)
+    await world.until(lambda: bool(master.parked))
+    assert application.bodies == [b"0", b"1", b"2"]
+    assert [event["address"] for event in application.told("pulling_from")] == [
+        master.address,
+        slave.address,
+        master.address,
+    ]
+
+
+async def test_what_fails_after_its_queue_was_given_up_is_not_handed_back(world: "World", client: Client) -> None:
+    """Its new owner consumes it again anyway."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"x")
+    async with trio.open_nursery() as nursery:
+        consumer, application = await start(nursery, client)
+        application.gate = trio.Event()
+        application.errors = {b"y": [ValueError("on purpose")]}
+        broker.put("orders", 0, b"y")
+        await world.until(lambda: b"y" in application.bodies)
+        broker.members["cg"] = {object(): "0-somebody-before-us"} | broker.members["cg"]
+        consumer.rebalance_soon()
+        await world.until(lambda: not consumer.held_queues)
+        application.gate.set()
+        await trio.sleep(1)
+        assert not broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+        broker.members["cg"] = {
+            channel: name for channel, name in broker.members["cg"].items() if not name.startswith("0-")
+        }
+        nursery.cancel_scope.cancel()
+
+
 async def test_a_pull_ends_with_its_connection_and_is_repeated_after_a_pause(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
