@@ -210,6 +210,7 @@ class Dispatcher:
             queue.pending.append(ENTRY.pack(physical, size, tags_code))
         else:
             queue.append(queue_offset, physical, size, tags_code)
+            self.entered += 1
         if queue.max_offset + len(queue.pending) == queue_offset + 1:
             queue.pending_offset = queue_offset + 1
         self._touched.append(queue)
