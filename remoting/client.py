@@ -6,6 +6,7 @@ Source: class NettyRemotingClient.
 import socket
 from collections.abc import Mapping
 
+import attrs
 import trio
 
 from remoting.channel import Channel, ConnectError, RequestTimeoutError
@@ -16,6 +17,14 @@ from remoting.reactor import Reactor
 CONNECT_TIMEOUT = 3.0
 """Seconds (remoting-and-nameserver section 1.11)."""
 _NO_TABLE: Mapping[int, Route[object]] = {}
+
+
+@attrs.define(eq=False)
+class _Attempt:
+    """A connection being made, and those who wait for it."""
+
+    ended: trio.Event = attrs.field(factory=trio.Event)
+    failure: str | None = None
 
 
 class RemotingClient:
@@ -37,7 +46,7 @@ class RemotingClient:
         self._source_ip = source_ip
         self._connect_timeout = connect_timeout
         self._channels: dict[str, Channel] = {}
-        self._connecting: dict[str, trio.Event] = {}
+        self._connecting: dict[str, _Attempt] = {}
 
     def connected(self, address: str) -> Channel | None:
         """The channel to an address, if it is open now."""
@@ -49,7 +58,9 @@ class RemotingClient:
         while (channel := self._channels.get(address)) is None:
             if (attempt := self._connecting.get(address)) is None:
                 return await self._connect(address)
-            await attempt.wait()
+            await attempt.ended.wait()
+            if attempt.failure is not None:  # ours would fail alike, and many would wait for one another
+                raise ConnectError(attempt.failure)
         return channel
 
     async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - as Channel.request
@@ -80,16 +91,27 @@ class RemotingClient:
             channel.close("the client stops")
 
     async def _connect(self, address: str) -> Channel:
-        attempt = self._connecting[address] = trio.Event()
+        attempt = self._connecting[address] = _Attempt()
         try:
             sock = await open_connection(address, source_ip=self._source_ip, connect_timeout=self._connect_timeout)
-            channel = Channel(self._reactor, sock, self._dispatcher.serve)
+            channel = self._open_channel(address, sock)
+        except ConnectError as exc:
+            attempt.failure = str(exc)
+            raise
+        else:
             self._channels[address] = channel
             channel.on_close.append(lambda: self._forget(address, channel))
             return channel
         finally:
             del self._connecting[address]
-            attempt.set()
+            attempt.ended.set()
+
+    def _open_channel(self, address: str, sock: socket.socket) -> Channel:
+        try:
+            return Channel(self._reactor, sock, self._dispatcher.serve)
+        except OSError as exc:  # the peer took the connection and reset it at once
+            sock.close()
+            raise ConnectError(f"no connection to {address}: {exc}") from None
 
     def _forget(self, address: str, channel: Channel) -> None:
         if self._channels.get(address) is channel:

@@ -1,9 +1,11 @@
 """Channels and the client on top of them, over loopback sockets."""
 
+import socket
 from collections.abc import AsyncIterator
 
 import pytest
 import trio
+import trio.testing
 
 from remoting.channel import (
     HIGH_WATER,
@@ -132,6 +134,46 @@ async def test_a_timed_out_request_closes_the_connection(peer: Peer, client: Rem
     with pytest.raises(RequestTimeoutError):
         await client.request(peer.address, request(PARK), 0.01)
     assert client.connected(peer.address) is None
+
+
+async def test_those_who_wait_for_a_connection_share_its_failure(
+    reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each of them would wait out a connect time-out of its own, one after the other."""
+    attempts: list[str] = []
+
+    async def fail(address: str, **_settings: object) -> None:
+        attempts.append(address)
+        await trio.testing.wait_all_tasks_blocked()
+        raise ConnectError("nobody there")
+
+    monkeypatch.setattr("remoting.client.open_connection", fail)
+    client = RemotingClient(reactor)
+    failures: list[str] = []
+
+    async def ask() -> None:
+        try:
+            await client.channel("127.0.0.1:1")
+        except ConnectError as exc:
+            failures.append(str(exc))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(ask)
+    assert failures == ["nobody there"] * 5
+    assert attempts == ["127.0.0.1:1"]
+
+
+async def test_a_peer_that_resets_at_once_is_a_connect_error(
+    client: RemotingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def connect(_address: str, **_settings: object) -> socket.socket:
+        await trio.lowlevel.checkpoint()
+        return socket.socket()  # has no peer, as one that was reset
+
+    monkeypatch.setattr("remoting.client.open_connection", connect)
+    with pytest.raises(ConnectError):
+        await client.channel("127.0.0.1:1")
 
 
 async def test_nobody_there_is_a_connect_error(client: RemotingClient) -> None:
