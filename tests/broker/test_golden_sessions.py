@@ -172,7 +172,7 @@ def start(talk: TalkingBroker) -> Replay:
 
 
 def test_a_session_of_mqadmin_is_answered_as_the_real_broker_answered_it(open_broker: Opener) -> None:
-    """broker-requests#54 to #63."""
+    """broker-requests#53, #54, #55, #56, #57, #58, #59, #60, #61, #63."""
     replay = start(open_broker(broker_role="SYNC_MASTER", listen_port=26911))
     replay.talk.replication.has_slave = True
     for name in SESSION:
@@ -183,7 +183,7 @@ def test_a_session_of_mqadmin_is_answered_as_the_real_broker_answered_it(open_br
 
 
 def test_a_master_without_a_slave_answers_tools_and_odd_requests_as_the_real_one(open_broker: Opener) -> None:
-    """broker-requests#7, #14 to #17, #23, #57, #58: topics deleted for good; sends that no producer would make."""
+    """broker-requests#7, #14, #15, #16, #17, #23, #57, #58: topics gone for good; sends no producer would make."""
     replay = start(open_broker(broker_role="SYNC_MASTER", listen_port=26911))
     for name in ("b8_admin_single_master", "c_missing_topic", "c_raw_requests"):
         replay.play(steps_of(name))
@@ -204,7 +204,7 @@ TOPICS = {"DPoll": 1, "DOrder": 2, "DBroad": 2, "DLite": 4, "CBasic": 4}
     ],
 )  # fmt: skip
 def test_java_clients_are_answered_as_the_real_broker_answered_them(open_broker: Opener, name: str) -> None:
-    """broker-requests#11 to #47 as clients use them; h1: with binary headers (#1)."""
+    """broker-requests#1, #11, #15, #19, #25, #29, #31, #38, #39, #40, #43, #46 as clients use them; h1 has binary headers."""
     replay = start(open_broker(broker_role="SYNC_MASTER", listen_port=26911))
     replay.talk.replication.has_slave = True
     for topic, queues in TOPICS.items():
