@@ -57,9 +57,8 @@ class TransactionCheck:
         broker = self.broker
         self._make_topic(names.HALF_TOPIC)
         began, end = broker.now_millis(), broker.store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
-        start = at = self._progress(names.HALF_TOPIC)
-        ops = OpRecords(self._progress(names.OP_HALF_TOPIC))
-        op_start = ops.progress
+        at = self._start(names.HALF_TOPIC)
+        ops = OpRecords(self._start(names.OP_HALF_TOPIC))
         while at < end and broker.now_millis() - began <= ROUND_LIMIT_MILLIS:
             is_done = ops.take(at)
             while not is_done and self._read_ops(ops, half_progress=at):
@@ -70,15 +69,19 @@ class TransactionCheck:
             at += 1
             if at % PIECE == 0:
                 await trio.lowlevel.checkpoint()
-        for topic, before, now in ((names.HALF_TOPIC, start, at), (names.OP_HALF_TOPIC, op_start, ops.progress)):
-            if now != before:
-                broker.offsets.commit(names.TRANSACTION_GROUP, topic, HALF_QUEUE, now)
+        self._keep(names.HALF_TOPIC, at)
+        self._keep(names.OP_HALF_TOPIC, ops.progress)
 
-    def _progress(self, topic: str) -> int:
+    def _start(self, topic: str) -> int:
         """The group's offset in a queue, if the queue has it; otherwise the nearest that it has."""
         store = self.broker.store
         known = self.broker.offsets.query(names.TRANSACTION_GROUP, topic, HALF_QUEUE) or 0
         return max(store.min_queue_offset(topic, HALF_QUEUE), min(known, store.max_queue_offset(topic, HALF_QUEUE)))
+
+    def _keep(self, topic: str, progress: int) -> None:
+        """Commit how far a queue is done. A broker without transactions keeps nothing."""
+        if progress != (self.broker.offsets.query(names.TRANSACTION_GROUP, topic, HALF_QUEUE) or 0):
+            self.broker.offsets.commit(names.TRANSACTION_GROUP, topic, HALF_QUEUE, progress)
 
     def _read_ops(self, ops: OpRecords, half_progress: int) -> bool:
         """Read a piece of the op queue. False if there is no more, for now."""
