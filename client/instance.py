@@ -22,21 +22,23 @@ from client.nameservers import NameServers
 from client.routes import RouteCache, route_from_template
 from remoting.bodies.heartbeat import HeartbeatData, ProducerData
 from remoting.bodies.route import TopicRouteData
+from remoting.body import BodyError
 from remoting.channel import RemotingError
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 from remoting.dispatch import Dispatcher, handler_table
-from remoting.header import Header
+from remoting.header import Header, HeaderError
 from remoting.headers.group import UnregisterClientRequestHeader
 from remoting.headers.nameserver import GetRouteInfoRequestHeader
+from remoting.message import RecordError
 from remoting.names import RETRY_PREFIX
 from remoting.reactor import Reactor, open_reactor
 
 log = logging.getLogger(__name__)
 
-FAILURES = (ClientError, RemotingError)
-"""What a request may fail with, and a loop survives."""
+FAILURES = (ClientError, RemotingError, HeaderError, BodyError, RecordError)
+"""What a request may fail with, and a loop survives: no answer, a refusal, an answer that does not parse."""
 
 
 class Client:

@@ -32,6 +32,7 @@ from remoting.bodies.route import TopicRouteData
 from remoting.channel import ConnectError, RemotingError, RequestTimeoutError
 from remoting.clock import wall_millis
 from remoting.command import Command
+from remoting.header import HeaderError
 from remoting.headers.send import SendMessageResponseHeader
 from remoting.message import UniqueIdGenerator
 
@@ -219,7 +220,10 @@ class Producer:
         status = STATUSES.get(response.code)  # type: ignore[call-overload]  # a plain int looks up an IntEnum
         if status is None:
             return told(code=response.code, error=response.remark or f"response code {response.code}"), None
-        header = response.header(SendMessageResponseHeader)
+        try:
+            header = response.header(SendMessageResponseHeader)
+        except HeaderError as exc:
+            return told(error=f"the answer does not parse: {exc}", is_indeterminate=True), None
         stored_in = MessageQueue(
             topic=outgoing.topic,
             broker_name=queue.broker_name,

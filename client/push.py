@@ -200,8 +200,8 @@ class PushConsumer:
         began_at = trio.current_time()
         remark: str | None
         result, remark = CMResult.CR_SUCCESS, None
-        message = received(decode_message(request.command.body), "")
         try:
+            message = received(decode_message(request.command.body), "")
             await self._on_messages([message])
         except ConsumeLaterError as exc:
             result, remark = CMResult.CR_LATER, str(exc)

@@ -122,6 +122,13 @@ async def test_one_message_is_consumed_out_of_turn(
     assert consumer.got[-1].body == b"1"
 
 
+async def test_a_message_that_does_not_parse_harms_nobody(broker: "FakeBroker", consumer: Consumer) -> None:
+    answer = await ask(broker, RequestCode.CONSUME_MESSAGE_DIRECTLY, GROUP, b"no record")
+    result = ConsumeMessageDirectlyResult.decode(answer.body)
+    assert result.consume_result == CMResult.CR_THROW_EXCEPTION
+    assert len(consumer.got) == 3
+
+
 @pytest.mark.parametrize("code", [RequestCode.GET_CONSUMER_RUNNING_INFO, RequestCode.CONSUME_MESSAGE_DIRECTLY])
 async def test_a_group_that_is_not_here_is_refused(broker: "FakeBroker", consumer: Consumer, code: RequestCode) -> None:
     del consumer

@@ -175,6 +175,14 @@ async def test_an_attempt_that_times_out_leaves_no_time_for_another(world: "Worl
     assert 3.0 <= trio.current_time() - began_at < 3.5
 
 
+async def test_an_answer_that_does_not_parse_leaves_it_open(world: "World", client: Client) -> None:
+    (broker,) = world.add("a")
+    world.route("orders")
+    broker.script[SEND] += [Reply(header={"queueId": "x"})] * 3
+    with pytest.raises(IndeterminateError, match="does not parse"):
+        await Producer(client, "pg").send(HELLO)
+
+
 async def test_a_named_queue_is_tried_once(world: "World", client: Client) -> None:
     world.add("a")
     (broker,) = world.add("b")

@@ -250,6 +250,26 @@ async def test_a_pull_ends_with_its_connection_and_is_repeated_after_a_pause(
     assert 1.0 <= trio.current_time() - cut_at < 2.0
 
 
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        Reply(header={"nextBeginOffset": "3"}, body=b"no records"),
+        Reply(header={"nextBeginOffset": "far"}),
+        Reply(ResponseCode.SYSTEM_ERROR, remark="no"),
+    ],
+)
+async def test_an_answer_that_makes_no_sense_is_asked_for_again(
+    world: "World", client: Client, nursery: trio.Nursery, garbage: Reply
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"x")
+    broker.script[RequestCode.PULL_MESSAGE].append(garbage)
+    _, application = await start(nursery, client)
+    await world.until(lambda: application.bodies == [b"x"], within=5)
+    assert len(application.told("pull_failed")) == 1
+
+
 async def test_a_broker_that_forgot_the_group_gets_a_heartbeat_at_once(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
