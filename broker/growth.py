@@ -3,12 +3,17 @@
 Appends of one pass are followed up once, at its end.
 """
 
+import contextlib
+
 import trio
 
 from broker.commit import OffsetWaits
 from broker.ha.master import HaMaster
 from remoting.reactor import Reactor
 from store.messagestore import MessageStore
+
+TRICKLE = 64 * 1024
+"""Bytes that a slave dispatches in the pass that received them; what is more is left to a task of its own."""
 
 
 class LogGrowth:
@@ -24,6 +29,7 @@ class LogGrowth:
         self._ha_master = ha_master
         self._flush_waits = flush_waits
         self._is_noted = False
+        self._is_received = False
 
     def appended(self) -> None:
         """A message was stored: push it to the slaves at the end of this pass."""
@@ -33,11 +39,21 @@ class LogGrowth:
 
     def received(self) -> None:
         """Bytes came from the master; they have been acknowledged already."""
-        self.is_dispatch_wanted.set()
+        self._is_received = True
         self.appended()
 
     def _follow_up(self) -> None:
         self._is_noted = False
         self._ha_master.push()
+        if self._is_received:
+            self._is_received = False
+            self._dispatch_trickle()
         if len(self._flush_waits):
             self.is_flush_wanted.set()
+
+    def _dispatch_trickle(self) -> None:
+        """Enter what came in queues at once: for a few records, waking a task would cost more than the work."""
+        with contextlib.suppress(OSError):  # no room: the task tries again, and says so
+            self._store.dispatch(TRICKLE)
+        if self._store.dispatch_behind_bytes:
+            self.is_dispatch_wanted.set()

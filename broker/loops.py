@@ -25,6 +25,7 @@ CLEAN_FIRST_AFTER = 60.0
 WAIT_SCAN_PERIOD = 0.5
 """How often overdue sends are looked for: RocketMQ answers a time-out of 3 s after 3 to 4 s (store-ha#51)."""
 PAGE_SIZE = 4096
+NO_ROOM_PAUSE = 1.0
 DISPATCH_CHUNK = 2 * 2**20
 """Bytes that a slave dispatches before it looks at its sockets again."""
 
@@ -119,8 +120,13 @@ async def _dispatch_forever(broker: Broker) -> NoReturn:
     while True:
         await broker.growth.is_dispatch_wanted.wait()
         broker.growth.is_dispatch_wanted = trio.Event()
-        while broker.store.dispatch(DISPATCH_CHUNK):
-            await trio.lowlevel.checkpoint()
+        try:
+            while broker.store.dispatch(DISPATCH_CHUNK):
+                await trio.lowlevel.checkpoint()
+        except OSError as exc:  # the disk is full: replication goes on, the queues wait (store-and-ha section 3.9)
+            log.warning("no room for queue entries: %s; tried again in %g s", exc.strerror or exc, NO_ROOM_PAUSE)
+            broker.growth.is_dispatch_wanted.set()
+            await trio.sleep(NO_ROOM_PAUSE)
 
 
 async def _sample_stats_forever(broker: Broker) -> NoReturn:
