@@ -15,6 +15,8 @@ from broker.state import Broker
 from broker.transactions import TransactionCheck
 from remoting.control import ControlLink
 from remoting.server import Server
+from store.flush import FlushJob
+from store.messagestore import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -91,11 +93,20 @@ async def _flush_forever(broker: Broker) -> NoReturn:
         is_due = is_thorough or store.max_commit_log_offset - store.flushed_offset >= least_bytes
         job = store.flush_job() if is_due else None
         if job is not None:
-            await trio.to_thread.run_sync(job.run)
-            store.flushed(job)
+            await _sync(store, job)
         broker.flush_waits.advance(store.flushed_offset)
         if len(broker.flush_waits) and is_group:
             growth.is_flush_wanted.set()  # more came while the disk was busy
+
+
+async def _sync(store: MessageStore, job: FlushJob) -> None:
+    """Run a flush off the event loop. One that fails is dropped: what waits for it is told in time that it did."""
+    try:
+        await trio.to_thread.run_sync(job.run)
+    except OSError as exc:
+        log.error("cannot write to disk: %s", exc)  # noqa: TRY400 - the cause is the disk's, not the code's
+    else:
+        store.flushed(job)
 
 
 async def _flush_queues_forever(broker: Broker) -> NoReturn:
@@ -111,8 +122,7 @@ async def _flush_queues_forever(broker: Broker) -> NoReturn:
             thorough_at = trio.current_time() + thorough_period
         job = store.flush_queues_job(everything=is_thorough)
         if job is not None:
-            await trio.to_thread.run_sync(job.run)
-            store.flushed(job)
+            await _sync(store, job)
 
 
 async def _dispatch_forever(broker: Broker) -> NoReturn:
