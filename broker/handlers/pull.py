@@ -11,10 +11,20 @@ from broker.hold import HeldPull
 from broker.state import Broker
 from broker.topics import PERM_READ
 from remoting.bodies.group import SubscriptionGroupConfig
+from remoting.bodies.offset import OffsetMovedEvent
+from remoting.bodies.queue import MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Refusal, Reply, Request, Route
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from remoting.message import java_hash
+from remoting.message import (
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_TAGS,
+    NewMessage,
+    format_properties,
+    java_hash,
+)
+from remoting.names import OFFSET_MOVED_EVENT
 from store.results import GetResult, GetStatus
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
@@ -170,10 +180,34 @@ def _answer(
         min_offset=result.min_offset,
         max_offset=result.max_offset,
     )
+    if code == ResponseCode.PULL_OFFSET_MOVED:
+        _note_offset_moved(broker, header, next_offset)
     if code != ResponseCode.SUCCESS:
         return Reply(code, fields, remark=result.status.name)
     broker.stats.count_get(header.topic, header.consumer_group, result.count, result.size)
     return Reply(code, fields, body=result.buffers, remark=result.status.name)
+
+
+def _note_offset_moved(broker: Broker, header: PullMessageRequestHeader, next_offset: int) -> None:
+    """Store a message that tells of a consumer out of bounds, for mqadmin startMonitoring (store-and-ha section 6.3)."""
+    group = header.consumer_group
+    queue = MessageQueue(broker_name=broker.config.broker_name, queue_id=header.queue_id, topic=header.topic)
+    event = OffsetMovedEvent(
+        consumer_group=group, message_queue=queue, offset_new=next_offset, offset_request=header.queue_offset
+    )
+    properties = {PROPERTY_KEYS: group, PROPERTY_TAGS: group, PROPERTY_DELAY: "0"}
+    message = NewMessage(
+        topic=OFFSET_MOVED_EVENT,
+        queue_id=0,
+        body=event.encode(),
+        born_host=broker.store_host,
+        store_host=broker.store_host,
+        born_timestamp=broker.now_millis(),
+        properties=format_properties(properties),
+        tags_code=java_hash(group),
+        keys=group,
+    )
+    broker.put_own(message)
 
 
 ROUTES: list[Route[Broker]] = [

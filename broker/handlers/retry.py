@@ -56,10 +56,9 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
     message, properties = _copy(stored, topic, queue_id, level)
     delay(broker, message, properties)
     message.properties = format_properties(properties)
-    result = broker.store.put(message)
+    result = broker.put_own(message)
     if not result.is_stored:
         raise Refusal(ResponseCode.SYSTEM_ERROR, result.status.name)
-    broker.growth.appended()
     broker.stats.count_send_back(properties[PROPERTY_RETRY_TOPIC], header.group)
     return Reply()
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from broker.testing import ScriptedPeer, TalkingBroker, pull_fields
+from remoting import names
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
@@ -64,6 +65,27 @@ def test_offsets_inside_at_and_beyond_the_ends(
     assert outcome(reply) == (code, following)
     assert reply.ext_fields.keys() == RESULT_FIELDS
     assert bool(reply.body) == (code == ResponseCode.SUCCESS)
+
+
+def test_a_consumer_out_of_bounds_is_noted_in_a_topic_of_its_own(filled: TalkingBroker) -> None:
+    """store-and-ha section 6.3: what `mqadmin startMonitoring` reads."""
+    pull(filled, "T", 9, consumerGroup="g")
+    (message,) = decode_messages(pull(filled, names.OFFSET_MOVED_EVENT).body)
+    assert message.properties == {"KEYS": "g", "TAGS": "g", "DELAY": "0"}
+    expected = (
+        b'{"consumerGroup":"g","messageQueue":{"brokerName":"broker-a","queueId":0,"topic":"T"},'
+        b'"offsetNew":5,"offsetRequest":9}'
+    )
+    assert message.body == expected
+
+
+def test_a_slave_notes_nothing(filled: TalkingBroker, open_broker: Opener) -> None:
+    """store-ha#76: not even one that moves offsets."""
+    strict = open_broker("strict", broker_role="SLAVE", broker_id=1, offset_check_in_slave=True)
+    replicate(filled, strict)
+    end = strict.broker.store.max_commit_log_offset
+    assert outcome(pull(strict, "T", 6)) == (ResponseCode.PULL_OFFSET_MOVED, 5)
+    assert strict.broker.store.max_commit_log_offset == end
 
 
 @pytest.mark.parametrize(("offset", "code"), [(0, ResponseCode.PULL_NOT_FOUND), (5, ResponseCode.PULL_OFFSET_MOVED)])

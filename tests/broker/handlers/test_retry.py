@@ -141,7 +141,9 @@ def test_a_message_handed_back_never_waits_for_a_slave(open_broker: Opener) -> N
 
 def test_what_is_handed_back_is_counted_under_its_first_topic(talk: TalkingBroker) -> None:
     send_back(talk, tried(talk, 1, "%RETRY%g", RETRY_TOPIC="T"))
-    assert list(talk.broker.stats.send_backs) == ["T@g"]
+    stats = talk.broker.stats
+    assert list(stats.send_backs) == ["T@g"]
+    assert stats.put_total == 2
 
 
 def test_a_slave_takes_nothing_back(talk: TalkingBroker, slave: TalkingBroker) -> None:
