@@ -18,7 +18,7 @@ from broker.copies import copy_of
 from remoting import names
 from remoting.bodies.offset import DelayOffsets
 from remoting.message import PROPERTY_REAL_QID, PROPERTY_REAL_TOPIC, NewMessage, RecordError, decode_message
-from store.configfile import load_config_file, save_config_file
+from store.configfile import keep_config_file, load_config_file
 from store.messagestore import MessageStore
 from store.results import PutResult
 
@@ -60,7 +60,7 @@ class DelayedDelivery:
 
     def save(self) -> None:
         """Write delayOffset.json. What is delivered between two saves comes again after a crash."""
-        save_config_file(self.path, self.body().encode_pretty())
+        keep_config_file(self.path, self.body().encode_pretty())
 
     # ---- delivery ----------------------------------------------------------------------------------------
 

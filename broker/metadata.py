@@ -23,7 +23,7 @@ from remoting.channel import RemotingError
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
-from store.configfile import save_config_file
+from store.configfile import keep_config_file
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ class MetadataSync:
         self.offsets.merge(fresh)
 
     def _take_delay_offsets(self, body: bytes) -> None:
-        save_config_file(self.delay_offset_path, body)
+        keep_config_file(self.delay_offset_path, body)
 
     def _take_groups(self, body: bytes) -> None:
         if self.subscriptions.replace_all(SubscriptionGroupWrapper.decode(body)):

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 
 from remoting.bodies.offset import ConsumerOffsets
-from store.configfile import load_config_file, save_config_file
+from store.configfile import keep_config_file, load_config_file
 
 
 class ConsumerOffsetTable:
@@ -59,7 +59,7 @@ class ConsumerOffsetTable:
 
     def save(self) -> None:
         """Write consumerOffset.json."""
-        save_config_file(self._path, self.body().encode_pretty())
+        keep_config_file(self._path, self.body().encode_pretty())
 
     def _keys(self) -> Iterable[tuple[str, str]]:
         for key in self.offsets:

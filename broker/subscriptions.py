@@ -7,7 +7,7 @@ from broker.config import BrokerConfig
 from remoting import names
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from remoting.bodies.topic import DataVersion
-from store.configfile import load_config_file, save_config_file
+from store.configfile import keep_config_file, load_config_file
 
 
 class SubscriptionGroupTable:
@@ -61,7 +61,7 @@ class SubscriptionGroupTable:
 
     def save(self) -> None:
         """Write subscriptionGroup.json."""
-        save_config_file(self._path, self.wrapper().encode_pretty())
+        keep_config_file(self._path, self.wrapper().encode_pretty())
 
     def _changed(self) -> None:
         self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)

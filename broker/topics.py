@@ -12,7 +12,7 @@ from remoting.bodies.topic import (
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
-from store.configfile import load_config_file, save_config_file
+from store.configfile import keep_config_file, load_config_file
 
 PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
 SYSFLAG_UNIT, SYSFLAG_UNIT_SUB = 1, 2
@@ -123,7 +123,7 @@ class TopicTable:
 
     def save(self) -> None:
         """Write topics.json."""
-        save_config_file(self._path, self.wrapper().encode_pretty())
+        keep_config_file(self._path, self.wrapper().encode_pretty())
 
     def _changed(self) -> None:
         self.bump_version()

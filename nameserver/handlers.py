@@ -6,6 +6,8 @@ for its time-out; 5.0 and later answer as we do (remoting#14).
 Source: remoting-and-nameserver section 3.
 """
 
+import pathlib
+
 import msgspec
 
 from nameserver.config import config_text, is_black_listed, updated_config
@@ -21,7 +23,6 @@ from nameserver.lookup import (
 )
 from nameserver.route import Registration
 from nameserver.state import Nameserver
-from nameserver.storedtext import write_text
 from remoting.bodies.registration import body_crc32, decode_registration
 from remoting.bodies.topic import DataVersion, TopicList
 from remoting.body import BodyError
@@ -30,6 +31,7 @@ from remoting.dispatch import Reply, Request, Route, handler_table
 from remoting.header import FALSE, TRUE
 from remoting.headers import nameserver as headers
 from remoting.properties import parse_properties_text
+from store.configfile import save_config_file
 
 STANDARD_JSON_VERSION = version_number(4, 9, 4)
 """Peers of this version and later are given routes as strict JSON (remoting#16)."""
@@ -210,7 +212,7 @@ def update_config(state: Nameserver, _header: None, request: Request) -> Reply:
     if is_black_listed(state.config, properties):
         return Reply(ResponseCode.NO_PERMISSION, remark="one of these settings is in the black list")
     state.config = updated_config(state.config, properties)
-    write_text(state.config.config_store_path, config_text(state.config))
+    save_config_file(pathlib.Path(state.config.config_store_path), config_text(state.config).encode())
     return Reply()
 
 

@@ -10,7 +10,7 @@ import pathlib
 import attrs
 import msgspec
 
-from nameserver.storedtext import backup_path, write_text
+from store.configfile import backup_path, save_config_file
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Topic, then `brokerName:queueNums` joined by `;`. Answered to every registration; in routes only if enabled."""
@@ -52,7 +52,7 @@ class KvConfig:
 
     def _save(self) -> None:
         namespaces = {name: _without_nulls(values) for name, values in self.namespaces.items()}
-        write_text(self.path, msgspec.json.encode(_KvFile(namespaces)).decode())
+        save_config_file(pathlib.Path(self.path), msgspec.json.encode(_KvFile(namespaces)))
 
 
 def load_kv_config(path: str | pathlib.Path) -> KvConfig:
@@ -62,7 +62,7 @@ def load_kv_config(path: str | pathlib.Path) -> KvConfig:
     empty, and write that at the next change. KvFileError where the backup is no better.
     """
     failures = []
-    for candidate in (pathlib.Path(path), backup_path(path)):
+    for candidate in (pathlib.Path(path), backup_path(pathlib.Path(path))):
         try:
             return KvConfig(path, msgspec.json.decode(candidate.read_bytes(), type=_KvFile).config_table)
         except FileNotFoundError:

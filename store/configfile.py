@@ -21,8 +21,16 @@ def save_config_file(path: pathlib.Path, content: bytes) -> None:
     temporary = _beside(path, ".tmp")
     temporary.write_bytes(content)
     with contextlib.suppress(FileNotFoundError):
-        _beside(path, ".bak").write_bytes(path.read_bytes())
+        backup_path(path).write_bytes(path.read_bytes())
     temporary.replace(path)
+
+
+def keep_config_file(path: pathlib.Path, content: bytes) -> None:
+    """Write a table that lives in memory. A failure is logged: the table counts, and is written again later."""
+    try:
+        save_config_file(path, content)
+    except OSError as exc:
+        logger.error("%s is not saved: %s", path, exc)  # noqa: TRY400 - the cause is the disk's, not the code's
 
 
 def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
@@ -30,7 +38,7 @@ def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
 
     `decode` says that content is broken by raising ValueError or a subclass of it.
     """
-    for one in (path, _beside(path, ".bak")):
+    for one in (path, backup_path(path)):
         try:
             content = one.read_bytes()
             if content.strip():
@@ -40,6 +48,11 @@ def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
         except ValueError as exc:
             logger.warning("%s is not used: %s", one, exc)
     return None
+
+
+def backup_path(path: pathlib.Path) -> pathlib.Path:
+    """Where the former content of a file is kept."""
+    return _beside(path, ".bak")
 
 
 def _beside(path: pathlib.Path, suffix: str) -> pathlib.Path:

@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from nameserver.kvconfig import KvConfig, KvFileError, load_kv_config
-from nameserver.storedtext import write_text
+from store.configfile import save_config_file
 
 
 def test_every_change_is_in_the_file_before_it_is_answered_and_the_former_content_in_the_backup(
@@ -64,8 +64,8 @@ def test_no_file_is_an_empty_table(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize("damaged", ["", "{", '{"configTable":3}', None])
 def test_the_backup_is_read_where_the_file_is_damaged_or_gone(tmp_path: pathlib.Path, damaged: str | None) -> None:
     path = tmp_path / "kv.json"
-    write_text(path, '{"configTable":{"ns":{"k":"v"}}}')
-    write_text(path, "replaced")
+    save_config_file(path, b'{"configTable":{"ns":{"k":"v"}}}')
+    save_config_file(path, b"replaced")
     path.unlink()
     if damaged is not None:
         path.write_text(damaged)

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from store.configfile import load_config_file, save_config_file
+from store.configfile import keep_config_file, load_config_file, save_config_file
 
 
 def test_the_backup_holds_the_former_content(tmp_path: pathlib.Path) -> None:
@@ -34,3 +34,11 @@ def test_where_both_are_broken_one_starts_empty(tmp_path: pathlib.Path) -> None:
     for name in ("topics.json", "topics.json.bak"):
         (tmp_path / name).write_bytes(b"{")
     assert load_config_file(path, json.loads) is None
+
+
+def test_a_table_that_cannot_be_saved_is_logged_and_lives_on(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "config").write_text("a file where the directory should be")
+    keep_config_file(tmp_path / "config" / "topics.json", b"1")
+    assert "topics.json is not saved" in caplog.text
