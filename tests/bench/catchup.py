@@ -80,7 +80,7 @@ def _fill(java: Java, master: BrokerServer, messages: int) -> None:
 
 def _catch_up(master: BrokerServer, slave: BrokerServer) -> tuple[float, float]:
     """MB/s, and CPU seconds of the slave per GB."""
-    entries, end = _entries(master), rawrequest.log_end(master.address)
+    entries, end = _entries(master), int(rawrequest.runtime_info(master.address)["commitLogMaxOffset"])
     with slave:
         cpu = cpu_seconds(slave.pid)
         wait_until(lambda: _has_bytes(slave), f"first bytes at {slave.name}", 60, period=0.005)

@@ -88,10 +88,10 @@ def knows_topic(broker: str, topic: str) -> bool:
     return f'"{topic}"'.encode() in _answered(broker, GET_ALL_TOPIC_CONFIG, {}).body
 
 
-def log_end(broker: str) -> int:
-    """Where its commit log ends, as brokerStatus shows it."""
-    table = json.loads(_answered(broker, GET_BROKER_RUNTIME_INFO, {}).body)["table"]
-    return int(table["commitLogMaxOffset"])
+def runtime_info(broker: str) -> dict[str, str]:
+    """What brokerStatus prints."""
+    table: dict[str, str] = json.loads(_answered(broker, GET_BROKER_RUNTIME_INFO, {}).body)["table"]
+    return table
 
 
 def _answered(address: str, code: int, fields: dict[str, str]) -> Answer:

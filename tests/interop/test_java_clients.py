@@ -53,8 +53,8 @@ def test_java_consumer_with_a_tag_gets_nothing_of_another_tag(java: Java, shared
     with java.start("Producer", *target, "count=8") as producer:
         producer.finish()
     with (
-        java.start("Consumer", *target, "group=TagB", "tags=TagB", "timeoutMillis=4000") as other,
-        java.start("Consumer", *target, "group=TagA", "tags=TagA || TagC", "count=8") as matching,
+        java.start("Consumer", *target, "group=TagBGroup", "tags=TagB", "timeoutMillis=4000") as other,
+        java.start("Consumer", *target, "group=TagAGroup", "tags=TagA || TagC", "count=8") as matching,
     ):
         _, *received = matching.finish()
         assert len(received) == 8
