@@ -1,5 +1,6 @@
 """The example scripts, run as a reader would run them, against our servers."""
 
+import contextlib
 import pathlib
 import re
 import subprocess
@@ -11,22 +12,29 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def serve(module: str, config: pathlib.Path, ready: str) -> tuple[subprocess.Popen[str], str]:
-    """Start a server process; answer it with the address that its ready line tells."""
-    process = subprocess.Popen(
+@contextlib.contextmanager
+def serving(module: str, config: pathlib.Path, ready: str) -> Iterator[str]:
+    """Run a server process; give the address that its ready line tells."""
+    with subprocess.Popen(
         [sys.executable, "-m", module, str(config)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    )
-    assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line)
-        if found := re.search(ready, line):
-            return process, found[1]
-    raise AssertionError("".join(lines))
+    ) as process:
+        assert process.stdout is not None
+        lines = []
+        try:
+            for line in process.stdout:
+                lines.append(line)
+                if found := re.search(ready, line):
+                    yield found[1]
+                    break
+            else:
+                raise AssertionError("".join(lines))
+        finally:
+            process.terminate()
+            process.communicate(timeout=30)
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +44,13 @@ def namesrv_addr(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     (home / "ns.toml").write_text(
         f'listen_port = 0\nkv_config_path = "{home}/kv.json"\nconfig_store_path = "{home}/ns.properties"\n'
     )
-    name_server, address = serve("nameserver", home / "ns.toml", r"READY (\S+)")
-    (home / "broker.toml").write_text(
-        f'namesrv_addr = "{address}"\nlisten_port = 0\nfast_listen_port = 0\nha_listen_port = 0\n'
-        f'store_path_root_dir = "{home}/store"\nmapped_file_size_commit_log = 4194304\n'
-    )
-    broker, _ = serve("broker", home / "broker.toml", r" ready address=(\S+)")
-    yield address
-    for process in (broker, name_server):
-        process.terminate()
-        process.communicate(timeout=30)
+    with serving("nameserver", home / "ns.toml", r"READY (\S+)") as address:
+        (home / "broker.toml").write_text(
+            f'namesrv_addr = "{address}"\nlisten_port = 0\nfast_listen_port = 0\nha_listen_port = 0\n'
+            f'store_path_root_dir = "{home}/store"\nmapped_file_size_commit_log = 4194304\n'
+        )
+        with serving("broker", home / "broker.toml", r" ready address=(\S+)"):
+            yield address
 
 
 def run(name: str, *args: str) -> list[str]:
