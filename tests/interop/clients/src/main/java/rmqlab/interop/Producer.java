@@ -8,7 +8,8 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * Sends {@code count} messages one after the other, as the quickstart does, and prints one line for each:
  * {@code SEND_OK <msgId> <brokerName> <queueId> <queueOffset> <offsetMsgId>}, or {@code FAILED <exception>}.
- * Message i has body {@code <prefix>-i}, tag TagA and key {@code <prefix>-i}. Exit code 3 if a send failed.
+ * Message i has body {@code <prefix>-i}, tag TagA and key {@code <prefix>-i}, and delay level {@code delayLevel}
+ * if that is given. Exit code 3 if a send failed.
  */
 public final class Producer {
     public static void main(String[] words) throws Exception {
@@ -22,8 +23,12 @@ public final class Producer {
         for (int i = 0; i < options.number("count", 1); i++) {
             String name = prefix + "-" + i;
             byte[] body = name.getBytes(StandardCharsets.UTF_8);
+            Message message = new Message(options.text("topic"), "TagA", name, body);
+            if (options.number("delayLevel", 0) > 0) {
+                message.setDelayTimeLevel(options.number("delayLevel", 0));
+            }
             try {
-                SendResult result = producer.send(new Message(options.text("topic"), "TagA", name, body));
+                SendResult result = producer.send(message);
                 System.out.println(result.getSendStatus() + " " + result.getMsgId() + " "
                     + result.getMessageQueue().getBrokerName() + " " + result.getMessageQueue().getQueueId() + " "
                     + result.getQueueOffset() + " " + result.getOffsetMsgId());
