@@ -21,6 +21,7 @@ class Checklist(NamedTuple):
 
 CHECKLISTS = [
     Checklist("remoting", "conformance_remoting.md", range(1, 45)),
+    Checklist("store-ha", "conformance_store_ha.md", range(1, 77)),
     Checklist("broker-requests", "conformance_broker_requests.md", range(1, 67)),
 ]
 each_checklist = pytest.mark.parametrize("checklist", CHECKLISTS, ids=[one.name for one in CHECKLISTS])
