@@ -6,6 +6,7 @@ from this broker's commit log and stored again, usually by way of the schedule t
 
 import random
 
+from broker.copies import copy_of
 from broker.handlers.send import OLDEST_WITH_MAX_RECONSUME_TIMES, delay
 from broker.state import Broker
 from broker.topics import PERM_WRITE
@@ -16,17 +17,13 @@ from remoting.dispatch import Refusal, Reply, Request, Route
 from remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from remoting.message import (
     PROPERTY_DELAY,
-    PROPERTY_KEYS,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
-    PROPERTY_TAGS,
-    PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
     NewMessage,
     StoredMessage,
     decode_message,
     format_properties,
-    java_hash,
 )
 
 FIRST_RETRY_LEVEL = 3
@@ -88,20 +85,8 @@ def _copy(stored: StoredMessage, topic: str, queue_id: int, level: int) -> tuple
     properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, stored.offset_message_id)
     properties[PROPERTY_WAIT] = "false"
     properties[PROPERTY_DELAY] = str(level)
-    message = NewMessage(
-        topic=topic,
-        queue_id=queue_id,
-        body=stored.body,
-        born_host=stored.born_host,
-        store_host=stored.store_host,
-        born_timestamp=stored.born_timestamp,
-        flag=stored.flag,
-        sys_flag=stored.sys_flag,
-        reconsume_times=stored.reconsume_times + 1,
-        tags_code=java_hash(properties.get(PROPERTY_TAGS, "")),
-        keys=properties.get(PROPERTY_KEYS, ""),
-        unique_key=properties.get(PROPERTY_UNIQ_KEY, ""),
-    )
+    message = copy_of(stored, topic, queue_id, properties=properties)
+    message.reconsume_times += 1
     return message, properties
 
 
