@@ -92,8 +92,7 @@ class Channel:
 
     def send_oneway(self, command: Command) -> None:
         """Send a request that nobody answers."""
-        self._opaque += 1
-        command.opaque = self._opaque
+        command.opaque = self._next_opaque()
         command.flag |= ONEWAY
         self.write(encode_command(command))
 
@@ -102,13 +101,16 @@ class Channel:
 
         Answers the opaque, for `forget`.
         """
-        self._opaque += 1
-        command.opaque = self._opaque
+        command.opaque = self._next_opaque()
         if self.is_closed:
             on_reply(None)
         else:
-            self._pending[self._opaque] = on_reply
+            self._pending[command.opaque] = on_reply
             self.write(encode_command(command))
+        return command.opaque
+
+    def _next_opaque(self) -> int:
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF  # 32 bits on the wire, and a long-lived channel uses them up
         return self._opaque
 
     def forget(self, opaque: int) -> None:

@@ -231,3 +231,11 @@ async def test_a_server_may_ask_its_client(peer: Peer, reactor: Reactor) -> None
 def _host_port(address: str) -> tuple[str, int]:
     host, _, port = address.partition(":")
     return host, int(port)
+
+
+async def test_opaques_begin_anew_before_they_outgrow_their_32_bits(peer: Peer, client: RemotingClient) -> None:
+    channel = await client.channel(peer.address)
+    channel._opaque = 0x7FFFFFFE
+    for _ in range(3):
+        reply = await client.request(peer.address, request(ECHO, serialize_type=1), 3)
+        assert 0 <= reply.opaque <= 0x7FFFFFFF
