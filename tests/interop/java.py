@@ -21,6 +21,15 @@ _LOGBACK = """<configuration>
   <root level="WARN"><appender-ref ref="out"/></root>
 </configuration>
 """
+# Client programs print their results, one a line, and nothing else may come between.
+_LOGBACK_OF_CLIENTS = """<configuration>
+  <appender name="out" class="ch.qos.logback.core.FileAppender">
+    <file>${user.home}/logs/clients.log</file>
+    <encoder><pattern>%d{HH:mm:ss.SSS} %-5level %logger{0} %msg%n</pattern></encoder>
+  </appender>
+  <root level="WARN"><appender-ref ref="out"/></root>
+</configuration>
+"""
 
 
 class Java:
@@ -33,11 +42,14 @@ class Java:
         conf.mkdir(parents=True, exist_ok=True)
         for program in ("namesrv", "broker", "tools"):
             (conf / f"logback_{program}.xml").write_text(_LOGBACK)
+        self._clients_logback = conf / "logback_clients.xml"
+        self._clients_logback.write_text(_LOGBACK_OF_CLIENTS)
 
     def start(self, main: str, *args: str, jvm: list[str] | None = None) -> Child:
         """A client program: class name below rmqlab.interop, or a full one."""
         full = main if "." in main else f"rmqlab.interop.{main}"
-        return self._start(main, [*(_LIGHT if jvm is None else jvm), "-cp", maven.clients_classpath(), full, *args])
+        options = [*(_LIGHT if jvm is None else jvm), f"-Dlogback.configurationFile={self._clients_logback}"]
+        return self._start(main, [*options, "-cp", maven.clients_classpath(), full, *args])
 
     def start_server(self, name: str, main: str, *args: str, jvm: list[str]) -> Child:
         return self._start(name, [*jvm, "-cp", maven.servers_classpath(), main, *args])
