@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import trio
 
+from broker.handlers.query import answer_waiting_queries
 from broker.hold import SWEEP_PERIOD
 from broker.state import Broker
 from broker.transactions import TransactionCheck
@@ -126,12 +127,16 @@ async def _flush_queues_forever(broker: Broker) -> NoReturn:
 
 
 async def _dispatch_forever(broker: Broker) -> NoReturn:
-    """Put what a master sent into queues and index, a piece at a time, so that acks never wait for it."""
+    """Put what a master sent into queues and index, a piece at a time, so that acks never wait for it.
+
+    Of a bulk, the index comes last (see `store.dispatch.Dispatcher.step`).
+    """
     while True:
         await broker.growth.is_dispatch_wanted.wait()
         broker.growth.is_dispatch_wanted = trio.Event()
         try:
             while broker.store.dispatch(DISPATCH_CHUNK):
+                answer_waiting_queries(broker)
                 await trio.lowlevel.checkpoint()
         except OSError as exc:  # the disk is full: replication goes on, the queues wait (store-and-ha section 3.9)
             log.warning("no room for queue entries: %s; tried again in %g s", exc.strerror or exc, NO_ROOM_PAUSE)

@@ -26,7 +26,9 @@ from remoting.channel import Channel
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
 from remoting.command import request
+from remoting.dispatch import Request
 from remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
+from remoting.headers.query import QueryMessageRequestHeader
 from remoting.message import NewMessage
 from store.messagestore import MessageStore
 from store.results import PutResult
@@ -66,6 +68,10 @@ class Broker:
     producers: ProducerTable = attrs.field(factory=ProducerTable)
     locks: QueueLocks = attrs.field(factory=QueueLocks)
     stats: BrokerStats = attrs.Factory(lambda self: BrokerStats(self.now_millis()), takes_self=True)
+    waiting_queries: collections.deque[tuple[int, QueryMessageRequestHeader, Request]] = attrs.field(
+        factory=collections.deque
+    )
+    """Queries by key that wait until the index has come to an offset of the commit log, in rising order."""
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
     delay: DelayedDelivery = attrs.Factory(
         lambda self: DelayedDelivery(self.store, self.sync.delay_offset_path, self.put_own, self.now_millis),

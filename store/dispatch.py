@@ -2,7 +2,7 @@
 
 A master's put enters its own record at once; this loop serves what came otherwise: a slave's stream, a start,
 and a put whose queue or index had no room. It is the hot path of a slave, hence its shape: one unpack and one
-slice per record, properties searched as bytes, entries collected per queue and written joined.
+slice per record and no call, properties searched as bytes, entries collected per queue and written joined.
 """
 
 import logging
@@ -17,14 +17,13 @@ from remoting.message import (
     HEADS,
     IPV6_MASK,
     MESSAGE_MAGIC,
-    TRANSACTION_MASK,
     TRANSACTION_PREPARED,
-    TRANSACTION_ROLLBACK,
     java_hash,
 )
 from store.commitlog import CommitLog
 from store.consumequeue import ENTRY, ConsumeQueue
-from store.index import Index, IndexEntry, key_hash
+from store.index import Index, IndexEntry
+from store.indexing import KeyReader
 from store.logfile import LogFile
 from store.queues import Queues
 
@@ -39,6 +38,8 @@ OnDispatched = Callable[[str, int, int, int, int], None]
 _RECORD: Final = struct.Struct(">ii4xi4xqqi8x8xq8x4x8xi")
 _PREFIX: Final = struct.Struct(">ii")
 _CHUNK: Final = 1 << 20  # bytes between two writes of the collected entries
+_BULK: Final = 256 * 1024  # more than this at once is not what a master sends as its messages come in
+INDEX_LAG: Final = 1 << 30  # bytes that the index may be behind the queues, give or take a chunk
 
 
 def property_of(text: bytes, name: bytes) -> bytes:
@@ -48,16 +49,6 @@ def property_of(text: bytes, name: bytes) -> bytes:
         return b""
     at += len(name)
     return text[at : text.index(b"\x02", at)]
-
-
-def index_hashes(text: bytes, prefix: bytes) -> list[int]:
-    """Of UNIQ_KEY, then of each of the KEYS (store-ha#24). `prefix` is the topic and `#`."""
-    found = text.rfind(b"\x02UNIQ_KEY\x01") + 10
-    hashes = [key_hash(prefix + text[found : text.index(b"\x02", found)])] if found >= 10 else []
-    found = text.rfind(b"\x02KEYS\x01") + 6
-    if found >= 6:
-        hashes += [key_hash(prefix + key) for key in text[found : text.index(b"\x02", found)].split(b" ") if key]
-    return hashes
 
 
 _tags_codes: dict[bytes, int] = {}
@@ -90,28 +81,60 @@ def deliver_at(delay: str | bytes, stored_at: int, delay_millis: tuple[int, ...]
 
 @attrs.define(eq=False)
 class Dispatcher:
+    """Has two positions. Queues are never behind the index, and where a lot is to do, they go first.
+
+    A message can be consumed as soon as it is in its queue; the index is for looking things up by hand.
+    """
+
     log: CommitLog
     queues: Queues
     index: Index | None
     delay_millis: tuple[int, ...]
     is_slave: bool
     on_dispatched: OnDispatched | None
-    offset: int = attrs.field(default=0, init=False)  # everything below is in queues and index
-    entered: int = attrs.field(default=0, init=False)  # queue entries made by `run`, whoever called it
+    offset: int = attrs.field(default=0, init=False)  # everything below is in the queues
+    indexed: int = attrs.field(default=0, init=False)  # everything below is in the index, too
+    index_wanted: int = attrs.field(default=0, init=False)  # someone waits for the index to come this far
+    entered: int = attrs.field(default=0, init=False)  # queue entries made from the log, whoever asked for it
     last_stored_at: int = attrs.field(default=0, init=False)
     _stuck_at: int = attrs.field(default=-1, init=False)
-    _known: dict[tuple[bytes, int], tuple[ConsumeQueue, bytes]] = attrs.field(factory=dict, init=False)
+    _known: dict[tuple[bytes, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
     _touched: list[ConsumeQueue] = attrs.field(factory=list, init=False)
-    _keys: list[IndexEntry] = attrs.field(factory=list, init=False)
     _events: list[tuple[str, int, int, int, int]] = attrs.field(factory=list, init=False)
+    _keys: KeyReader = attrs.field(factory=KeyReader, init=False)
 
     def run(self, max_bytes: int | None = None) -> int:
-        """Dispatch what is readable, or a bit more than `max_bytes` of it; answer how many bytes.
+        """Enter what is readable, or a bit more than `max_bytes` of it, in queues and index; answer how many bytes.
 
         OSError when a queue or the index finds no room: call again later, nothing is lost.
         """
+        done = 0
+        while max_bytes is None or done < max_bytes:
+            step = self.enter_queues(_CHUNK if max_bytes is None else min(_CHUNK, max_bytes - done))
+            self.enter_index()
+            if not step:
+                break
+            done += step
+        return done
+
+    def step(self, max_bytes: int) -> int:
+        """Do a part of what a stream left to do: 0 if nothing remains. OSError as `run`.
+
+        A trickle goes into queues and index together. Of a bulk, the queues come first, and the index follows when
+        they have everything. It is taken along if someone waits for it, and where it is far behind: what it has to
+        read should still be in memory, and a clean stop has to finish it.
+        """
+        behind = self.log.max_offset - self.offset
+        if self.indexed >= self.offset and behind <= _BULK:
+            return self.run(max_bytes)
+        if self.indexed < self.index_wanted or self.offset - self.indexed > INDEX_LAG:
+            return self.enter_index(max_bytes) + self.enter_queues(max_bytes)
+        return self.enter_queues(max_bytes) or self.enter_index(max_bytes)
+
+    def enter_queues(self, max_bytes: int) -> int:
+        """Enter a bit more than `max_bytes` of what is readable in the queues; answer how many bytes."""
         start = self.offset = max(self.offset, self.log.min_offset)
-        limit = self.log.max_offset if max_bytes is None else min(self.log.max_offset, start + max_bytes)
+        limit = min(self.log.max_offset, start + max_bytes)
         while self.offset < limit:
             file = self.log.files.file_at(self.offset)
             if file is None:
@@ -122,10 +145,7 @@ class Dispatcher:
                     if queue.pending:
                         self.entered += len(queue.pending)
                         queue.append_pending()
-                if self._keys and self.index is not None:
-                    self.index.put(self._keys)
             finally:  # after an error the entries are collected again
-                self._keys.clear()
                 for queue in self._touched:
                     queue.pending.clear()
                     queue.pending_offset = -1
@@ -139,6 +159,22 @@ class Dispatcher:
                     self.on_dispatched(*event)
         return self.offset - start
 
+    def enter_index(self, max_bytes: int | None = None) -> int:
+        """Enter what is in the queues, or a bit more than `max_bytes` of it, in the index; answer how many bytes."""
+        start = self.indexed = max(self.indexed, self.log.min_offset)
+        limit = self.offset if max_bytes is None else min(self.offset, start + max_bytes)
+        while self.indexed < limit:
+            file = self.log.files.file_at(self.indexed)
+            if self.index is None or file is None:
+                self.indexed = self.offset
+                break
+            entries: list[IndexEntry] = []
+            reached = self._keys.read(file, self.indexed, min(limit, self.indexed + _CHUNK), entries)
+            if entries:
+                self.index.put(entries)
+            self.indexed = min(reached, self.offset)
+        return self.indexed - start
+
     def forget_queues(self) -> None:
         """Queues were deleted."""
         self._known.clear()
@@ -146,57 +182,63 @@ class Dispatcher:
     def _collect(self, file: LogFile, limit: int) -> int:
         """Gather the entries of records that start below `limit`; answer where to go on."""
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size
-        unpack, known, index, watched = _RECORD.unpack_from, self._known, self.index, self.on_dispatched
-        at, limit, pack, keys = self.offset - first, min(limit - first, wrote), ENTRY.pack, self._keys
+        unpack, pack, known, watched = _RECORD.unpack_from, ENTRY.pack, self._known, self.on_dispatched
+        at, limit, last_stored_at, tags_codes = self.offset - first, min(limit - first, wrote), 0, _tags_codes
         while at < limit:
             if at > room:
-                return self._no_record(file, at)
+                at = self._no_record(file, at)
+                break
             size, magic, queue_id, queue_offset, physical, sys_flag, stored_at, body_size = unpack(mapped, at)
             if magic != MESSAGE_MAGIC or size <= 88:
-                return self._no_record(file, at)
+                at = self._no_record(file, at)
+                break
             end = at + size
             if end > wrote:
                 break
-            tail_at = at + 88 + body_size
             if sys_flag & IPV6_MASK:
-                head = HEADS[(sys_flag & IPV6_MASK) >> 4].unpack_from(mapped, at)
-                stored_at, body_size = head[10], head[14]
-                tail_at = at + HEADS[(sys_flag & IPV6_MASK) >> 4].size + body_size
-            tail = mapped[tail_at:end]
+                head = HEADS[(sys_flag & IPV6_MASK) >> 4]
+                fields = head.unpack_from(mapped, at)
+                stored_at, body_size = fields[10], fields[14]
+                tail = mapped[at + head.size + body_size : end]
+            else:
+                tail = mapped[at + 88 + body_size : end]
             if not 3 <= len(tail) <= 0x10000 or body_size < 0:
                 logger.error("commit log %d: lengths disagree with its size %d: skipped", first + at, size)
                 at = end
                 continue
-            topic_end = 1 + tail[0]
-            text = b"\x02" + tail[topic_end + 2 :] + b"\x02"
-
-            key = (tail[1:topic_end], queue_id)
-            queue, prefix = known.get(key) or self._open(key)
-            kind = sys_flag & TRANSACTION_MASK
-            if kind not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK):
-                tags_code = tags_code_in(text)
-                if key[0] == _SCHEDULE_TOPIC_BYTES:
-                    due = deliver_at(property_of(text, b"\x02DELAY\x01"), stored_at, self.delay_millis)
-                    tags_code = tags_code if due is None else due
-                if queue_offset == queue.pending_offset:
-                    queue.pending.append(pack(physical, size, tags_code))
-                    queue.pending_offset = queue_offset + 1
-                else:
-                    self._begin(queue, queue_offset, physical, size, tags_code)
-                if watched is not None:
-                    self._events.append((queue.topic, queue_id, queue_offset + 1, tags_code, stored_at))
-            if index is not None and kind != TRANSACTION_ROLLBACK:
-                for hashed in index_hashes(text, prefix):
-                    keys.append((hashed, physical, stored_at))
-            self.last_stored_at = stored_at
             at = end
+            last_stored_at = stored_at
+            if sys_flag & TRANSACTION_PREPARED:  # also of a rollback: neither has an entry (store-ha#22)
+                continue
+
+            topic_end = tail[0] + 1
+            key = (tail[1:topic_end], queue_id)
+            queue = known.get(key) or self._open(key)
+            tags_at = tail.rfind(b"\x02TAGS\x01", topic_end + 2) + 6
+            if tags_at >= 6:
+                tags_end = tail.find(b"\x02", tags_at)
+                tags_code = tags_codes.get(tail[tags_at:tags_end] if tags_end >= 0 else tail[tags_at:])
+            else:
+                tags_code = None if tail.startswith(b"TAGS\x01", topic_end + 2) else 0
+            if tags_code is None:
+                tags_code = tags_code_in(b"\x02" + tail[topic_end + 2 :] + b"\x02")
+            if key[0] == _SCHEDULE_TOPIC_BYTES:
+                text = b"\x02" + tail[topic_end + 2 :] + b"\x02"
+                due = deliver_at(property_of(text, b"\x02DELAY\x01"), stored_at, self.delay_millis)
+                tags_code = tags_code if due is None else due
+            if queue_offset == queue.pending_offset:
+                queue.pending.append(pack(physical, size, tags_code))
+                queue.pending_offset = queue_offset + 1
+            else:
+                self._begin(queue, queue_offset, physical, size, tags_code)
+            if watched is not None:
+                self._events.append((queue.topic, queue_id, queue_offset + 1, tags_code, stored_at))
+        self.last_stored_at = last_stored_at or self.last_stored_at
         return first + at
 
-    def _open(self, key: tuple[bytes, int]) -> tuple[ConsumeQueue, bytes]:
-        """The queue, and what its messages' index keys begin with."""
-        queue = self.queues.open(key[0].decode("utf-8", "replace"), key[1])
-        known = self._known[key] = (queue, key[0] + b"#")
-        return known
+    def _open(self, key: tuple[bytes, int]) -> ConsumeQueue:
+        queue = self._known[key] = self.queues.open(key[0].decode("utf-8", "replace"), key[1])
+        return queue
 
     def _begin(self, queue: ConsumeQueue, queue_offset: int, physical: int, size: int, tags_code: int) -> None:
         """The first entry of a queue in this chunk, or one that does not follow the last."""
@@ -216,18 +258,21 @@ class Dispatcher:
         self._touched.append(queue)
 
     def _no_record(self, file: LogFile, at: int) -> int:
-        """What stands here is the blank at a file's end, not yet whole, or nothing that can be read."""
+        """What stands here is the blank at a file's end, not yet whole, or nothing that can be read.
+
+        Answers where in the file to go on.
+        """
         here = file.first_offset + at
         if at + 8 > file.wrote:
-            return here
+            return at
         _, magic = _PREFIX.unpack_from(file.map, at)
         if magic == BLANK_MAGIC:
-            return file.first_offset + file.size if file.is_full else here
+            return file.size if file.is_full else at
         if self.is_slave:
             # As in RocketMQ, nothing mends it but emptying the slave; dispatch stays behind (section 4.9).
             if self._stuck_at != here:
                 logger.warning("commit log %d: magic %08X: the slave cannot dispatch on", here, magic & 0xFFFFFFFF)
             self._stuck_at = here
-            return here
+            return at
         logger.error("commit log %d: magic %08X: the rest of the file is skipped", here, magic & 0xFFFFFFFF)
-        return file.end_offset
+        return file.wrote

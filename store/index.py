@@ -164,16 +164,22 @@ class Index:
     files: list[IndexFile] = attrs.field(factory=list, init=False)
     full: list[IndexFile] = attrs.field(factory=list, init=False)  # waiting for their flush
 
-    def load(self, *, safe_until: int | None = None) -> None:
-        """Map the files. After an unclean stop (`safe_until`) those with younger entries go (store-ha#27)."""
+    def load(self, *, safe_until: int | None = None) -> int:
+        """Map the files. After an unclean stop (`safe_until`) those with younger entries go (store-ha#27).
+
+        Answers the commit log offset of the last record indexed, be its file dropped or not.
+        """
         if not self.directory.is_dir():
-            return
+            return 0
+        reached = 0
         for path in sorted(path for path in self.directory.iterdir() if path.name.isdigit()):
             file = IndexFile.open(path, self.slots, self.max_index, self.disk, create=False)
+            reached = file.end_physical
             if safe_until is not None and file.end_timestamp > safe_until:
                 file.file.delete()
             else:
                 self.files.append(file)
+        return reached
 
     def put(self, entries: Sequence[IndexEntry]) -> None:
         """Index keys in the order of the log. What lies before the last entry's record is there already."""

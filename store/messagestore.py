@@ -18,7 +18,7 @@ from store.commitlog import CommitLog
 from store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from store.consumequeue import ENTRY
 from store.disk import Disk
-from store.dispatch import Dispatcher, OnDispatched
+from store.dispatch import INDEX_LAG, Dispatcher, OnDispatched
 from store.filequeue import FileQueue
 from store.flush import FlushedMarks, Flusher, FlushJob
 from store.index import Index
@@ -96,8 +96,9 @@ class MessageStore:
         log, queues, checkpoint = self.log, self.queues, self.checkpoint
         log.files.load()
         queues.load()
+        indexed = 0
         if self.index is not None:
-            self.index.load(safe_until=checkpoint.index_msg_timestamp if crashed else None)
+            indexed = self.index.load(safe_until=checkpoint.index_msg_timestamp if crashed else None)
         queues.recover()
         replay_from = 0
         if log.files.files:
@@ -126,12 +127,22 @@ class MessageStore:
             marks.log, marks.queues = log.max_offset, replay_from
             self.flusher.dispatched = replay_from
         self.flusher.cut(log.max_offset)
-        self._catch_up(replay_from)
+        if crashed:  # of a bulk, the index may have been behind the queues, but not by much
+            file = log.files.file_at(max(queues.max_physical - 2 * INDEX_LAG, log.min_offset))
+            indexed = max(indexed, file.first_offset if file is not None else 0)
+        else:
+            indexed = replay_from
+        self._catch_up(replay_from, indexed)
         queues.recover_counters()
 
-    def _catch_up(self, replay_from: int) -> None:
+    def _catch_up(self, replay_from: int, indexed: int) -> None:
+        """Enter what is missing: in the queues from `replay_from` on, in the index from `indexed` on if that is less.
+
+        What a crash took with the young index files and lies before both stays lost, as in RocketMQ (section 3.5).
+        """
         dispatcher = self.dispatcher
         dispatcher.offset = max(replay_from, self.log.min_offset)
+        dispatcher.indexed = min(indexed, dispatcher.offset)
         watcher, dispatcher.on_dispatched = dispatcher.on_dispatched, None  # nobody waits for old messages
         dispatcher.run()
         dispatcher.on_dispatched = watcher
@@ -149,7 +160,7 @@ class MessageStore:
             return
         self._closed = True
         self.putter.refusal = "the store is shut down"
-        is_safe = self._flush_all()
+        is_safe = self._finish()
         if self.index is not None:
             self.index.close()
         if is_safe and self.dispatch_behind_bytes == 0:
@@ -159,9 +170,10 @@ class MessageStore:
         self.flusher.marks.close()
         self._lock.release()
 
-    def _flush_all(self) -> bool:
-        """False if the disk fails; then `abort` stays, and the next start looks at everything."""
+    def _finish(self) -> bool:
+        """Index and flush the rest. False if the disk fails; then `abort` stays, and the next start looks at everything."""
         try:
+            self.dispatcher.enter_index()
             for make_job in (self.flush_job, partial(self.flush_queues_job, everything=True)):
                 job = make_job()  # the second writes the checkpoint, which the first moves on
                 if job is not None:
@@ -187,8 +199,22 @@ class MessageStore:
         return self.dispatcher.offset
 
     @property
+    def indexed_offset(self) -> int:
+        """Messages before it are found by key. On a slave it may be behind `dispatched_offset`, which is of the queues."""
+        return self.dispatcher.indexed
+
+    def want_index(self) -> int | None:
+        """Have the index caught up with the queues, also amidst a bulk: `indexed_offset` to wait for; None if it has."""
+        dispatcher = self.dispatcher
+        if dispatcher.indexed >= dispatcher.offset:
+            return None
+        dispatcher.index_wanted = dispatcher.offset
+        return dispatcher.offset
+
+    @property
     def dispatch_behind_bytes(self) -> int:
-        return self.log.max_offset - self.dispatcher.offset
+        """What queues or index lack."""
+        return self.log.max_offset - self.dispatcher.indexed
 
     @property
     def flushed_offset(self) -> int:
@@ -305,8 +331,11 @@ class MessageStore:
         return True
 
     def dispatch(self, max_bytes: int | None = None) -> int:
-        """Enter received records in queues and index; answer how many bytes were done. OSError: no room."""
-        done = self.dispatcher.run(max_bytes)
+        """Enter received records in queues and index; answer how many bytes were done. OSError: no room.
+
+        With `max_bytes`, call it until it answers 0: of a bulk the index comes last (see `Dispatcher.step`).
+        """
+        done = self.dispatcher.run() if max_bytes is None else self.dispatcher.step(max_bytes)
         if done and self.is_slave:
             self.checkpoint.physic_msg_timestamp = self.dispatcher.last_stored_at
         return done
@@ -321,7 +350,8 @@ class MessageStore:
         self.queues.recover_counters()
         if self.index is not None:
             self.index.cut(log_end)
-        self.dispatcher.offset = min(self.dispatcher.offset, log_end)
+        dispatcher = self.dispatcher
+        dispatcher.offset, dispatcher.indexed = min(dispatcher.offset, log_end), min(dispatcher.indexed, log_end)
         self.flusher.cut(log_end)
 
     # ---- flush -------------------------------------------------------------------------------------------

@@ -28,8 +28,9 @@ from remoting.message import (
 from store.commitlog import CommitLog
 from store.config import StoreConfig
 from store.consumequeue import ENTRY, ConsumeQueue
-from store.dispatch import SCHEDULE_TOPIC, Dispatcher, deliver_at, index_hashes, tags_code_in
+from store.dispatch import SCHEDULE_TOPIC, Dispatcher, deliver_at, tags_code_in
 from store.index import Index, IndexEntry, key_hash
+from store.indexing import index_hashes
 from store.queues import Queues
 from store.results import PutResult, PutStatus
 
@@ -107,7 +108,7 @@ class Putter:
             queue.next_offset = queue_offset + 1
 
         dispatcher = self.dispatcher
-        if dispatcher.offset != physical:  # a blank came before, or the queues had no room
+        if dispatcher.indexed != physical:  # a blank came before, or queue or index had no room
             self.catch_up()
             return PutResult(PutStatus.PUT_OK, physical, physical + size, queue_offset, stored_at)
         tags_code = message.tags_code if topic != SCHEDULE_TOPIC else self._due(message, stored_at)
@@ -121,7 +122,7 @@ class Putter:
         except OSError as problem:  # it is stored; `catch_up` will enter it
             self.no_room(problem)
         else:
-            dispatcher.offset = physical + size
+            dispatcher.offset = dispatcher.indexed = physical + size
             dispatcher.last_stored_at = stored_at
             if has_entry and dispatcher.on_dispatched is not None:
                 dispatcher.on_dispatched(topic, message.queue_id, queue_offset + 1, tags_code, stored_at)
@@ -179,7 +180,7 @@ class Putter:
         file.wrote += total
         queue.next_offset = queue_offset
         result = PutResult(PutStatus.PUT_OK, first, physical, first_queue_offset, stored_at, offsets)
-        if self.dispatcher.offset != first or message.topic == SCHEDULE_TOPIC:
+        if self.dispatcher.indexed != first or message.topic == SCHEDULE_TOPIC:
             self.catch_up()
         else:
             self._enter_batch(queue, result, sizes, properties)
@@ -205,7 +206,7 @@ class Putter:
         except OSError as problem:  # it is stored; `catch_up` will enter it
             self.no_room(problem)
             return
-        dispatcher.offset = put.end_offset
+        dispatcher.offset = dispatcher.indexed = put.end_offset
         dispatcher.last_stored_at = put.store_timestamp
         if dispatcher.on_dispatched is not None:
             for end, tags_code in enumerate(tags_codes, put.queue_offset + 1):

@@ -15,8 +15,28 @@ from remoting.headers.query import (
 )
 
 
-def query_message(broker: Broker, header: QueryMessageRequestHeader, _request: Request) -> Reply:
-    """Messages under a key that were stored within a time span, in the order of the commit log (section 5.1)."""
+def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Request) -> Reply | None:
+    """Messages under a key that were stored within a time span, in the order of the commit log (section 5.1).
+
+    What is in the queues is found, as in RocketMQ. There the two go together; on a slave of ours that copies a
+    long log the index comes later, and the query waits until it is where the queues are now.
+    """
+    wanted = broker.store.want_index()
+    if wanted is None:
+        return _query(broker, header)
+    broker.waiting_queries.append((wanted, header, request))
+    return None
+
+
+def answer_waiting_queries(broker: Broker) -> None:
+    """The index has grown: answer the queries that waited for it."""
+    waiting, store = broker.waiting_queries, broker.store
+    while waiting and store.indexed_offset >= min(waiting[0][0], store.dispatched_offset):
+        _, header, request = waiting.popleft()
+        request.reply(_query(broker, header))
+
+
+def _query(broker: Broker, header: QueryMessageRequestHeader) -> Reply:
     max_num = broker.config.default_query_max_num if header.is_unique_key else header.max_num
     found = broker.store.query(header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp)
     fields = QueryMessageResponseHeader(
