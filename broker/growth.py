@@ -24,6 +24,8 @@ class LogGrowth:
         """Set when a send waits for the disk."""
         self.is_dispatch_wanted = trio.Event()
         """Set when bytes came from the master that are in no queue yet."""
+        self.is_bulk = trio.Event()
+        """Set while the master sends as fast as it can."""
         self._reactor = reactor
         self._store = store
         self._ha_master = ha_master

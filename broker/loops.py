@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import trio
 
+from broker.ha.intake import dispatch_forever, warm_forever
 from broker.handlers.query import answer_waiting_queries
 from broker.hold import SWEEP_PERIOD
 from broker.state import Broker
@@ -28,9 +29,6 @@ CLEAN_FIRST_AFTER = 60.0
 WAIT_SCAN_PERIOD = 0.5
 """How often overdue sends are looked for: RocketMQ answers a time-out of 3 s after 3 to 4 s (store-ha#51)."""
 PAGE_SIZE = 4096
-NO_ROOM_PAUSE = 1.0
-DISPATCH_CHUNK = 2 * 2**20
-"""Bytes that a slave dispatches before it looks at its sockets again."""
 
 
 async def run_broker(broker: Broker, servers: list[Server[Broker]], link: ControlLink) -> NoReturn:
@@ -51,7 +49,8 @@ async def run_broker(broker: Broker, servers: list[Server[Broker]], link: Contro
         nursery.start_soon(_save_offsets_forever, broker)
         nursery.start_soon(_clean_forever, broker)
         if broker.is_slave:
-            nursery.start_soon(_dispatch_forever, broker)
+            nursery.start_soon(dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
+            nursery.start_soon(warm_forever, broker.store, broker.growth)
             nursery.start_soon(broker.sync.sync_forever)
         else:  # only a master makes messages of its own (store-ha#76)
             nursery.start_soon(broker.delay.deliver_forever)
@@ -124,24 +123,6 @@ async def _flush_queues_forever(broker: Broker) -> NoReturn:
         job = store.flush_queues_job(everything=is_thorough)
         if job is not None:
             await _sync(store, job)
-
-
-async def _dispatch_forever(broker: Broker) -> NoReturn:
-    """Put what a master sent into queues and index, a piece at a time, so that acks never wait for it.
-
-    Of a bulk, the index comes last (see `store.dispatch.Dispatcher.step`).
-    """
-    while True:
-        await broker.growth.is_dispatch_wanted.wait()
-        broker.growth.is_dispatch_wanted = trio.Event()
-        try:
-            while broker.store.dispatch(DISPATCH_CHUNK):
-                answer_waiting_queries(broker)
-                await trio.lowlevel.checkpoint()
-        except OSError as exc:  # the disk is full: replication goes on, the queues wait (store-and-ha section 3.9)
-            log.warning("no room for queue entries: %s; tried again in %g s", exc.strerror or exc, NO_ROOM_PAUSE)
-            broker.growth.is_dispatch_wanted.set()
-            await trio.sleep(NO_ROOM_PAUSE)
 
 
 async def _sample_stats_forever(broker: Broker) -> NoReturn:

@@ -1,6 +1,8 @@
 """All messages of all topics in arrival order (sections 2.1, 2.3): append, read, roll to the next file."""
 
 import struct
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import attrs
@@ -14,7 +16,7 @@ from remoting.message import (
     SYS_FLAG_AT,
 )
 from store.filequeue import FileQueue
-from store.logfile import LogFile
+from store.logfile import LogFile, warm
 
 _BLANK: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
@@ -27,6 +29,7 @@ class CommitLog:
     files: FileQueue
     # Where a slave's stream stands against our own end; they differ only when it began inside a file.
     _stream_at: int = attrs.field(default=0, init=False)
+    _warmed: int = attrs.field(default=0, init=False)  # up to here `warm_job` has gone
 
     @property
     def min_offset(self) -> int:
@@ -88,6 +91,18 @@ class CommitLog:
         file = self.files.files[-1]
         file.wrote = min(file.size, file.wrote + end - self._stream_at)
         self._stream_at = end
+
+    def warm_job(self, ahead: int, step: int) -> Callable[[], None] | None:
+        """See `MessageStore.warm_job`. Begins a step from the end: what lies before would come too late."""
+        file = self.files.last
+        if file is None:
+            return None
+        start = max(file.wrote + step, self._warmed - file.first_offset)
+        end = min(start + step, file.size)
+        if start >= end or start > file.wrote + ahead:
+            return None
+        self._warmed = file.first_offset + end
+        return partial(warm, file.path, start, end)
 
     # ---- reading ----
 

@@ -117,11 +117,11 @@ class Dispatcher:
             done += step
         return done
 
-    def step(self, max_bytes: int) -> int:
+    def step(self, max_bytes: int, *, may_index: bool = True) -> int:
         """Do a part of what a stream left to do: 0 if nothing remains. OSError as `run`.
 
         A trickle goes into queues and index together. Of a bulk, the queues come first, and the index follows when
-        they have everything. It is taken along if someone waits for it, and where it is far behind: what it has to
+        they have everything and it `may`. It is taken along if someone waits for it, and where it is far behind: what it has to
         read should still be in memory, and a clean stop has to finish it.
         """
         behind = self.log.max_offset - self.offset
@@ -129,7 +129,7 @@ class Dispatcher:
             return self.run(max_bytes)
         if self.indexed < self.index_wanted or self.offset - self.indexed > INDEX_LAG:
             return self.enter_index(max_bytes) + self.enter_queues(max_bytes)
-        return self.enter_queues(max_bytes) or self.enter_index(max_bytes)
+        return self.enter_queues(max_bytes) or (self.enter_index(max_bytes) if may_index else 0)
 
     def enter_queues(self, max_bytes: int) -> int:
         """Enter a bit more than `max_bytes` of what is readable in the queues; answer how many bytes."""

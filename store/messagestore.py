@@ -203,10 +203,15 @@ class MessageStore:
         """Messages before it are found by key. On a slave it may be behind `dispatched_offset`, which is of the queues."""
         return self.dispatcher.indexed
 
+    @property
+    def is_index_behind(self) -> bool:
+        """True where the queues have something that the index lacks."""
+        return self.dispatcher.indexed < self.dispatcher.offset
+
     def want_index(self) -> int | None:
         """Have the index caught up with the queues, also amidst a bulk: `indexed_offset` to wait for; None if it has."""
         dispatcher = self.dispatcher
-        if dispatcher.indexed >= dispatcher.offset:
+        if not self.is_index_behind:
             return None
         dispatcher.index_wanted = dispatcher.offset
         return dispatcher.offset
@@ -330,12 +335,20 @@ class MessageStore:
         self.log.stream_filled(offset + len(data))
         return True
 
-    def dispatch(self, max_bytes: int | None = None) -> int:
+    def warm_job(self, ahead: int, step: int) -> Callable[[], None] | None:
+        """What brings the next `step` bytes of the log's file into memory, if they are not yet `ahead` of its end.
+
+        Run it in a thread. It changes nothing, and may be left out.
+        """
+        return self.log.warm_job(ahead, step)
+
+    def dispatch(self, max_bytes: int | None = None, *, may_index: bool = True) -> int:
         """Enter received records in queues and index; answer how many bytes were done. OSError: no room.
 
-        With `max_bytes`, call it until it answers 0: of a bulk the index comes last (see `Dispatcher.step`).
+        With `max_bytes`, call it until it answers 0: of a bulk the index comes last (see `Dispatcher.step`), and not
+        at all for now unless it `may`.
         """
-        done = self.dispatcher.run() if max_bytes is None else self.dispatcher.step(max_bytes)
+        done = self.dispatcher.run() if max_bytes is None else self.dispatcher.step(max_bytes, may_index=may_index)
         if done and self.is_slave:
             self.checkpoint.physic_msg_timestamp = self.dispatcher.last_stored_at
         return done

@@ -1,0 +1,69 @@
+"""What a slave does with the log it has received and acknowledged: enter it in queues and index, make room for more.
+
+While a master sends as fast as it can, everything that can wait does, and what can be done beside is done in a thread.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import NoReturn, Protocol
+
+import trio
+
+from store.messagestore import MessageStore
+
+log = logging.getLogger(__name__)
+
+DISPATCH_CHUNK = 2 * 2**20
+"""Bytes that a slave dispatches before it looks at its sockets again."""
+NO_ROOM_PAUSE = 1.0
+_BULK = 256 * 1024
+"""Bytes at once that make a bulk."""
+_QUIET_TIME = 0.02
+"""Seconds after a bulk until it counts as over, and the index gets its turn."""
+_WARM_AHEAD = 64 * 2**20
+_WARM_STEP = 8 * 2**20
+
+
+class Growth(Protocol):
+    """What tells that the log has grown."""
+
+    is_dispatch_wanted: trio.Event
+    is_bulk: trio.Event
+
+
+async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Callable[[], None]) -> NoReturn:
+    """Put what a master sent into queues and index, a piece at a time, so that acks never wait for it.
+
+    Of a bulk, the index comes last (see `store.dispatch.Dispatcher.step`).
+    """
+    quiet_at = 0.0
+    while True:
+        with trio.move_on_at(quiet_at if store.is_index_behind else float("inf")):
+            await growth.is_dispatch_wanted.wait()
+        growth.is_dispatch_wanted = trio.Event()
+        try:
+            before = store.dispatched_offset
+            while store.dispatch(DISPATCH_CHUNK, may_index=trio.current_time() >= quiet_at):
+                if store.dispatched_offset - before > _BULK:
+                    quiet_at = trio.current_time() + _QUIET_TIME
+                    growth.is_bulk.set()
+                before = store.dispatched_offset
+                on_progress()
+                await trio.lowlevel.checkpoint()
+        except OSError as exc:  # the disk is full: replication goes on, the queues wait (store-and-ha section 3.9)
+            log.warning("no room for queue entries: %s; tried again in %g s", exc.strerror or exc, NO_ROOM_PAUSE)
+            growth.is_dispatch_wanted.set()
+            await trio.sleep(NO_ROOM_PAUSE)
+
+
+async def warm_forever(store: MessageStore, growth: Growth) -> NoReturn:
+    """While much comes in, bring the next part of the log's file into memory ahead of it.
+
+    New pages may be dear: a virtual machine that has to get them from its host spends more on them than on all the
+    rest. Reading them in leaves the interpreter to the others, unlike writing through the mapping.
+    """
+    while True:
+        await growth.is_bulk.wait()
+        growth.is_bulk = trio.Event()
+        while (job := store.warm_job(_WARM_AHEAD, _WARM_STEP)) is not None:
+            await trio.to_thread.run_sync(job)
