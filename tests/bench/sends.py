@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 
+from tests.bench.process import cpu_seconds
 from tests.bench.tables import Cell, Table, median, ratio
 from tests.interop import rawrequest
 from tests.interop.java import Java, Mqadmin
@@ -29,22 +30,42 @@ def measure(java: Java, systems: dict[str, Cluster], *, rounds: int, reports: in
         for cluster in systems.values():
             where = ["-c", cluster.cluster_name, "-t", _TOPIC]
             mqadmin.run(cluster.namesrv, "updateTopic", *where, "-r", QUEUES, "-w", QUEUES)
-    samples: dict[str, list[int]] = defaultdict(list)
+    samples: dict[str, list[float]] = defaultdict(list)
     failures = 0
     for _ in range(rounds):
         for threads in THREADS:
             for name, cluster in systems.items():
+                before = _spent(cluster)
                 rate, failed = _run(java, cluster, threads, reports)
+                cost = _cost(before, _spent(cluster))
                 samples[f"{name} {threads}"].append(rate)
+                samples[f"{name} {threads} us"].append(cost)
                 failures += failed
-                print(f"  {name:5} {threads:3} threads: {rate:7,} sends/s, {failed} failed", flush=True)
+                print(
+                    f"  {name:5} {threads:3} threads: {rate:7,} sends/s, {failed} failed, {cost:5.1f} us of the master's CPU",
+                    flush=True,
+                )
     rows: list[list[Cell]] = []
     for threads in THREADS:
         real, ours = (median(samples[f"{name} {threads}"]) for name in ("real", "ours"))
-        rows.append([str(threads), round(real), round(ours), ratio(ours, real)])
+        costs = [median(samples[f"{name} {threads} us"]) for name in ("real", "ours")]
+        rows.append([str(threads), round(real), round(ours), ratio(ours, real), *costs])
     notes = f"Medians of {rounds} interleaved runs; {failures} sends failed. {QUEUES} queues, binary headers."
     title = f"Sends/s, {BODY_SIZE} B, SYNC_MASTER with one slave, stock Java Producer"
-    return Table(title, ["threads", "real", "ours", "ratio"], rows, notes, samples)
+    return Table(
+        title, ["threads", "real", "ours", "ratio", "real: master's CPU, us a send", "ours"], rows, notes, samples
+    )
+
+
+def _spent(cluster: Cluster) -> tuple[float, int]:
+    """CPU seconds of the master so far, and messages put."""
+    _, master, _ = cluster.pids.values()
+    return cpu_seconds(master), int(rawrequest.runtime_info(cluster.master.address)["putMessageTimesTotal"])
+
+
+def _cost(before: tuple[float, int], after: tuple[float, int]) -> float:
+    """Microseconds of the master's CPU for each message: less at the mercy of other load than a rate is."""
+    return (after[0] - before[0]) / max(after[1] - before[1], 1) * 1e6
 
 
 def _run(java: Java, cluster: Cluster, threads: int, reports: int) -> tuple[int, int]:
