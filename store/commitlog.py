@@ -93,7 +93,11 @@ class CommitLog:
         self._stream_at = end
 
     def warm_job(self, ahead: int, step: int) -> Callable[[], None] | None:
-        """See `MessageStore.warm_job`. Begins a step from the end: what lies before would come too late."""
+        """What brings the next `step` bytes of the file into memory, if they are not yet `ahead` of its end.
+
+        Run it in a thread; it changes nothing and may be left out. It keeps a step's distance from the end: what
+        lies before would come too late.
+        """
         file = self.files.last
         if file is None:
             return None

@@ -103,6 +103,21 @@ class Dispatcher:
     _events: list[tuple[str, int, int, int, int]] = attrs.field(factory=list, init=False)
     _keys: KeyReader = attrs.field(factory=KeyReader, init=False)
 
+    def catch_up(self, replay_from: int, indexed: int) -> None:
+        """At a start, enter what is missing: in the queues from `replay_from` on, in the index from `indexed` if less.
+
+        What a crash took with the young index files and lies before both stays lost, as in RocketMQ (section 3.5).
+        """
+        self.offset = max(replay_from, self.log.min_offset)
+        self.indexed = min(indexed, self.offset)
+        watcher, self.on_dispatched = self.on_dispatched, None  # nobody waits for old messages
+        self.run()
+        self.on_dispatched = watcher
+
+    def cut(self, log_end: int) -> None:
+        """The log was truncated."""
+        self.offset, self.indexed = min(self.offset, log_end), min(self.indexed, log_end)
+
     def run(self, max_bytes: int | None = None) -> int:
         """Enter what is readable, or a bit more than `max_bytes` of it, in queues and index; answer how many bytes.
 
@@ -130,6 +145,18 @@ class Dispatcher:
         if self.indexed < self.index_wanted or self.offset - self.indexed > INDEX_LAG:
             return self.enter_index(max_bytes) + self.enter_queues(max_bytes)
         return self.enter_queues(max_bytes) or (self.enter_index(max_bytes) if may_index else 0)
+
+    @property
+    def is_index_behind(self) -> bool:
+        """True where the queues have something that the index lacks."""
+        return self.indexed < self.offset
+
+    def want_index(self) -> int | None:
+        """Have the index caught up with the queues, also amidst a bulk: which `indexed` to wait for; None if it has."""
+        if not self.is_index_behind:
+            return None
+        self.index_wanted = self.offset
+        return self.offset
 
     def enter_queues(self, max_bytes: int) -> int:
         """Enter a bit more than `max_bytes` of what is readable in the queues; answer how many bytes."""

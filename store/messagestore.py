@@ -132,20 +132,8 @@ class MessageStore:
             indexed = max(indexed, file.first_offset if file is not None else 0)
         else:
             indexed = replay_from
-        self._catch_up(replay_from, indexed)
+        self.dispatcher.catch_up(replay_from, indexed)
         queues.recover_counters()
-
-    def _catch_up(self, replay_from: int, indexed: int) -> None:
-        """Enter what is missing: in the queues from `replay_from` on, in the index from `indexed` on if that is less.
-
-        What a crash took with the young index files and lies before both stays lost, as in RocketMQ (section 3.5).
-        """
-        dispatcher = self.dispatcher
-        dispatcher.offset = max(replay_from, self.log.min_offset)
-        dispatcher.indexed = min(indexed, dispatcher.offset)
-        watcher, dispatcher.on_dispatched = dispatcher.on_dispatched, None  # nobody waits for old messages
-        dispatcher.run()
-        dispatcher.on_dispatched = watcher
         if self.is_slave:
             self.putter.refusal = "a slave takes no messages but its master's"
 
@@ -197,24 +185,6 @@ class MessageStore:
     @property
     def dispatched_offset(self) -> int:
         return self.dispatcher.offset
-
-    @property
-    def indexed_offset(self) -> int:
-        """Messages before it are found by key. On a slave it may be behind `dispatched_offset`, which is of the queues."""
-        return self.dispatcher.indexed
-
-    @property
-    def is_index_behind(self) -> bool:
-        """True where the queues have something that the index lacks."""
-        return self.dispatcher.indexed < self.dispatcher.offset
-
-    def want_index(self) -> int | None:
-        """Have the index caught up with the queues, also amidst a bulk: `indexed_offset` to wait for; None if it has."""
-        dispatcher = self.dispatcher
-        if not self.is_index_behind:
-            return None
-        dispatcher.index_wanted = dispatcher.offset
-        return dispatcher.offset
 
     @property
     def dispatch_behind_bytes(self) -> int:
@@ -335,13 +305,6 @@ class MessageStore:
         self.log.stream_filled(offset + len(data))
         return True
 
-    def warm_job(self, ahead: int, step: int) -> Callable[[], None] | None:
-        """What brings the next `step` bytes of the log's file into memory, if they are not yet `ahead` of its end.
-
-        Run it in a thread. It changes nothing, and may be left out.
-        """
-        return self.log.warm_job(ahead, step)
-
     def dispatch(self, max_bytes: int | None = None, *, may_index: bool = True) -> int:
         """Enter received records in queues and index; answer how many bytes were done. OSError: no room.
 
@@ -363,8 +326,7 @@ class MessageStore:
         self.queues.recover_counters()
         if self.index is not None:
             self.index.cut(log_end)
-        dispatcher = self.dispatcher
-        dispatcher.offset, dispatcher.indexed = min(dispatcher.offset, log_end), min(dispatcher.indexed, log_end)
+        self.dispatcher.cut(log_end)
         self.flusher.cut(log_end)
 
     # ---- flush -------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
     """
     quiet_at = 0.0
     while True:
-        with trio.move_on_at(quiet_at if store.is_index_behind else float("inf")):
+        with trio.move_on_at(quiet_at if store.dispatcher.is_index_behind else float("inf")):
             await growth.is_dispatch_wanted.wait()
         growth.is_dispatch_wanted = trio.Event()
         try:
@@ -65,5 +65,5 @@ async def warm_forever(store: MessageStore, growth: Growth) -> NoReturn:
     while True:
         await growth.is_bulk.wait()
         growth.is_bulk = trio.Event()
-        while (job := store.warm_job(_WARM_AHEAD, _WARM_STEP)) is not None:
+        while (job := store.log.warm_job(_WARM_AHEAD, _WARM_STEP)) is not None:
             await trio.to_thread.run_sync(job)

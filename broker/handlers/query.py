@@ -21,7 +21,7 @@ def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Re
     What is in the queues is found, as in RocketMQ. There the two go together; on a slave of ours that copies a
     long log the index comes later, and the query waits until it is where the queues are now.
     """
-    wanted = broker.store.want_index()
+    wanted = broker.store.dispatcher.want_index()
     if wanted is None:
         return _query(broker, header)
     broker.waiting_queries.append((wanted, header, request))
@@ -30,8 +30,8 @@ def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Re
 
 def answer_waiting_queries(broker: Broker) -> None:
     """The index has grown: answer the queries that waited for it."""
-    waiting, store = broker.waiting_queries, broker.store
-    while waiting and store.indexed_offset >= min(waiting[0][0], store.dispatched_offset):
+    waiting, dispatcher = broker.waiting_queries, broker.store.dispatcher
+    while waiting and dispatcher.indexed >= min(waiting[0][0], dispatcher.offset):
         _, header, request = waiting.popleft()
         request.reply(_query(broker, header))
 

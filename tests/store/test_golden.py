@@ -130,10 +130,11 @@ def test_a_store_written_from_the_same_messages_has_the_same_bytes(
     assert not (ours.store_path_root_dir / "abort").exists()
 
 
+@pytest.mark.parametrize("when", ["piece by piece", "as a bulk"])
 def test_a_slave_that_receives_the_log_builds_the_same_queues_and_index(
-    restore: Restore, new_like_golden: StoreConfig, open_store: Open
+    when: str, restore: Restore, new_like_golden: StoreConfig, open_store: Open
 ) -> None:
-    """The dispatch loop against the files of the real slave, in odd-sized pieces (store-ha#45, 48)."""
+    """The dispatch against the files of the real slave (store-ha#45, 48): in odd-sized pieces, or at the end."""
     theirs, ours = restore("slave"), new_like_golden
     store = open_store(config=ours, is_slave=True)
     for path in sorted(theirs.store_path_commit_log.iterdir()):
@@ -141,7 +142,12 @@ def test_a_slave_that_receives_the_log_builds_the_same_queues_and_index(
         end = len(raw) if path.name.endswith("0" * 7) else len(raw.rstrip(b"\0")) + 1
         for at in range(0, end, 8191):
             assert store.append_raw(int(path.name) + at, raw[at : min(end, at + 8191)])
-            store.dispatch()
+            if when == "piece by piece":
+                store.dispatch()
+    indexed_at = []
+    while store.dispatch(50_000):
+        indexed_at.append(store.dispatcher.indexed)
+    assert indexed_at.count(0) > 10 if when == "as a bulk" else not indexed_at
     for path in (theirs.store_path_root_dir / "consumequeue").rglob("0*"):
         if path.is_file():
             mine = ours.store_path_root_dir / path.relative_to(theirs.store_path_root_dir)

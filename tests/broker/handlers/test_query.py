@@ -2,6 +2,7 @@
 
 import pytest
 
+from broker.handlers.query import answer_waiting_queries
 from broker.testing import TalkingBroker, send_fields
 from remoting.bodies.queue import QueryConsumeQueueResponseBody
 from remoting.codes import RequestCode, ResponseCode
@@ -44,6 +45,28 @@ def test_nothing_found_still_has_both_fields(talk: TalkingBroker) -> None:
     reply = query(talk, "no-such-key")
     assert reply.code == ResponseCode.QUERY_NOT_FOUND
     assert reply.ext_fields == {"indexLastUpdateTimestamp": "0", "indexLastUpdatePhyoffset": "0"}
+
+
+def test_on_a_slave_that_copies_much_a_query_waits_for_the_index(talk: TalkingBroker, slave: TalkingBroker) -> None:
+    """Section 3.4: what is in the queues is found. The index is taken along then, to where the queues were."""
+    for number in range(600):
+        talk.send("T", body=b"%d" % number * 200, KEYS=f"k{number}")
+    source, copy = talk.broker.store, slave.broker.store
+    while copy.max_commit_log_offset < source.max_commit_log_offset:
+        assert copy.append_raw(copy.max_commit_log_offset, source.read_log(copy.max_commit_log_offset, 65536))
+    copy.dispatch(100_000)
+    fields = {"topic": "T", "key": "k9", "maxNum": "64", **FOREVER}
+    assert slave.tell(RequestCode.QUERY_MESSAGE, fields) == []
+    answer_waiting_queries(slave.broker)
+    assert slave.peer.replies == []
+    copy.dispatch(100_000, may_index=False)
+    answer_waiting_queries(slave.broker)
+    (reply,) = slave.peer.replies
+    assert found(reply) == [b"9" * 200]
+    assert copy.dispatcher.is_index_behind
+    while copy.dispatch(100_000):
+        pass
+    assert found(query(slave, "k599")) == [b"599" * 200]
 
 
 def test_a_query_is_bound_by_time_and_number(talk: TalkingBroker) -> None:
