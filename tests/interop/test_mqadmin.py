@@ -107,9 +107,7 @@ def test_broker_settings_have_the_real_defaults(real: Survey, seen: Survey, brok
     differing = {key: (ours[key], theirs[key]) for key in ours.keys() & theirs.keys() if ours[key] != theirs[key]}
     assert differing.keys() - _OWN_SETTINGS == set(), differing
     if missing := theirs.keys() - ours.keys():
-        pytest.xfail(
-            f"{len(missing)} settings of parts that rmqlab has not are not shown: {', '.join(sorted(missing))}"
-        )
+        pytest.xfail(f"{len(missing)} settings of parts that rmqlab has not are not shown")
 
 
 def test_consumer_progress_shows_the_group(real: Survey, seen: Survey) -> None:
