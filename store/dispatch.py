@@ -181,6 +181,8 @@ class Dispatcher:
             if reached == self.offset:
                 break
             self.offset = reached
+            if self.index is None:
+                self.indexed = reached
             if self.on_dispatched is not None:
                 for event in events:
                     self.on_dispatched(*event)
@@ -192,7 +194,7 @@ class Dispatcher:
         limit = self.offset if max_bytes is None else min(self.offset, start + max_bytes)
         while self.indexed < limit:
             file = self.log.files.file_at(self.indexed)
-            if self.index is None or file is None:
+            if self.index is None or file is None:  # nothing to do, at a start with the index off
                 self.indexed = self.offset
                 break
             entries: list[IndexEntry] = []

@@ -83,6 +83,14 @@ def test_what_the_index_lacks_counts_as_behind(master: MessageStore, slave: Mess
     assert slave.dispatch_behind_bytes == 0
 
 
+def test_without_an_index_nothing_lags(master: MessageStore, open_store: Open) -> None:
+    slave = open_store("slave", is_slave=True, mapped_file_size_commit_log=FILE, message_index_enable=False)
+    slave.append_raw(0, master.read_log(0, FILE))
+    slave.dispatch(300_000)
+    assert slave.dispatch_behind_bytes == master.max_commit_log_offset - slave.dispatched_offset
+    assert slave.dispatcher.want_index() is None
+
+
 def test_an_index_that_is_wanted_is_taken_along(slave: MessageStore) -> None:
     dispatcher = slave.dispatcher
     slave.dispatch(200_000)
