@@ -13,7 +13,8 @@ from store.logfile import LogFile
 _RECORD: Final = struct.Struct(">ii20xqi8x8xq8x4x8xi")
 _UNIQUE_KEY: Final = b"UNIQ_KEY\x01"
 _UNIQUE_KEY_SIZE: Final = 32  # as clients make them: IP, process, class loader, time, counter, in hex
-_PAIR_END: Final = 2
+
+_PAIR_END: Final = b"\x02"
 
 # Hex digits are less than 31 apart from "0": with "0" taken off, a unique key is a number that int() reads in
 # base 31. Other characters become one that int() refuses.
@@ -74,8 +75,8 @@ class KeyReader:
             key_end = key_at + _UNIQUE_KEY_SIZE
             is_plain = (
                 key_at >= 9
-                and (key_at - 9 == properties_at or tail[key_at - 10] == _PAIR_END)
-                and (key_end >= len(tail) or tail[key_end] == _PAIR_END)
+                and (key_at - 9 == properties_at or tail[key_at - 10 : key_at - 9] == _PAIR_END)
+                and (key_end == len(tail) or tail[key_end : key_end + 1] == _PAIR_END)
                 and tail.find(b"KEYS\x01", properties_at) < 0
             )
             try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import store.dispatch
@@ -192,6 +192,10 @@ values = st.one_of(hex_keys, st.text("0Fxyé_ -~\x7f", min_size=1, max_size=40),
 names = st.sampled_from(["UNIQ_KEY", "KEYS", "MYKEYS", "XUNIQ_KEY", "WAIT", "TAGS"])
 
 
+@example([("UNIQ_KEY", "0")], "", "orders")
+@example([("UNIQ_KEY", "0" * 31)], "\x02", "orders")
+@example([("UNIQ_KEY", "0" * 33)], "", "orders")
+@example([("UNIQ_KEY", "7F" * 16)], "", "orders")
 @given(
     st.lists(st.tuples(names, values), max_size=6),
     st.sampled_from(["", "\x02"]),
