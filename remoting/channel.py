@@ -185,6 +185,9 @@ class Channel:
         except RemoteProtocolError as exc:
             log.warning("%s broke the protocol: %s", self.peer, exc)
             self.close(f"protocol error: {exc}")
+        except Exception as exc:  # one peer's bytes must not end a process that serves others
+            log.exception("what %s sent could not be handled", self.peer)
+            self.close(f"{type(exc).__name__}: {exc}")
 
     def _flush(self) -> None:
         self._is_dirty = False

@@ -63,7 +63,7 @@ def decode_command(frame: Frame) -> Command:
 def _command_from_json(raw: bytes, body: bytes) -> Command:
     try:
         header = _decode_json(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         header = _lenient_json_header(raw)
     fields = header.ext_fields
     return Command(

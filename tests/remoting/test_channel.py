@@ -228,6 +228,19 @@ async def test_a_server_may_ask_its_client(peer: Peer, reactor: Reactor) -> None
     client.close()
 
 
+async def test_a_response_that_its_asker_cannot_read_ends_the_connection_and_nothing_else(
+    peer: Peer, client: RemotingClient
+) -> None:
+    def choke(_response: Command | None) -> None:
+        raise ValueError("unreadable")
+
+    channel = await client.channel(peer.address)
+    channel.send_request(request(ECHO), choke)
+    with pytest.raises(ConnectionLostError, match="unreadable"):
+        await channel.request(request(PARK), 3)
+    assert (await client.request(peer.address, request(ECHO), 3)).code == ResponseCode.SUCCESS
+
+
 def _host_port(address: str) -> tuple[str, int]:
     host, _, port = address.partition(":")
     return host, int(port)

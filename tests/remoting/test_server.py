@@ -166,6 +166,8 @@ async def test_the_largest_frame_is_served() -> None:
         pytest.param(json_frame('{"code":'), id="half a JSON header (remoting#2)"),
         pytest.param(json_frame('{"code":"x"}'), id="a code that is no number (remoting#2)"),
         pytest.param(struct.pack(">iI", 7, 3) + b"\xff\xfe\xfd", id="a JSON header that is no text (remoting#2)"),
+        pytest.param(json_frame('{"code":34,"a":' + "[" * 90_000), id="lists in lists without end (remoting#2)"),
+        pytest.param(json_frame('{"extFields":' + '{"a":' * 20_000), id="objects in objects without end (remoting#2)"),
         pytest.param(binary_frame(b""), id="an empty binary header (remoting#2)"),
         pytest.param(binary_frame(binary_header()[:-1]), id="a binary header cut short (remoting#2)"),
         pytest.param(binary_frame(binary_header(fields=b"\0")), id="a binary key cut short (remoting#2)"),
@@ -268,6 +270,15 @@ async def test_a_header_is_served_whatever_it_leaves_out_or_adds(header: str) ->
     async with serving() as running:
         peer = await running.connect()
         await peer.stream.send_all(json_frame(header))
+        assert (await peer.next()).code == 0
+
+
+async def test_a_header_in_another_encoding_than_utf8_is_served() -> None:
+    """Java reads what is no text with replacement characters; native clients write remarks in their own encoding."""
+    async with serving() as running:
+        peer = await running.connect()
+        raw = '{"code":34,"remark":"中"}'.encode("gbk")
+        await peer.stream.send_all(struct.pack(">iI", 4 + len(raw), len(raw)) + raw)
         assert (await peer.next()).code == 0
 
 
