@@ -6,7 +6,8 @@ BIN    := $(VENV)/bin
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' \
+		--config-settings editable_mode=compat   # else a folder named like a package, in the current one, hides it
 	touch $@
 
 demo: $(VENV)/.ready        ## the main job: a cluster, its master killed, the truth shown

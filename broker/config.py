@@ -20,6 +20,22 @@ from store.configfile import save_config_file
 ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
 
+ANYWHERE = ("", "0.0.0.0", "::")
+"""Listening addresses that are none that others could connect to."""
+
+
+def reachable(listen_address: str) -> str:
+    """Give the address under which others find who listens there, as far as that can be known."""
+    return "127.0.0.1" if listen_address in ANYWHERE else listen_address
+
+
+def _are_addresses(_config: object, field: "attrs.Attribute[str]", value: str) -> None:
+    for part in filter(None, map(str.strip, value.split(";"))):
+        host, _, port = part.rpartition(":")
+        if not host or not port.isdigit():
+            raise ValueError(f"{field.name} = {value!r}: {part!r} is not host:port (several are separated by ;)")
+
+
 @attrs.frozen(kw_only=True)
 class BrokerConfig:
     """The broker's own keys. Checked here, then never changed except by request 25."""
@@ -28,7 +44,7 @@ class BrokerConfig:
     broker_name: str = "broker-a"
     broker_id: int = attrs.field(default=MASTER_ID, validator=validators.ge(0))
     broker_role: str = attrs.field(default="ASYNC_MASTER", validator=validators.in_(ROLES))
-    namesrv_addr: str = ""
+    namesrv_addr: str = attrs.field(default="", validator=_are_addresses)
     """Nameservers as `host:port`, separated by `;`."""
 
     listen_address: str = "127.0.0.1"
@@ -38,9 +54,9 @@ class BrokerConfig:
     """Default and, in 4.9, the only choice: listen_port + 1. A port of 0 lets the system choose."""
     fast_listen_port: int | None = None
     """The VIP port: listen_port - 2 unless given (ours, for hosts where ports are scarce)."""
-    broker_ip1: str = "127.0.0.1"
-    """What clients are told to connect to."""
-    broker_ip2: str = "127.0.0.1"
+    broker_ip1: str = attrs.Factory(lambda self: reachable(self.listen_address), takes_self=True)
+    """What clients are told to connect to: where it listens, unless that is everywhere."""
+    broker_ip2: str = attrs.Factory(lambda self: self.broker_ip1, takes_self=True)
     """What slaves are told to connect to."""
 
     broker_permission: int = attrs.field(default=6, validator=[validators.ge(0), validators.le(7)])

@@ -11,7 +11,7 @@ import attrs
 import trio
 
 from broker.commit import OffsetWaits
-from broker.config import BrokerConfig, BrokerSettings, load_config
+from broker.config import ANYWHERE, BrokerConfig, BrokerSettings, load_config
 from broker.growth import LogGrowth
 from broker.ha.master import HaMaster
 from broker.ha.slave import HaSlave
@@ -44,7 +44,6 @@ VIP_PORT_DISTANCE = 2
 HA_PORT_DISTANCE = 1
 GOODBYE_TIMEOUT = 9.0
 """Seconds for all that is said to nameservers at a stop: three of them at 3 s each."""
-_ANYWHERE = ("", "0.0.0.0", "::")
 
 
 async def main(settings: BrokerSettings, link: ControlLink) -> None:
@@ -114,7 +113,7 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
     flush_waits = OffsetWaits(settings.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT)
     ha_master = HaMaster(reactor, store, settings.ha, on_ack=slave_waits.advance, emit=link.emit)
     growth = LogGrowth(reactor, store, ha_master, flush_waits)
-    source_ip = None if config.listen_address in _ANYWHERE else config.listen_address
+    source_ip = None if config.listen_address in ANYWHERE else config.listen_address
     ha_slave = HaSlave(reactor, store, settings.ha, on_received=growth.received, emit=link.emit, source_ip=source_ip)
     ha_port = config.ha_listen_port if config.ha_listen_port is not None else config.listen_port + HA_PORT_DISTANCE
     try:

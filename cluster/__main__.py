@@ -1,5 +1,8 @@
 """The command `rmqlab`."""
 
+import importlib.metadata
+from typing import Annotated
+
 import typer
 
 from cluster.commands.act import ACTIONS, wait
@@ -16,6 +19,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+
+def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - typer hands an option's value over by position
+    if wanted:
+        print(f"rmqlab {importlib.metadata.version('rmqlab')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
 app.command()(demo)
 app.command()(up)
 app.command()(status)

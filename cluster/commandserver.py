@@ -125,15 +125,15 @@ async def _wait(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
 
 async def _events(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
     async with cluster.events.follow(replay=True) as events:
-        past = events.statistics().current_buffer_used
-        skipped = past if arguments["last"] is None else max(0, past - arguments["last"])
-        for number in range(past):
-            event = await events.receive()
-            if number >= skipped:
-                await send(event.as_json())
+        hidden = frozenset(arguments["hidden"])
+        past = [await events.receive() for _ in range(events.statistics().current_buffer_used)]
+        shown = [event for event in past if event.kind not in hidden]
+        for event in shown[max(0, len(shown) - arguments["last"]) :]:
+            await send(event.as_json())
         if arguments["follow"]:
             async for event in events:
-                await send(event.as_json())
+                if event.kind not in hidden:
+                    await send(event.as_json())
 
 
 async def _down(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:

@@ -34,6 +34,10 @@ class AlreadyUpError(Exception):
     """Another supervisor runs this cluster."""
 
 
+class NoPlaceError(Exception):
+    """The directory of a cluster cannot be made."""
+
+
 class NoClusterError(Exception):
     """There is no such cluster, or it is not running."""
 
@@ -99,16 +103,27 @@ class ClusterDirectory:
         return self.data_dir(node) / "node.log"
 
     def create(self) -> None:
-        for path in (self.path.parent, self.path):
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        """Make the directory where it is missing. NoPlaceError where that cannot be."""
+        try:
+            for path in (self.path.parent, self.path):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            raise NoPlaceError(f"{self.path} cannot be made: {exc.strerror} (see RMQLAB_HOME)") from None
 
     def read_record(self) -> Record | None:
         """The record of the last start; None for a cluster that never was."""
         try:
             text = self.record_path.read_text()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         return cattrs.structure(json.loads(text), Record)
+
+    def restore_record(self, record: Record | None) -> None:
+        """Put back what was recorded before, or nothing: a start that failed shall not shape the next one."""
+        if record is None:
+            self.record_path.unlink(missing_ok=True)
+        else:
+            self.write_record(record)
 
     def write_record(self, record: Record) -> None:
         fresh = self.record_path.with_suffix(".json.new")

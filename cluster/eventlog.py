@@ -17,6 +17,8 @@ import trio
 
 VERSION = 1
 RING_EVENTS = 20_000
+MESSAGE_KINDS = frozenset({"sent", "delivered", "attempt_failed"})
+"""Events of single messages: there may be thousands a second."""
 FOLLOWER_EVENTS = 20_000
 
 

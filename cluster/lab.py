@@ -194,8 +194,12 @@ async def open_cluster(
                     cluster = Cluster(supervisor)
                     started(cluster)
                     supervisor.record("", "cluster_starting", rate=spec.rate)
-                    for phase in start_phases(nodes):
-                        await supervisor.start(*phase)
+                    try:
+                        for phase in start_phases(nodes):
+                            await supervisor.start(*phase)
+                    except NodeFailedError:
+                        place.restore_record(record)
+                        raise
                     supervisor.record("", "cluster_ready")
                     yield cluster
                 place.write_record(Record(spec=spec, placement=placement, clock_millis=clock.wall_millis()))

@@ -14,7 +14,7 @@ import trio
 
 from cluster.children import ForkServerGoneError
 from cluster.commandserver import serve_commands
-from cluster.directory import AlreadyUpError, ClusterDirectory
+from cluster.directory import AlreadyUpError, ClusterDirectory, NoPlaceError
 from cluster.lab import Cluster, open_cluster
 from cluster.logs import last_lines
 from cluster.ports import PortTakenError
@@ -22,7 +22,7 @@ from cluster.status import Document
 from cluster.supervisor import NodeFailedError, Supervisor
 from cluster.topology import ClusterSpec
 
-UP_FAILURES = (NodeFailedError, PortTakenError, AlreadyUpError, ForkServerGoneError)
+UP_FAILURES = (NodeFailedError, PortTakenError, AlreadyUpError, ForkServerGoneError, NoPlaceError)
 
 
 class UpFailedError(Exception):
@@ -87,7 +87,10 @@ def run_foreground(spec: ClusterSpec, directory: ClusterDirectory, ready: Callab
 
 def run_detached(spec: ClusterSpec, directory: ClusterDirectory) -> Document:
     """Start a supervisor of its own session, and return its status when the cluster is ready. UpFailedError otherwise."""
-    directory.create()
+    try:
+        directory.create()
+    except NoPlaceError as exc:
+        raise UpFailedError(str(exc)) from None
     reading, writing = os.pipe()
     with os.fdopen(reading) as answer, directory.supervisor_log.open("ab") as log:
         arguments = json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path)})

@@ -61,7 +61,9 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
                 "connected": None if not known else link is not None,
                 "masterCommitLogMaxOffset": master_max,
                 "slaveCommitLogMaxOffset": slave_max,
-                "lag": None if master_max is None or slave_max is None else master_max - slave_max,
+                "lag": None
+                if master_max is None or slave_max is None
+                else max(master_max - slave_max, 0),  # the slave is asked later
                 "slaveAckOffset": link and link.get("slave_ack_offset"),
                 "diff": link and link.get("diff"),
                 "transferredByteInSecond": link and link.get("transferred_bytes_per_second"),

@@ -47,10 +47,18 @@ def render_nodes(document: Document) -> Table:
             node["role"] or node["kind"],
             status,
             node["address"],
-            node["ha_address"] or "-",
+            _beside(node["address"], node["ha_address"]),
             str(node["pid"] or "-"),
         )
     return table
+
+
+def _beside(address: str, other: str | None) -> str:
+    """A second address of a node: its port alone where the host is the same, so that a row fits into 80 columns."""
+    if other is None:
+        return "-"
+    host, _, port = other.rpartition(":")
+    return f":{port}" if address.startswith(f"{host}:") else other
 
 
 def render_up(document: Document) -> RenderableType:

@@ -57,8 +57,8 @@ class Settings:
                     raise SettingsError(f"{self.source}: {exc}") from None
         try:
             return kind(**known)
-        except (ValueError, TypeError) as exc:
-            raise SettingsError(f"{self.source}: {exc}") from None
+        except (ValueError, TypeError) as exc:  # attrs' validators put what they checked behind the text
+            raise SettingsError(f"{self.source}: {exc.args[0]}") from None
 
 
 def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Settings:

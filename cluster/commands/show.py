@@ -21,7 +21,7 @@ from cluster.commands.terms import (
     print_json,
 )
 from cluster.directory import ClusterDirectory, NoClusterError, Record
-from cluster.eventlog import read_journal
+from cluster.eventlog import MESSAGE_KINDS, read_journal
 from cluster.logs import added_lines, last_lines
 from cluster.topology import Node, UnknownTargetError, find_targets, nodes_of
 from cluster.view import render_event, render_log_line, render_status
@@ -80,17 +80,28 @@ def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow:
             time.sleep(_LOG_SECONDS)
 
 
-def events(name: Name = DEFAULT_NAME, lines: Last = 50, *, follow: Follow = False, as_json: AsJson = False) -> None:
-    """Show what happened, as the supervisor learnt it; of a stopped cluster from its journal."""
+def events(
+    name: Name = DEFAULT_NAME,
+    lines: Last = 50,
+    *,
+    follow: Follow = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Each message of a workload, too.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what happened, as the supervisor learnt it; of a stopped cluster from its journal.
+
+    Without --all, single messages of workloads are passed over.
+    """
     directory = directory_of(name)
+    hidden = frozenset() if every else MESSAGE_KINDS
     try:
-        for message in ask_stream(directory, "events", last=lines, follow=follow):
+        for message in ask_stream(directory, "events", last=lines, follow=follow, hidden=sorted(hidden)):
             if message.value is not None:
                 _print_event(message.value, as_json=as_json)
     except NoClusterError as exc:
         if follow or not directory.journal_path.exists():
             fail(str(exc))
-        known = list(read_journal(directory.journal_path.read_bytes()))
+        known = [event for event in read_journal(directory.journal_path.read_bytes()) if event.kind not in hidden]
         for event in known[max(0, len(known) - lines) :]:
             _print_event(event.as_json(), as_json=as_json)
     except CommandFailedError as exc:

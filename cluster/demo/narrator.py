@@ -63,7 +63,7 @@ class Narrator:
     def _sent(self, event: Recorded) -> Iterator[Line]:
         outcome = str(event.fields["outcome"])
         self.outcomes[int(event.fields["number"])] = outcome
-        reason = _reason(str(event.fields.get("error", "")))
+        reason = _reason(str(event.fields.get("error", "")), outcome)
         # Sends in doubt fail in many ways at once; that they are in doubt is the news.
         now = (outcome, reason if outcome == "refused" else "")
         if now != self._sending:
@@ -78,10 +78,12 @@ class Narrator:
         return self.roles.get(text) or self.roles.get(text.rpartition(":")[0]) or text
 
 
-def _reason(error: str) -> str:
+def _reason(error: str, outcome: str) -> str:
     """The kind of an error: without what differs from one send to the next."""
     if not error:
         return ""
+    if outcome == "indeterminate" and "did not answer" not in error and "stopped" not in error:
+        return _REASONS["closed before it answered"]  # an attempt is in doubt, whatever became of the later ones
     for sign, reason in _REASONS.items():
         if sign in error:
             return reason

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.rule import Rule
 from rich.table import Table
@@ -51,7 +52,7 @@ class Terminal(Stage):
     def ending(self, ending: Ending, directory: str) -> None:
         """Show the table, what its words mean, and the verdict."""
         rows = ending.reckoning.rows
-        table = Table(header_style="bold")
+        table = Table(header_style="bold", box=box.SIMPLE_HEAD)
         table.add_column("the producer was told", no_wrap=True)
         for column in ("sent", "on master", "on slave", "consumed", "lost", "duplicated"):
             table.add_column(column, justify="right")

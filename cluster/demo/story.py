@@ -25,6 +25,7 @@ MASTER, SLAVE = "broker-a:master", "broker-a:slave"
 SPEC = ClusterSpec(name="demo", role="SYNC_MASTER", rate=5.0)
 PATIENCE = 40.0
 """Real seconds for anything that is waited for."""
+_LOOK_PERIOD = 0.1
 
 
 class Stage:
@@ -111,9 +112,9 @@ class Story:
             "cluster.workload.produce", {"topic": TOPIC, "group": "web", "rate_per_second": 20.0}
         )
         # A consumer that comes before its topic finds it 30 s later, with its next look at the route.
-        await self._until(_is_sent("SEND_OK"), "the first message")
+        await self._until(self._happened(_is_sent("SEND_OK")), "the first message")
         consumer = await self.cluster.run_workload("cluster.workload.consume", {"topic": TOPIC, "group": "shop"})
-        await self._until(lambda event: event.kind == "delivered" and event.fields["number"] >= 200, "deliveries")
+        await self._until(lambda: len(self._delivered_to(consumer)) >= 200, "deliveries")
         return consumer, producer
 
     async def _kill(self) -> None:
@@ -125,14 +126,14 @@ class Story:
         self.killed_at = self.cluster.supervisor.clock.wall_millis()
         await self.cluster.kill(MASTER)
         await self.cluster.wait_until(f"route-gone {MASTER}", PATIENCE)
-        await self._until(_goes_to("pulling_from", 1), "the consumer to read from the slave")
-        await self._until(_goes_to("committing_to", 1), "the consumer to commit to the slave")
+        await self._until(self._happened(_goes_to("pulling_from", 1)), "the consumer to read from the slave")
+        await self._until(self._happened(_goes_to("committing_to", 1)), "the consumer to commit to the slave")
 
     async def _read_from_slave(self) -> int:
         """Let another group read everything, with only the slave there; answer how much it got."""
         stored = sum(outcome == "SEND_OK" for outcome in self.narrator.outcomes.values())
         reader = await self.cluster.run_workload("cluster.workload.consume", {"topic": TOPIC, "group": "late"})
-        await self._until(lambda _event: len(self._delivered_to(reader)) >= stored, "the late reader")
+        await self._until(lambda: len(self._delivered_to(reader)) >= stored, "the late reader")
         got = len(self._delivered_to(reader))
         self.stage.say(f"a group that starts only now reads all of it from the slave: {got} messages")
         await reader.stop()
@@ -159,16 +160,17 @@ class Story:
             "but silent for 5 s, and sends time out though they are stored: the retries store them once more.",
         )
         self.narrator.renew()
-        started = self._count()
+        started_at = self.cluster.supervisor.clock.wall_millis()
         await self.cluster.start(MASTER)
-        await self._until(_is_sent("SEND_OK"), "SEND_OK", after=started)
-        await self._until(_goes_to("pulling_from", 0), "the consumer to read from the master", after=started)
+        await self._until(self._happened(_is_sent("SEND_OK"), started_at), "SEND_OK")
+        reads_again = self._happened(_goes_to("pulling_from", 0), started_at)
+        await self._until(reads_again, "the consumer to read from the master")
 
     async def _reckon(self, producer: Workload, consumer: Workload, late: int, *, is_promoted: bool) -> Ending:
         self.stage.act("The reckoning", "What the producer was told, against what is on which disk.")
         await producer.stop()
         acked = {number for number, outcome in self.narrator.outcomes.items() if outcome == "SEND_OK"}
-        await self._until(lambda _event: acked <= set(self._delivered_to(consumer)), "the last deliveries")
+        await self._until(lambda: acked <= set(self._delivered_to(consumer)), "the last deliveries")
         await consumer.stop()
         await self.cluster.wait_until(f"slave-caught-up {MASTER}", PATIENCE)
         logs = []
@@ -187,20 +189,18 @@ class Story:
                 for line in self.narrator.lines(event):
                     self.stage.line(line)
 
-    async def _until(self, holds: Callable[[Recorded], bool], what: str, *, after: int = 0) -> None:
-        """Wait until an event is as wanted: one that was, or one that comes."""
+    async def _until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait until something is so. TimeoutError, naming it, where it is not so in time."""
         with trio.move_on_after(real_seconds(PATIENCE)):
-            seen = after
-            while True:
-                events = list(self.cluster.events)
-                if any(holds(event) for event in events[seen:]):
-                    return
-                seen = len(events)
-                await self.cluster.events.wait_changed()
+            while not holds():
+                with trio.move_on_after(real_seconds(_LOOK_PERIOD)):  # the narrator may be an event behind
+                    await self.cluster.events.wait_changed()
+            return
         raise TimeoutError(f"waited {PATIENCE:g} s in vain for {what}")
 
-    def _count(self) -> int:
-        return len(list(self.cluster.events))
+    def _happened(self, matches: Callable[[Recorded], bool], since_millis: int = 0) -> Callable[[], bool]:
+        """Make the question whether such an event was recorded."""
+        return lambda: any(event.at_millis >= since_millis and matches(event) for event in self.cluster.events)
 
     def _delivered_to(self, workload: Workload) -> list[int]:
         return self.narrator.deliveries.get(workload.name, [])

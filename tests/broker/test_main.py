@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pathlib
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
@@ -28,6 +29,7 @@ from remoting.headers.nameserver import (
 from remoting.process import StartError
 from remoting.reactor import open_reactor
 from remoting.server import Server, open_listener
+from remoting.settings import SettingsError
 
 RATE = 50.0
 HOSTS = tuple(f"127.78.{os.getpid() % 250}.{number}" for number in (1, 2, 3))
@@ -279,6 +281,33 @@ async def _cut_log(world: World) -> None:
     directory = world.tmp_path / "a" / "commitlog"
     directory.mkdir(parents=True)
     (directory / f"{0:020d}").write_bytes(b"short")
+
+
+def test_a_broker_is_known_by_where_it_listens_unless_that_is_everywhere(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "broker.toml"
+    for listen, known in (("127.0.0.9", "127.0.0.9"), ("0.0.0.0", "127.0.0.1")):
+        path.write_text(f'listen_address = "{listen}"')
+        config = load_config(path).broker
+        assert (config.broker_ip1, config.broker_ip2) == (known, known)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ('broker_role = "KING"', "'broker_role' must be in"),
+        ('namesrv_addr = "foo;bar:x"', "'foo' is not host:port"),
+        ('broker_role = "SLAVE"', "needs one above 0"),
+        ("listen_prot = 1", "did you mean listen_port"),
+        ('listen_port = "many"', "listen_port = 'many': expected int"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_named(tmp_path: pathlib.Path, setting: str, said: str) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text(setting)
+    with pytest.raises(SettingsError, match=re.escape(said)) as raised:
+        load_config(path)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,35 @@ def test_an_unknown_setting_fails_the_start_with_the_nodes_own_words(rmqlab: Run
     assert "broker-a ended with exit status 1" in done.stderr
     assert "flush_disk_typ" in done.stderr
     assert not (home / "bad" / "control.sock").exists()
-    assert "is not running" in rmqlab("status", "-n", "bad").stderr
+    assert "no cluster bad" in rmqlab("status", "-n", "bad").stderr  # what failed is not what the next start means
+
+
+def test_a_home_that_cannot_be_is_told_in_one_line(rmqlab: Run, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").write_text("no directory")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RMQLAB_HOME", str(tmp_path / "file"))
+        for arguments in (("up", "--detach"), ("up",), ("demo",)):
+            done = rmqlab(*arguments)
+            assert done.returncode == 1
+            assert done.stderr.startswith("rmqlab: ")
+            assert done.stderr.count("\n") == 1
+
+
+def test_the_version_is_told(rmqlab: Run) -> None:
+    assert re.fullmatch(r"rmqlab \d+\.\d+\.\d+\n", rmqlab("--version").stdout)
+
+
+def test_events_pass_over_single_messages_unless_asked(rmqlab: Run, shared: dict[str, Any]) -> None:
+    assert shared["name"] == "shared"
+    assert rmqlab("produce", "-n", "shared", "-t", "events", "-c", "3", "-r", "0").returncode == 0
+
+    def kinds(*options: str) -> set[str]:
+        lines = rmqlab("events", "-n", "shared", "--json", "-l", "10000", *options).stdout.splitlines()
+        return {json.loads(line)["kind"] for line in lines}
+
+    assert "sent" in kinds("--all")
+    assert "sent" not in kinds()
+    assert "node_ready" in kinds()
 
 
 def test_a_taken_port_is_told_with_its_holder_and_nothing_starts(rmqlab: Run) -> None:
