@@ -53,7 +53,7 @@ class Terminal(Stage):
         """Show the table, what its words mean, and the verdict."""
         rows = ending.reckoning.rows
         table = Table(header_style="bold", box=box.SIMPLE_HEAD)
-        table.add_column("the producer was told", no_wrap=True)
+        table.add_column("outcome", no_wrap=True)
         for column in ("sent", "on master", "on slave", "consumed", "lost", "duplicated"):
             table.add_column(column, justify="right")
         for row in rows:

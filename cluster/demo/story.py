@@ -99,8 +99,9 @@ class Story:
     async def _begin(self) -> None:
         self.stage.act(
             "A cluster",
-            "A nameserver knows who serves which topic. The master takes messages; its slave copies them.\n"
-            "SYNC_MASTER: a send is answered SEND_OK only when the slave has the message, too.",
+            "A nameserver knows who serves which topic. The master takes messages; its\n"
+            "slave copies them. SYNC_MASTER: a send is answered SEND_OK only when the\n"
+            "slave has the message, too.",
         )
         self.stage.nodes(await self.cluster.status())
         self.stage.say("waiting for the slave: a 4.9 slave looks for its master for 5 s, and reports 5 s later ...")
@@ -156,8 +157,9 @@ class Story:
     async def _come_back(self) -> None:
         self.stage.act(
             "The master comes back",
-            "Somebody starts it again, on its old disk. At first no slave is there to wait for; then one is connected\n"
-            "but silent for 5 s, and sends time out though they are stored: the retries store them once more.",
+            "Somebody starts it again, on its old disk. At first no slave is there to wait\n"
+            "for; then one is connected but silent for 5 s, and sends time out though they\n"
+            "are stored: the retries store them once more.",
         )
         self.narrator.renew()
         started_at = self.cluster.supervisor.clock.wall_millis()
