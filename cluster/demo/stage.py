@@ -52,7 +52,7 @@ class Terminal(Stage):
     def ending(self, ending: Ending, directory: str) -> None:
         """Show the table, what its words mean, and the verdict."""
         rows = ending.reckoning.rows
-        table = Table(header_style="bold", box=box.SIMPLE_HEAD)
+        table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         table.add_column("outcome", no_wrap=True)
         for column in ("sent", "on master", "on slave", "consumed", "lost", "duplicated"):
             table.add_column(column, justify="right")

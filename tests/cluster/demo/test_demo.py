@@ -1,0 +1,40 @@
+"""The demo, played through on real processes."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+
+def test_the_demo_tells_what_happens_and_loses_nothing(tmp_path: pathlib.Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "cluster", "demo", "--rate", "12"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        env={**os.environ, "RMQLAB_HOME": str(tmp_path), "COLUMNS": "200"},
+    )
+    told = done.stdout
+    assert done.returncode == 0, told + done.stderr
+    in_order = (
+        "its slave asks for the log from byte 0 on",
+        "sends now end in SEND_OK",
+        "3. kill -9",
+        "of broker-a only the slave is left",
+        "reads from the slave (broker id 1)",
+        "nobody was promoted",
+        "4. The master comes back",
+        "has registered: it is in the route",
+        "sends now end in SEND_OK",
+        "5. The reckoning",
+        "holds: nothing acknowledged was lost",
+    )
+    at = 0
+    for text in in_order:
+        found = told.find(text, at)
+        assert found >= 0, f"{text!r} is not told after {told[:at][-200:]!r}\n{told}"
+        at = found
+    assert "commits its offsets to the slave (broker id 1)" in told
+    assert "refused" in told
+    assert done.stderr == ""
