@@ -60,9 +60,7 @@ class MetadataSync:
         master = self.master_address
         if master is None or master == self.own_address:
             return
-        host, _, port = master.rpartition(":")
-        vip_address = f"{host}:{int(port) - VIP_PORT_DISTANCE}"  # only topics come from there
-        await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, vip_address, self._take_topics)
+        await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, _vip_address(master), self._take_topics)
         await self._copy(RequestCode.GET_ALL_CONSUMER_OFFSET, master, self._take_offsets)
         await self._copy(RequestCode.GET_ALL_DELAY_OFFSET, master, self._take_delay_offsets)
         await self._copy(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, master, self._take_groups)
@@ -102,3 +100,9 @@ class MetadataSync:
     def _take_groups(self, body: bytes) -> None:
         if self.subscriptions.replace_all(SubscriptionGroupWrapper.decode(body)):
             self.emit("groups_synced", groups=len(self.subscriptions.groups))
+
+
+def _vip_address(address: str) -> str:
+    """Where topics come from, and they alone. What is no address stays as it is: connecting to it will say so."""
+    host, _, port = address.rpartition(":")
+    return f"{host}:{int(port) - VIP_PORT_DISTANCE}" if port.isdecimal() else address

@@ -132,7 +132,7 @@ async def open_connection(address: str, *, source_ip: str | None, connect_timeou
         return socket.socket(fileno=sock.detach())
     except trio.TooSlowError:
         raise ConnectError(f"no connection to {address} within {connect_timeout:g} s") from None
-    except (OSError, ValueError) as exc:
+    except (OSError, ValueError, OverflowError) as exc:  # OverflowError: a port that is none
         raise ConnectError(f"no connection to {address}: {exc}") from None
     finally:
         sock.close()

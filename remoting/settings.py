@@ -111,8 +111,8 @@ def change_settings(settings: T, changes: Mapping[str, str]) -> tuple[T, dict[st
         changed[field.name] = _converted(key, text, field.type)
     try:
         return attrs.evolve(settings, **changed), changed  # type: ignore[misc]
-    except (ValueError, TypeError) as exc:
-        raise SettingsError(str(exc)) from None
+    except (ValueError, TypeError) as exc:  # as above
+        raise SettingsError(str(exc.args[0])) from None
 
 
 def settings_text(settings: Settings) -> str:

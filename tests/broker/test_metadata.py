@@ -99,6 +99,13 @@ async def test_one_that_fails_does_not_stop_the_others(following: Slave, failing
     assert [command.code for _, _, command in following.client.asked] == codes
 
 
+async def test_a_master_that_registered_nonsense_for_an_address_is_asked_in_vain(slave: Slave) -> None:
+    """Anybody may register a master of our name: its slave logs the failure and lives on."""
+    slave.sync.master_address = "nonsense"
+    await slave.sync.sync()
+    assert {address for _, address, _ in slave.client.asked} == {"nonsense"}
+
+
 async def test_without_a_known_master_nothing_is_asked(slave: Slave) -> None:
     """store-ha#61."""
     await slave.sync.sync()

@@ -215,6 +215,12 @@ async def test_a_taken_port_is_named() -> None:
             open_listener("127.0.0.1", port)
 
 
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:-1", "127.0.0.1:65536"])
+async def test_what_is_no_address_is_a_connect_error(client: RemotingClient, address: str) -> None:
+    with pytest.raises(ConnectError, match=address):
+        await client.request(address, request(ECHO), 3)
+
+
 async def test_a_server_may_ask_its_client(peer: Peer, reactor: Reactor) -> None:
     """remoting-and-nameserver section 1.2: both sides issue requests, each with opaques of its own."""
     answers = Route[object](ECHO, None, lambda _state, _header, _request: Reply(body=b"from the client"))
