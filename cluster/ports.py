@@ -98,5 +98,6 @@ def _describe(process: Path) -> str:
     name, command = "?", ""
     with contextlib.suppress(OSError):
         name = (process / "comm").read_text().strip()
-        command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        command = " ".join(command.split())  # arguments may be programs of many lines
     return f"pid {process.name}, {name} ({command[:_LONGEST_COMMAND]})"

@@ -37,7 +37,7 @@ def render_nodes(document: Document) -> Table:
     """One row per node."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID"):
-        table.add_column(column, no_wrap=True)
+        table.add_column(column, no_wrap=column != "STATUS")  # how it ended may take a second line; nothing is cut
     for node in document["nodes"]:
         status = Text(node["state"], _STATE_STYLES.get(node["state"], ""))
         if node["end"] and node["state"] == "crashed":
