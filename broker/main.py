@@ -28,7 +28,7 @@ from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
 from remoting.channel import Channel
 from remoting.client import RemotingClient
-from remoting.clock import wall_millis
+from remoting.clock import wall_clock, wall_millis
 from remoting.control import ControlLink
 from remoting.dispatch import Dispatcher
 from remoting.process import StartError
@@ -95,7 +95,7 @@ def _open_ports(config: BrokerConfig) -> tuple[BrokerConfig, socket.socket, sock
 async def _open_store(settings: BrokerSettings) -> MessageStore:
     """Open the store in a thread: recovery of a long log takes a while, and the supervisor wants to be heard."""
     opening = functools.partial(
-        MessageStore.open, settings.store, now_millis=wall_millis, is_slave=settings.broker.is_slave
+        MessageStore.open, settings.store, now_millis=wall_clock(), is_slave=settings.broker.is_slave
     )
     try:
         return await trio.to_thread.run_sync(opening)
@@ -144,8 +144,8 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
         flush_waits=flush_waits,
         slave_waits=slave_waits,
         hold=PullHold(store.max_queue_offset),
-        now_millis=wall_millis,
-        now=trio.current_time,
+        now_millis=wall_clock(),
+        now=trio.lowlevel.current_clock().current_time,
         emit=link.emit,
         started_at_millis=wall_millis(),
     )

@@ -10,6 +10,7 @@ Threads, the kernel and programs outside the cluster stay in real time.
 
 import sys
 import time
+from collections.abc import Callable
 
 import attrs
 import trio
@@ -76,6 +77,12 @@ def wall_millis() -> int:
     if _is_mock(clock):
         return int((MOCK_WALL_EPOCH + clock.current_time()) * 1000)
     return int(time.time() * 1000)
+
+
+def wall_clock() -> Callable[[], int]:
+    """Give the quickest function that answers as `wall_millis` does, for as long as this trio run lasts."""
+    clock = trio.lowlevel.current_clock()
+    return clock.wall_millis if isinstance(clock, RatedClock) else wall_millis
 
 
 def real_seconds(seconds: float) -> float:

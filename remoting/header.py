@@ -34,9 +34,13 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 H = TypeVar("H", bound=Header)
 
 
+_BOOLEANS = {"false": FALSE, "true": TRUE}
+
+
 def _decode_hook(kind: type, value: object) -> object:
     if kind is JavaBoolean:
-        return JavaBoolean.parse(value)
+        known = _BOOLEANS.get(value) if isinstance(value, str) else None
+        return JavaBoolean.parse(value) if known is None else known
     raise NotImplementedError(kind)
 
 

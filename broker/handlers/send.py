@@ -71,7 +71,8 @@ def send_message(broker: Broker, header: Any, request: Request) -> Reply | None:
 def check_send(broker: Broker, header: Any) -> TopicConfig:
     """Do the checks that come before the store; answer the topic, created if need be. Refusal where one fails."""
     config = broker.config
-    if broker.now_millis() < config.start_accept_send_request_time_stamp:
+    accepts_from = config.start_accept_send_request_time_stamp
+    if accepts_from and broker.now_millis() < accepts_from:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker takes no messages yet")
     name = header.topic
     topic = broker.topics.get(name)
