@@ -73,7 +73,7 @@ def render_up(document: Document) -> RenderableType:
         Text(f"export NAMESRV_ADDR='{document['namesrv_addr']}'"),
         "",
         "Try:",
-        Text(f"  rmqlab produce{option}              # send messages, one line per outcome"),
+        Text(f"  rmqlab produce{option}              # send messages, count their outcomes"),
         Text(f"  rmqlab status --watch{option}       # offsets, lag and routes, live"),
         Text(f"  rmqlab kill{option} broker-a:master"),
         Text(f"  rmqlab wait{option} route-gone broker-a:master"),

@@ -17,6 +17,7 @@ from cluster.commands.terms import (
     console,
     directory_of,
     fail,
+    live_console,
     misused,
     print_json,
 )
@@ -41,7 +42,7 @@ def status(
 ) -> None:
     """Show who runs, who lags, and what each nameserver believes: asked of the nodes now."""
     if watch and not as_json:
-        with Live(render_status(command(name, "status")), console=console, auto_refresh=False) as live:
+        with Live(render_status(command(name, "status")), console=live_console, auto_refresh=False) as live:
             while True:
                 time.sleep(_WATCH_SECONDS)
                 live.update(render_status(command(name, "status")), refresh=True)

@@ -21,6 +21,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")
 DEFAULT_NAME = "default"
 
 console = Console(highlight=False, soft_wrap=True)
+live_console = Console(highlight=False)
+"""For what is drawn again and again: a line too long for the terminal is folded there, where `console` cuts it."""
 
 
 def directory_of(name: str) -> ClusterDirectory:

@@ -21,6 +21,7 @@ from cluster.commands.terms import (
     print_json,
 )
 from cluster.directory import AlreadyUpError, ClusterDirectory
+from cluster.eventlog import MESSAGE_KINDS
 from cluster.lab import Cluster
 from cluster.serve import UpFailedError, run_detached, run_foreground
 from cluster.status import Document
@@ -134,7 +135,8 @@ async def _follow(cluster: Cluster) -> None:
     console.print("\nCtrl-C stops it. Events:", style="dim")
     async with cluster.events.follow() as events:
         async for event in events:
-            console.print(render_event(event.as_json()))
+            if event.kind not in MESSAGE_KINDS:  # as `events`: whoever runs a workload is shown those
+                console.print(render_event(event.as_json()))
 
 
 async def _follow_as_json(cluster: Cluster) -> None:

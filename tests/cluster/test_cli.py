@@ -216,7 +216,7 @@ def test_a_detached_supervisor_killed_with_9_leaves_nothing_and_hinders_nobody(r
     assert rmqlab("down", "-n", "victim").returncode == 0
 
 
-def test_ctrl_c_in_the_foreground_stops_all_without_noise(home: pathlib.Path) -> None:
+def test_ctrl_c_in_the_foreground_stops_all_without_noise(home: pathlib.Path, rmqlab: Run) -> None:
     command = [sys.executable, "-m", "cluster", "up", "-n", "front", "--slaves", "0"]
     environment = {**os.environ, "RMQLAB_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
@@ -226,10 +226,13 @@ def test_ctrl_c_in_the_foreground_stops_all_without_noise(home: pathlib.Path) ->
             shown.append(line)
             if "Ctrl-C" in line:
                 break
+        assert rmqlab("produce", "-n", "front", "-c", "3", "-r", "0").returncode == 0
         up.send_signal(signal.SIGINT)
         rest, errors = up.communicate(timeout=30)
     assert (up.returncode, errors) == (0, "")
     assert rest.endswith("stopped\n")
+    assert "SEND_OK=3" in rest
+    assert "outcome=" not in rest, "single messages are the business of who sends them"
     text = "".join(shown)
     assert re.search(r"export NAMESRV_ADDR='[\d.:]+'", text)
     assert re.search(r"broker-a +ASYNC_MASTER +ready", text)

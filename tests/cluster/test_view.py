@@ -2,9 +2,12 @@
 
 import io
 
+import pytest
 from rich.console import Console
+from rich.live import Live
 
-from cluster.view import render_nodes
+from cluster.commands.terms import live_console
+from cluster.view import render_nodes, render_status
 
 NODES = [
     ("namesrv-1", "nameserver", "ready", None, "127.77.160.1:9876", None, 1234567),
@@ -21,3 +24,26 @@ def test_80_columns_show_all_of_every_node() -> None:
     assert "…" not in text
     for word in ("1234567", "1234568", "crashed", "(exit", "127.77.160.20:10911", ":10912", "ASYNC_MASTER"):
         assert word in text
+
+
+def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {
+        "master": "broker-a",
+        "slave": "broker-a-s",
+        "connected": True,
+        "lag": 0,
+        "slaveAckOffset": 1234567890123,
+        "diff": 12345678,
+        "transferredByteInSecond": 123456789,
+        "inSync": "the last word",
+    }
+    keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
+    nodes = [dict(zip(keys, node, strict=True)) for node in NODES]
+    document = {"name": "n", "namesrv_addr": "a", "rate": 1, "nodes": nodes, "replication": [row], "routes": {}}
+    shown = io.StringIO()
+    monkeypatch.setattr(live_console, "file", shown)
+    monkeypatch.setattr(live_console, "width", 80)
+    with Live(render_status(document), console=live_console, auto_refresh=False):
+        pass
+    assert "123456789 " in shown.getvalue()
+    assert "the last word" in " ".join(shown.getvalue().split())
