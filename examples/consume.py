@@ -1,5 +1,6 @@
 """Print messages as they come, until interrupted: `python examples/consume.py 127.0.0.1:9876 orders --count 10`."""
 
+import signal
 from collections.abc import Sequence
 
 import trio
@@ -28,9 +29,16 @@ async def main(namesrv_addr: str, topic: str, count: int) -> None:
 
     config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
     async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(set_when_interrupted, enough)
         await nursery.start(PushConsumer(client, "example-consumer", {topic: "*"}, on_messages, config=config).run)
         await enough.wait()
-        nursery.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()  # commits what was consumed, and says goodbye
+
+
+async def set_when_interrupted(event: trio.Event) -> None:
+    with trio.open_signal_receiver(signal.SIGINT) as interrupts:
+        async for _ in interrupts:
+            event.set()
 
 
 def command(namesrv_addr: str, topic: str, count: int = 0) -> None:

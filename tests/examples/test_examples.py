@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,3 +78,20 @@ def test_what_is_produced_is_consumed_and_pulled_and_counted(namesrv_addr: str) 
     assert broker.startswith("DefaultCluster broker-a master ")
     assert sum(int(line.split()[3]) for line in queues) == 10
     assert "topic orders" in run("admin", namesrv_addr)
+
+
+def test_a_consumer_that_is_interrupted_ends_without_noise(namesrv_addr: str) -> None:
+    run("produce", namesrv_addr, "interrupted")
+    with subprocess.Popen(
+        [sys.executable, "-u", "examples/consume.py", namesrv_addr, "interrupted"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": str(ROOT)},
+    ) as process:
+        assert process.stdout is not None
+        assert "order" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (0, "")
