@@ -163,7 +163,7 @@ def render_event(event: Document) -> Text:
         if key not in ("at", "node", "kind"):
             text = str(value)
             line.append(f"  {key}=", "dim")
-            line.append(text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…")
+            line.append(text if len(text) <= _LONGEST_VALUE or key == "error" else text[: _LONGEST_VALUE - 1] + "…")
     return line
 
 

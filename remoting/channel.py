@@ -131,7 +131,7 @@ class Channel:
             await answered.wait()
         if not got:
             self.forget(opaque)
-            raise RequestTimeoutError(f"{self.peer} did not answer request code {command.code} within {timeout:g} s")
+            raise RequestTimeoutError(f"{self.peer} did not answer request code {command.code} within {timeout:.3g} s")
         if got[0] is None:
             raise ConnectionLostError(f"{self.peer} closed before it answered: {self.close_reason}")
         return got[0]

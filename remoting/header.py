@@ -60,10 +60,12 @@ def header_from_json(kind: type[H], raw: bytes | msgspec.Raw) -> H:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind, strict=False, dec_hook=_decode_hook)
     try:
         header: H = decoder.decode(raw)
+    except UnicodeDecodeError:  # Java reads what is no text with replacement characters
+        return header_from_json(kind, bytes(raw).decode("utf-8", "replace").encode())
     except msgspec.ValidationError:
         try:
             fields = msgspec.json.decode(raw, type=dict[str, Any])  # the slow road: a number where text is due, say
-        except msgspec.ValidationError as exc:
+        except (msgspec.ValidationError, UnicodeDecodeError) as exc:
             raise HeaderError(f"{kind.__name__}: {exc}") from None
         return header_from_fields(kind, {key: _text(value) for key, value in fields.items() if value is not None})
     return header

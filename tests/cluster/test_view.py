@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.live import Live
 
 from cluster.commands.terms import live_console
-from cluster.view import render_nodes, render_status
+from cluster.view import render_event, render_nodes, render_status
 
 NODES = [
     ("namesrv-1", "nameserver", "ready", None, "127.77.160.1:9876", None, 1234567),
@@ -47,3 +47,10 @@ def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatc
         pass
     assert "123456789 " in shown.getvalue()
     assert "the last word" in " ".join(shown.getvalue().split())
+
+
+def test_an_error_is_told_to_its_end_and_long_lists_are_not() -> None:
+    event = {"at": 0, "node": "produce-1", "kind": "sent", "error": "e" * 90 + " full", "held": ["queue"] * 90}
+    shown = render_event(event).plain
+    assert "e full" in shown
+    assert shown.endswith("…")

@@ -280,6 +280,9 @@ async def test_a_header_in_another_encoding_than_utf8_is_served() -> None:
         raw = '{"code":34,"remark":"中"}'.encode("gbk")
         await peer.stream.send_all(struct.pack(">iI", 4 + len(raw), len(raw)) + raw)
         assert (await peer.next()).code == 0
+        raw = '{"code":10,"extFields":{"topic":"中"}}'.encode("gbk")
+        await peer.stream.send_all(struct.pack(">iI", 4 + len(raw), len(raw)) + raw)
+        assert "\ufffd" in (await peer.next()).ext_fields["topic"]
 
 
 async def test_an_unknown_language_byte_is_served() -> None:
