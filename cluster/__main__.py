@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.act import ACTIONS, wait
+from cluster.commands.act import ACTIONS, power_loss, wait, wipe
 from cluster.commands.demo import demo
 from cluster.commands.show import events, logs, status
 from cluster.commands.up import down, up
@@ -42,6 +42,8 @@ app.command()(up)
 app.command()(status)
 for verb, act in ACTIONS.items():
     app.command(verb)(act)
+app.command("power-loss")(power_loss)
+app.command()(wipe)
 app.command()(wait)
 app.command()(logs)
 app.command()(events)

@@ -1,9 +1,10 @@
 """The supervisor's answers to the command line."""
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any
 
+import attrs
 import trio
 
 from cluster.children import ForkServerGoneError
@@ -113,10 +114,24 @@ async def _status(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
 def _action(verb: str) -> Handler:
     async def act(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
         await getattr(cluster, verb)(arguments["target"])
-        names = {node.name for node in cluster.supervisor.find(arguments["target"])}
-        return [node for node in (await cluster.status())["nodes"] if node["name"] in names]
+        return await _entries(cluster, {node.name for node in cluster.supervisor.find(arguments["target"])})
 
     return act
+
+
+async def _power_loss(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    losses = await cluster.power_loss(arguments["target"])
+    return [{**node, "lost": attrs.asdict(losses[node["name"]])} for node in await _entries(cluster, losses)]
+
+
+async def _wipe(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    deleted = await cluster.wipe(arguments["target"])
+    return [{**node, "deleted_files": deleted[node["name"]]} for node in await _entries(cluster, deleted)]
+
+
+async def _entries(cluster: Cluster, names: Container[str]) -> list[dict[str, Any]]:
+    """What the status says of these nodes."""
+    return [node for node in (await cluster.status())["nodes"] if node["name"] in names]
 
 
 async def _wait(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
@@ -160,6 +175,8 @@ async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
 HANDLERS: Mapping[str, Handler] = {
     "status": _status,
     **{verb: _action(verb) for verb in ("start", "stop", "kill", "pause", "resume", "restart")},
+    "power-loss": _power_loss,
+    "wipe": _wipe,
     "wait": _wait,
     "events": _events,
     "down": _down,

@@ -1,7 +1,7 @@
 """What one can wait for. A condition is a name and a target; it judges a status document. Pure.
 
 ready [TARGET]             the nodes are ready (all, without a target)
-stopped|killed|crashed|paused TARGET
+stopped|killed|crashed|paused|powerless TARGET
 route-has TARGET           every running nameserver knows the broker's address
 route-gone TARGET          no running nameserver does
 slave-caught-up TARGET     each running slave of the target's group has all that the master has
@@ -104,6 +104,7 @@ _JUDGES: dict[str, Judge] = {
     "stopped": _in_state(NodeState.STOPPED),
     "killed": _in_state(NodeState.KILLED),
     "crashed": _in_state(NodeState.CRASHED),
+    "powerless": _in_state(NodeState.POWERLESS),
     "paused": _in_state(NodeState.PAUSED),
     "route-has": _route_has,
     "route-gone": _route_gone,

@@ -25,6 +25,7 @@ from cluster.status import Document, status_document
 from cluster.supervisor import MODULES, NodeFailedError, Supervisor, start_phases
 from cluster.topology import ClusterSpec, NodeKind, node_settings, nodes_of, toml_text
 from remoting.clock import ClockSettings, RatedClock, real_seconds
+from store.powerloss import Lost
 
 WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.01  # events of a busy workload must not make us ask all nodes each time
@@ -102,6 +103,17 @@ class Cluster:
     async def restart(self, target: str) -> None:
         """Stop what runs, start, and wait until it is ready."""
         await self.supervisor.restart(*self._names(target))
+
+    async def power_loss(self, target: str) -> dict[str, Lost]:
+        """kill -9, then erase what was not synced to disk; what each node lost. `start` recovers what is left.
+
+        Sockets close as at a kill: isolate the node before, if its peers shall not notice.
+        """
+        return await self.supervisor.power_loss(*self._names(target))
+
+    async def wipe(self, target: str) -> dict[str, int]:
+        """kill -9, then delete the node's store; how many files that were. The next `start` finds an empty disk."""
+        return await self.supervisor.wipe(*self._names(target))
 
     async def snapshot(self, target: str) -> Mapping[str, Any] | None:
         """The live facts of one node; None when it does not answer."""

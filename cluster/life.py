@@ -23,6 +23,8 @@ class NodeState(enum.StrEnum):
     """Never started, or ended in good order."""
     KILLED = "killed"
     """Ended by SIGKILL, from whomever."""
+    POWERLESS = "powerless"
+    """Killed, and then what it had not synced to disk was erased."""
     CRASHED = "crashed"
     """Ended with an error, or in a way that nobody asked for."""
 
@@ -40,6 +42,8 @@ class Life:
     is_asked_to_stop: bool = False
     exit_status: int | None = None
     """Exit status, negative for a signal, of the latest process that has ended."""
+    is_powerless: bool = False
+    """A power loss was played on its files since that end."""
 
     @property
     def state(self) -> NodeState:
@@ -49,6 +53,8 @@ class Life:
             if self.is_asked_to_stop:
                 return NodeState.STOPPING
             return NodeState.STARTING if self.ready is None else NodeState.READY
+        if self.is_powerless:
+            return NodeState.POWERLESS
         if self.exit_status in {None, 0} or (self.is_asked_to_stop and self.exit_status == -signal.SIGTERM):
             return NodeState.STOPPED
         return NodeState.KILLED if self.exit_status == -signal.SIGKILL else NodeState.CRASHED

@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import trio
 
+from cluster import nodestore
 from cluster.child import Birth
 from cluster.children import ForkServer
 from cluster.directory import ClusterDirectory
@@ -24,6 +25,8 @@ from cluster.topology import ClusterSpec, Node, NodeKind, Placement, find_target
 from remoting.clock import RatedClock, real_seconds
 from remoting.control import Event, Ready
 from remoting.mapcodec import ControlError
+from store.disk import StoreError
+from store.powerloss import Lost
 
 START_SECONDS = 30.0
 STOP_SECONDS = 10.0
@@ -223,6 +226,37 @@ class Supervisor:
         """Stop those that run, then start all."""
         await self.stop(*(name for name in names if self.life(name).is_alive))
         await self.start(*names)
+
+    async def power_loss(self, *names: str) -> dict[str, Lost]:
+        """SIGKILL what runs, then erase what was not synced to disk; answer what each node lost."""
+        await self.kill(*(name for name in names if self.life(name).is_alive))
+        losses = {}
+        for name in names:
+            try:
+                lost = await trio.to_thread.run_sync(nodestore.lose_power, self.directory, self.nodes[name])
+            except (StoreError, OSError) as exc:
+                raise NodeFailedError(f"{name} is {self.life(name).state}, but: {exc}") from None
+            self.lives[name] = attrs.evolve(self.life(name), is_powerless=True)
+            self.record(name, "power_lost", **attrs.asdict(lost))
+            losses[name] = lost
+        return losses
+
+    async def wipe(self, *names: str) -> dict[str, int]:
+        """SIGKILL what runs, then delete its data; answer how many files it were. WrongStateError if there are none."""
+        for name in names:
+            try:
+                nodestore.check_wipeable(self.directory, self.nodes[name])
+            except nodestore.NothingToWipeError as exc:
+                raise WrongStateError(str(exc)) from None
+        await self.kill(*(name for name in names if self.life(name).is_alive))
+        deleted = {}
+        for name in names:
+            try:
+                deleted[name] = await trio.to_thread.run_sync(nodestore.wipe, self.directory, self.nodes[name])
+            except (StoreError, OSError) as exc:
+                raise NodeFailedError(f"{name} is {self.life(name).state}, but: {exc}") from None
+            self.record(name, "store_wiped", files=deleted[name])
+        return deleted
 
     async def stop_all(self) -> None:
         """End every process: workloads, slaves, masters, nameservers; in order, without failing, in bounded time."""

@@ -18,12 +18,15 @@ _STATE_STYLES = {
     "paused": "magenta",
     "stopped": "dim",
     "killed": "red",
+    "powerless": "red",
     "crashed": "bold red",
 }
 _EVENT_STYLES = {
     "node_ready": "green",
     "node_killed": "bold red",
     "node_crashed": "bold red",
+    "power_lost": "bold red",
+    "store_wiped": "bold red",
     "node_paused": "magenta",
     "node_stopped": "yellow",
     "command": "bold cyan",

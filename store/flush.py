@@ -20,6 +20,8 @@ from store.index import Index
 from store.queues import Queues
 
 _MARKS: Final = struct.Struct(">qq")
+MARKS_FILE: Final = "config/rmqlab.flushed"
+"""Below the store's root."""
 
 
 @attrs.define(eq=False)

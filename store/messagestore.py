@@ -20,7 +20,7 @@ from store.consumequeue import ENTRY
 from store.disk import Disk
 from store.dispatch import INDEX_LAG, Dispatcher, OnDispatched
 from store.filequeue import FileQueue
-from store.flush import FlushedMarks, Flusher, FlushJob
+from store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
 from store.index import Index
 from store.lock import AbortFile, StoreLock
 from store.pull import PropertyFilter, Puller, TagsMatch
@@ -73,7 +73,7 @@ class MessageStore:
             if config.message_index_enable:
                 index = Index(root / "index", config.max_hash_slot_num, config.max_index_num, disk, now_millis)
             checkpoint = Checkpoint.load(root / "checkpoint")
-            marks = FlushedMarks.open(root / "config" / "rmqlab.flushed")
+            marks = FlushedMarks.open(root / MARKS_FILE)
             dispatcher = Dispatcher(log, queues, index, config.delay_millis, is_slave, on_dispatched)
             store = cls(
                 config, now_millis, is_slave, disk, log, queues, index, checkpoint, dispatcher,

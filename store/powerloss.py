@@ -1,10 +1,14 @@
-"""Play a power loss on a store whose process was killed: what was never synced is gone.
+"""Play a power loss on a store whose process was killed: what was never synced is gone. And empty a store.
 
 A killed process loses nothing, for the page cache outlives it. Its machine would. The marks in
 `config/rmqlab.flushed` (see flush.py) say what was synced; all beyond is zeroed, as files that never reached
-the disk read after a crash. Index files are left alone: an abnormal start drops the young one anyway.
+the disk read after a crash. Index files are left alone: an abnormal start drops the young one anyway. So are the
+JSON files: they are replaced by renaming, and file systems write out what a rename puts in place.
 """
 
+import shutil
+from bisect import bisect_left
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -12,37 +16,90 @@ import attrs
 
 from store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from store.consumequeue import ENTRY
-from store.flush import FlushedMarks
-from store.lock import AbortFile, StoreLock
+from store.disk import StoreError
+from store.flush import MARKS_FILE, FlushedMarks
+from store.lock import StoreLock
 
 _BLOCK: Final = 1 << 20
+_PRE_BLANK_SIZE: Final = 0x7FFFFFFF
+_FOLDERS: Final = ("commitlog", "consumequeue", "consumequeue_ext", "index", "config")
+_FILES: Final = ("checkpoint", "abort", "lock")
 
 
 @attrs.frozen
 class Lost:
     """What the power loss took."""
 
-    log_bytes: int  # of the commit log, counted to the last byte that was not zero
-    queue_entries: int
+    flushed: int = 0
+    """Commit log offset up to which everything was on disk, and is."""
+    log_bytes: int = 0
+    """Beyond it, to the end of the last message in a queue, or to the last byte that was not zero."""
+    messages: int = 0
+    """Those among them that were in a consume queue. Their record may have begun before the flushed offset."""
+    queue_entries: int = 0
+    """Of any message: a start enters again those whose message is still there."""
 
 
 def lose_unsynced(config: StoreConfig) -> Lost:
-    """Erase what was not synced. StoreLocked while a process still has the store."""
+    """Erase what was not synced. A store that never was loses nothing.
+
+    StoreLocked while a process still has the store; StoreError for one that does not say what was synced, as that of
+    a real broker.
+    """
     root = config.store_path_root_dir
+    if not root.is_dir():
+        return Lost()
     lock = StoreLock.acquire(root / "lock")
     try:
-        marks = FlushedMarks.open(root / "config" / "rmqlab.flushed")
+        if not (root / MARKS_FILE).exists():
+            raise StoreError(f"{root} has no {MARKS_FILE}: nothing says what of it was synced")
+        marks = FlushedMarks.open(root / MARKS_FILE)
         marks.close()
-        log_bytes = 0
-        for path in _files(config.store_path_commit_log):
-            log_bytes += _zero_from(path, max(0, marks.log - int(path.name)))
-        entries = 0
+        end = marks.log
+        messages = entries = 0
         for queue_dir in (root / "consumequeue").glob("*/*"):
-            entries += sum(_zero_entries(path, marks.queues) for path in _files(queue_dir))
-        AbortFile(root / "abort").create()
+            for path in _files(queue_dir):
+                raw = path.read_bytes()
+                end = max(end, _last_end(raw))
+                messages += _entries_beyond(raw, marks.log)
+                entries += _zero_entries(path, raw, marks.queues)
+        for path in _files(config.store_path_commit_log):
+            first = int(path.name)
+            end = max(end, first + _zero_from(path, max(0, marks.log - first)))
     finally:
         lock.release()
-    return Lost(log_bytes, entries)
+    return Lost(marks.log, end - marks.log, messages, entries)
+
+
+def has_store(config: StoreConfig) -> bool:
+    """Tell whether there is something to wipe."""
+    return config.store_path_commit_log.exists() or any(
+        (config.store_path_root_dir / name).exists() for name in (*_FOLDERS, *_FILES)
+    )
+
+
+def wipe_store(config: StoreConfig) -> int:
+    """Delete all files of a store, and nothing else that lies beside them; answer how many files it were.
+
+    StoreLocked while a process still has the store.
+    """
+    root = config.store_path_root_dir
+    if not has_store(config):
+        return 0
+    root.mkdir(parents=True, exist_ok=True)
+    lock = StoreLock.acquire(root / "lock")
+    try:
+        deleted = 0
+        for folder in {config.store_path_commit_log, *(root / name for name in _FOLDERS)}:
+            if folder.is_dir():
+                deleted += sum(path.is_file() for path in folder.rglob("*"))
+                shutil.rmtree(folder)
+        for name in _FILES:
+            deleted += (root / name).exists()
+            (root / name).unlink(missing_ok=True)
+    finally:
+        lock.release()
+    return deleted
 
 
 def _files(directory: Path) -> list[Path]:
@@ -50,29 +107,52 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _zero_from(path: Path, start: int) -> int:
-    """Zero a file from a position on; answer how many bytes lay between it and the last that was not zero."""
-    lost = 0
+    """Zero a file from a position on; answer the position after the last byte that was not zero, else 0."""
+    end = 0
     with path.open("r+b") as file:
         file.seek(start)
         at = start
         while block := file.read(_BLOCK):
             kept = len(block.rstrip(b"\0"))
             if kept:
-                lost = at + kept - start
+                end = at + kept
                 file.seek(at)
                 file.write(bytes(kept))
                 file.seek(at + len(block))
             at += len(block)
-    return lost
+    return end
 
 
-def _zero_entries(path: Path, synced: int) -> int:
-    """Zero the entries of records from `synced` on; answer how many."""
-    raw = path.read_bytes()
-    for at in range(0, len(raw), QUEUE_ENTRY_SIZE):
-        physical_offset, size, _ = ENTRY.unpack_from(raw, at)
-        if size <= 0:
-            return 0
-        if physical_offset >= synced and size != 0x7FFFFFFF:
-            return -(-_zero_from(path, at) // QUEUE_ENTRY_SIZE)
-    return 0
+def _last_end(raw: bytes) -> int:
+    """Where the record of a queue file's last entry ends; 0 without one."""
+    offset, size = _entry(raw, _written(raw) - 1) if _written(raw) else (0, 0)
+    return offset + size if size != _PRE_BLANK_SIZE else 0
+
+
+def _zero_entries(path: Path, raw: bytes, synced: int) -> int:
+    """Zero the entries of records from `synced` on; answer how many. `raw` is what is in the file."""
+    count = _count_until(raw, lambda offset, size: size != _PRE_BLANK_SIZE and offset >= synced)
+    if count < _written(raw):
+        _zero_from(path, count * QUEUE_ENTRY_SIZE)
+    return _written(raw) - count
+
+
+def _entries_beyond(raw: bytes, flushed: int) -> int:
+    """How many entries of a queue file point at records that do not end by this commit log offset."""
+    return _written(raw) - _count_until(raw, lambda offset, size: size != _PRE_BLANK_SIZE and offset + size > flushed)
+
+
+def _written(raw: bytes) -> int:
+    """Entries of a queue file that were ever written: those have a size."""
+    return bisect_left(range(len(raw) // QUEUE_ENTRY_SIZE), 1, key=lambda i: _entry(raw, i)[1] <= 0)
+
+
+def _count_until(raw: bytes, is_beyond: Callable[[int, int], bool]) -> int:
+    """Entries before the first written one of which this is true. Commit log offsets only rise along a queue."""
+    return bisect_left(range(_written(raw)), 1, key=lambda i: is_beyond(*_entry(raw, i)))
+
+
+def _entry(raw: bytes, i: int) -> tuple[int, int]:
+    """Commit log offset and size."""
+    offset, size, _ = ENTRY.unpack_from(raw, i * QUEUE_ENTRY_SIZE)
+    return offset, size

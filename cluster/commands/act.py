@@ -32,6 +32,38 @@ def action(verb: str) -> Callable[..., None]:
     return act
 
 
+def power_loss(target: Target, name: Name = DEFAULT_NAME, *, as_json: AsJson = False) -> None:
+    """kill -9, and what was not yet synced to disk is gone; `start` recovers the rest.
+
+    Sockets close as at a kill: isolate the node before, if its peers shall not notice.
+    """
+    nodes: list[dict[str, Any]] = command(name, "power-loss", target=target)
+    if as_json:
+        print_json(nodes)
+        return
+    for node in nodes:
+        console.print(f"{node['name']} is {node['state']}: {_loss(node['lost'])}")
+
+
+def _loss(lost: dict[str, int]) -> str:
+    if not lost["log_bytes"]:
+        return "all of its commit log was on disk"
+    return (
+        f"lost {lost['log_bytes']} bytes of the commit log from offset {lost['flushed']} on,"
+        f" with {lost['messages']} messages"
+    )
+
+
+def wipe(target: Target, name: Name = DEFAULT_NAME, *, as_json: AsJson = False) -> None:
+    """kill -9, and its store is deleted: the next `start` finds an empty disk. Asks nothing."""
+    nodes: list[dict[str, Any]] = command(name, "wipe", target=target)
+    if as_json:
+        print_json(nodes)
+        return
+    for node in nodes:
+        console.print(f"{node['name']} is {node['state']}: deleted {node['deleted_files']} files")
+
+
 ACTIONS = {verb: action(verb) for verb in _VERBS}
 
 
@@ -44,7 +76,7 @@ def wait(
 ) -> None:
     """Wait until something is true; exit status 1 when it is not in time.
 
-    Conditions: ready [TARGET]; stopped, killed, crashed, paused TARGET; route-has, route-gone TARGET;
+    Conditions: ready [TARGET]; stopped, killed, crashed, paused, powerless TARGET; route-has, route-gone TARGET;
     slave-connected, slave-caught-up GROUP.
     """
     document = command(name, "wait", condition=" ".join(condition), seconds=timeout)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import shutil
 import signal
 import socket
 
@@ -14,6 +15,9 @@ from cluster.lab import WaitTimeoutError, open_cluster
 from cluster.ports import PortTakenError
 from cluster.supervisor import NodeFailedError, WrongStateError
 from cluster.topology import ClusterSpec, NodeKind, UnknownTargetError
+from store.messagestore import MessageStore
+from store.powerloss import Lost
+from store.testing import ManualClock, new_message, small_config
 
 FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
 
@@ -62,6 +66,46 @@ async def test_each_death_is_another_thing(place: pathlib.Path) -> None:
         await cluster.pause("namesrv-1")  # the end must cope with it
     by_slave = [event.kind for event in cluster.events if event.node == "broker-a-s"]
     assert by_slave.index("closing") < by_slave.index("node_stopped")
+
+
+async def test_a_power_loss_takes_what_was_not_synced_and_a_wipe_takes_all(place: pathlib.Path) -> None:
+    config = small_config(place / "broker-a" / "store")
+    async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
+        store = MessageStore.open(config, now_millis=ManualClock())
+        end = store.put(new_message(keys="k")).end_offset
+        shutil.copytree(place / "broker-a" / "store", place / "saved")
+        store.close()
+        shutil.rmtree(place / "broker-a" / "store")
+        shutil.move(place / "saved", place / "broker-a" / "store")  # as a killed process leaves it
+
+        assert await cluster.power_loss("broker-a") == {"broker-a": Lost(0, end, 1, 1)}
+        document = await cluster.wait_until("powerless broker-a")
+        assert [node["state"] for node in document["nodes"]] == ["ready", "powerless", "ready"]
+        assert await cluster.power_loss("broker-a") == {"broker-a": Lost()}  # it is down already
+        assert await cluster.power_loss("namesrv-1") == {"namesrv-1": Lost()}
+        await cluster.start("namesrv-1")
+        await cluster.start("broker-a")
+        await cluster.wait_until("ready")
+
+        assert await cluster.wipe("broker-a:master") == {"broker-a": 7}
+        await cluster.wait_until("killed broker-a")
+        assert not any((place / "broker-a" / "store").iterdir())
+        for empty in ("broker-a", "broker-a:slave", "namesrv-1"):
+            with pytest.raises(WrongStateError, match="there is nothing to wipe"):
+                await cluster.wipe(empty)
+        assert cluster.supervisor.life("namesrv-1").is_alive
+        (place / "namesrv-1" / "kvConfig.json").write_text("{}")
+        assert await cluster.wipe("namesrv-1") == {"namesrv-1": 1}
+    told = [(event.kind, event.fields) for event in cluster.events if event.kind in ("power_lost", "store_wiped")]
+    assert told[0] == ("power_lost", {"flushed": 0, "log_bytes": end, "messages": 1, "queue_entries": 1})
+    assert told[-1] == ("store_wiped", {"files": 1})
+
+
+async def test_a_power_loss_needs_a_store_that_says_what_was_synced(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
+        (place / "broker-a" / "store" / "commitlog").mkdir(parents=True)
+        with pytest.raises(NodeFailedError, match=r"broker-a is killed, but: .* nothing says what of it was synced"):
+            await cluster.power_loss("broker-a")
 
 
 async def test_a_signal_from_elsewhere_is_seen_as_well(place: pathlib.Path) -> None:
