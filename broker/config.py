@@ -71,6 +71,12 @@ class BrokerConfig:
     trace_on: bool = True
     reject_transaction_message: bool = False
     enable_property_filter: bool = False
+    acl_enable: bool = False
+    """Requests must be signed, or come from a white-listed address. Read at the start only, as in RocketMQ."""
+    acl_denied_is_no_permission: bool = False
+    """Ours: who is denied gets code 16 (NO_PERMISSION), as from 5.x on; 4.9 answers 1 with the same remark."""
+    rocketmq_home: str = ""
+    """Where conf/plain_acl.yml and conf/acl/ lie; beside the settings file unless set."""
     start_accept_send_request_time_stamp: int = 0
     default_query_max_num: int = 32
     """Messages that a query by unique key gives at most."""
@@ -123,6 +129,11 @@ class BrokerSettings:
     store: StoreConfig
     ha: HaSettings
     source: Settings
+
+    @property
+    def home(self) -> pathlib.Path:
+        """The directory that RocketMQ would call its home."""
+        return pathlib.Path(self.broker.rocketmq_home or pathlib.Path(self.source.source).absolute().parent)
 
     def changed(self, changes: Mapping[str, str]) -> Self:
         """Give these settings with some of them changed, by RocketMQ's names. SettingsError for one that does not fit."""

@@ -10,6 +10,7 @@ from typing import NoReturn
 
 import trio
 
+from broker.acl.control import POLL_PERIOD
 from broker.ha.intake import dispatch_forever, warm_forever
 from broker.handlers.query import answer_waiting_queries
 from broker.hold import SWEEP_PERIOD
@@ -48,6 +49,8 @@ async def run_broker(broker: Broker, servers: list[Server[Broker]], link: Contro
         nursery.start_soon(_sample_stats_forever, broker)
         nursery.start_soon(_save_offsets_forever, broker)
         nursery.start_soon(_clean_forever, broker)
+        if broker.access is not None:
+            nursery.start_soon(_every, POLL_PERIOD, broker.access.poll)
         if broker.is_slave:
             nursery.start_soon(dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
             nursery.start_soon(warm_forever, broker.store, broker.growth)

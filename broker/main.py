@@ -10,6 +10,9 @@ import socket
 import attrs
 import trio
 
+from broker.acl.control import AccessControl
+from broker.acl.denial import AclDenied
+from broker.admission import admission
 from broker.commit import OffsetWaits
 from broker.config import ANYWHERE, BrokerConfig, BrokerSettings, load_config
 from broker.growth import LogGrowth
@@ -149,12 +152,22 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
         emit=link.emit,
         started_at_millis=wall_millis(),
     )
+    broker.access = _open_access(settings)
     broker.hold.wake = functools.partial(wake_pull, broker)
     if not config.is_slave:  # on a slave only the sweep looks at held pulls (store-ha#70)
         store.dispatcher.on_dispatched = broker.message_arrived
     if config.is_slave:
         registration.on_master = broker.follow_master
     return broker
+
+
+def _open_access(settings: BrokerSettings) -> AccessControl | None:
+    if not settings.broker.acl_enable:
+        return None
+    try:
+        return AccessControl.open(settings.home, wall_clock())
+    except AclDenied as exc:
+        raise StartError(f"acl_enable is set, but the ACL files cannot be used: {exc}") from None
 
 
 def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: socket.socket) -> list[Server[Broker]]:
@@ -167,7 +180,7 @@ def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: sock
     for table, port in ((HANDLERS, sock), (VIP_HANDLERS, vip_sock)):
         server = Server(
             reactor,
-            Dispatcher(table, broker, broker.unserved),
+            Dispatcher(table, broker, broker.unserved, admission(broker)),
             idle_timeout=broker.config.server_channel_max_idle_time_seconds,
             on_connect=watch,
         )

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import attrs
 
+from broker.acl.control import AccessControl
 from broker.clients import ConsumerTable, ProducerTable
 from broker.commit import OffsetWaits
 from broker.config import BrokerConfig, BrokerSettings
@@ -64,6 +65,8 @@ class Broker:
     """Tells the supervisor what happened: a kind, and fields."""
     run_soon: Callable[..., None] = _no_task
     """Starts a task in the broker's nursery: an async function and its arguments."""
+    access: AccessControl | None = None
+    """None while access control is off."""
     consumers: ConsumerTable = attrs.field(factory=ConsumerTable)
     producers: ProducerTable = attrs.field(factory=ProducerTable)
     locks: QueueLocks = attrs.field(factory=QueueLocks)

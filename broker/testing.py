@@ -8,6 +8,8 @@ from typing import Any, cast
 
 import attrs
 
+from broker.acl.control import AccessControl
+from broker.admission import admission
 from broker.commit import OffsetWaits
 from broker.config import load_config
 from broker.ha.settings import HaSettings
@@ -268,11 +270,18 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
         emit=emit,
         started_at_millis=clock.now_millis(),
     )
+    if config.acl_enable:
+        broker.access = AccessControl.open(loaded.home, clock.now_millis)
     broker.hold.wake = functools.partial(wake_pull, broker)
     if not config.is_slave:
         store.dispatcher.on_dispatched = broker.message_arrived
     return TalkingBroker(
-        broker, clock, registration, replication, events, Dispatcher(HANDLERS, broker, broker.unserved)
+        broker,
+        clock,
+        registration,
+        replication,
+        events,
+        Dispatcher(HANDLERS, broker, broker.unserved, admission(broker)),
     )
 
 

@@ -108,25 +108,29 @@ class Dispatcher(Generic[S]):
     state: S
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
     """How often each peer (its IP address) asked for each code that is not served. Bounded: see MAX_UNSERVED."""
+    admit: Callable[[Any, Command], Reply | None] | None = None
+    """Asked before anything else about each request, with its channel: None, or the answer that turns it away."""
 
     def serve(self, channel: Any, command: Command) -> None:
         """Handle one request and send what there is to say at once."""
         request = Request(command, channel)
         route = self.table.get(command.code)
-        if route is None:
-            self._count_unserved(channel.peer, command.code)
-            reply: Reply | None = not_supported(command.code)
-        else:
-            try:
+        try:
+            if self.admit is not None and (refusal := self.admit(channel, command)) is not None:
+                reply: Reply | None = refusal
+            elif route is None:
+                self._count_unserved(channel.peer, command.code)
+                reply = not_supported(command.code)
+            else:
                 header = None if route.header_type is None else command.header(route.header_type)
                 reply = route.handle(self.state, header, request)
-            except Refusal as exc:
-                reply = Reply(exc.code, remark=str(exc))
-            except (HeaderError, BodyError) as exc:
-                reply = Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
-            except Exception as exc:
-                log.exception("%s from %s failed", route.code.name, channel.peer)
-                reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(exc).__name__}: {exc}")
+        except Refusal as exc:
+            reply = Reply(exc.code, remark=str(exc))
+        except (HeaderError, BodyError) as exc:
+            reply = Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
+        except Exception as exc:
+            log.exception("request code %d from %s failed", command.code, channel.peer)
+            reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(exc).__name__}: {exc}")
         if reply is not None:
             request.reply(reply)
 

@@ -1,6 +1,7 @@
 """Request handlers, one file per family, and the table that they make together."""
 
 from broker.handlers import (
+    acl,
     client,
     client_call,
     group,
@@ -33,6 +34,7 @@ HANDLERS = handler_table(
     query.ROUTES,
     runtime.ROUTES,
     settings.ROUTES,
+    acl.ROUTES,
     transaction.ROUTES,
 )
 
@@ -68,12 +70,6 @@ NOT_SERVED = {
         RequestCode.WHO_CONSUME_THE_MESSAGE,
         RequestCode.REGISTER_FILTER_SERVER,
         RequestCode.REGISTER_MESSAGE_FILTER_CLASS,
-    },
-    "access control: no part of what is emulated": {
-        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
-        RequestCode.DELETE_ACL_CONFIG,
-        RequestCode.GET_BROKER_CLUSTER_ACL_INFO,
-        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
     },
     "request and reply between clients": {
         RequestCode.SEND_REPLY_MESSAGE,

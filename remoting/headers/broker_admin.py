@@ -12,6 +12,42 @@ class GetBrokerConfigResponseHeader(Header, frozen=True, kw_only=True):
     version: str | None = None
 
 
+class CreateAccessConfigRequestHeader(Header, frozen=True, kw_only=True):
+    """50. Permissions are `resource=permission`, several with commas between."""
+
+    access_key: str
+    secret_key: str | None = None
+    white_remote_address: str | None = None
+    admin: JavaBoolean = FALSE
+    default_topic_perm: str | None = None
+    default_group_perm: str | None = None
+    topic_perms: str | None = None
+    group_perms: str | None = None
+
+
+class DeleteAccessConfigRequestHeader(Header, frozen=True, kw_only=True):
+    """51."""
+
+    access_key: str
+
+
+class GetBrokerAclConfigResponseHeader(Header, frozen=True, kw_only=True):
+    """52. The versions are JSON: one data version, and one for each file by its path."""
+
+    version: str | None = None
+    all_acl_file_version: str | None = None
+    broker_name: str | None = None
+    broker_addr: str | None = None
+    cluster_name: str | None = None
+
+
+class UpdateGlobalWhiteAddrsConfigRequestHeader(Header, frozen=True, kw_only=True):
+    """53. Addresses with commas between; the file is plain_acl.yml unless named."""
+
+    global_white_addrs: str
+    acl_file_full_path: str | None = None
+
+
 class ViewBrokerStatsDataRequestHeader(Header, frozen=True, kw_only=True):
     """315."""
 

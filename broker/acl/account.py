@@ -1,0 +1,139 @@
+"""An account, and what it may do (classes PlainAccessResource, Permission; PlainPermissionManager.checkPerm).
+
+A resource is a topic or a group. A group stands under the name of its retry topic, `%RETRY%group`, in 4.9 and here.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from broker.acl.addresses import Matcher, address_matcher
+from broker.acl.denial import AclDenied
+from remoting.codes import RequestCode
+from remoting.names import RETRY_PREFIX
+
+DENY, ANY, PUB, SUB = 1, 2, 4, 8
+PERMISSIONS = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB, "DENY": DENY}
+SHORTEST_KEY = 7
+"""Characters that an access key and a secret key have at least."""
+
+ADMIN_CODES = frozenset(
+    {
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    }
+)
+"""What only an administrator may ask for. 4.9 forgot others, such as the requests that change these accounts."""
+
+
+@attrs.frozen
+class Account:
+    """One account of an ACL file."""
+
+    access_key: str
+    secret_key: str = attrs.field(repr=False)
+    is_white: Matcher
+    """Says whether requests from an address need no signature."""
+    is_admin: bool = False
+    default_topic_perm: int = DENY
+    default_group_perm: int = DENY
+    perms: Mapping[str, int] = attrs.Factory(dict)
+    """By resource."""
+
+    @classmethod
+    def of(cls, entry: Mapping[str, Any]) -> "Account":
+        """Make an account of its entry in a file. AclDenied where that cannot be done."""
+        access_key, secret_key = _text(entry.get("accessKey")), _text(entry.get("secretKey"))
+        check_keys(access_key, secret_key)
+        assert access_key is not None  # check_keys has looked
+        assert secret_key is not None
+        groups = _resource_perms(entry.get("groupPerms"), "group")
+        topics = _resource_perms(entry.get("topicPerms"), "topic")
+        return cls(
+            access_key,
+            secret_key,
+            address_matcher(_text(entry.get("whiteRemoteAddress"))),
+            _text(entry.get("admin")) == "true",
+            permission(_text(entry.get("defaultTopicPerm"))),
+            permission(_text(entry.get("defaultGroupPerm"))),
+            {**{RETRY_PREFIX + name: perm for name, perm in groups.items()}, **topics},
+        )
+
+    def check(self, code: int, needed: Mapping[str, int]) -> None:
+        """See whether this account may send a request with this code on these resources. AclDenied if not."""
+        if code in ADMIN_CODES and not self.is_admin:
+            raise AclDenied(
+                f"Need admin permission for request code={code}, but accessKey={self.access_key} is not",
+                "checkPerm",
+                581,
+            )
+        if self.is_admin and not self.perms:
+            return
+        for resource, perm in needed.items():
+            is_group = resource.startswith(RETRY_PREFIX)
+            default = self.default_group_perm if is_group else self.default_topic_perm
+            if not _allows(self.perms.get(resource, default), perm):
+                shown = f"group:{resource.removeprefix(RETRY_PREFIX)}" if is_group else f"topic:{resource}"
+                line = 611 if resource in self.perms else 606
+                raise AclDenied(f"No default permission for {shown}", "checkPerm", line)
+
+
+def check_keys(access_key: str | None, secret_key: str | None) -> None:
+    """See whether two keys are long enough to be used. AclDenied if not."""
+    if min(len(access_key or ""), len(secret_key or "")) < SHORTEST_KEY:
+        raise AclDenied(
+            f"The accessKey={_shown(access_key)} and secretKey={_shown(secret_key)} "
+            "cannot be null and length should longer than 6"
+        )
+
+
+def permission(text: str | None) -> int:
+    """Read a permission; what is none is DENY."""
+    return PERMISSIONS.get((text or "").strip(), DENY)
+
+
+def check_resource_perms(perms: Sequence[str] | None) -> None:
+    """See whether `resource=permission` entries can be taken into a file. AclDenied if not."""
+    for entry in perms or ():
+        parts = [part for part in entry.split("=") if part]
+        if len(parts) != 2:
+            raise AclDenied(
+                f"Parse Resource format error for {entry}.\n"
+                "The expected resource format is 'Res=Perm'. For example: topicA=SUB"
+            )
+        if parts[1].strip() not in PERMISSIONS:
+            raise AclDenied(
+                f"Parse resource permission error for {entry}.\n"
+                "The expected permissions are 'SUB' or 'PUB' or 'SUB|PUB' or 'PUB|SUB'."
+            )
+
+
+def _resource_perms(entries: object, kind: str) -> dict[str, int]:
+    perms = {}
+    for entry in entries if isinstance(entries, list) else ():
+        parts = [part for part in str(entry).split("=") if part]
+        if len(parts) != 2:
+            raise AclDenied(f"Parse resource permission failed for {kind}:{entry}")
+        perms[parts[0].strip()] = permission(parts[1])
+    return perms
+
+
+def _allows(owned: int, needed: int) -> bool:
+    if owned & DENY:
+        return False
+    return bool(owned & (PUB | SUB) if needed & ANY else owned & needed)
+
+
+def _text(value: object) -> str | None:
+    """Take a YAML value as Java does where text is due: an unquoted 12345678 is a key, too."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)
+
+
+def _shown(text: str | None) -> str:
+    return "null" if text is None else text

@@ -1,0 +1,189 @@
+"""Access control of one broker: checks requests, follows its files, changes them on request.
+
+Class PlainPermissionManager. The files lie below a home directory; see `broker.acl.files`.
+"""
+
+import logging
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from broker.acl.access import Access, access_of
+from broker.acl.account import PUB, check_keys, check_resource_perms
+from broker.acl.denial import AclDenied
+from broker.acl.files import (
+    AclFile,
+    Document,
+    find_acl_files,
+    listed,
+    plain_acl_file,
+    read_acl_file,
+    write_acl_file,
+)
+from remoting.acl import signature
+from remoting.bodies.topic import DataVersion
+from remoting.command import Command
+from remoting.names import TRACE_TOPIC
+
+log = logging.getLogger(__name__)
+
+POLL_PERIOD = 5.0
+"""Seconds between two looks at the files (class AclFileWatchService)."""
+
+
+@attrs.define(eq=False)
+class AccessControl:
+    """Who may do what. An access key counts in the first file that names it."""
+
+    home: pathlib.Path
+    now_millis: Callable[[], int]
+    files: dict[pathlib.Path, AclFile] = attrs.field(factory=dict, init=False)
+    path_of: dict[str, pathlib.Path] = attrs.field(factory=dict, init=False)
+    """By access key. Keeps an account that a file has lost, until files come or go."""
+    _modified: dict[pathlib.Path, int] = attrs.field(factory=dict, init=False)
+
+    @classmethod
+    def open(cls, home: pathlib.Path, now_millis: Callable[[], int]) -> "AccessControl":
+        """Read all files below `home`; make an empty conf/plain_acl.yml where there is none. AclDenied on bad ones."""
+        control = cls(home, now_millis)
+        plain = plain_acl_file(home)
+        try:
+            plain.parent.mkdir(parents=True, exist_ok=True)
+            plain.touch()
+        except OSError as exc:
+            raise AclDenied(f"{plain}: {exc}") from None
+        control._load_all()
+        return control
+
+    # -- checking --------------------------------------------------------------------------------
+
+    def check(self, command: Command, peer: str) -> None:
+        """See whether a request of a peer may be served. AclDenied, with RocketMQ's reason, if not."""
+        self.check_access(access_of(command, peer))
+
+    def check_access(self, access: Access) -> None:
+        """Do the checks in RocketMQ's order."""
+        if any(is_white(access.address) for file in self.files.values() for is_white in file.white):
+            return
+        if access.access_key is None:
+            raise AclDenied("No accessKey is configured", line=664)
+        path = self.path_of.get(access.access_key)
+        if path is None:
+            raise AclDenied(f"No acl config for {access.access_key}", line=668)
+        account = self.files[path].accounts.get(access.access_key) if path in self.files else None
+        if account is None:
+            raise AclDenied(f"No PlainAccessResource for accessKey={access.access_key}", line=675)
+        if account.is_white(access.address):
+            return
+        if access.signature != signature(access.content, account.secret_key):
+            raise AclDenied(f"Check signature failed for accessKey={access.access_key}", line=684)
+        if access.resources.get(TRACE_TOPIC) == PUB:  # every account may tell how its messages fared
+            return
+        account.check(access.code, access.resources)
+
+    # -- following the files ---------------------------------------------------------------------
+
+    def poll(self) -> None:
+        """Read what has changed on disk. A file that cannot be used is logged, and what it said before counts on."""
+        try:
+            modified = self._modified_now()
+            if len(modified) != len(self._modified):
+                self._load_all()
+                return
+            for path, at in modified.items():
+                if self._modified.get(path) != at:
+                    self._modified[path] = at
+                    self._load(path)
+        except (AclDenied, OSError) as exc:
+            log.warning("the ACL files are not read anew: %s", exc)
+
+    def _modified_now(self) -> dict[pathlib.Path, int]:
+        return {path: path.stat().st_mtime_ns for path in find_acl_files(self.home)}
+
+    def _load_all(self) -> None:
+        modified = self._modified_now()
+        files: dict[pathlib.Path, AclFile] = {}
+        path_of: dict[str, pathlib.Path] = {}
+        for path in modified:
+            file = AclFile.of(read_acl_file(path), self.now_millis())
+            for key in file.accounts:
+                if key in path_of:
+                    log.warning("the access key %s of %s stands in %s already", key, path, path_of[key])
+                path_of.setdefault(key, path)
+            files[path] = file
+        self.files, self.path_of, self._modified = files, path_of, modified
+
+    def _load(self, path: pathlib.Path) -> None:
+        document = read_acl_file(path)
+        if not document:
+            log.warning("%s is empty: what it said before counts on", path)
+            return
+        self.files[path] = AclFile.of(document, self.now_millis())
+        for key in self.files[path].accounts:
+            self.path_of.setdefault(key, path)
+
+    # -- changing the files ----------------------------------------------------------------------
+
+    def update_account(self, entry: Mapping[str, Any]) -> None:
+        """Add an account, or change one: members that the entry lacks stay as they are. AclDenied if it cannot be."""
+        check_keys(entry.get("accessKey"), entry.get("secretKey"))
+        check_resource_perms(entry.get("topicPerms"))
+        check_resource_perms(entry.get("groupPerms"))
+        key = entry["accessKey"]
+        path = self.path_of.get(key, plain_acl_file(self.home))
+        document = read_acl_file(path) if path.exists() else {}
+        accounts = listed(document, "accounts")
+        known = next((one for one in accounts if str(one.get("accessKey")) == key), None)
+        kept = [one for one in accounts if one is not known]
+        changed = {name: value for name, value in entry.items() if value is not None}
+        document["accounts"] = [*kept, {**(known or {}), **changed}]
+        AclFile.of(document, self.now_millis())  # what could not be read again must not be written
+        self._write(path, document)
+
+    def delete_account(self, access_key: str) -> bool:
+        """Take an account out of its file. False where there is none."""
+        path = self.path_of.get(access_key)
+        if path is None:
+            return False
+        document = read_acl_file(path)
+        if not document:
+            return True
+        accounts = listed(document, "accounts")
+        kept = [one for one in accounts if str(one.get("accessKey")) != access_key]
+        if len(kept) == len(accounts):
+            return False
+        document["accounts"] = kept
+        del self.path_of[access_key]
+        self._write(path, document)
+        return True
+
+    def update_white_addresses(self, addresses: Sequence[str], file_name: str | None) -> bool:
+        """Replace the global white addresses of a file, conf/plain_acl.yml unless named. False where it is none of ours."""
+        path = pathlib.Path(file_name) if file_name else plain_acl_file(self.home)
+        if path not in find_acl_files(self.home):
+            log.error("%s is no ACL file below %s", path, self.home)
+            return False
+        document = {**read_acl_file(path), "globalWhiteRemoteAddresses": list(addresses)}
+        AclFile.of(document, self.now_millis())
+        self._write(path, document)
+        return True
+
+    def _write(self, path: pathlib.Path, document: Document) -> None:
+        write_acl_file(path, document, self.now_millis())
+        self._load(path)
+        self._modified[path] = path.stat().st_mtime_ns
+
+    # -- telling ---------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> DataVersion:
+        """The version of conf/plain_acl.yml."""
+        file = self.files.get(plain_acl_file(self.home))
+        return file.version if file else DataVersion(timestamp=self.now_millis(), counter=0)
+
+    @property
+    def versions(self) -> dict[str, DataVersion]:
+        """The version of each file that says something."""
+        return {str(path): file.version for path, file in self.files.items()}

@@ -1,0 +1,104 @@
+"""The accounts of access control, changed and told (class AdminBrokerProcessor).
+
+While access control is off, changes fail without a reason, as in 4.9; the question for versions, which 4.9 then
+never answers, is answered with code 1.
+"""
+
+from typing import Any
+
+import msgspec
+
+from broker.acl.denial import AclDenied
+from broker.state import Broker
+from remoting.codes import RequestCode, ResponseCode
+from remoting.dispatch import Reply, Request, Route
+from remoting.headers.broker_admin import (
+    CreateAccessConfigRequestHeader,
+    DeleteAccessConfigRequestHeader,
+    GetBrokerAclConfigResponseHeader,
+    UpdateGlobalWhiteAddrsConfigRequestHeader,
+)
+
+
+def update_account(broker: Broker, header: CreateAccessConfigRequestHeader, _request: Request) -> Reply:
+    """Add an account or change one, in its file and at once."""
+    if broker.access is None:
+        return Reply(ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED)
+    entry = {
+        "accessKey": header.access_key,
+        "secretKey": header.secret_key,
+        "whiteRemoteAddress": header.white_remote_address,
+        "admin": bool(header.admin),
+        "defaultTopicPerm": header.default_topic_perm or None,
+        "defaultGroupPerm": header.default_group_perm or None,
+        "topicPerms": _split(header.topic_perms),
+        "groupPerms": _split(header.group_perms),
+    }
+    try:
+        broker.access.update_account(entry)
+    except AclDenied as exc:
+        return Reply(ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED, remark=str(exc))
+    broker.emit("acl_changed", access_key=header.access_key)
+    return Reply()
+
+
+def delete_account(broker: Broker, header: DeleteAccessConfigRequestHeader, _request: Request) -> Reply:
+    """Take an account out of its file."""
+    if broker.access is None:
+        return Reply(ResponseCode.DELETE_ACL_CONFIG_FAILED)
+    try:
+        is_deleted = broker.access.delete_account(header.access_key)
+    except AclDenied as exc:
+        return Reply(ResponseCode.DELETE_ACL_CONFIG_FAILED, remark=str(exc))
+    if not is_deleted:
+        remark = f"The accesskey[{header.access_key}] corresponding to accessConfig has been deleted failed."
+        return Reply(ResponseCode.DELETE_ACL_CONFIG_FAILED, remark=remark)
+    broker.emit("acl_changed", access_key=header.access_key)
+    return Reply()
+
+
+def update_white_addresses(
+    broker: Broker, header: UpdateGlobalWhiteAddrsConfigRequestHeader, _request: Request
+) -> Reply:
+    """Replace the addresses from which requests need no signature."""
+    if broker.access is None:
+        return Reply(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED)
+    addresses = header.global_white_addrs
+    try:
+        is_updated = broker.access.update_white_addresses(addresses.split(","), header.acl_file_full_path)
+    except AclDenied as exc:
+        return Reply(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, remark=str(exc))
+    if not is_updated:
+        remark = f"The globalWhiteAddresses[{addresses}] has been updated failed."
+        return Reply(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, remark=remark)
+    broker.emit("acl_changed", white_addresses=addresses)
+    return Reply()
+
+
+def get_acl_version(broker: Broker, _header: Any, _request: Request) -> Reply:
+    """Tell the version of each ACL file."""
+    if broker.access is None:
+        return Reply(ResponseCode.SYSTEM_ERROR, remark="access control is off (aclEnable)")
+    return Reply(
+        header=GetBrokerAclConfigResponseHeader(
+            version=broker.access.version.encode().decode(),
+            all_acl_file_version=msgspec.json.encode(broker.access.versions).decode(),
+            broker_name=broker.config.broker_name,
+            broker_addr=broker.config.address,
+            cluster_name=broker.config.broker_cluster_name,
+        )
+    )
+
+
+def _split(perms: str | None) -> list[str] | None:
+    return None if perms is None else perms.split(",")
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.UPDATE_AND_CREATE_ACL_CONFIG, CreateAccessConfigRequestHeader, update_account),
+    Route(RequestCode.DELETE_ACL_CONFIG, DeleteAccessConfigRequestHeader, delete_account),
+    Route(RequestCode.GET_BROKER_CLUSTER_ACL_INFO, None, get_acl_version),
+    Route(
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG, UpdateGlobalWhiteAddrsConfigRequestHeader, update_white_addresses
+    ),
+]
