@@ -21,11 +21,13 @@ class WaitingSend:
     answer: Callable[[PutStatus], None]
     waits: int = 0
     status: PutStatus = PutStatus.PUT_OK
+    cause: str | None = None
+    """Why it is not PUT_OK, where somebody wants to know."""
 
-    def settle(self, status: PutStatus) -> None:
+    def settle(self, status: PutStatus, cause: str | None = None) -> None:
         """End one wait. A slave's failure outweighs the disk's (store-ha#56)."""
         if status is not PutStatus.PUT_OK and self.status in (PutStatus.PUT_OK, PutStatus.FLUSH_DISK_TIMEOUT):
-            self.status = status
+            self.status, self.cause = status, cause
         self.waits -= 1
         if self.waits == 0:
             self.answer(self.status)
@@ -40,6 +42,8 @@ class OffsetWaits:
 
     timeout: float
     late: PutStatus
+    explain: Callable[[int], str | None] = lambda _end_offset: None
+    """What to tell one that waited in vain, by the end of its record."""
     reached: int = 0
     _waiting: collections.deque[tuple[int, float, WaitingSend]] = attrs.field(factory=collections.deque, init=False)
 
@@ -66,7 +70,14 @@ class OffsetWaits:
         """Answer those whose time is over."""
         waiting = self._waiting
         while waiting and waiting[0][1] <= now:
-            waiting.popleft()[2].settle(self.late)
+            end_offset, _, send = waiting.popleft()
+            send.settle(self.late, self.explain(end_offset))
+
+    def fail(self, status: PutStatus, cause: str) -> None:
+        """Answer all: what they wait for cannot come."""
+        waiting = self._waiting
+        while waiting:
+            waiting.popleft()[2].settle(status, cause)
 
     @property
     def next_deadline(self) -> float | None:

@@ -6,16 +6,19 @@ One file feeds three classes: the broker's own keys, the store's, and replicatio
 
 import pathlib
 from collections.abc import Mapping
-from typing import Self
+from typing import Self, TypeVar
 
 import attrs
 from attrs import validators
 
 from broker.ha.settings import HaSettings
+from broker.profiles import PROFILES
 from remoting.names import MASTER_ID, TRACE_TOPIC
 from remoting.settings import Settings, SettingsError, change_settings, read_settings, settings_text
 from store.config import StoreConfig
 from store.configfile import save_config_file
+
+T = TypeVar("T")
 
 ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
@@ -100,6 +103,11 @@ class BrokerConfig:
     server_channel_max_idle_time_seconds: int = 120
     config_black_list: str = "configBlackList;brokerConfigPath"
 
+    # ---- ours ----
+
+    profile: str = attrs.field(default="4.9", validator=validators.in_(tuple(PROFILES)))
+    """Values for many switches at once; those that are set by hand win."""
+
     @property
     def is_slave(self) -> bool:
         """True for the role SLAVE."""
@@ -141,7 +149,10 @@ class BrokerSettings:
         store, more = change_settings(self.store, changes)
         ha, still_more = change_settings(self.ha, changes)
         values = {**self.source.values, **values, **more, **still_more}
-        return attrs.evolve(self, broker=broker, store=store, ha=ha, source=attrs.evolve(self.source, values=values))
+        source = attrs.evolve(self.source, values=values)
+        if broker.profile != self.broker.profile:
+            ha, broker = _follow_profile(ha, source, broker.profile), _follow_profile(broker, source, broker.profile)
+        return attrs.evolve(self, broker=broker, store=store, ha=ha, source=source)
 
     def save(self) -> None:
         """Write the file that they came from anew; its former content is kept as `.bak`."""
@@ -150,11 +161,20 @@ class BrokerSettings:
 
 def load_config(path: str | pathlib.Path) -> BrokerSettings:
     """Read and check a settings file. SettingsError names file, key, and what was expected."""
-    settings = read_settings(path, [BrokerConfig, StoreConfig, HaSettings])
+    source = read_settings(path, [BrokerConfig, StoreConfig, HaSettings])
+    profile = PROFILES.get(str(source.values.get("profile")), {})
+    settings = attrs.evolve(source, values={**profile, **source.values})
     broker = settings.bind(BrokerConfig)
     if broker.broker_role == "SLAVE":
         if broker.broker_id == MASTER_ID:
             raise SettingsError(f"{path}: broker_id = {broker.broker_id}: a SLAVE needs one above 0")
     else:  # a master has id 0, whatever the file says (store-and-ha section 5.1)
         broker = attrs.evolve(broker, broker_id=MASTER_ID)
-    return BrokerSettings(broker, settings.bind(StoreConfig), settings.bind(HaSettings), settings)
+    return BrokerSettings(broker, settings.bind(StoreConfig), settings.bind(HaSettings), source)
+
+
+def _follow_profile(settings: T, source: Settings, profile: str) -> T:
+    """Give these settings as another profile has them, but for what their file says itself."""
+    switches = {name for values in PROFILES.values() for name in values} - source.values.keys()
+    fields = [field for field in attrs.fields(type(settings)) if field.name in switches]  # type: ignore[arg-type]  # attrs classes
+    return attrs.evolve(settings, **{f.name: PROFILES[profile].get(f.name, f.default) for f in fields})  # type: ignore[misc]

@@ -114,7 +114,16 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
     config_dir = settings.store.store_path_root_dir / "config"
     slave_waits = OffsetWaits(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT)
     flush_waits = OffsetWaits(settings.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT)
-    ha_master = HaMaster(reactor, store, settings.ha, on_ack=slave_waits.advance, emit=link.emit)
+    ha_master = HaMaster(
+        reactor,
+        store,
+        settings.ha,
+        on_ack=slave_waits.advance,
+        on_lost=functools.partial(slave_waits.fail, PutStatus.SLAVE_NOT_AVAILABLE),
+        emit=link.emit,
+        is_slave=config.is_slave,
+    )
+    slave_waits.explain = ha_master.explain
     growth = LogGrowth(reactor, store, ha_master, flush_waits)
     source_ip = None if config.listen_address in ANYWHERE else config.listen_address
     ha_slave = HaSlave(reactor, store, settings.ha, on_received=growth.received, emit=link.emit, source_ip=source_ip)

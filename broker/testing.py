@@ -80,11 +80,16 @@ class NotedReplication:
 
     settings: HaSettings
     has_slave: bool = False
+    needs_copies: bool = True
     appends: int = 0
 
     def is_slave_ok(self, _record_end: int) -> bool:
         """As the test has set it."""
         return self.has_slave
+
+    def explain(self, _record_end: int) -> str | None:
+        """As 4.9: without a cause."""
+        return None
 
     def appended(self) -> None:
         """Note it."""

@@ -28,6 +28,7 @@ CLAIM_SLOT = 254
 
 MASTER_ROLES = ("SYNC_MASTER", "ASYNC_MASTER")
 FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+PROFILES = ("4.9", "hardened")
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -61,6 +62,8 @@ class ClusterSpec:
     nameservers: int = attrs.field(default=1, validator=validators.ge(1))
     role: str = attrs.field(default="ASYNC_MASTER", validator=validators.in_(MASTER_ROLES))
     flush: str = attrs.field(default="ASYNC_FLUSH", validator=validators.in_(FLUSH_TYPES))
+    profile: str = attrs.field(default="4.9", validator=validators.in_(PROFILES))
+    """What the brokers are like: RocketMQ 4.9, or with every switch on that mends it."""
     rate: float = attrs.field(default=1.0, validator=[validators.gt(0), validators.le(1000)])
     single_address: bool = False
     broker_settings: Mapping[str, Any] = attrs.field(factory=dict)
@@ -242,6 +245,7 @@ def node_settings(spec: ClusterSpec, node: Node, nodes: Iterable[Node], data_dir
         "listen_port": node.port,
         "store_path_root_dir": str(data_dir / "store"),
         "flush_disk_type": spec.flush,
+        **({} if spec.profile == PROFILES[0] else {"profile": spec.profile}),
         **spec.broker_settings,
     }
 

@@ -27,6 +27,9 @@ class Owner(Protocol):
     def closed(self, connection: "HaConnection", reason: str) -> None:
         """It is over."""
 
+    def known_end(self) -> int:
+        """The end of what a slave can have from us."""
+
 
 class HaConnection:
     """Serves one slave. Owns its socket from now on."""
@@ -42,6 +45,7 @@ class HaConnection:
         now: Callable[[], float],
     ) -> None:
         self.peer = address_text(sock.getpeername())
+        self.host = self.peer.rpartition(":")[0]
         self.is_closed = False
         self.stream = MasterStream.accepted(settings, now())
         self._sender = LogSender(self.stream, source, settings.ha_transfer_batch_size)
@@ -97,7 +101,16 @@ class HaConnection:
             "transferred_bytes_per_second": self._rate.per_second(self._now()),
             "in_sync": stream.is_begun and diff < self._settings.ha_slave_fallbehind_max,
             "transfer_from_where": stream.next_offset,
+            "state": self._state,
+            "seconds_since_report": round(self._now() - stream.last_read_at, 3),
         }
+
+    @property
+    def _state(self) -> str:
+        """In the words of 5.x: before the first report, after it, and while what is wanted is not there."""
+        if not self.stream.is_begun:
+            return "READY"
+        return "SUSPEND" if self._is_starving else "TRANSFER"
 
     def _on_ready(self, events: int) -> None:
         if events & READ:
@@ -123,6 +136,8 @@ class HaConnection:
                 log_end=self._source.max_commit_log_offset,
                 file_size=self._source.config.mapped_file_size_commit_log,
                 now=self._now(),
+                log_first=self._source.min_commit_log_offset,
+                known_end=-1 if was_begun else self._owner.known_end(),
             )
         except StreamError as exc:
             self.close(str(exc))
@@ -158,6 +173,9 @@ class HaConnection:
             self._source.max_commit_log_offset,
         )
         is_starving = wanted < first or wanted > end
+        if wanted < first and self._settings.ha_restart_expired_slave:
+            self.close(f"it wants bytes from {wanted} on, our log begins at {first}: it has to start anew")
+            return
         if is_starving and not self._is_starving:
             log.warning(
                 "slave %s wants bytes from %d on, our log has %d to %d: heartbeats only", self.peer, wanted, first, end

@@ -2,12 +2,14 @@
 
 One offset stands for all slaves: the highest that any of them ever reported to this process. It only rises, not
 even a lost slave or a false report brings it down, and sends that wait for a copy are answered by it
-(sections 4.4, 4.7, 4.9).
+(sections 4.4, 4.7, 4.9). With `in_sync_replicas` each slave counts with what it acknowledged itself, while it is there.
 """
 
+import heapq
 import logging
 import socket
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import trio
@@ -19,6 +21,15 @@ from remoting.reactor import Reactor
 from remoting.server import Acceptor, open_listener
 
 log = logging.getLogger(__name__)
+
+_REFUSALS_SAID_EVERY = 10.0
+"""Seconds: of a flood of connections one in this time is told of, with the number of the others."""
+
+
+def copied_offset(acks: Iterable[int], copies: int) -> int:
+    """Up to where at least so many slaves have the log, by what each of them acknowledged; -1 if there are fewer."""
+    highest = heapq.nlargest(copies, acks)
+    return highest[-1] if len(highest) == copies else -1
 
 
 class HaMaster:
@@ -32,8 +43,11 @@ class HaMaster:
         *,
         on_ack: Callable[[int], None],
         emit: Callable[..., None],
+        on_lost: Callable[[str], None] = lambda _cause: None,
+        is_slave: bool = False,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
+        """`on_lost` is told why, when fewer slaves are left than sends wait for, if it is switched on that they hear of it."""
         self.push_to_slave_max_offset = 0
         """The highest offset that any slave has reported since this process began."""
         self._reactor = reactor
@@ -41,7 +55,12 @@ class HaMaster:
         self.settings = settings
         """May be replaced; a connection keeps those it was accepted with."""
         self._on_ack = on_ack
+        self._on_lost = on_lost
         self._emit = emit
+        self._is_slave = is_slave
+        self._sent_end = store.max_commit_log_offset  # had at the start, or sent on a connection that is closed
+        self._refused: Counter[str] = Counter()
+        self._say_refused_at = -float("inf")
         self._now = now
         self._acceptors: list[Acceptor] = []
         self._connections: list[HaConnection] = []
@@ -63,10 +82,35 @@ class HaMaster:
         for connection in self._connections[:]:
             connection.push()
 
+    @property
+    def needs_copies(self) -> bool:
+        """True if a sync send waits for slaves at all."""
+        return self.settings.in_sync_replicas != 1
+
     def is_slave_ok(self, record_end: int) -> bool:
-        """True if waiting for a copy of this record makes sense: a slave is there and not too far behind."""
+        """True if waiting for copies of this record makes sense: slaves enough are there and not too far behind."""
+        if self.settings.in_sync_replicas:
+            return self._near_count(record_end) >= self.settings.in_sync_replicas - 1
         behind = record_end - self.push_to_slave_max_offset
         return bool(self._connections) and behind < self.settings.ha_slave_fallbehind_max
+
+    def explain(self, record_end: int) -> str | None:
+        """Why there are no copies of a record, for who sent it; None, as in 4.9, unless that is switched on."""
+        if not self.settings.ha_fail_lost_slave_at_once:
+            return None
+        slaves = [
+            f"slave {one.peer} has acknowledged up to {one.stream.ack_offset}"
+            if one.stream.is_begun
+            else f"slave {one.peer} has not reported yet"
+            for one in self._connections
+        ]
+        wanted = max(self.settings.in_sync_replicas - 1, 1)
+        return f"the record ends at {record_end}, {wanted} to acknowledge it: {', '.join(slaves) or 'no slave is connected'}"
+
+    def _near_count(self, record_end: int) -> int:
+        """Slaves that have reported and are not too far behind."""
+        least = record_end - self.settings.ha_slave_fallbehind_max
+        return sum(one.stream.is_begun and one.stream.ack_offset > least for one in self._connections)
 
     def snapshot(self) -> dict[str, Any]:
         """What an operator wants to know."""
@@ -106,27 +150,69 @@ class HaMaster:
             self._emit(
                 "ha_first_report", slave=connection.peer, offset=offset, transfer_from=connection.stream.next_offset
             )
-        if offset > self.push_to_slave_max_offset:
+        is_higher = offset > self.push_to_slave_max_offset
+        if is_higher:
             self.push_to_slave_max_offset = offset
+        if copies := max(self.settings.in_sync_replicas - 1, 0):
+            self._on_ack(copied_offset([one.stream.ack_offset for one in self._connections], copies))
+        elif is_higher:
             self._on_ack(offset)
 
     def closed(self, connection: HaConnection, reason: str) -> None:
         """Forget a connection."""
         self._connections.remove(connection)
+        self._sent_end = max(self._sent_end, connection.stream.next_offset)
         if not self._connections:
             self._connected = trio.Event()
         log.info("slave %s disconnected: %s", connection.peer, reason)
         self._emit("ha_disconnected", slave=connection.peer, reason=reason, ack_offset=connection.stream.ack_offset)
+        if self.settings.ha_fail_lost_slave_at_once and not self._has_enough():
+            self._on_lost(f"slave {connection.peer} is lost: {reason}")
+
+    def known_end(self) -> int:
+        """The end of what a slave can have from us: what we had at our start, or sent since.
+
+        One that has more had it from this master before it lost its last bytes, say by a power loss; new ones lie there
+        now. A slave that is followed got its bytes elsewhere, and so may its followers have.
+        """
+        log_end = self._store.max_commit_log_offset
+        if self._is_slave:
+            return log_end
+        return min(log_end, max([self._sent_end, *(one.stream.next_offset for one in self._connections)]))
+
+    def _has_enough(self) -> bool:
+        """True while as many slaves are there as sends wait for; in 4.9 one counts from accept on."""
+        if self.settings.in_sync_replicas:
+            return sum(one.stream.is_begun for one in self._connections) >= self.settings.in_sync_replicas - 1
+        return bool(self._connections)
 
     def _accept(self, sock: socket.socket) -> None:
-        if len(self._connections) >= self.settings.ha_max_connections:
-            log.warning(
-                "%d slaves are connected: %s is turned away", len(self._connections), address_text(sock.getpeername())
-            )
+        host = address_text(sock.getpeername()).rpartition(":")[0]
+        settings, from_there = self.settings, sum(one.host == host for one in self._connections)
+        if (
+            len(self._connections) >= settings.ha_max_connections
+            or from_there >= settings.ha_max_connections_per_address
+        ):
             sock.close()
+            self._note_refused(host, from_there)
             return
         connection = HaConnection(self, self._reactor, sock, self._store, self.settings, now=self._now)
         self._connections.append(connection)
         self._connected.set()
         log.info("slave %s connected", connection.peer)
         self._emit("ha_connected", slave=connection.peer)
+
+    def _note_refused(self, host: str, from_there: int) -> None:
+        """Say who is turned away, and how many were: of a flood, a line now and then."""
+        self._refused[host] += 1
+        if self._now() < self._say_refused_at:
+            return
+        self._say_refused_at = self._now() + _REFUSALS_SAID_EVERY
+        log.warning(
+            "%d slaves are connected, %d of them from %s: turned away since the last such line: %s",
+            len(self._connections),
+            from_there,
+            host,
+            ", ".join(f"{count} from {name}" for name, count in self._refused.most_common(5)),
+        )
+        self._refused.clear()

@@ -1,7 +1,7 @@
 """What an operator may set about replication: RocketMQ's keys in snake_case, with its defaults, in ms and bytes.
 
-Those below the line are ours. Each is a departure from 4.9 that no peer can tell from the bytes (store-and-ha
-section 4.6), and off by default.
+Those below the line are ours. The switches among them are departures from 4.9, off by default; all of them together
+are the profile "hardened" (see broker.profiles). No peer can tell any of them from the bytes (store-and-ha section 4.6).
 """
 
 from typing import Final
@@ -37,8 +37,27 @@ class HaSettings:
     """A slave connects when it learns the address and reports as it connects; 4.9 takes 5 s over each."""
     ha_drop_silent_master: bool = False
     """A slave closes when its master was silent for the housekeeping interval; 4.9 waits for ever."""
+    in_sync_replicas: int = attrs.field(default=0, validator=validators.ge(0))
+    """Logs that must have a message before its sync send is SEND_OK, the master's own included, as 5.x counts them.
+
+    So 2 means one slave, and 1 none. Only slaves connected now count, each with what it acknowledged itself. 0 is
+    4.9: one slave, and the highest offset that any ever reported stands for it (store-ha#52).
+    """
+    ha_fail_lost_slave_at_once: bool = False
+    """A master tells a waiting send at once that its slave is lost, and why; 4.9 lets it time out without a cause."""
+    ha_bootstrap_from_first_byte: bool = False
+    """A master gives an empty slave its whole log; 4.9 gives it the last file only (store-ha#36)."""
+    ha_refuse_false_reports: bool = False
+    """A master closes on any report of bytes that it cannot have given: a first one beyond its log's end, or beyond
+    what it had at its start or ever sent; a later one beyond what was sent. 4.9 believes each first one, for good.
+    """
+    ha_restart_expired_slave: bool = False
+    """A master closes on a slave whose next byte it has deleted; 4.9 sends it heartbeats for ever (store-ha#57)."""
+
     ha_max_connections: int = attrs.field(default=64, validator=validators.ge(1))
     """Slaves served at once, those that never report included; the next one is closed at accept."""
+    ha_max_connections_per_address: int = attrs.field(default=16, validator=validators.ge(1))
+    """As many of them from one IP address, so that a stranger leaves room for slaves."""
 
     @property
     def heartbeat_interval(self) -> float:

@@ -32,7 +32,7 @@ class MasterStream:
     last_read_at: float
     last_write_at: float
     request_offset: int = -1
-    """The first report: where the slave asked to begin."""
+    """The first report: where the slave asked to begin. 0 gets our last file only (store-ha#36)."""
     ack_offset: int = -1
     """The newest report."""
     next_offset: int = -1
@@ -49,12 +49,15 @@ class MasterStream:
         """True after the first report. Before it, nothing may be sent (store-ha#35)."""
         return self.request_offset >= 0
 
-    def receive(self, data: bytes, *, log_end: int, file_size: int, now: float) -> int | None:
+    def receive(
+        self, data: bytes, *, log_end: int, file_size: int, now: float, log_first: int = 0, known_end: int = -1
+    ) -> int | None:
         """Take bytes of the slave; answer the offset it acknowledges, or None while a report is incomplete.
 
         Of several reports only the last counts. The first of a connection is not checked: it may lie inside a
         record, before our first byte or beyond our last (store-ha#37). A later one beyond our end is a
-        StreamError and acknowledges nothing (store-ha#41).
+        StreamError and acknowledges nothing (store-ha#41). Switches are stricter: a first report beyond `known_end`,
+        the end of what a slave can have from us, or before `log_first` is a StreamError, too.
         """
         self.last_read_at = now
         data = self._cut + data
@@ -65,13 +68,32 @@ class MasterStream:
         report: int = REPORT.unpack_from(data, whole - REPORT.size)[0]
         if report < 0:
             raise StreamError(f"it reported {report}")
-        if self.is_begun and report > log_end:
-            raise StreamError(f"it reported {report}, our log ends at {log_end}")
-        self.ack_offset = report
-        if not self.is_begun:
+        if self.is_begun:
+            self._check_later(report, log_end)
+        else:
+            self._check_first(report, log_end, log_first, known_end)
             self.request_offset = report
-            self.next_offset = first_position(report, log_end=log_end, file_size=file_size)
+            start = log_first if self.settings.ha_bootstrap_from_first_byte else log_end - log_end % file_size
+            self.next_offset = start if report == 0 else report
+        self.ack_offset = report
         return report
+
+    def _check_first(self, report: int, log_end: int, log_first: int, known_end: int) -> None:
+        if self.settings.ha_refuse_false_reports:
+            if report > log_end:
+                raise StreamError(f"it reported {report}, our log ends at {log_end}")
+            if 0 <= known_end < report:
+                raise StreamError(
+                    f"it reported {report}, but from {known_end} on our bytes are new and were never sent: its log differs"
+                )
+        if self.settings.ha_restart_expired_slave and 0 < report < log_first:
+            raise StreamError(f"it wants bytes from {report} on, our log begins at {log_first}: it has to start anew")
+
+    def _check_later(self, report: int, log_end: int) -> None:
+        if report > log_end:
+            raise StreamError(f"it reported {report}, our log ends at {log_end}")
+        if self.settings.ha_refuse_false_reports and report > self.next_offset:
+            raise StreamError(f"it reported {report}, and was sent bytes up to {self.next_offset} only")
 
     def wrote(self, now: float) -> None:
         """Bytes left, of whatever kind."""
@@ -86,11 +108,6 @@ class MasterStream:
     def silent_at(self) -> float:
         """When to give the slave up unless it reports."""
         return self.last_read_at + self.settings.housekeeping_interval
-
-
-def first_position(report: int, *, log_end: int, file_size: int) -> int:
-    """Where to begin for a slave whose first report this is: one without a log gets our last file only (store-ha#36)."""
-    return log_end - log_end % file_size if report == 0 else report
 
 
 @attrs.frozen

@@ -228,7 +228,7 @@ def finish_send(
     fields["queueOffset"] = str(result.queue_offset)
 
     def answer(status: PutStatus) -> None:
-        request.reply(Reply(STORED[status], fields))
+        request.reply(Reply(STORED[status], fields, remark=send.cause))
 
     send = WaitingSend(answer)
     if waits:
@@ -243,11 +243,11 @@ def wait_for_copies(broker: Broker, send: WaitingSend, end_offset: int) -> None:
     now = broker.now()
     if broker.store.config.flush_disk_type == "SYNC_FLUSH":
         broker.flush_waits.add(end_offset, send, now=now)
-    if broker.config.is_sync_master:
+    if broker.config.is_sync_master and broker.ha_master.needs_copies:
         if broker.ha_master.is_slave_ok(end_offset):
             broker.slave_waits.add(end_offset, send, now=now)
         else:
-            send.status = PutStatus.SLAVE_NOT_AVAILABLE
+            send.status, send.cause = PutStatus.SLAVE_NOT_AVAILABLE, broker.ha_master.explain(end_offset)
 
 
 def region_fields(broker: Broker) -> dict[str, str]:

@@ -39,6 +39,9 @@ def up(
     nameservers: Annotated[int | None, typer.Option(help="Nameservers. [1]")] = None,
     role: Annotated[str | None, typer.Option(help="SYNC_MASTER or ASYNC_MASTER. [ASYNC_MASTER]")] = None,
     flush: Annotated[str | None, typer.Option(help="ASYNC_FLUSH or SYNC_FLUSH. [ASYNC_FLUSH]")] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="4.9, or hardened: with every switch on that mends it. [4.9]")
+    ] = None,
     rate: Annotated[float | None, typer.Option(help="Cluster seconds per real second. [1]")] = None,
     single_address: Annotated[
         bool | None,
@@ -61,6 +64,7 @@ def up(
         "nameservers": nameservers,
         "role": role,
         "flush": flush,
+        "profile": profile,
         "rate": rate,
         "single_address": single_address,
         "broker_settings": None if settings is None else dict(map(parse_setting, settings)),

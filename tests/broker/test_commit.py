@@ -103,3 +103,22 @@ def test_the_disk_alone_gives_ten_after_five_seconds() -> None:
     assert sends.told == []
     disk.expire(5.0)
     assert sends.told == [("a", PutStatus.FLUSH_DISK_TIMEOUT)]
+
+
+def test_all_that_wait_are_told_when_it_cannot_come() -> None:
+    waits, told = slave_waits(), list[tuple[PutStatus, str | None]]()
+    sends = [WaitingSend(lambda _status: None) for _ in range(2)]
+    for end, send in enumerate(sends):
+        waits.add(end + 1, send, now=0.0)
+    waits.fail(PutStatus.SLAVE_NOT_AVAILABLE, "it is gone")
+    told += [(send.status, send.cause) for send in sends]
+    assert told == [(PutStatus.SLAVE_NOT_AVAILABLE, "it is gone")] * 2
+    assert len(waits) == 0
+
+
+def test_one_that_waited_in_vain_is_told_why_if_somebody_knows() -> None:
+    waits, send = slave_waits(), WaitingSend(lambda _status: None)
+    waits.explain = lambda end_offset: f"nobody has {end_offset}"
+    waits.add(7, send, now=0.0)
+    waits.expire(3.0)
+    assert (send.status, send.cause) == (PutStatus.FLUSH_SLAVE_TIMEOUT, "nobody has 7")

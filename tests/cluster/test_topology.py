@@ -119,3 +119,14 @@ def test_workloads_speak_from_addresses_that_no_node_has() -> None:
     hosts = {workload_host(Placement(subnet=5), index) for index in range(14)}
     assert len(hosts) == 14
     assert not hosts & {node.host for node in NODES}
+
+
+def test_a_profile_reaches_the_brokers_and_keys_set_by_hand_beside_it() -> None:
+    spec = ClusterSpec(profile="hardened", broker_settings={"in_sync_replicas": 3})
+    placement = place(spec, Placement(subnet=1))
+    nodes = nodes_of(spec, placement)
+    for node in nodes[1:]:
+        settings = node_settings(spec, node, nodes, Path("/x"))
+        assert (settings["profile"], settings["in_sync_replicas"]) == ("hardened", 3)
+    assert "profile" not in node_settings(spec, nodes[0], nodes, Path("/x"))
+    assert "profile" not in node_settings(ClusterSpec(), nodes[1], nodes, Path("/x"))

@@ -1,17 +1,21 @@
 """A master with slaves that are plain sockets. Where time matters a test asks for the mock clock, and moves it."""
 
 import struct
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from unittest.mock import ANY
 
 import attrs
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.ha.master import HaMaster
+from broker.ha.master import HaMaster, copied_offset
 from broker.ha.settings import HaSettings
 from broker.ha.testing import MemoryLog, Recorder
 from remoting.reactor import Reactor
+
+LINUX = sys.platform == "linux"  # other systems have one loopback address only
 
 
 @attrs.define
@@ -263,7 +267,40 @@ async def test_the_snapshot_tells_where_each_slave_stands(connect: Connect, told
                 "transferred_bytes_per_second": 0,
                 "in_sync": True,
                 "transfer_from_where": 100,
+                "state": "TRANSFER",
+                "seconds_since_report": ANY,
             }
         ],
         "push_to_slave_max_offset": 90,
     }
+
+
+@pytest.mark.parametrize(
+    ("acks", "copies", "offset"),
+    [([], 1, -1), ([30], 1, 30), ([30], 2, -1), ([10, 30, 20], 1, 30), ([10, 30, 20], 2, 20), ([10, -1], 2, -1)],
+)
+def test_so_many_slaves_have_the_log_up_to_there(acks: list[int], copies: int, offset: int) -> None:
+    assert copied_offset(acks, copies) == offset
+
+
+async def test_one_address_gets_a_part_of_the_connections_and_a_flood_is_told_of_in_a_line(
+    nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, told: Recorder, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Half-open connections by the hundred: two stay, the log gets one line, another address is served."""
+    settings = HaSettings(ha_max_connections=3, ha_max_connections_per_address=2)
+    master = HaMaster(reactor, log, settings, on_ack=told.acked, emit=told.emit)
+    host, port = master.listen("127.0.0.1", 0)
+    flood = [await trio.open_tcp_stream(host, port) for _ in range(200)]
+    slave = Slave(await trio.open_tcp_stream(host, port, local_address="127.0.0.2" if LINUX else None))
+    if LINUX:
+        await slave.report(95)
+        assert await slave.frame() == (95, b"fghij")
+    assert [len(await stream.receive_some(1)) for stream in flood[2:]] == [0] * 198
+    assert master.connection_count == (3 if LINUX else 2)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+        "2 slaves are connected, 2 of them from 127.0.0.1: turned away since the last such line: 1 from 127.0.0.1"
+    ]
+    for stream in [*flood, slave.stream]:
+        await trio.aclose_forcefully(stream)
+    master.close()
+    nursery.cancel_scope.cancel()

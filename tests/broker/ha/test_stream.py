@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.ha.settings import MAX_FRAME, HaSettings
-from broker.ha.stream import FrameHeader, MasterStream, SlaveStream, StreamError, first_position
+from broker.ha.stream import FrameHeader, MasterStream, SlaveStream, StreamError
 
 FILE = 65_536
 SETTINGS = HaSettings()
@@ -38,7 +38,6 @@ def receive(stream: MasterStream, data: bytes, *, log_end: int = 200_000, now: f
 )
 def test_the_first_report_decides_where_sending_begins(report: int, log_end: int, position: int) -> None:
     stream = MasterStream.accepted(SETTINGS, 0.0)
-    assert first_position(report, log_end=log_end, file_size=FILE) == position
     assert receive(stream, reports(report), log_end=log_end) == report
     assert (stream.request_offset, stream.ack_offset, stream.next_offset) == (report, report, position)
 
@@ -81,6 +80,71 @@ def test_a_later_report_beyond_our_end_is_refused_and_acknowledges_nothing() -> 
     with pytest.raises(StreamError, match="reported 101, our log ends at 100"):
         receive(stream, reports(101), log_end=100)
     assert stream.ack_offset == 500
+
+
+HARD = attrs.evolve(SETTINGS, ha_refuse_false_reports=True, ha_restart_expired_slave=True)
+
+
+@pytest.mark.parametrize("first", [101, 81, 39, 2**63 - 1])
+def test_a_first_report_that_cannot_be_true_is_refused_where_that_is_switched_on(first: int) -> None:
+    """Beyond the end, beyond what we can have given, before our first byte."""
+    stream = MasterStream.accepted(HARD, 0.0)
+    with pytest.raises(StreamError):
+        stream.receive(reports(first), log_first=40, log_end=100, known_end=80, file_size=FILE, now=0.0)
+    assert (stream.is_begun, stream.ack_offset) == (False, -1)
+    stream = MasterStream.accepted(SETTINGS, 0.0)
+    assert stream.receive(reports(first), log_first=40, log_end=100, known_end=80, file_size=FILE, now=0.0) == first
+
+
+@pytest.mark.parametrize("first", [0, 40, 80])
+def test_a_first_report_that_may_be_true_is_taken(first: int) -> None:
+    stream = MasterStream.accepted(HARD, 0.0)
+    assert stream.receive(reports(first), log_first=40, log_end=100, known_end=80, file_size=FILE, now=0.0) == first
+
+
+def test_a_later_report_of_what_was_not_sent_is_refused_where_that_is_switched_on() -> None:
+    stream = MasterStream.accepted(HARD, 0.0)
+    assert receive(stream, reports(50)) == 50
+    stream.next_offset = 60
+    assert receive(stream, reports(60)) == 60
+    with pytest.raises(StreamError, match="reported 61, and was sent bytes up to 60 only"):
+        receive(stream, reports(61))
+    assert stream.ack_offset == 60
+
+
+@pytest.mark.parametrize("log_first", [0, FILE])
+def test_an_empty_slave_gets_all_where_that_is_switched_on(log_first: int) -> None:
+    stream = MasterStream.accepted(attrs.evolve(SETTINGS, ha_bootstrap_from_first_byte=True), 0.0)
+    stream.receive(reports(0), log_first=log_first, log_end=5 * FILE + 7, file_size=FILE, now=0.0)
+    assert stream.next_offset == log_first
+
+
+@given(
+    st.binary(max_size=200),
+    st.lists(st.integers(1, 40), max_size=30),
+    st.integers(0, 2**40),
+    st.booleans(),
+)
+def test_whatever_a_stranger_sends_is_a_report_or_the_end(
+    data: bytes,
+    cuts: list[int],
+    log_end: int,
+    switched: bool,  # noqa: FBT001 - hypothesis gives it by position
+) -> None:
+    """No other error; nothing beyond our end is acknowledged after the first, and nothing at all below zero."""
+    stream = MasterStream.accepted(HARD if switched else SETTINGS, 0.0)
+    stream_of = iter(cuts)
+    try:
+        while data:
+            cut = next(stream_of, len(data))
+            was_begun = stream.is_begun
+            ack = receive(stream, data[:cut], log_end=log_end)
+            data = data[cut:]
+            if ack is not None:
+                assert 0 <= ack <= (log_end if was_begun or switched else 2**63)
+    except StreamError:
+        pass
+    assert len(stream._cut) < 8
 
 
 def test_a_report_below_zero_is_refused() -> None:

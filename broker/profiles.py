@@ -1,0 +1,23 @@
+"""Profiles: values for many keys at once, under a name. A key that is set by hand wins over the profile.
+
+`4.9` is RocketMQ 4.9.8, flaws included. `hardened` turns on every switch by which we depart from it: see the table of
+switches in the README. They are departures that a client or a peer of 4.9 can live with; what each mends, and which
+needs both sides to be ours, is said there.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "4.9": {},
+    "hardened": {
+        "ha_report_at_once": True,
+        "ha_drop_silent_master": True,
+        "in_sync_replicas": 2,
+        "ha_fail_lost_slave_at_once": True,
+        "ha_bootstrap_from_first_byte": True,
+        "ha_refuse_false_reports": True,
+        "ha_restart_expired_slave": True,
+    },
+}
+"""By the value of the key `profile`: our names of keys, and their values."""

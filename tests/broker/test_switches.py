@@ -1,0 +1,445 @@
+"""Each switch as a pair: what 4.9 does, and what it does with the switch on. Real stores, loopback sockets.
+
+The rest of the pairs stand where their modules are tested: `ha/test_slave.py` has those of a slave's pace,
+`ha/test_examination.py` what a slave asks its master before it follows, `test_metadata.py` and `test_handback.py` the
+consumer offsets.
+"""
+
+import functools
+import pathlib
+import re
+import struct
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import attrs
+import pytest
+import trio
+
+from broker.config import load_config
+from broker.ha.master import HaMaster
+from broker.ha.settings import HaSettings
+from broker.ha.slave import HaSlave
+from broker.ha.testing import Recorder
+from broker.profiles import PROFILES
+from broker.testing import TalkingBroker, send_fields
+from cluster import topology
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.message import NewMessage
+from remoting.reactor import Reactor, open_reactor
+from remoting.settings import camel, settings_lines
+from store.messagestore import MessageStore
+from store.results import PutStatus
+
+HARDENED = PROFILES["hardened"]
+README = pathlib.Path(__file__).parents[2] / "README.md"
+HOST = ("127.0.0.1", 10911)
+
+Opener = Callable[..., TalkingBroker]
+
+
+@attrs.define
+class Slave:
+    """A slave under the test's control."""
+
+    stream: trio.SocketStream
+
+    async def report(self, offset: int) -> None:
+        await self.stream.send_all(struct.pack(">q", offset))
+
+    async def is_at_end(self) -> bool:
+        """Read to the end of the stream."""
+        try:
+            while await self.stream.receive_some():
+                pass
+        except trio.BrokenResourceError:
+            pass
+        return True
+
+
+@attrs.define
+class Master:
+    """A sync master that replicates over real sockets, and is talked to without."""
+
+    talk: TalkingBroker
+    ha: HaMaster
+    told: Recorder
+    address: tuple[str, int]
+    slaves: list[trio.SocketStream] = attrs.field(factory=list)
+
+    @property
+    def end(self) -> int:
+        return self.talk.broker.store.max_commit_log_offset
+
+    async def slave(self, first_report: int | None = None) -> Slave:
+        """Connect one; with a first report, wait until it was taken."""
+        known = self.told.kinds.count("ha_connected")
+        slave = Slave(await trio.open_tcp_stream(*self.address))
+        self.slaves.append(slave.stream)
+        await self.told.wait_until(lambda: self.told.kinds.count("ha_connected") > known)
+        if first_report is not None:
+            await self.report(slave, first_report)
+        return slave
+
+    async def report(self, slave: Slave, offset: int) -> None:
+        """Let a slave report, and wait until the master knows."""
+        host, port = slave.stream.socket.getsockname()
+        await slave.report(offset)
+        await self.told.wait_until(lambda: self._ack_of(f"{host}:{port}") == offset)
+
+    def _ack_of(self, peer: str) -> int:
+        acks = {one["address"]: one["slave_ack_offset"] for one in self.ha.snapshot()["connections"]}
+        return int(acks.get(peer, -1))
+
+    def send(self) -> list[Command]:
+        """Send a message; its replies so far."""
+        replies = self.talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
+        self.ha.push()
+        return replies
+
+    def late(self) -> list[Command]:
+        """Let the slave's time be over, and give all replies there are."""
+        self.talk.clock.advance(3)
+        self.talk.broker.slave_waits.expire(self.talk.clock.now())
+        return self.talk.peer.replies
+
+
+@pytest.fixture
+async def reactor() -> AsyncIterator[Reactor]:
+    async with open_reactor() as made:
+        yield made
+
+
+StartMaster = Callable[..., Master]
+
+
+@pytest.fixture
+async def start(reactor: Reactor, open_broker: Opener) -> AsyncIterator[StartMaster]:
+    started: list[Master] = []
+
+    def start(name: str = "master", **switches: Any) -> Master:
+        talk = open_broker(name, broker_role="SYNC_MASTER", **switches)
+        broker, told = talk.broker, Recorder()
+
+        def acked(offset: int) -> None:
+            broker.slave_waits.advance(offset)
+            told.changed()
+
+        ha = HaMaster(
+            reactor,
+            broker.store,
+            broker.settings.ha,
+            on_ack=acked,
+            on_lost=functools.partial(broker.slave_waits.fail, PutStatus.SLAVE_NOT_AVAILABLE),
+            emit=told.emit,
+        )
+        broker.slave_waits.explain = ha.explain
+        broker.ha_master = ha
+        started.append(Master(talk, ha, told, ha.listen("127.0.0.1", 0)))
+        return started[-1]
+
+    yield start
+    for master in started:
+        master.ha.close()
+        for stream in master.slaves:
+            await trio.aclose_forcefully(stream)
+
+
+# ---- the profile ---------------------------------------------------------------------------------------------
+
+
+def test_every_switch_is_off_unless_it_is_set(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text("")
+    assert set(_switches(path).values()) == {"false", "0"}
+
+
+def test_the_profile_turns_all_switches_on_and_a_key_set_by_hand_wins(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text('profile = "hardened"')
+    hardened = _switches(path)
+    assert hardened == {name: str(value).lower() for name, value in HARDENED.items()}
+    path.write_text('profile = "hardened"\nin_sync_replicas = 3\nha_drop_silent_master = false')
+    assert _switches(path) == {**hardened, "in_sync_replicas": "3", "ha_drop_silent_master": "false"}
+
+
+def test_the_profile_of_a_properties_file_counts_too(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "broker.conf"
+    path.write_text("profile=hardened\nhaDropSilentMaster=false\n")
+    assert _switches(path)["ha_report_at_once"] == "true"
+    assert _switches(path)["ha_drop_silent_master"] == "false"
+
+
+def test_an_unknown_profile_is_named(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "broker.toml"
+    path.write_text('profile = "softened"')
+    with pytest.raises(Exception, match="'profile' must be in"):
+        load_config(path)
+
+
+def test_the_profile_can_be_changed_at_run_time_and_the_file_keeps_what_was_said(tmp_path: pathlib.Path) -> None:
+    """Request 25. The file gets the profile's name, not what it stands for."""
+    path = tmp_path / "broker.toml"
+    path.write_text("ha_drop_silent_master = false\n")
+    changed = load_config(path).changed({"profile": "hardened"})
+    assert (changed.ha.in_sync_replicas, changed.ha.ha_drop_silent_master) == (2, False)
+    changed.save()
+    assert path.read_text() == 'ha_drop_silent_master = false\nprofile = "hardened"\n'
+    assert changed.changed({"profile": "4.9"}).ha == HaSettings()
+
+
+def test_the_lab_knows_the_same_profiles() -> None:
+    assert tuple(PROFILES) == topology.PROFILES
+
+
+def test_the_readme_has_a_row_for_every_switch_and_for_no_other() -> None:
+    section = README.read_text("utf-8").partition("## Switches")[2].partition("\n## ")[0]
+    keys = [key for row in re.findall(r"^\|([^|]*)\|", section, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)]
+    assert sorted(keys) == sorted(HARDENED)
+
+
+def _switches(path: pathlib.Path) -> dict[str, str]:
+    loaded = load_config(path)
+    lines = settings_lines(loaded.broker, loaded.ha)
+    return {name: lines[camel(name)] for name in HARDENED}
+
+
+# ---- in_sync_replicas ----------------------------------------------------------------------------------------
+
+
+async def test_in_4_9_one_slave_of_two_is_enough(start: StartMaster) -> None:
+    master = start()
+    near, _silent = await master.slave(0), await master.slave(0)
+    assert master.send() == []
+    await master.report(near, master.end)
+    assert [reply.code for reply in master.talk.peer.replies] == [ResponseCode.SUCCESS]
+
+
+async def test_with_in_sync_replicas_as_many_slaves_must_have_it(start: StartMaster) -> None:
+    """3: the master and two slaves."""
+    master = start(in_sync_replicas=3)
+    near, far = await master.slave(0), await master.slave(0)
+    assert master.send() == []
+    await master.report(near, master.end)
+    assert master.talk.peer.replies == []
+    await master.report(far, master.end)
+    assert [reply.code for reply in master.talk.peer.replies] == [ResponseCode.SUCCESS]
+
+
+async def test_with_in_sync_replicas_fewer_slaves_are_not_available(start: StartMaster) -> None:
+    """One that is connected and has not reported is none: it may be anybody."""
+    master = start(in_sync_replicas=3)
+    await master.slave(0)
+    await master.slave()
+    (reply,) = master.send()
+    assert (reply.code, reply.remark) == (ResponseCode.SLAVE_NOT_AVAILABLE, None)
+
+
+async def test_with_in_sync_replicas_of_one_the_master_is_enough(start: StartMaster) -> None:
+    """As in 5.x, where that is the default."""
+    (reply,) = start(in_sync_replicas=1).send()
+    assert reply.code == ResponseCode.SUCCESS
+
+
+async def test_with_in_sync_replicas_a_slave_far_behind_does_not_count(start: StartMaster) -> None:
+    master = start(in_sync_replicas=2, ha_slave_fallbehind_max=300)
+    slave = await master.slave(0)
+    assert master.send() == []
+    assert master.send() == []
+    (reply,) = master.send()
+    assert reply.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    await master.report(slave, master.end)
+    master.talk.peer.replies.clear()
+    assert master.send() == []
+
+
+# ---- ha_fail_lost_slave_at_once ------------------------------------------------------------------------------
+
+
+async def test_in_4_9_a_send_whose_slave_is_lost_times_out_without_a_cause(start: StartMaster) -> None:
+    master = start()
+    slave = await master.slave(0)
+    assert master.send() == []
+    await slave.stream.aclose()
+    await master.told.wait_until(lambda: "ha_disconnected" in master.told.kinds)
+    assert master.talk.peer.replies == []
+    (reply,) = master.late()
+    assert (reply.code, reply.remark) == (ResponseCode.FLUSH_SLAVE_TIMEOUT, None)
+
+
+@pytest.mark.parametrize("copies", [0, 2])
+async def test_with_ha_fail_lost_slave_at_once_it_is_told_at_once_and_why(start: StartMaster, copies: int) -> None:
+    master = start(ha_fail_lost_slave_at_once=True, in_sync_replicas=copies)
+    slave = await master.slave(0)
+    host, port = slave.stream.socket.getsockname()
+    assert master.send() == []
+    await slave.stream.aclose()
+    await master.told.wait_until(lambda: bool(master.talk.peer.replies))
+    (reply,) = master.talk.peer.replies
+    assert reply.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    assert (reply.remark or "").startswith(f"slave {host}:{port} is lost: ")
+    assert {"msgId", "queueOffset"} <= reply.ext_fields.keys()
+
+
+async def test_a_send_waits_on_while_slaves_enough_are_left(start: StartMaster) -> None:
+    master = start(ha_fail_lost_slave_at_once=True, in_sync_replicas=2)
+    near, lost = await master.slave(0), await master.slave(0)
+    assert master.send() == []
+    await lost.stream.aclose()
+    await master.told.wait_until(lambda: "ha_disconnected" in master.told.kinds)
+    assert master.talk.peer.replies == []
+    await master.report(near, master.end)
+    assert [reply.code for reply in master.talk.peer.replies] == [ResponseCode.SUCCESS]
+
+
+async def test_with_ha_fail_lost_slave_at_once_a_time_out_names_who_is_late(start: StartMaster) -> None:
+    master = start(ha_fail_lost_slave_at_once=True)
+    (reply,) = master.send()
+    assert reply.code == ResponseCode.SLAVE_NOT_AVAILABLE
+    assert (reply.remark or "").endswith("no slave is connected")
+    slave = await master.slave(0)
+    host, port = slave.stream.socket.getsockname()
+    assert master.send() == []
+    reply = master.late()[-1]
+    assert reply.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+    assert reply.remark == (
+        f"the record ends at {master.end}, 1 to acknowledge it: slave {host}:{port} has acknowledged up to 0"
+    )
+
+
+# ---- ha_refuse_false_reports ---------------------------------------------------------------------------------
+
+
+async def test_in_4_9_a_forged_first_report_acknowledges_what_nobody_has(start: StartMaster) -> None:
+    """Scenario 12: for good, also when the stranger is gone and another slave says nothing."""
+    master = start()
+    stranger = await master.slave(10**12)
+    await stranger.stream.aclose()
+    await master.told.wait_until(lambda: "ha_disconnected" in master.told.kinds)
+    await master.slave()
+    (reply,) = master.send()
+    assert reply.code == ResponseCode.SUCCESS
+
+
+async def test_with_ha_refuse_false_reports_it_is_turned_away(start: StartMaster) -> None:
+    master = start(ha_refuse_false_reports=True)
+    stranger = await master.slave()
+    await stranger.report(10**12)
+    assert await stranger.is_at_end()
+    assert master.told.reasons("ha_disconnected") == [f"it reported {10**12}, our log ends at 0"]
+    await master.slave()
+    assert master.send() == []
+    (reply,) = master.late()
+    assert reply.code == ResponseCode.FLUSH_SLAVE_TIMEOUT
+
+
+async def test_with_ha_refuse_false_reports_nobody_acknowledges_what_it_was_not_sent(start: StartMaster) -> None:
+    """A slave that asks from 0 on and claims to have all before it can have received it."""
+    master = start(ha_refuse_false_reports=True)
+    slave = await master.slave(0)
+    assert master.ha.is_slave_ok(1)
+    master.talk.send("T", WAIT="false")  # not pushed yet
+    await slave.report(master.end)
+    assert await slave.is_at_end()
+    assert master.told.reasons("ha_disconnected") == [f"it reported {master.end}, and was sent bytes up to 0 only"]
+
+
+async def test_in_4_9_a_slave_ahead_is_served_once_the_master_has_passed_it(start: StartMaster) -> None:
+    """Scenario 16: its bytes up to there are others than the master's, and nobody notices."""
+    master = start()
+    for _ in range(3):
+        master.talk.send("T", WAIT="false")
+    await master.slave(master.end - 10)
+    assert master.told.kinds == ["ha_connected", "ha_first_report"]
+
+
+async def test_with_ha_refuse_false_reports_it_is_turned_away_for_ever(start: StartMaster) -> None:
+    """A slave of any make: what this master neither had at its start nor ever sent, it cannot have."""
+    master = start(ha_refuse_false_reports=True)
+    for _ in range(3):
+        master.talk.send("T", WAIT="false")
+    slave = await master.slave()
+    await slave.report(master.end - 10)
+    assert await slave.is_at_end()
+    assert master.told.reasons("ha_disconnected") == [
+        f"it reported {master.end - 10}, but from 0 on our bytes are new and were never sent: its log differs"
+    ]
+
+
+async def test_a_slave_that_was_sent_the_new_bytes_may_come_back(start: StartMaster) -> None:
+    """Before and after its master's restart, for that had them then."""
+    master = start(ha_refuse_false_reports=True)
+    for _ in range(3):
+        master.talk.send("T", WAIT="false")
+    end, first = master.end, await master.slave(0)
+    await master.report(first, end)
+    await first.stream.aclose()
+    await master.told.wait_until(lambda: "ha_disconnected" in master.told.kinds)
+    await master.slave(end)
+    master.ha.close()
+    master.talk.broker.store.close()
+    again = start(ha_refuse_false_reports=True)
+    assert again.end == end
+    await again.slave(end)
+
+
+# ---- ha_restart_expired_slave, the master's part -------------------------------------------------------------
+
+
+def fill(store: MessageStore, count: int) -> None:
+    for number in range(count):
+        store.put(NewMessage("T", 0, bytes([number % 251]) * 1000, HOST, HOST, 1_795_200_000_000))
+
+
+async def test_in_4_9_a_slave_whose_data_expired_is_fed_heartbeats(start: StartMaster) -> None:
+    """Scenario 10, store-ha#57."""
+    master = start(mapped_file_size_commit_log=65_536)
+    fill(master.talk.broker.store, 200)
+    master.talk.broker.store.log.files.drop_first()
+    await master.slave(1000)
+    assert master.ha.snapshot()["connections"][0]["state"] == "SUSPEND"
+
+
+async def test_with_ha_restart_expired_slave_it_is_told_to_start_anew(start: StartMaster) -> None:
+    """By the only means that the protocol has: the link is closed, and the log says why."""
+    master = start(mapped_file_size_commit_log=65_536, ha_restart_expired_slave=True)
+    fill(master.talk.broker.store, 200)
+    master.talk.broker.store.log.files.drop_first()
+    slave = await master.slave()
+    await slave.report(1000)
+    assert await slave.is_at_end()
+    assert master.told.reasons("ha_disconnected") == [
+        "it wants bytes from 1000 on, our log begins at 65536: it has to start anew"
+    ]
+
+
+# ---- ha_bootstrap_from_first_byte ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("switch", "files"),
+    [pytest.param(False, 1, id="4.9: the last file only"), pytest.param(True, 4, id="with the switch: all of it")],
+)
+async def test_what_an_empty_slave_gets(
+    start: StartMaster, open_broker: Opener, reactor: Reactor, nursery: trio.Nursery, *, switch: bool, files: int
+) -> None:
+    """Scenario 9, store-ha#36."""
+    master = start(mapped_file_size_commit_log=65_536, ha_bootstrap_from_first_byte=switch)
+    source = master.talk.broker.store
+    fill(source, 200)
+    copy = open_broker("slave", broker_role="SLAVE", broker_id=1, mapped_file_size_commit_log=65_536).broker.store
+    settings = HaSettings(ha_report_at_once=True, ha_master_address="{}:{}".format(*master.address))
+
+    def received() -> None:
+        copy.dispatch()
+        master.told.changed()
+
+    slave = HaSlave(reactor, copy, settings, on_received=received, emit=master.told.emit)
+    nursery.start_soon(slave.run_forever)
+    with trio.fail_after(30):
+        await master.told.wait_until(lambda: copy.max_commit_log_offset == master.end)
+    assert len(copy.log.files.files) == files
+    assert copy.max_queue_offset("T", 0) == 200
+    assert (copy.min_queue_offset("T", 0) == 0) is switch
+    nursery.cancel_scope.cancel()
