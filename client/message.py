@@ -77,6 +77,8 @@ class SendResult:
     """Where it lies: address and commit log offset."""
     queue: MessageQueue
     queue_offset: int
+    attempts: int = 1
+    """Requests that it took."""
 
 
 @attrs.frozen(kw_only=True)
@@ -110,6 +112,8 @@ class ReceivedMessage:
     queue_offset: int
     stored: StoredMessage
     """The record as the broker keeps it."""
+    from_broker_id: int | None = None
+    """Who handed it out, where a push consumer pulled it: 0 for the master."""
 
     @property
     def properties(self) -> dict[str, str]:

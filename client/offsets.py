@@ -87,7 +87,17 @@ class BrokerOffsets(_Table):
     async def _commit_to(self, broker_name: str, queues: list[MessageQueue]) -> None:
         target = await calls.broker_of(self._client, queues[0])
         for queue in queues:
-            await calls.commit_offset(self._client, target.address, self._group, queue, self._offsets[queue])
+            offset = self._offsets[queue]
+            await calls.commit_offset(self._client, target.address, self._group, queue, offset)
+            self._on_event(
+                "committed",
+                group=self._group,
+                topic=queue.topic,
+                broker=broker_name,
+                queue=queue.queue_id,
+                offset=offset,
+                broker_id=target.broker_id,
+            )
         if self._targets.get(broker_name) != target:
             self._targets[broker_name] = target
             self._on_event("committing_to", broker_name=broker_name, broker_id=target.broker_id, address=target.address)

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable, Sequence
 
+import attrs
 import trio
 
 from client.config import ProducerConfig
@@ -76,12 +77,18 @@ class Producer:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - it bounds all attempts, and decides what the error says
         to: MessageQueue | SelectQueue | None = None,
+        message_id: str | None = None,
     ) -> SendResult:
         """Send and wait until it is stored. Errors: RefusedError, IndeterminateError.
 
         `to` names the queue, or chooses it from all queues of the topic; then there is one attempt only.
+        `message_id` is one of `new_id`, for who must know it whatever becomes of the send.
         """
-        return await self._deliver(prepare(message, self._ids.next(), self.config), timeout, to)
+        return await self._deliver(prepare(message, message_id or self.new_id(), self.config), timeout, to)
+
+    def new_id(self) -> str:
+        """Make a unique id for one message."""
+        return self._ids.next()
 
     async def send_batch(
         self,
@@ -183,7 +190,7 @@ class Producer:
             if not self._is_worth_another(attempt):
                 break
         if result is not None:
-            return result
+            return attrs.evolve(result, attempts=len(attempts))
         raise _failure(tuple(attempts))
 
     def _is_worth_another(self, attempt: Attempt) -> bool:

@@ -133,6 +133,8 @@ class QueuePuller:
             await self._pause_after(exc)
             return None
         self._suggested_id = result.suggested_broker_id
+        for message in result.messages:
+            message.from_broker_id = target.broker_id
         return result
 
     async def _pause_after(self, exc: Exception) -> None:

@@ -14,6 +14,7 @@ import signal
 import sys
 import time
 import traceback
+from pathlib import Path
 from typing import NoReturn
 
 import attrs
@@ -21,6 +22,7 @@ import cattrs
 import trio
 
 from remoting.clock import ClockSettings, RatedClock, wall_millis
+from remoting.journal import JournalWriter
 from remoting.process import StartError, run_process
 from remoting.settings import SettingsError
 
@@ -39,6 +41,8 @@ class Birth:
     config: str
     log: str
     """The file that stdout and stderr are appended to."""
+    journal: str
+    """The file that its events are appended to."""
     control: str
     """The socket where the supervisor listens."""
     clock: ClockSettings
@@ -73,7 +77,14 @@ def _run(birth: Birth) -> None:
     except (SettingsError, StartError) as exc:
         print(f"{birth.name}: {exc}", file=sys.stderr)
         sys.exit(1)
-    run_process(module.main, config, control=birth.control, clock=RatedClock(birth.clock), name=birth.name)
+    run_process(
+        module.main,
+        config,
+        control=birth.control,
+        clock=RatedClock(birth.clock),
+        name=birth.name,
+        journal=JournalWriter(Path(birth.journal)),
+    )
 
 
 def _redirect_output(path: str) -> None:

@@ -139,15 +139,28 @@ async def _wait(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
 
 
 async def _events(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
+    last, is_following = arguments["last"], arguments["follow"]
+    if arguments["every"]:
+        await _journal(cluster, last, send, is_following=is_following)
+        return
     async with cluster.events.follow(replay=True) as events:
-        hidden = frozenset(arguments["hidden"])
         past = [await events.receive() for _ in range(events.statistics().current_buffer_used)]
-        shown = [event for event in past if event.kind not in hidden]
-        for event in shown[max(0, len(shown) - arguments["last"]) :]:
+        for event in past[max(0, len(past) - last) :]:
             await send(event.as_json())
-        if arguments["follow"]:
+        if is_following:
             async for event in events:
-                if event.kind not in hidden:
+                await send(event.as_json())
+
+
+async def _journal(cluster: Cluster, last: int, send: Send, *, is_following: bool) -> None:
+    """Tell the last of what is in the journals, single messages included, and what comes."""
+    async with cluster.follow_journal() as batches:
+        past = await anext(batches)  # the supervisor's own start is always there
+        for event in past[max(0, len(past) - last) :]:
+            await send(event.as_json())
+        if is_following:
+            async for batch in batches:
+                for event in batch:
                     await send(event.as_json())
 
 
@@ -158,18 +171,24 @@ async def _down(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
 
 async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
     """Run a workload for as long as who asked listens; its events are the items, its exit status the answer."""
-    async with cluster.events.follow() as events:
-        workload = await cluster.run_workload(arguments["module"], arguments["config"])
-        try:
-            async for event in events:
-                if event.node == workload.name:
+    workload = await cluster.run_workload(arguments["module"], arguments["config"])
+    try:
+        await _tell(cluster, workload.name, send)
+    finally:
+        with trio.CancelScope(shield=True):
+            await workload.stop()
+    return {"name": workload.name, "status": workload.life.exit_status}
+
+
+async def _tell(cluster: Cluster, name: str, send: Send) -> None:
+    """Send on what a process tells, each message included, until it has ended."""
+    async with cluster.follow_journal() as batches:
+        async for batch in batches:
+            for event in batch:
+                if event.node == name:
                     await send(event.as_json())
                     if event.kind in ENDS:
-                        break
-        finally:
-            with trio.CancelScope(shield=True):
-                await workload.stop()
-    return {"name": workload.name, "status": workload.life.exit_status}
+                        return
 
 
 HANDLERS: Mapping[str, Handler] = {

@@ -6,6 +6,7 @@ route-has TARGET           every running nameserver knows the broker's address
 route-gone TARGET          no running nameserver does
 slave-caught-up TARGET     each running slave of the target's group has all that the master has
 slave-connected TARGET     the master has a connection from each slave of the group
+slave-in-sync TARGET       each of them has reported, and is not too far behind for a SYNC_MASTER to wait for it
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -99,6 +100,11 @@ def _connected(document: Document, targets: list[Node]) -> bool:
     return bool(rows) and all(row["connected"] for row in rows)
 
 
+def _in_sync(document: Document, targets: list[Node]) -> bool:
+    rows = _rows(document, targets)
+    return bool(rows) and all(row["inSync"] for row in rows)
+
+
 _JUDGES: dict[str, Judge] = {
     "ready": _in_state(NodeState.READY),
     "stopped": _in_state(NodeState.STOPPED),
@@ -110,4 +116,5 @@ _JUDGES: dict[str, Judge] = {
     "route-gone": _route_gone,
     "slave-caught-up": _caught_up,
     "slave-connected": _connected,
+    "slave-in-sync": _in_sync,
 }

@@ -4,7 +4,7 @@
     cluster.json             the record: what was asked for, and the addresses, used again at every start
     <node>/config.toml       written anew at every start
     <node>/node.log  store/  ...
-    events.msgpack           the journal (see eventlog)
+    journal/<node>.msgpack   what each process saw (see remoting.journal); journal.old is that of the last time
     supervisor.log  forkserver.log  supervisor.lock  control.sock  command.sock
 """
 
@@ -14,6 +14,7 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -23,6 +24,7 @@ import attrs
 import cattrs
 
 from cluster.topology import ClusterSpec, Placement
+from remoting.journal import journal_path
 
 _LONGEST_SOCKET_PATH = 100  # the system's limit is 104 to 108 bytes
 _RECORD_VERSION = 1
@@ -76,8 +78,20 @@ class ClusterDirectory:
         return self.path / "cluster.json"
 
     @property
-    def journal_path(self) -> Path:
-        return self.path / "events.msgpack"
+    def journal_dir(self) -> Path:
+        return self.path / "journal"
+
+    def journal_path(self, node: str) -> Path:
+        return journal_path(self.journal_dir, node)
+
+    def begin_journal(self) -> None:
+        """Make room for new journals; those of the last time are kept beside them as `journal.old`."""
+        if self.journal_dir.exists():
+            old = self.journal_dir.with_name("journal.old")
+            if old.exists():
+                shutil.rmtree(old)
+            self.journal_dir.replace(old)
+        self.journal_dir.mkdir(mode=0o700)
 
     @property
     def supervisor_log(self) -> Path:

@@ -1,59 +1,47 @@
-"""What happened in a cluster, in the order in which the supervisor learnt it: kept, written down, followed.
+"""What happened in a cluster, in the order in which the supervisor learnt it: kept in memory, and followed.
 
-The journal is a file of msgpack maps, one per event: `v` (1), `at` (milliseconds of the cluster's clock), `node`
-(empty for the cluster itself), `kind`, `fields`. It may end in the middle of a map: who reads it stops there.
+Single messages are not among it (`remoting.journal.MESSAGE_KINDS`): their processes write them down, and who wants
+them reads the journals.
 """
 
 import collections
 import contextlib
-import os
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import attrs
-import msgpack
 import trio
 
-VERSION = 1
+from remoting.journal import JournalEntry, JournalWriter
+
 RING_EVENTS = 20_000
-MESSAGE_KINDS = frozenset({"sent", "delivered", "attempt_failed"})
-"""Events of single messages: there may be thousands a second."""
 FOLLOWER_EVENTS = 20_000
-
-
-@attrs.frozen
-class Recorded:
-    """One event."""
-
-    at_millis: int
-    node: str
-    kind: str
-    fields: Mapping[str, Any]
-
-    def as_json(self) -> dict[str, Any]:
-        """Flat. A field of the name of a column gives way to it."""
-        columns = {"at": self.at_millis, "node": self.node, "kind": self.kind}
-        return {**columns, **self.fields, **columns}
 
 
 @attrs.define(eq=False)
 class EventLog:
-    """The latest events in memory, all of them in the journal. Iterating gives those in memory, oldest first."""
+    """The latest events. Iterating gives them, oldest first."""
 
-    journal: int | None = None
-    """A file descriptor to append to."""
-    _ring: collections.deque[Recorded] = attrs.field(factory=lambda: collections.deque(maxlen=RING_EVENTS), init=False)
-    _followers: set[trio.MemorySendChannel[Recorded]] = attrs.field(factory=set, init=False)
+    journal: JournalWriter | None = None
+    """Where the supervisor's own events are written."""
+    _ring: collections.deque[JournalEntry] = attrs.field(
+        factory=lambda: collections.deque(maxlen=RING_EVENTS), init=False
+    )
+    _followers: set[trio.MemorySendChannel[JournalEntry]] = attrs.field(factory=set, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
-    def __iter__(self) -> Iterator[Recorded]:
+    def __iter__(self) -> Iterator[JournalEntry]:
         return iter(tuple(self._ring))
 
-    def record(self, event: Recorded) -> None:
-        self._ring.append(event)
+    def record(self, event: JournalEntry) -> None:
+        """Take an event of the supervisor's own, and write it down."""
         if self.journal is not None:
-            os.write(self.journal, journal_entry(event))
+            self.journal.append(event)
+            self.journal.flush()
+        self.heard(event)
+
+    def heard(self, event: JournalEntry) -> None:
+        """Take an event that another process has written down."""
+        self._ring.append(event)
         for follower in tuple(self._followers):
             try:
                 follower.send_nowait(event)
@@ -71,10 +59,10 @@ class EventLog:
         await self._changed.wait()
 
     @contextlib.asynccontextmanager
-    async def follow(self, *, replay: bool = False) -> AsyncIterator[trio.MemoryReceiveChannel[Recorded]]:
+    async def follow(self, *, replay: bool = False) -> AsyncIterator[trio.MemoryReceiveChannel[JournalEntry]]:
         """All events from now on, after those in memory where asked. Ends early for a reader that falls far behind."""
         past = tuple(self._ring) if replay else ()
-        send, receive = trio.open_memory_channel[Recorded](FOLLOWER_EVENTS + len(past))
+        send, receive = trio.open_memory_channel[JournalEntry](FOLLOWER_EVENTS + len(past))
         for event in past:
             send.send_nowait(event)
         self._followers.add(send)
@@ -84,32 +72,10 @@ class EventLog:
         finally:
             self._followers.discard(send)
 
-    async def wait_event(self, matches: Callable[[Recorded], bool]) -> Recorded:
+    async def wait_event(self, matches: Callable[[JournalEntry], bool]) -> JournalEntry:
         """The first event that matches, past ones in memory included."""
         async with self.follow(replay=True) as events:
             async for event in events:
                 if matches(event):
                     return event
         raise RuntimeError("events came faster than they were looked at")
-
-
-def journal_entry(event: Recorded) -> bytes:
-    entry = {"v": VERSION, "at": event.at_millis, "node": event.node, "kind": event.kind, "fields": event.fields}
-    packed: bytes = msgpack.packb(entry, default=str)
-    return packed
-
-
-def open_journal(path: Path) -> int:
-    """Begin a new journal; that of the last time is kept beside it as `.old`."""
-    if path.exists():
-        path.replace(path.with_name(path.name + ".old"))
-    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
-
-def read_journal(data: bytes) -> Iterator[Recorded]:
-    """The events of a journal, up to its end or to where it is torn."""
-    unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=0)
-    unpacker.feed(data)
-    with contextlib.suppress(ValueError, KeyError, TypeError, msgpack.UnpackException):
-        for entry in unpacker:
-            yield Recorded(entry["at"], entry["node"], entry["kind"], entry["fields"])

@@ -7,9 +7,10 @@
 Time-outs are real seconds, whatever the cluster's rate.
 """
 
+import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 import attrs
@@ -18,18 +19,28 @@ import trio
 from cluster.children import ForkServer
 from cluster.conditions import Condition, parse_condition
 from cluster.directory import ClusterDirectory, Record
-from cluster.eventlog import EventLog, Recorded, open_journal, read_journal
+from cluster.eventlog import EventLog
 from cluster.life import Life
 from cluster.placing import placed
 from cluster.status import Document, status_document
 from cluster.supervisor import MODULES, NodeFailedError, Supervisor, start_phases
 from cluster.topology import ClusterSpec, NodeKind, node_settings, nodes_of, toml_text
 from remoting.clock import ClockSettings, RatedClock, real_seconds
+from remoting.journal import (
+    SUPERVISOR,
+    JournalEntry,
+    JournalTail,
+    JournalWriter,
+    merge_entries,
+    read_journal,
+    read_journals,
+)
 from store.powerloss import Lost
 
 WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.01  # events of a busy workload must not make us ask all nodes each time
 _PROBE_SECONDS = 0.05  # how often a condition on live facts is looked at, when nothing happens before
+_TAIL_SECONDS = 0.1  # how often journals are looked at
 PRELOADED = ("cluster.workload.produce", "cluster.workload.consume")
 
 
@@ -48,9 +59,12 @@ class Workload:
     def life(self) -> Life:
         return self._supervisor.life(self.name)
 
-    def events(self) -> list[Recorded]:
-        """What it has told so far."""
-        return [event for event in self._supervisor.events if event.node == self.name]
+    def events(self) -> list[JournalEntry]:
+        """What it has told so far, each message included, and what the supervisor knows of it."""
+        place = self._supervisor.directory
+        own = place.journal_path(self.name)
+        known = [event for event in read_journal(place.journal_path(SUPERVISOR)) if event.node == self.name]
+        return merge_entries(read_journal(own) if own.exists() else (), known)
 
     async def wait_ended(self, seconds: float = WAIT_SECONDS) -> int:
         """Wait until it ends by itself; its exit status."""
@@ -77,8 +91,28 @@ class Cluster:
 
     @property
     def events(self) -> EventLog:
-        """Iterate over what happened; `follow()` gives what happens."""
+        """Iterate over what happened, single messages left out; `follow()` gives what happens."""
         return self.supervisor.events
+
+    def journal(self) -> list[JournalEntry]:
+        """All that was written down so far by all processes, each message included, by time."""
+        return read_journals(self.supervisor.directory.journal_dir)
+
+    @asynccontextmanager
+    async def follow_journal(self) -> AsyncIterator[AsyncIterator[list[JournalEntry]]]:
+        """All that is written down, each message included, from the beginning on: batches, each sorted by time."""
+        tail = JournalTail(self.supervisor.directory.journal_dir)
+
+        async def batches() -> AsyncGenerator[list[JournalEntry], None]:
+            while True:
+                if new := tail.read_new():
+                    yield new
+                with trio.move_on_after(real_seconds(_TAIL_SECONDS)):
+                    await self.events.wait_changed()
+
+        with contextlib.closing(tail):
+            async with aclosing(batches()) as generator:
+                yield generator
 
     async def start(self, target: str) -> None:
         """Start what does not run, and wait until it is ready."""
@@ -195,6 +229,7 @@ async def open_cluster(
             record = place.read_record()
             with placed(spec, place, record) as placement:
                 clock = RatedClock(ClockSettings.starting_now(spec.rate, not_before=_last_time(place, record)))
+                place.begin_journal()
                 place.write_record(Record(spec=spec, placement=placement))
                 nodes = nodes_of(spec, placement)
                 for node in nodes:
@@ -240,7 +275,7 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
         place.control_socket.chmod(0o600)
         listening.listen(1024)
         listener = trio.SocketListener(listening)
-        journal = supervisor.events.journal = open_journal(place.journal_path)
+        supervisor.events.journal = JournalWriter(place.journal_path(SUPERVISOR))
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(attend)
@@ -256,8 +291,8 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
                 raise group.exceptions[0] from None
             raise
         finally:
+            supervisor.events.journal.close()
             supervisor.events.journal = None
-            os.close(journal)
             place.control_socket.unlink(missing_ok=True)
 
 
@@ -271,6 +306,6 @@ def _last_time(place: ClusterDirectory, record: Record | None) -> float:
     if record is None or (record.clock_millis == 0 and record.spec.rate == 1):
         return 0
     millis = record.clock_millis
-    if millis == 0 and place.journal_path.exists():  # it was killed: its journal knows
-        millis = max((event.at_millis for event in read_journal(place.journal_path.read_bytes())), default=0)
+    if millis == 0:  # it was killed: its journals know
+        millis = max((event.at_millis for event in read_journals(place.journal_dir)), default=0)
     return millis / 1000

@@ -16,7 +16,7 @@ from cluster import nodestore
 from cluster.child import Birth
 from cluster.children import ForkServer
 from cluster.directory import ClusterDirectory
-from cluster.eventlog import EventLog, Recorded
+from cluster.eventlog import EventLog
 from cluster.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from cluster.life import Life, describe_end
 from cluster.logs import last_lines
@@ -24,6 +24,7 @@ from cluster.nodelink import NodeLink, attend_connection
 from cluster.topology import ClusterSpec, Node, NodeKind, Placement, find_targets, namesrv_addr, workload_host
 from remoting.clock import RatedClock, real_seconds
 from remoting.control import Event, Ready
+from remoting.journal import JournalEntry
 from remoting.mapcodec import ControlError
 from store.disk import StoreError
 from store.powerloss import Lost
@@ -59,7 +60,7 @@ class Supervisor:
     lives: dict[str, Life] = attrs.field(factory=dict, init=False)
     workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
     _links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
-    _ends: dict[NodeLink, Recorded] = attrs.field(factory=dict, init=False)
+    _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
     _births: dict[int, str] = attrs.field(factory=dict, init=False)
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _log_starts: dict[str, int] = attrs.field(factory=dict, init=False)
@@ -79,7 +80,7 @@ class Supervisor:
 
     def record(self, node: str, kind: str, **fields: object) -> None:
         """Add an event of the supervisor's own to the log, at the cluster's time."""
-        self.events.record(Recorded(self.clock.wall_millis(), node, kind, fields))
+        self.events.record(JournalEntry(self.clock.wall_millis(), node, kind, fields))
 
     # Services: what is reported by others
 
@@ -126,7 +127,7 @@ class Supervisor:
         self.record(name, "node_ready", **ready.facts)
 
     def _event(self, link: NodeLink, event: Event) -> None:
-        self.events.record(Recorded(event.at_millis, link.hello.name, event.kind, event.fields))
+        self.events.heard(JournalEntry(event.at_millis, link.hello.name, event.kind, event.fields))
 
     def _changed(self, birth: int, report: Report) -> None:
         name = self._births[birth]
@@ -148,7 +149,7 @@ class Supervisor:
                 del self._births[birth]
                 self.lives[name] = life = life.ended(status)
                 fields = {"pid": life.pid, "end": describe_end(status)}
-                end = Recorded(self.clock.wall_millis(), name, f"node_{life.state}", fields)
+                end = JournalEntry(self.clock.wall_millis(), name, f"node_{life.state}", fields)
                 if link := self._links.get(name):
                     self._ends[link] = end  # recorded once all that it said before has been heard
                     self.events.pulse()
@@ -182,6 +183,7 @@ class Supervisor:
                 module=self.workload_modules.get(name) or self.modules[node.kind],
                 config=str(self.directory.config_path(name)),
                 log=str(log),
+                journal=str(self.directory.journal_path(name)),
                 control=str(self.directory.control_socket),
                 clock=self.clock.settings,
             )

@@ -1,13 +1,15 @@
 """What a person sees of a cluster. Only functions named `render_*`, only here, know rich."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
+
+from remoting.kinds import Kind
 
 Document = Mapping[str, Any]
 
@@ -168,6 +170,20 @@ def render_event(event: Document) -> Text:
             line.append(f"  {key}=", "dim")
             line.append(text if len(text) <= _LONGEST_VALUE or key == "error" else text[: _LONGEST_VALUE - 1] + "…")
     return line
+
+
+def render_schema(kinds: Iterable[Kind]) -> Text:
+    """All kinds of events, each with its fields under it."""
+    text = Text()
+    for kind in kinds:
+        text.append(kind.name, "bold").append(f"  ({kind.teller})  {kind.meaning}\n")
+        for name, field in kind.fields.items():
+            unit = f", {field.unit}" if field.unit else ""
+            text.append(f"    {name}", "cyan").append(f": {field.type}{unit}", "dim").append(f"  {field.meaning}\n")
+        if kind.is_open:
+            text.append("    further fields may come\n", "dim")
+    text.rstrip()
+    return text
 
 
 def render_log_line(node: str, line: str) -> str:

@@ -79,6 +79,14 @@ def wall_millis() -> int:
     return int(time.time() * 1000)
 
 
+def cluster_millis() -> int:
+    """Milliseconds since 1970 of the clock that all processes of a cluster share: the time of the journal.
+
+    It is `wall_millis`, except in a process whose own wall time was put wrong on purpose.
+    """
+    return wall_millis()
+
+
 def wall_clock() -> Callable[[], int]:
     """Give the quickest function that answers as `wall_millis` does, for as long as this trio run lasts."""
     clock = trio.lowlevel.current_clock()

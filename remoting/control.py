@@ -14,7 +14,8 @@ from typing import Any, NoReturn
 import attrs
 import trio
 
-from remoting.clock import wall_millis
+from remoting.clock import cluster_millis
+from remoting.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
 from remoting.mapcodec import ControlError, MapCodec, receive_messages
 
 log = logging.getLogger(__name__)
@@ -70,30 +71,54 @@ CONTROL: MapCodec[Message] = MapCodec(Message)
 class ControlLink:
     """The process's end of the channel. Its methods never wait, and belong to the trio thread.
 
-    Without a supervisor (`limit=0`) events are logged and forgotten.
+    Every event goes to the process's journal; the supervisor is told of all but single messages, of which it can
+    ask the numbers. Without a supervisor (`limit=0`) events are logged.
     """
 
     name: str = "alone"
     limit: int = MAX_QUEUED_EVENTS
+    journal: JournalWriter | None = None
     is_ready: bool = attrs.field(default=False, init=False)
     _snapshot: Callable[[], Mapping[str, object]] = attrs.field(default=dict, init=False)
     _replies: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
     _events: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
     _ready: bytes = attrs.field(default=b"", init=False)
     _dropped: int = attrs.field(default=0, init=False)
+    _counts: collections.Counter[str] = attrs.field(factory=collections.Counter, init=False)
+    _appended: trio.Event = attrs.field(factory=trio.Event, init=False)
     _queued: trio.Event = attrs.field(factory=trio.Event, init=False)
     _written: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def emit(self, kind: str, **fields: object) -> None:
-        """Record an event. When the supervisor does not keep up the oldest are dropped, and their number told."""
-        if self.limit == 0:
+        """Record an event of a kind that `remoting.kinds` lists.
+
+        When the supervisor does not keep up it is not told of the oldest, but of their number.
+        """
+        at_millis = cluster_millis()
+        if self.journal is not None:
+            self.journal.append(JournalEntry(at_millis, self.name, kind, fields))
+            self._appended.set()
+        if kind in MESSAGE_KINDS:
+            self._counts[f"{kind}.{outcome}" if (outcome := fields.get("outcome")) else kind] += 1
+        elif self.limit == 0:
             log.info("%s %s", kind, " ".join(f"{key}={value}" for key, value in fields.items()))
-            return
+        else:
+            self._queue_event(Event(at_millis, kind, fields))
+
+    def _queue_event(self, event: Event) -> None:
         if len(self._events) >= self.limit:
             self._events.popleft()
             self._dropped += 1
-        self._events.append(CONTROL.encode(Event(wall_millis(), kind, fields)))
+        self._events.append(CONTROL.encode(event))
         self._wake()
+
+    async def write_journal_forever(self) -> NoReturn:
+        """Hand to the system, once in every pass of the loop, what was recorded in it."""
+        while True:
+            await self._appended.wait()
+            self._appended = trio.Event()
+            if self.journal is not None:
+                self.journal.flush()
 
     def ready(self, **facts: object) -> None:
         """Say that this process serves. The supervisor waits for it; say it once."""
@@ -128,7 +153,7 @@ class ControlLink:
         """All that waits to be sent: replies, for somebody waits for them; events; and that we are ready after these."""
         if self._dropped:
             lost, self._dropped = self._dropped, 0
-            self._replies.append(CONTROL.encode(Event(wall_millis(), "events_dropped", {"count": lost})))
+            self._replies.append(CONTROL.encode(Event(cluster_millis(), "events_dropped", {"count": lost})))
         data = b"".join((*self._replies, *self._events, self._ready))
         self._replies.clear()
         self._events.clear()
@@ -140,6 +165,8 @@ class ControlLink:
             raise ControlError(f"the supervisor sent a {type(message).__name__}")
         try:
             facts = dict(self._snapshot())
+            if self._counts:
+                facts["messages"] = dict(self._counts)
         except Exception as exc:  # the channel outlives a defect in what it reports
             log.exception("snapshot failed")
             facts = {"error": repr(exc)}

@@ -14,6 +14,7 @@ import trio
 
 from remoting.clock import RatedClock, real_seconds
 from remoting.control import ControlLink
+from remoting.journal import JournalWriter
 
 Config = TypeVar("Config")
 
@@ -34,17 +35,18 @@ def run_process(
     control: str | os.PathLike[str] | None,
     clock: RatedClock,
     name: str = "alone",
+    journal: JournalWriter | None = None,
 ) -> None:
     """Run `main` until it returns, a signal asks it to stop, or the supervisor is gone.
 
     SIGTERM, SIGINT and the end of the control channel cancel `main`, whose cleanup decides what a graceful stop
     means; a second signal ends the process at once. Known reasons not to start become one line on stderr each,
-    and exit status 1.
+    and exit status 1. The journal is closed in the end.
     """
     _allow_many_files()
     gc.set_threshold(*GC_THRESHOLDS)
     try:
-        trio.run(_run, main, config, control, name, clock=clock)
+        trio.run(_run, main, config, control, name, journal, clock=clock)
     except BaseExceptionGroup as group:
         known, unknown = group.split(_is_known)
         if unknown is not None:
@@ -52,6 +54,9 @@ def run_process(
         for exc in _leaves(known):
             print(f"{name}: {exc}", file=sys.stderr)
         sys.exit(1)
+    finally:
+        if journal is not None:
+            journal.close()
 
 
 def _allow_many_files() -> None:
@@ -68,12 +73,16 @@ async def _run(
     config: Config,
     control: str | os.PathLike[str] | None,
     name: str,
+    journal: JournalWriter | None,
 ) -> None:
     serving = trio.CancelScope()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_stop_on_signal, signals, serving)
-            link = ControlLink(name, limit=0) if control is None else ControlLink(name)
+            link = ControlLink(name, journal=journal)
+            if control is None:
+                link.limit = 0
+            nursery.start_soon(link.write_journal_forever)
             if control is not None:
                 stream = await _connect(control)
                 nursery.start_soon(_attend_until_gone, link, stream, serving)

@@ -77,7 +77,7 @@ def wait(
     """Wait until something is true; exit status 1 when it is not in time.
 
     Conditions: ready [TARGET]; stopped, killed, crashed, paused, powerless TARGET; route-has, route-gone TARGET;
-    slave-connected, slave-caught-up GROUP.
+    slave-connected, slave-in-sync, slave-caught-up GROUP.
     """
     document = command(name, "wait", condition=" ".join(condition), seconds=timeout)
     if as_json:

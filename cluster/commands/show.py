@@ -4,6 +4,7 @@ import contextlib
 import time
 from typing import Annotated, BinaryIO
 
+import attrs
 import typer
 from rich.live import Live
 
@@ -22,10 +23,11 @@ from cluster.commands.terms import (
     print_json,
 )
 from cluster.directory import ClusterDirectory, NoClusterError, Record
-from cluster.eventlog import MESSAGE_KINDS, read_journal
 from cluster.logs import added_lines, last_lines
 from cluster.topology import Node, UnknownTargetError, find_targets, nodes_of
-from cluster.view import render_event, render_log_line, render_status
+from cluster.view import render_event, render_log_line, render_schema, render_status
+from remoting.journal import MESSAGE_KINDS, VERSION, read_journals
+from remoting.kinds import KINDS
 
 Last = Annotated[int, typer.Option("--lines", "-l", min=0, help="How many of the latest to show.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
@@ -87,27 +89,38 @@ def events(
     *,
     follow: Follow = False,
     every: Annotated[bool, typer.Option("--all", "-a", help="Each message of a workload, too.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Tell what kinds of events there are, and end.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what happened, as the supervisor learnt it; of a stopped cluster from its journal.
+    """Show what happened, as the supervisor learnt it; of a stopped cluster from its journals.
 
     Without --all, single messages of workloads are passed over.
     """
+    if schema:
+        _print_schema(as_json=as_json)
+        return
     directory = directory_of(name)
-    hidden = frozenset() if every else MESSAGE_KINDS
     try:
-        for message in ask_stream(directory, "events", last=lines, follow=follow, hidden=sorted(hidden)):
+        for message in ask_stream(directory, "events", last=lines, follow=follow, every=every):
             if message.value is not None:
                 _print_event(message.value, as_json=as_json)
     except NoClusterError as exc:
-        if follow or not directory.journal_path.exists():
+        known = read_journals(directory.journal_dir)
+        if follow or not known:
             fail(str(exc))
-        known = [event for event in read_journal(directory.journal_path.read_bytes()) if event.kind not in hidden]
-        for event in known[max(0, len(known) - lines) :]:
+        shown = [event for event in known if every or event.kind not in MESSAGE_KINDS]
+        for event in shown[max(0, len(shown) - lines) :]:
             _print_event(event.as_json(), as_json=as_json)
     except CommandFailedError as exc:
         if not follow:
             fail(str(exc))
+
+
+def _print_schema(*, as_json: bool) -> None:
+    if as_json:
+        print_json({"version": VERSION, "kinds": [attrs.asdict(kind) for kind in KINDS.values()]})
+    else:
+        console.print(render_schema(KINDS.values()))
 
 
 def _print_event(event: dict[str, object], *, as_json: bool) -> None:

@@ -21,7 +21,6 @@ from cluster.commands.terms import (
     print_json,
 )
 from cluster.directory import AlreadyUpError, ClusterDirectory
-from cluster.eventlog import MESSAGE_KINDS
 from cluster.lab import Cluster
 from cluster.serve import UpFailedError, run_detached, run_foreground
 from cluster.status import Document
@@ -139,8 +138,7 @@ async def _follow(cluster: Cluster) -> None:
     console.print("\nCtrl-C stops it. Events:", style="dim")
     async with cluster.events.follow() as events:
         async for event in events:
-            if event.kind not in MESSAGE_KINDS:  # as `events`: whoever runs a workload is shown those
-                console.print(render_event(event.as_json()))
+            console.print(render_event(event.as_json()))
 
 
 async def _follow_as_json(cluster: Cluster) -> None:

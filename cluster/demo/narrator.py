@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from cluster.eventlog import Recorded
+from remoting.journal import JournalEntry
 
 QUIET = frozenset(
     {"sent", "delivered", "rebalanced", "attempt_failed", "command", "registered", "node_starting", "pull_failed"}
@@ -40,7 +40,7 @@ class Narrator:
     _in_a_row: int = 0
     _told: set[tuple[str, ...]] = attrs.field(factory=set)
 
-    def lines(self, event: Recorded) -> Iterator[Line]:
+    def lines(self, event: JournalEntry) -> Iterator[Line]:
         """Give what there is to say about one event: mostly nothing."""
         tell = _TELL.get(event.kind)
         if event.kind == "sent":
@@ -60,7 +60,7 @@ class Narrator:
         """Tell again what was told before: another act begins."""
         self._told.clear()
 
-    def _sent(self, event: Recorded) -> Iterator[Line]:
+    def _sent(self, event: JournalEntry) -> Iterator[Line]:
         outcome = str(event.fields["outcome"])
         self.outcomes[int(event.fields["number"])] = outcome
         reason = _reason(str(event.fields.get("error", "")), outcome)

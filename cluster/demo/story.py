@@ -9,7 +9,6 @@ import trio
 
 from cluster.demo.narrator import Line, Narrator
 from cluster.demo.reckoning import Reckoning, reckon
-from cluster.eventlog import Recorded
 from cluster.lab import Cluster, Workload
 from cluster.topology import ClusterSpec
 from remoting.client import RemotingClient
@@ -17,6 +16,7 @@ from remoting.clock import real_seconds
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
 from remoting.headers.send import SendMessageRequestHeaderV2
+from remoting.journal import JournalEntry
 from remoting.reactor import open_reactor
 from store.scan import LogScan
 
@@ -25,7 +25,6 @@ MASTER, SLAVE = "broker-a:master", "broker-a:slave"
 SPEC = ClusterSpec(name="demo", role="SYNC_MASTER", rate=5.0)
 PATIENCE = 40.0
 """Real seconds for anything that is waited for."""
-_LOOK_PERIOD = 0.1
 
 
 class Stage:
@@ -70,6 +69,9 @@ class Story:
     cluster: Cluster
     stage: Stage
     narrator: Narrator = attrs.field(init=False)
+    seen: list[JournalEntry] = attrs.field(factory=list, init=False)
+    """All that happened, as the journals tell it."""
+    _news: trio.Event = attrs.field(factory=trio.Event, init=False)
     killed_at: int = 0
     """Milliseconds of the cluster's clock."""
 
@@ -186,23 +188,26 @@ class Story:
     # ---- watching ----------------------------------------------------------------------------------------
 
     async def _narrate_forever(self) -> None:
-        async with self.cluster.events.follow() as events:
-            async for event in events:
-                for line in self.narrator.lines(event):
-                    self.stage.line(line)
+        async with self.cluster.follow_journal() as batches:
+            async for batch in batches:
+                self.seen += batch
+                for event in batch:
+                    for line in self.narrator.lines(event):
+                        self.stage.line(line)
+                self._news.set()
+                self._news = trio.Event()
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until something is so. TimeoutError, naming it, where it is not so in time."""
         with trio.move_on_after(real_seconds(PATIENCE)):
             while not holds():
-                with trio.move_on_after(real_seconds(_LOOK_PERIOD)):  # the narrator may be an event behind
-                    await self.cluster.events.wait_changed()
+                await self._news.wait()
             return
         raise TimeoutError(f"waited {PATIENCE:g} s in vain for {what}")
 
-    def _happened(self, matches: Callable[[Recorded], bool], since_millis: int = 0) -> Callable[[], bool]:
+    def _happened(self, matches: Callable[[JournalEntry], bool], since_millis: int = 0) -> Callable[[], bool]:
         """Make the question whether such an event was recorded."""
-        return lambda: any(event.at_millis >= since_millis and matches(event) for event in self.cluster.events)
+        return lambda: any(event.at_millis >= since_millis and matches(event) for event in self.seen)
 
     def _delivered_to(self, workload: Workload) -> list[int]:
         return self.narrator.deliveries.get(workload.name, [])
@@ -216,11 +221,11 @@ def _is_in_sync(document: dict[str, Any]) -> bool:
     return all(row["inSync"] for row in document["replication"])
 
 
-def _goes_to(kind: str, broker_id: int) -> Callable[[Recorded], bool]:
+def _goes_to(kind: str, broker_id: int) -> Callable[[JournalEntry], bool]:
     return lambda event: event.kind == kind and event.fields["broker_id"] == broker_id
 
 
-def _is_sent(outcome: str) -> Callable[[Recorded], bool]:
+def _is_sent(outcome: str) -> Callable[[JournalEntry], bool]:
     return lambda event: event.kind == "sent" and event.fields["outcome"] == outcome
 
 

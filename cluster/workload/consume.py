@@ -54,7 +54,7 @@ async def main(config: ConsumeConfig, link: ControlLink) -> None:
         await trio.lowlevel.checkpoint()
         for message in messages:
             delivered += 1
-            link.emit("delivered", **describe_delivery(message))
+            link.emit("delivered", group=config.group, **describe_delivery(message))
         if delivered == config.count:
             enough.set()
 
@@ -92,10 +92,13 @@ def describe_delivery(message: ReceivedMessage) -> dict[str, object]:
     return {
         "number": int(number) if number.isdigit() else None,
         "message_id": message.message_id,
+        "topic": message.topic,
         "broker": message.queue.broker_name,
         "queue": message.queue.queue_id,
         "offset": message.queue_offset,
         "reconsume_times": message.reconsume_times,
+        "from_broker_id": message.from_broker_id,
+        "born_at": message.born_timestamp,
     }
 
 

@@ -14,7 +14,7 @@ import trio
 from attrs import validators
 
 from client.config import ClientConfig, ProducerConfig
-from client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError
+from client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError, SendError
 from client.instance import open_client
 from client.message import Attempt, Message, SendResult
 from client.producer import Producer
@@ -92,19 +92,28 @@ async def _send_one(
     number: int,
     free: trio.Semaphore,
 ) -> None:
+    message_id = producer.new_id()
     message = Message(topic=config.topic, body=body_of(number, config.size), keys=f"n{number}", tags=config.tags)
     began = wall_millis()
     told: dict[str, object] = {"outcome": INDETERMINATE, "error": "the producer was stopped"}
     try:
-        told = describe_result(await producer.send(message))
-    except _NOT_STORED as exc:
-        told = {"outcome": REFUSED, "error": str(exc)}
-    except IndeterminateError as exc:
-        told = {"outcome": INDETERMINATE, "error": str(exc)}
+        told = describe_result(await producer.send(message, message_id=message_id))
+    except (*_NOT_STORED, IndeterminateError) as exc:
+        told = describe_failure(exc)
     finally:  # cancelled as well: what was written may be stored
         free.release()
         counts[str(told["outcome"])] += 1
-        link.emit("sent", number=number, **told, began_at=began, took=wall_millis() - began)
+        link.emit(
+            "sent",
+            number=number,
+            message_id=message_id,
+            keys=message.keys,
+            topic=config.topic,
+            group=config.group,
+            **told,
+            began_at=began,
+            took=wall_millis() - began,
+        )
 
 
 def body_of(number: int, size: int) -> bytes:
@@ -114,10 +123,18 @@ def body_of(number: int, size: int) -> bytes:
 def describe_result(result: SendResult) -> dict[str, object]:
     return {
         "outcome": result.status.value,
-        "message_id": result.message_id,
+        "attempts": result.attempts,
         "broker": result.queue.broker_name,
         "queue": result.queue.queue_id,
         "offset": result.queue_offset,
+    }
+
+
+def describe_failure(exc: Exception) -> dict[str, object]:
+    return {
+        "outcome": INDETERMINATE if isinstance(exc, IndeterminateError) else REFUSED,
+        "error": str(exc),
+        "attempts": len(exc.attempts) if isinstance(exc, SendError) else 0,
     }
 
 
@@ -127,6 +144,7 @@ def tell_attempt(link: ControlLink, attempt: Attempt) -> None:
         link.emit(
             "attempt_failed",
             message_id=attempt.message_id,
+            topic=attempt.topic,
             attempt=attempt.number,
             broker=attempt.broker_name,
             address=attempt.address,

@@ -42,6 +42,7 @@ class Stage:
             module=module,
             config=str(path),
             log=str(self.directory / f"node-{number}.log"),
+            journal=str(self.directory / f"node-{number}.msgpack"),
             control=str(self.directory / "c"),
             clock=ClockSettings.starting_now(),
         )

@@ -119,6 +119,12 @@ def test_connected_is_what_the_master_sees() -> None:
     assert not holds("slave-connected broker-a", document({"broker-a": broker(100)}))
 
 
+def test_in_sync_is_what_the_master_sees_of_a_slave_that_has_reported() -> None:
+    assert holds("slave-in-sync broker-a", document())
+    assert not holds("slave-in-sync broker-a", document({"broker-a": broker(100, CONNECTION | {"in_sync": False})}))
+    assert not holds("slave-in-sync broker-a", document({"broker-a": broker(100)}))
+
+
 def test_states_are_judged_per_target() -> None:
     status = document(broker_a=READY.ended(-9), broker_a_s=attrs.evolve(READY, is_paused=True))
     assert holds("killed broker-a:master", status)

@@ -1,4 +1,3 @@
-import os
 import pathlib
 
 import pytest
@@ -6,11 +5,12 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from cluster import eventlog
-from cluster.eventlog import EventLog, Recorded, journal_entry, open_journal, read_journal
+from cluster.eventlog import EventLog
+from remoting.journal import JournalEntry, JournalWriter, read_journal
 
 
-def event(number: int) -> Recorded:
-    return Recorded(number, "broker-a", "sent", {"number": number})
+def event(number: int) -> JournalEntry:
+    return JournalEntry(number, "broker-a", "sent", {"number": number})
 
 
 async def test_a_follower_gets_what_was_and_what_comes() -> None:
@@ -42,23 +42,9 @@ async def test_waiting_for_an_event_finds_past_ones_and_coming_ones() -> None:
         log.record(event(2))
 
 
-def test_the_journal_reads_back_up_to_where_it_is_torn(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "events.msgpack"
-    log = EventLog(open_journal(path))
-    for number in range(3):
-        log.record(event(number))
-    assert log.journal is not None
-    os.close(log.journal)
-    data = path.read_bytes()
-    assert list(read_journal(data)) == [event(0), event(1), event(2)]
-    for cut in range(1, len(journal_entry(event(2)))):
-        assert list(read_journal(data[:-cut])) == [event(0), event(1)]
-    assert list(read_journal(data + b"\xc1garbage")) == [event(0), event(1), event(2)]
-
-
-def test_a_new_journal_keeps_the_last_one_beside_it(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "events.msgpack"
-    path.write_bytes(journal_entry(event(1)))
-    os.close(open_journal(path))
-    assert path.read_bytes() == b""
-    assert list(read_journal((tmp_path / "events.msgpack.old").read_bytes())) == [event(1)]
+async def test_what_the_supervisor_says_itself_is_written_down_and_what_it_hears_is_not(tmp_path: pathlib.Path) -> None:
+    log = EventLog(JournalWriter(tmp_path / "cluster.msgpack"))
+    log.record(event(1))
+    log.heard(event(2))
+    assert list(log) == [event(1), event(2)]
+    assert list(read_journal(tmp_path / "cluster.msgpack")) == [event(1)]

@@ -10,11 +10,11 @@ import pytest
 import trio
 
 from cluster import supervisor
-from cluster.eventlog import read_journal
 from cluster.lab import WaitTimeoutError, open_cluster
 from cluster.ports import PortTakenError
 from cluster.supervisor import NodeFailedError, WrongStateError
 from cluster.topology import ClusterSpec, NodeKind, UnknownTargetError
+from remoting.journal import read_journals
 from store.messagestore import MessageStore
 from store.powerloss import Lost
 from store.testing import ManualClock, new_message, small_config
@@ -35,7 +35,15 @@ async def test_nodes_start_in_order_and_stop_in_the_reverse(place: pathlib.Path)
     assert told[:2] == [("node_ready", "namesrv-1"), ("node_ready", "broker-a")]
     assert set(told[2:4]) == {("node_ready", "broker-a-s"), ("node_ready", "broker-a-s2")}
     assert told[-2:] == [("node_stopped", "broker-a"), ("node_stopped", "namesrv-1")]
-    assert list(read_journal((place / "events.msgpack").read_bytes())) == list(cluster.events)
+    journal = read_journals(place / "journal")
+    assert sorted(map(repr, journal)) == sorted(map(repr, cluster.events))
+    assert {path.name for path in (place / "journal").iterdir()} == {
+        "namesrv-1.msgpack",
+        "broker-a.msgpack",
+        "broker-a-s.msgpack",
+        "broker-a-s2.msgpack",
+        "cluster.msgpack",
+    }
     assert not (place / "control.sock").exists()
 
 
@@ -129,6 +137,8 @@ async def test_addresses_are_the_same_at_the_next_start_and_time_goes_on(place: 
     assert node
     assert fresh
     assert fresh["config"] == node["config"]
+    assert read_journals(place / "journal.old")[-1].kind == "cluster_stopped"
+    assert len([event for event in read_journals(place / "journal") if event.kind == "cluster_starting"]) == 1
 
 
 async def test_a_node_that_cannot_start_stops_the_rest_and_says_why(place: pathlib.Path) -> None:
@@ -137,7 +147,7 @@ async def test_a_node_that_cannot_start_stops_the_rest_and_says_why(place: pathl
         async with open_cluster(spec, directory=place, modules=FAKES):
             pass
     assert str(caught.value) == "broker-a ended with exit status 1\n  broker-a| broker-a: refused: no room"
-    kinds = [event.kind for event in read_journal((place / "events.msgpack").read_bytes()) if event.node == "namesrv-1"]
+    kinds = [event.kind for event in read_journals(place / "journal") if event.node == "namesrv-1"]
     assert kinds[-1] == "node_stopped"
 
 

@@ -1,4 +1,5 @@
 import os
+import pathlib
 
 import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
@@ -14,6 +15,7 @@ from remoting.control import (
     Snapshot,
     SnapshotRequest,
 )
+from remoting.journal import JournalWriter, read_journal
 from remoting.mapcodec import receive_messages
 
 
@@ -85,3 +87,26 @@ def test_without_a_supervisor_nothing_is_kept() -> None:
     link.emit("send")
     link.ready()
     assert link.take() == b""
+
+
+async def test_every_event_is_in_the_journal_and_messages_are_only_counted_for_the_supervisor(
+    tmp_path: pathlib.Path,
+) -> None:
+    link = ControlLink("consume-1", journal=JournalWriter(tmp_path / "consume-1.msgpack"))
+    ours, theirs = memory_stream_pair()
+    got = list[Message]()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(link.write_journal_forever)
+        nursery.start_soon(link.attend, ours)
+        nursery.start_soon(receive_messages, theirs, CONTROL, got.append)
+        link.emit("delivered", number=1)
+        link.emit("sent", number=1, outcome="SEND_OK")
+        link.emit("sent", number=2, outcome="refused")
+        link.emit("consumed", delivered=1)
+        await theirs.send_all(CONTROL.encode(SnapshotRequest(1)))
+        await wait_all_tasks_blocked()
+        written = [(entry.node, entry.kind) for entry in read_journal(tmp_path / "consume-1.msgpack")]
+        nursery.cancel_scope.cancel()
+    assert written == [("consume-1", kind) for kind in ("delivered", "sent", "sent", "consumed")]
+    assert [message.kind for message in got if isinstance(message, Event)] == ["consumed"]
+    assert got[-1] == Snapshot(1, {"messages": {"delivered": 1, "sent.SEND_OK": 1, "sent.refused": 1}})

@@ -3,13 +3,13 @@
 from typing import Any
 
 from cluster.demo.narrator import Narrator
-from cluster.eventlog import Recorded
+from remoting.journal import JournalEntry
 
 ROLES = {"127.77.1.20:10911": "the master", "127.77.1.21:10911": "the slave"}
 
 
 def told(narrator: Narrator, node: str, kind: str, **fields: Any) -> list[str]:
-    return [line.text for line in narrator.lines(Recorded(1000, node, kind, fields))]
+    return [line.text for line in narrator.lines(JournalEntry(1000, node, kind, fields))]
 
 
 def test_sends_are_told_when_their_outcome_changes_and_counted_meanwhile() -> None:

@@ -1,0 +1,352 @@
+"""Every kind of event that the journal knows, with its fields and their units: the journal's schema as data.
+
+`rmqlab events --schema` prints it. A test holds it against the sources: whoever emits a kind, or a field, that
+does not stand here fails it. A field may be None where nobody knows its value.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+
+@attrs.frozen
+class Field:
+    """One value of an event. `unit` is empty for what has none."""
+
+    type: str
+    meaning: str
+    unit: str = ""
+
+
+@attrs.frozen
+class Kind:
+    """One kind of event, and who tells it."""
+
+    name: str
+    teller: str
+    meaning: str
+    fields: Mapping[str, Field] = attrs.field(factory=dict)
+    is_open: bool = False
+    """True where fields beside those named may come."""
+
+
+def _text(meaning: str) -> Field:
+    return Field("text", meaning)
+
+
+def _count(meaning: str) -> Field:
+    return Field("int", meaning)
+
+
+def _millis(meaning: str) -> Field:
+    return Field("int", meaning, "ms of the cluster's clock")
+
+
+def _log_offset(meaning: str) -> Field:
+    return Field("int", meaning, "bytes of the commit log")
+
+
+def _queue_offset(meaning: str) -> Field:
+    return Field("int", meaning, "entries of the queue")
+
+
+def _flag(meaning: str) -> Field:
+    return Field("bool", meaning)
+
+
+def _map(meaning: str) -> Field:
+    return Field("map", meaning)
+
+
+def _list(meaning: str) -> Field:
+    return Field("list", meaning)
+
+
+_NUMBER = _count("of the message in its workload; None for a message that no workload sent")
+_MESSAGE_ID = _text("the unique id that the client gave it (property UNIQ_KEY)")
+_TOPIC = _text("the topic that the application knows")
+_QUEUE_ID = _count("queue id")
+_BROKER = _text("broker name")
+_BROKER_ID = _count("0 for a master, else a slave's")
+_ADDRESS = _text("IP:port")
+_ERROR = _text("what went wrong")
+_OUTCOME = _text(
+    "SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: stored; refused: certainly not stored;"
+    " indeterminate: nobody can tell"
+)
+_GROUP = _text("group of the producer or consumer")
+_QUEUE = _text("topic@broker:queue id")
+_PEER = _text("who asked: IP:port")
+_SLAVE = _text("the slave's end of the connection: IP:port")
+_PID = _count("process id")
+_END = _text("exit status or signal")
+
+_BROKER_CHANGE = {
+    "cluster": _text("RocketMQ's cluster name"),
+    "broker_name": _BROKER,
+    "broker_id": _BROKER_ID,
+    "address": _ADDRESS,
+    "reason": _text("the request, scan or closed connection that did it"),
+    "remaining": _map("addresses that the broker name has now, by broker id"),
+}
+
+_KINDS = (
+    # Messages, told by workloads
+    Kind(
+        "sent",
+        "workload",
+        "A send came to its end, with all of its attempts.",
+        {
+            "number": _NUMBER,
+            "message_id": _MESSAGE_ID,
+            "keys": _text("the message's keys"),
+            "topic": _TOPIC,
+            "group": _GROUP,
+            "outcome": _OUTCOME,
+            "error": _text("why it is not stored, or in doubt; None for a message that is stored"),
+            "broker": _text("broker name that stored it; None where nobody did or nobody knows"),
+            "queue": _QUEUE_ID,
+            "offset": _queue_offset("where it is stored"),
+            "attempts": _count("requests that were tried"),
+            "began_at": _millis("when the send began; `at` is when it ended"),
+            "took": _millis("from then to the end"),
+        },
+    ),
+    Kind(
+        "attempt_failed",
+        "workload",
+        "One request of a send brought no result; the next may.",
+        {
+            "message_id": _MESSAGE_ID,
+            "topic": _TOPIC,
+            "attempt": _count("1 for the first"),
+            "broker": _BROKER,
+            "address": _text("IP:port; None where no master was known"),
+            "code": _count("response code of a refusal"),
+            "outcome": _text("refused or indeterminate"),
+            "error": _ERROR,
+            "took": _millis("for this attempt"),
+        },
+    ),
+    Kind(
+        "delivered",
+        "workload",
+        "A consumer was given a message.",
+        {
+            "number": _NUMBER,
+            "message_id": _MESSAGE_ID,
+            "topic": _TOPIC,
+            "group": _GROUP,
+            "broker": _BROKER,
+            "queue": _QUEUE_ID,
+            "offset": _queue_offset("where it is stored"),
+            "reconsume_times": _count("times that it was sent back before"),
+            "from_broker_id": _count("who handed it out: 0 the master, else a slave"),
+            "born_at": _millis("when its producer made it"),
+        },
+    ),
+    Kind(
+        "committed",
+        "workload",
+        "A consumer's progress was written down by a broker.",
+        {
+            "group": _GROUP,
+            "topic": _TOPIC,
+            "broker": _BROKER,
+            "queue": _QUEUE_ID,
+            "offset": _queue_offset("the next message to consume"),
+            "broker_id": _count("who took it: 0 the master, else a slave"),
+        },
+    ),
+    # What else workloads tell
+    Kind(
+        "produced",
+        "workload",
+        "A producer has ended. The number of sends of each outcome stands under the outcome's name.",
+        {"sent": _count("sends")},
+        is_open=True,
+    ),
+    Kind("consumed", "workload", "A consumer has ended.", {"delivered": _count("deliveries")}),
+    Kind(
+        "rebalanced",
+        "workload",
+        "A consumer's share of a topic's queues changed.",
+        {"topic": _TOPIC, "added": _list("queues"), "removed": _list("queues"), "held": _list("all queues it has now")},
+    ),
+    Kind(
+        "pulling_from",
+        "workload",
+        "A consumer asks another broker than before for a queue's messages.",
+        {"queue": _QUEUE, "broker_id": _BROKER_ID, "address": _ADDRESS},
+    ),
+    Kind("pull_failed", "workload", "A pull brought nothing.", {"queue": _QUEUE, "address": _ADDRESS, "error": _ERROR}),
+    Kind(
+        "committing_to",
+        "workload",
+        "A consumer commits to another broker than before.",
+        {"broker_name": _BROKER, "broker_id": _BROKER_ID, "address": _ADDRESS},
+    ),
+    Kind("commit_failed", "workload", "A commit of offsets failed.", {"broker_name": _BROKER, "error": _ERROR}),
+    Kind(
+        "offset_illegal",
+        "workload",
+        "A broker has not what was asked for, and offers another offset.",
+        {"queue": _QUEUE, "asked": _queue_offset("asked for"), "offered": _queue_offset("offered")},
+    ),
+    Kind(
+        "send_back_failed",
+        "workload",
+        "A message that was not consumed could not be sent back; it is consumed again here.",
+        {"queue": _QUEUE, "message_id": _MESSAGE_ID, "error": _ERROR},
+    ),
+    # Nodes
+    Kind("node_spawned", "supervisor", "A process was made; its main function has not begun.", {"pid": _PID}),
+    Kind("node_not_spawned", "supervisor", "The machine refused a process.", {"reason": _ERROR}),
+    Kind("node_ready", "supervisor", "A process does its work.", is_open=True),
+    Kind("node_paused", "supervisor", "The kernel says that a process stands still (SIGSTOP)."),
+    Kind("node_resumed", "supervisor", "The kernel says that a process moves again (SIGCONT)."),
+    Kind("node_stopped", "supervisor", "A process ended in good order.", {"pid": _PID, "end": _END}),
+    Kind("node_killed", "supervisor", "A process was ended by SIGKILL.", {"pid": _PID, "end": _END}),
+    Kind("node_crashed", "supervisor", "A process ended in a way nobody asked for.", {"pid": _PID, "end": _END}),
+    Kind(
+        "command",
+        "supervisor",
+        "Somebody ordered something to be done to a node.",
+        {"command": _text("kill, pause, ...")},
+    ),
+    Kind("control_error", "supervisor", "A process spoke what nobody understands.", {"reason": _ERROR}),
+    Kind(
+        "stop_overdue", "supervisor", "A process did not end when it was asked to, and was killed.", {"reason": _ERROR}
+    ),
+    Kind(
+        "cluster_starting",
+        "supervisor",
+        "The first node is about to start.",
+        {"rate": Field("float", "of the cluster's clock", "cluster seconds per real second")},
+    ),
+    Kind("cluster_ready", "supervisor", "All nodes are ready."),
+    Kind("cluster_stopped", "supervisor", "All processes have ended."),
+    Kind("fork_server_lost", "supervisor", "The parent of all processes is gone, and they with it."),
+    Kind(
+        "events_dropped",
+        "any",
+        "The supervisor was not told of events; the journal has them.",
+        {"count": _count("events")},
+    ),
+    Kind(
+        "power_lost",
+        "supervisor",
+        "A node's process was killed, and what it had not synced to disk erased.",
+        is_open=True,
+    ),
+    Kind("store_wiped", "supervisor", "A node's store was deleted.", {"files": _count("files that it had")}),
+    # Nameservers
+    Kind("broker_registered", "nameserver", "A broker's address came into the routes.", _BROKER_CHANGE),
+    Kind("broker_unregistered", "nameserver", "A broker took its leave.", _BROKER_CHANGE),
+    Kind("broker_expired", "nameserver", "A broker was silent for 120 s.", _BROKER_CHANGE),
+    Kind("broker_connection_lost", "nameserver", "The connection over which a broker registers ended.", _BROKER_CHANGE),
+    Kind(
+        "route_changed",
+        "nameserver",
+        "Queues of topics came, changed or went.",
+        {
+            "broker_name": _BROKER,
+            "reason": _text("the request or event that did it"),
+            "topics": _list("some of the topics"),
+            "topic_count": _count("how many they are"),
+        },
+    ),
+    # Brokers
+    Kind("registered", "broker", "A nameserver took a registration, after it had not.", {"nameserver": _ADDRESS}),
+    Kind("registration_failed", "broker", "A nameserver no longer answers.", {"nameserver": _ADDRESS}),
+    Kind("master_known", "broker", "A slave learnt where its master is.", {"master_address": _ADDRESS}),
+    Kind("master_unknown", "broker", "A slave learnt that there is no master.", {"master_address": _ADDRESS}),
+    Kind("ha_connected", "broker", "A slave connected to this master.", {"slave": _SLAVE}),
+    Kind(
+        "ha_first_report",
+        "broker",
+        "A slave told this master what it has.",
+        {
+            "slave": _SLAVE,
+            "offset": _log_offset("the slave's end"),
+            "transfer_from": _log_offset("where the master begins"),
+        },
+    ),
+    Kind(
+        "ha_disconnected",
+        "broker",
+        "The connection of a slave ended.",
+        {"slave": _SLAVE, "reason": _text("why"), "ack_offset": _log_offset("the last that it reported")},
+    ),
+    Kind(
+        "ha_client_connected",
+        "broker",
+        "This slave connected to its master.",
+        {"master": _ADDRESS, "offset": _log_offset("this slave's end")},
+    ),
+    Kind(
+        "ha_client_disconnected",
+        "broker",
+        "This slave's connection to its master ended.",
+        {"master": _ADDRESS, "reason": _text("why")},
+    ),
+    Kind(
+        "topics_synced",
+        "broker",
+        "A slave took over its master's topics.",
+        {"topics": _count("topics"), "version": _count("of the table")},
+    ),
+    Kind("groups_synced", "broker", "A slave took over its master's groups.", {"groups": _count("groups")}),
+    Kind(
+        "consumer_offsets_overwritten",
+        "broker",
+        "A slave's consumer offsets were newer than its master's, and are replaced by these.",
+        {"key": _text("topic@group"), "queues": _map("[before, after] by queue id")},
+    ),
+    Kind(
+        "offset_moved_back",
+        "broker",
+        "A consumer committed less than was committed before.",
+        {
+            "group": _GROUP,
+            "topic": _TOPIC,
+            "queue_id": _QUEUE_ID,
+            "before": _queue_offset("committed until now"),
+            "after": _queue_offset("committed from now on"),
+            "peer": _PEER,
+        },
+    ),
+    Kind(
+        "consumer_joined",
+        "broker",
+        "A consumer's first heartbeat.",
+        {"group": _GROUP, "client_id": _text("the client's id")},
+    ),
+    Kind(
+        "settings_changed",
+        "broker",
+        "Settings were changed at run time.",
+        {"changes": _map("new values by key"), "peer": _PEER},
+    ),
+    Kind("file_deleted", "broker", "A file of the store expired.", {"file": _text("its name")}),
+    Kind(
+        "transaction_checked",
+        "broker",
+        "The producer of a half message was asked what became of it.",
+        {
+            "group": _GROUP,
+            "times": _count("checks so far"),
+            "queue_offset": _queue_offset("of the half message"),
+            "asked": _flag("a producer was there to ask"),
+        },
+    ),
+    Kind(
+        "transaction_given_up",
+        "broker",
+        "A half message was checked too often, and is put aside.",
+        {"group": _GROUP, "times": _count("checks"), "queue_offset": _queue_offset("of the half message")},
+    ),
+)
+
+KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}
+"""All kinds by name."""
