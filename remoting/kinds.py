@@ -328,6 +328,7 @@ _KINDS = (
         "Settings were changed at run time.",
         {"changes": _map("new values by key"), "peer": _PEER},
     ),
+    Kind("acl_changed", "broker", "Access control was changed at run time.", is_open=True),
     Kind("file_deleted", "broker", "A file of the store expired.", {"file": _text("its name")}),
     Kind(
         "transaction_checked",
