@@ -12,8 +12,9 @@ import attrs
 from client.errors import BrokerError, NoRouteError
 from client.instance import Client, expect_success
 from client.message import ReceivedMessage, received_all
-from client.routes import BrokerAddress
+from client.routes import BrokerAddress, subscribe_queues
 from remoting.bodies.group import GetConsumerListByGroupResponseBody
+from remoting.bodies.heartbeat import CheckClientRequestBody, SubscriptionData
 from remoting.bodies.queue import (
     LockBatchRequestBody,
     LockBatchResponseBody,
@@ -112,7 +113,9 @@ async def pull(
         min_offset=answer.min_offset or 0,
         max_offset=answer.max_offset or 0,
         suggested_broker_id=answer.suggest_which_broker_id or MASTER_ID,
-        messages=received_all(response.body, broker_name) if status is PullStatus.FOUND else [],
+        messages=received_all(response.body, broker_name, client.config.namespace)
+        if status is PullStatus.FOUND
+        else [],
     )
 
 
@@ -124,6 +127,12 @@ async def consumer_ids(client: Client, address: str, group: str) -> list[str]:
     header = GetConsumerListByGroupRequestHeader(consumer_group=group)
     response = await client.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
     return GetConsumerListByGroupResponseBody.decode(response.body).consumer_id_list
+
+
+async def check_subscription(client: Client, address: str, group: str, data: SubscriptionData) -> None:
+    """Ask a broker whether it would honour a subscription. BrokerError where it would not, and why."""
+    body = CheckClientRequestBody(client_id=client.client_id, group=group, subscription_data=data)
+    await client.ask(address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
 
 
 async def lock_queues(client: Client, address: str, group: str, queues: Sequence[MessageQueue]) -> list[MessageQueue]:
@@ -149,7 +158,7 @@ async def send_back(
         group=group,
         delay_level=delay_level,
         origin_msg_id=message.message_id,
-        origin_topic=message.topic,
+        origin_topic=client.named(message.topic),
         max_reconsume_times=max_reconsume_times,
     )
     address = await master_of(client, message.queue)
@@ -180,6 +189,12 @@ async def commit_offset(client: Client, address: str, group: str, queue: Message
     )
     command = client.command(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=True)
     await client.remoting.send_oneway(address, command)
+
+
+async def queues_of(client: Client, topic: str) -> list[MessageQueue]:
+    """All queues of a topic that can be read. Errors as Client.fetch_route."""
+    topic = client.named(topic)
+    return subscribe_queues(topic, await client.refresh_route(topic))
 
 
 async def max_offset(client: Client, queue: MessageQueue) -> int:

@@ -10,6 +10,7 @@ import attrs
 
 from client.processqueue import FlowLimits
 from client.rebalance import Strategy, averagely
+from remoting.acl import Credentials
 from remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from remoting.frame import JSON
 from remoting.names import DEFAULT_TOPIC
@@ -35,6 +36,10 @@ class ClientConfig:
     instance_name: str = "DEFAULT"
     """DEFAULT is replaced by something unique to this instance, as Java does for clustering consumers."""
     unit_name: str | None = None
+    namespace: str | None = None
+    """Topics and groups of this instance are `NAMESPACE%name` on the wire; see the module namespace."""
+    credentials: Credentials | None = None
+    """Signs every request, for clusters with access control."""
     poll_name_server_period: float = attrs.field(default=30.0, validator=positive)
     """How old a route may become. A lost broker is asked in vain until the next poll (reference, section 6.2)."""
     heartbeat_period: float = attrs.field(default=30.0, validator=positive)

@@ -135,6 +135,16 @@ async def call(
     group: Group, on_messages: OnMessages, messages: list[ReceivedMessage]
 ) -> tuple[list[ReceivedMessage], int]:
     """Give messages to the application; answer those that it wants again, and the delay level."""
+    began_at = trio.current_time()
+    failed, delay_level = await _call(group, on_messages, messages)
+    topic = messages[0].queue.topic
+    group.stats.consumed(topic, len(messages), len(failed), trio.current_time() - began_at)
+    return failed, delay_level
+
+
+async def _call(
+    group: Group, on_messages: OnMessages, messages: list[ReceivedMessage]
+) -> tuple[list[ReceivedMessage], int]:
     timeout = group.config.consume_timeout
     try:
         with trio.move_on_after(timeout) as scope:
@@ -168,7 +178,9 @@ class HandBack:
         else:
             return True
         try:
-            await self._inner_producer().send(retry_message(message, group.name, max_times))
+            await self._inner_producer().send(
+                retry_message(message, group.name, max_times, topic=group.client.named(message.topic))
+            )
         except FAILURES as exc:
             log.warning("%s not sent back: %s", message.message_id, exc)
             group.on_event("send_back_failed", queue=message.queue, message_id=message.message_id, error=str(exc))
@@ -176,11 +188,11 @@ class HandBack:
         return True
 
 
-def retry_message(message: ReceivedMessage, group: str, max_reconsume_times: int) -> Message:
-    """Make the copy that any broker with a master can deliver again."""
+def retry_message(message: ReceivedMessage, group: str, max_reconsume_times: int, *, topic: str) -> Message:
+    """Make the copy that any broker with a master can deliver again. The topic is the wire's name of the message's."""
     properties = {
         **message.properties,
-        PROPERTY_RETRY_TOPIC: message.topic,
+        PROPERTY_RETRY_TOPIC: topic,
         PROPERTY_ORIGIN_MESSAGE_ID: message.properties.get(PROPERTY_ORIGIN_MESSAGE_ID) or message.message_id,
         PROPERTY_RECONSUME_TIME: str(message.reconsume_times + 1),
         PROPERTY_MAX_RECONSUME_TIMES: str(max_reconsume_times),

@@ -29,6 +29,10 @@ class NoRouteError(ClientError):
     code = NOT_FOUND_TOPIC
 
 
+class OffsetFileError(ClientError):
+    """A broadcasting consumer's file of offsets cannot be read. To begin without it would repeat or skip messages."""
+
+
 @attrs.define(init=True, str=False)
 class BrokerError(ClientError):
     """A server answered, and its answer is a refusal."""

@@ -1,10 +1,11 @@
-"""What brokers ask of clients: 40, 220, 221, 307, 309 (class ClientRemotingProcessor).
+"""What brokers ask of clients: 39, 40, 220, 221, 307, 309, 326 (class ClientRemotingProcessor)."""
 
-Codes 39 and 326 belong to transactions and request-reply; until those are here they are answered with code 3.
-"""
-
-from collections.abc import Iterable, Mapping
+import logging
+import zlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
+
+import attrs
 
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
@@ -19,6 +20,18 @@ from remoting.headers.broker_admin import (
     ResetOffsetRequestHeader,
 )
 from remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
+from remoting.headers.send import CheckTransactionStateRequestHeader, ReplyMessageRequestHeader
+from remoting.message import (
+    PROPERTY_CORRELATION_ID,
+    PROPERTY_PGROUP,
+    RecordError,
+    StoredMessage,
+    decode_message,
+    decompress_body,
+    parse_properties,
+)
+
+log = logging.getLogger(__name__)
 
 
 class GroupMember(Protocol):
@@ -46,42 +59,108 @@ class GroupMember(Protocol):
         """Consume the message in the request's body out of turn, and reply with what became of it."""
 
 
-Members = Mapping[str, GroupMember]
-"""Consumers of this instance, by group."""
+@attrs.frozen(kw_only=True)
+class ReplyMessage:
+    """A reply that a broker has pushed to its asker."""
+
+    topic: str
+    body: bytes
+    properties: Mapping[str, str]
+    flag: int
+    born_timestamp: int
+    store_timestamp: int
 
 
-def notify_consumer_ids_changed(members: Members, header: NotifyConsumerIdsChangedRequestHeader, _: Request) -> None:
+Checker = Callable[[CheckTransactionStateRequestHeader, StoredMessage, Request], None]
+
+
+@attrs.frozen(eq=False)
+class Residents:
+    """Who of this instance can be asked something."""
+
+    consumers: dict[str, GroupMember] = attrs.field(factory=dict)
+    """By group."""
+    checkers: dict[str, Checker] = attrs.field(factory=dict)
+    """By producer group: they know how transactions ended."""
+    replies: dict[str, Callable[[ReplyMessage], None]] = attrs.field(factory=dict)
+    """By correlation id: they wait for the reply to a request."""
+
+
+def notify_consumer_ids_changed(
+    residents: Residents, header: NotifyConsumerIdsChangedRequestHeader, _: Request
+) -> None:
     """Rebalance every group, as Java does, not only the one that is named."""
     del header
-    for member in members.values():
+    for member in residents.consumers.values():
         member.rebalance_soon()
 
 
-def reset_consumer_client_offset(members: Members, header: ResetOffsetRequestHeader, request: Request) -> None:
+def check_transaction_state(
+    residents: Residents, header: CheckTransactionStateRequestHeader, request: Request
+) -> Reply | None:
+    """Ask the producer that sent a half message, or another member of its group. Its answer is request 37."""
+    try:
+        half = decode_message(request.command.body)
+    except RecordError as exc:
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=f"the half message does not parse: {exc}")
+    group = half.properties.get(PROPERTY_PGROUP, "")
+    if (checker := residents.checkers.get(group)) is None:
+        log.warning("%s asks for a transaction of producer group %r, which is not here", request.channel.peer, group)
+        return None
+    checker(header, half, request)
+    return None
+
+
+def push_reply_message_to_client(residents: Residents, header: ReplyMessageRequestHeader, request: Request) -> Reply:
+    """Hand a reply to whoever waits for it. One that comes too late is dropped, and the broker told that it arrived."""
+    properties = parse_properties(header.properties or "")
+    body = request.command.body
+    try:
+        body = decompress_body(body, header.sys_flag)
+    except (RecordError, zlib.error) as exc:  # as with pulled messages: handed over as it is
+        log.warning("a reply from %s: %s", request.channel.peer, exc)
+    waiting = residents.replies.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
+    if waiting is None:
+        log.info("nobody waits for the reply with the properties %s", properties)
+        return Reply()
+    waiting(
+        ReplyMessage(
+            topic=header.topic,
+            body=body,
+            properties=properties,
+            flag=header.flag,
+            born_timestamp=header.born_timestamp,
+            store_timestamp=header.store_timestamp or 0,
+        )
+    )
+    return Reply()
+
+
+def reset_consumer_client_offset(residents: Residents, header: ResetOffsetRequestHeader, request: Request) -> None:
     """Move a group. Nobody waits for an answer."""
-    if (member := members.get(header.group)) is not None:
+    if (member := residents.consumers.get(header.group)) is not None:
         member.reset_offsets(header.topic, ResetOffsetBody.decode(request.command.body).offset_table)
 
 
-def get_consumer_status(members: Members, header: GetConsumerStatusRequestHeader, _: Request) -> Reply:
+def get_consumer_status(residents: Residents, header: GetConsumerStatusRequestHeader, _: Request) -> Reply:
     """Tell the offsets that this client would commit."""
-    member = members.get(header.group)
+    member = residents.consumers.get(header.group)
     table = {} if member is None else member.status(header.topic)
     return Reply(body=GetConsumerStatusBody(message_queue_table=table).encode())
 
 
-def get_consumer_running_info(members: Members, header: GetConsumerRunningInfoRequestHeader, _: Request) -> Reply:
+def get_consumer_running_info(residents: Residents, header: GetConsumerRunningInfoRequestHeader, _: Request) -> Reply:
     """Tell what a consumer holds and does. A stack dump of threads there is none to give."""
-    if (member := members.get(header.consumer_group)) is None:
+    if (member := residents.consumers.get(header.consumer_group)) is None:
         return _no_such_group(header.consumer_group)
     return Reply(body=member.running_info().encode())
 
 
 def consume_message_directly(
-    members: Members, header: ConsumeMessageDirectlyResultRequestHeader, request: Request
+    residents: Residents, header: ConsumeMessageDirectlyResultRequestHeader, request: Request
 ) -> Reply | None:
     """Hand one message to the application now; the answer follows when it is done."""
-    if (member := members.get(header.consumer_group)) is None:
+    if (member := residents.consumers.get(header.consumer_group)) is None:
         return _no_such_group(header.consumer_group)
     member.consume_directly(request)
     return None
@@ -92,6 +171,8 @@ def _no_such_group(group: str) -> Reply:
 
 
 ROUTES: list[Route[Any]] = [
+    Route(RequestCode.CHECK_TRANSACTION_STATE, CheckTransactionStateRequestHeader, check_transaction_state),
+    Route(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessageRequestHeader, push_reply_message_to_client),
     Route(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequestHeader, notify_consumer_ids_changed),
     Route(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetRequestHeader, reset_consumer_client_offset),
     Route(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusRequestHeader, get_consumer_status),

@@ -17,9 +17,11 @@ import trio
 
 from client.config import ClientConfig, client_id, own_ip
 from client.errors import BrokerError, ClientError, NoRouteError
-from client.inbound import ROUTES, GroupMember
+from client.inbound import ROUTES, GroupMember, Residents
 from client.nameservers import NameServers
+from client.namespace import with_namespace
 from client.routes import RouteCache, route_from_template
+from remoting.acl import sign
 from remoting.bodies.heartbeat import HeartbeatData, ProducerData
 from remoting.bodies.route import TopicRouteData
 from remoting.body import BodyError
@@ -51,14 +53,15 @@ class Client:
         self.nursery = nursery
         """For what must not outlive the instance."""
         self.chance = random.Random()  # noqa: S311 - spreads load, hides nothing
-        self.consumers: dict[str, GroupMember] = {}
+        self.residents = Residents()
+        self.consumers = self.residents.consumers
         self.producers: dict[str, set[str]] = {}
         """Producer groups, and the topics that each has published to."""
         self.broker_versions: dict[str, int] = {}
         """By address, from heartbeat answers."""
         self.on_route: list[Callable[[str, TopicRouteData], None]] = []
         """Called with topic and route when a route has changed."""
-        dispatcher: Dispatcher[Any] = Dispatcher(handler_table(ROUTES), self.consumers)
+        dispatcher: Dispatcher[Any] = Dispatcher(handler_table(ROUTES), self.residents)
         self.remoting = RemotingClient(
             reactor, dispatcher, source_ip=config.source_ip, connect_timeout=config.connect_timeout
         )
@@ -71,11 +74,18 @@ class Client:
     def command(
         self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"", *, oneway: bool = False
     ) -> Command:
-        """Make a request as this client makes them."""
+        """Make a request as this client makes them; signed, where it has credentials."""
         config = self.config
-        return request(
+        command = request(
             code, header, body, oneway=oneway, language=config.language, serialize_type=config.serialize_type
         )
+        if config.credentials is not None:
+            sign(command, config.credentials)
+        return command
+
+    def named(self, name: str) -> str:
+        """The wire's name of a topic or group of this instance's namespace."""
+        return with_namespace(self.config.namespace, name)
 
     async def ask(
         self,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from client.namespace import without_namespace
 from remoting.bodies.queue import MessageQueue
 from remoting.message import (
     PROPERTY_DELAY,
@@ -149,8 +150,8 @@ class ReceivedMessage:
         return self.stored.store_timestamp
 
 
-def received(stored: StoredMessage, broker_name: str) -> ReceivedMessage:
-    """Make of a record what an application wants to see.
+def received(stored: StoredMessage, broker_name: str, namespace: str | None = None) -> ReceivedMessage:
+    """Make of a record what an application wants to see. Its topic is the application's name, its queue the wire's.
 
     A body that cannot be decompressed is handed over as it is stored: one message must not block its queue.
     """
@@ -162,9 +163,9 @@ def received(stored: StoredMessage, broker_name: str) -> ReceivedMessage:
     except (RecordError, zlib.error):
         body = stored.body
     queue = MessageQueue(topic=stored.topic, broker_name=broker_name, queue_id=stored.queue_id)
-    return ReceivedMessage(topic, body, queue, stored.queue_offset, stored)
+    return ReceivedMessage(without_namespace(namespace, topic), body, queue, stored.queue_offset, stored)
 
 
-def received_all(body: bytes, broker_name: str) -> list[ReceivedMessage]:
+def received_all(body: bytes, broker_name: str, namespace: str | None = None) -> list[ReceivedMessage]:
     """Read the body of a pull response."""
-    return [received(stored, broker_name) for stored in decode_messages(body)]
+    return [received(stored, broker_name, namespace) for stored in decode_messages(body)]

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from client import calls
+from client.errors import OffsetFileError
 from client.instance import FAILURES, Client
 from client.routes import BrokerAddress
 from remoting.bodies.offset import ResetOffsetBody
 from remoting.bodies.queue import MessageQueue
+from remoting.body import BodyError
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +39,9 @@ class Offsets(Protocol):
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
         """Write down the progress in these queues. Failures are logged: the next round tries again."""
+
+    def note_commit(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
+        """A broker has an offset of ours, by whatever way."""
 
 
 class _Table:
@@ -67,6 +72,28 @@ class BrokerOffsets(_Table):
         self._group = group
         self._on_event = on_event
         self._targets = dict[str, BrokerAddress]()
+        self._told = dict[MessageQueue, tuple[BrokerAddress, int]]()
+
+    def note_commit(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
+        """Take note of a commit that went with a pull, and tell what is new of it: most pulls repeat the last one."""
+        if self._told.get(queue) != (target, offset):
+            self._told[queue] = (target, offset)
+            self._tell(queue, target, offset)
+
+    def _tell(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
+        self._on_event(
+            "committed",
+            group=self._group,
+            topic=queue.topic,
+            broker=queue.broker_name,
+            queue=queue.queue_id,
+            offset=offset,
+            broker_id=target.broker_id,
+        )
+
+    def forget(self, queue: MessageQueue) -> None:
+        super().forget(queue)
+        self._told.pop(queue, None)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         return await calls.query_offset(self._client, self._group, queue)
@@ -89,39 +116,72 @@ class BrokerOffsets(_Table):
         for queue in queues:
             offset = self._offsets[queue]
             await calls.commit_offset(self._client, target.address, self._group, queue, offset)
-            self._on_event(
-                "committed",
-                group=self._group,
-                topic=queue.topic,
-                broker=broker_name,
-                queue=queue.queue_id,
-                offset=offset,
-                broker_id=target.broker_id,
-            )
+            self._told[queue] = (target, offset)
+            self._tell(queue, target, offset)
         if self._targets.get(broker_name) != target:
             self._targets[broker_name] = target
             self._on_event("committing_to", broker_name=broker_name, broker_id=target.broker_id, address=target.address)
 
 
 class LocalOffsets(_Table):
-    """Kept in a file, or only in memory: every broadcasting consumer has its own progress."""
+    """Kept in a file, or only in memory: every broadcasting consumer has its own progress.
+
+    The file is that of Java's client (`~/.rocketmq_offsets/<client id>/<group>/offsets.json`): either reads the
+    other's. The state before the last write stays in `offsets.json.bak`, and is read where the file is broken.
+    """
 
     def __init__(self, path: pathlib.Path | None) -> None:
         super().__init__()
         self._path = path
-        self._written: dict[MessageQueue, int] = {}
-        if path is not None and path.exists():
-            self._written = dict(ResetOffsetBody.decode(path.read_bytes()).offset_table)
+        self._written = {} if path is None else _read(path)
 
     async def committed(self, queue: MessageQueue) -> int | None:
         return self._written.get(queue)
 
+    def note_commit(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
+        """No broker gets these offsets."""
+
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
-        self._written.update({queue: self._offsets[queue] for queue in queues if queue in self._offsets})
+        progress = {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
+        if progress.items() <= self._written.items():
+            return
+        self._written.update(progress)
         if self._path is not None:
-            new = self._path.with_suffix(".new")
-            new.write_bytes(ResetOffsetBody(offset_table=self._written).encode())
-            new.replace(self._path)
+            try:
+                _write(self._path, self._written)
+            except OSError as exc:
+                log.warning("offsets not written to %s: %s", self._path, exc)
+
+
+def _backup(path: pathlib.Path) -> pathlib.Path:
+    return path.with_name(path.name + ".bak")
+
+
+def _read(path: pathlib.Path) -> dict[MessageQueue, int]:
+    """Read the file, or its backup where it is missing or broken. OffsetFileError where neither can be read."""
+    problem: Exception | None = None
+    for candidate in (path, _backup(path)):
+        try:
+            content = candidate.read_bytes()
+            if content.strip():
+                return dict(ResetOffsetBody.decode(content).offset_table)
+        except FileNotFoundError:
+            continue
+        except (OSError, BodyError) as exc:
+            log.warning("offset file %s: %s", candidate, exc)
+            problem = problem or exc
+    if problem is not None:
+        raise OffsetFileError(f"{path} holds no offsets, nor does its .bak: {problem}")
+    return {}
+
+
+def _write(path: pathlib.Path, offsets: dict[MessageQueue, int]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_name(path.name + ".tmp")
+    new.write_bytes(ResetOffsetBody(offset_table=offsets).encode())
+    if path.exists():
+        path.replace(_backup(path))
+    new.replace(path)
 
 
 def no_event(_kind: str, **_fields: Any) -> None:

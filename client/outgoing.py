@@ -19,9 +19,12 @@ from remoting.message import (
     COMPRESSED,
     COMPRESSION_ZLIB,
     PROPERTY_MAX_RECONSUME_TIMES,
+    PROPERTY_MSG_TYPE,
     PROPERTY_RECONSUME_TIME,
+    PROPERTY_TRAN_MSG,
     PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
+    TRANSACTION_PREPARED,
     BatchItem,
     encode_batch,
     format_properties,
@@ -49,6 +52,10 @@ RETRY_CODES = frozenset(
 """Refusals after which another broker is tried (broker-requests section 1.9). SYSTEM_BUSY is not among them."""
 
 
+REPLY = "reply"
+"""What MSG_TYPE says of the reply to a request: it goes by a request code of its own."""
+
+
 @attrs.frozen(kw_only=True)
 class Outgoing:
     """A message, or a batch, ready to be sent to any queue of its topic, as often as needed."""
@@ -63,9 +70,12 @@ class Outgoing:
     reconsume_times: int = 0
     max_reconsume_times: int | None = None
     is_batch: bool = False
+    is_reply: bool = False
 
     @property
     def code(self) -> RequestCode:
+        if self.is_reply:
+            return RequestCode.SEND_REPLY_MESSAGE_V2
         return RequestCode.SEND_BATCH_MESSAGE if self.is_batch else RequestCode.SEND_MESSAGE_V2
 
     def header(
@@ -95,6 +105,8 @@ def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoin
     body, sys_flag = message.body, 0
     if len(body) >= config.compress_over:
         body, sys_flag = zlib.compress(body, config.compress_level), COMPRESSED | COMPRESSION_ZLIB
+    if message.properties.get(PROPERTY_TRAN_MSG) == "true":
+        sys_flag |= TRANSACTION_PREPARED
     unique_id = message.properties.get(PROPERTY_UNIQ_KEY) or unique_id  # a message on its way back keeps its own
     properties = message.wire_properties(unique_id)
     times = max_times = None
@@ -110,6 +122,7 @@ def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoin
         flag=message.flag,
         reconsume_times=int(times or 0),
         max_reconsume_times=None if max_times is None else int(max_times),
+        is_reply=properties.get(PROPERTY_MSG_TYPE) == REPLY,
     )
 
 

@@ -35,7 +35,7 @@ from remoting.clock import wall_millis
 from remoting.command import Command
 from remoting.header import HeaderError
 from remoting.headers.send import SendMessageResponseHeader
-from remoting.message import UniqueIdGenerator
+from remoting.message import PROPERTY_INSTANCE_ID, UniqueIdGenerator
 
 log = logging.getLogger(__name__)
 
@@ -54,20 +54,21 @@ class Producer:
         *,
         on_attempt: Callable[[Attempt], None] | None = None,
     ) -> None:
-        self.group = group
+        self.client = client
+        self.group = client.named(group)
         self.config = config or ProducerConfig()
         self.sends_under_way = 0
         """Those of `send_soon`."""
-        self._client = client
         self._on_attempt = on_attempt
-        self._topics = client.add_producer(group)
+        self._topics = client.add_producer(self.group)
         self._ids = UniqueIdGenerator(client.ip, os.getpid(), wall_millis, client.chance.getrandbits(32))
+        self._announced: set[str] = set()
         self._turns: dict[str, int] = {}
         self._known: dict[str, tuple[TopicRouteData, list[MessageQueue]]] = {}
 
     async def close(self) -> None:
         """Leave the group. Closing the client instance does this too."""
-        await self._client.leave(producer_group=self.group)
+        await self.client.leave(producer_group=self.group)
 
     # -- sending ---------------------------------------------------------------------------------
 
@@ -84,7 +85,7 @@ class Producer:
         `to` names the queue, or chooses it from all queues of the topic; then there is one attempt only.
         `message_id` is one of `new_id`, for who must know it whatever becomes of the send.
         """
-        return await self._deliver(prepare(message, message_id or self.new_id(), self.config), timeout, to)
+        return await self._deliver(self._prepared(message, message_id), timeout, to)
 
     def new_id(self) -> str:
         """Make a unique id for one message."""
@@ -99,7 +100,8 @@ class Producer:
     ) -> SendResult:
         """Send several messages of one topic into one queue, all or none. Errors as `send`."""
         ids = [self._ids.next() for _ in messages]
-        return await self._deliver(prepare_batch(messages, ids, self.config), timeout, to)
+        named = [self._named(message) for message in messages]
+        return await self._deliver(prepare_batch(named, ids, self.config), timeout, to)
 
     def send_soon(
         self,
@@ -115,40 +117,60 @@ class Producer:
         """
         if self.sends_under_way >= self.config.max_sends_under_way:
             raise TooManySendsError(f"{self.sends_under_way} sends are under way")
-        outgoing = prepare(message, self._ids.next(), self.config)
+        outgoing = self._prepared(message)
         self.sends_under_way += 1
-        self._client.nursery.start_soon(self._send_and_tell, outgoing, on_outcome, timeout, to)
+        self.client.nursery.start_soon(self._send_and_tell, outgoing, on_outcome, timeout, to)
 
     async def send_oneway(self, message: Message, *, to: MessageQueue | SelectQueue | None = None) -> str:
         """Write the request and wait for nothing; answers the unique id. RefusedError where it cannot be written."""
-        outgoing = prepare(message, self._ids.next(), self.config)
+        outgoing = self._prepared(message)
         queue = self._choose(outgoing.topic, await self._queues(outgoing), to, None)
         address = await self._master(queue)
         if address is None:
             raise RefusedError(f"broker {queue.broker_name} has no known master", code=BROKER_NOT_EXIST)
         try:
-            await self._client.remoting.send_oneway(address, self._command(outgoing, queue, oneway=True))
+            await self.client.remoting.send_oneway(address, self._command(outgoing, queue, oneway=True))
         except ConnectError as exc:
             raise RefusedError(str(exc)) from exc
         return outgoing.message_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """Queues that messages of a topic may go to. NoRouteError and others as Client.fetch_route."""
+        topic = self.client.named(topic)
         self._topics.add(topic)
         queues = self._known_queues(topic)
         if not queues:
             try:
-                queues = publish_queues(topic, await self._client.refresh_route(topic))
+                queues = publish_queues(topic, await self.client.refresh_route(topic))
             except NoRouteError:
                 queues = publish_queues(topic, await self._borrow_route(topic))
         if not queues:
             raise NoRouteError(f"no broker of topic {topic} has a master that can be written to")
         return queues
 
+    async def announce(self, topic: str) -> None:
+        """Make sure, once a topic, that the brokers of its route know this client: a reply finds it by its id."""
+        if topic in self._announced:
+            return
+        await self.queues(topic)
+        await self.client.heartbeat()
+        self._announced.add(topic)
+
+    def _prepared(self, message: Message, message_id: str | None = None) -> Outgoing:
+        return prepare(self._named(message), message_id or self.new_id(), self.config)
+
+    def _named(self, message: Message) -> Message:
+        """Put a message into this client's namespace, as Java's client does."""
+        namespace = self.client.config.namespace
+        if not namespace:
+            return message
+        properties = {**message.properties, PROPERTY_INSTANCE_ID: namespace}
+        return attrs.evolve(message, topic=self.client.named(message.topic), properties=properties)
+
     async def _borrow_route(self, topic: str) -> TopicRouteData:
         template = self.config.create_topic_key
         try:
-            return await self._client.borrow_route(topic, template, self.config.default_topic_queue_nums)
+            return await self.client.borrow_route(topic, template, self.config.default_topic_queue_nums)
         except NoRouteError:
             raise NoRouteError(f"no route for topic {topic}, nor for its template {template}") from None
 
@@ -247,7 +269,7 @@ class Producer:
     async def _request(self, address: str, command: Command, deadline: float) -> Command:
         """Ask a broker until the deadline. ConnectError is certain: nothing was written."""
         with trio.move_on_at(deadline) as connecting:
-            channel = await self._client.remoting.channel(address)
+            channel = await self.client.remoting.channel(address)
         if connecting.cancelled_caught:
             raise ConnectError(f"no connection to {address} before the send timed out")
         try:
@@ -258,7 +280,7 @@ class Producer:
 
     def _command(self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False) -> Command:
         header = outgoing.header(self.group, queue, self.config, wall_millis())
-        return self._client.command(outgoing.code, header, outgoing.body, oneway=oneway)
+        return self.client.command(outgoing.code, header, outgoing.body, oneway=oneway)
 
     def _tell(self, attempt: Attempt) -> None:
         if self._on_attempt is not None:
@@ -288,7 +310,7 @@ class Producer:
             raise RefusedError(str(exc), (attempt,), code=code, remark=str(exc)) from exc
 
     def _known_queues(self, topic: str) -> list[MessageQueue]:
-        route = self._client.routes.routes.get(topic)
+        route = self.client.routes.routes.get(topic)
         if route is None:
             return []
         known = self._known.get(topic)
@@ -305,16 +327,16 @@ class Producer:
             return to(queues)
         turn = self._turns.get(topic)
         if turn is None:
-            turn = self._client.chance.randrange(len(queues))  # many producers must not begin at one queue
+            turn = self.client.chance.randrange(len(queues))  # many producers must not begin at one queue
         queue, self._turns[topic] = choose_queue(queues, turn, avoid_broker)
         return queue
 
     async def _master(self, queue: MessageQueue) -> str | None:
         """The master of a queue's broker; the route is asked for anew where none is known."""
-        address = self._client.routes.master(queue.broker_name)
+        address = self.client.routes.master(queue.broker_name)
         if address is None:
-            await self._client.try_refresh(queue.topic)
-            address = self._client.routes.master(queue.broker_name)
+            await self.client.try_refresh(queue.topic)
+            address = self.client.routes.master(queue.broker_name)
         return address
 
 

@@ -14,14 +14,13 @@ import trio
 from client import calls
 from client.calls import SUBSCRIPTION, SUSPEND, PullResult
 from client.config import ConsumerConfig
+from client.consumestats import ConsumeStats
 from client.instance import Client
 from client.message import ReceivedMessage
 from client.offsets import BrokerOffsets, OnEvent, no_event
 from client.processqueue import ProcessQueue
 from client.pulling import Assignment, Group, QueuePuller
-from client.routes import subscribe_queues
-from client.subscription import ALL, subscriptions, wanted
-from remoting.bodies.heartbeat import SubscriptionData
+from client.subscription import ALL, Expression, subscription, subscriptions, wanted
 from remoting.bodies.queue import MessageQueue
 from remoting.clock import wall_millis
 from remoting.headers.pull import PullMessageRequestHeader
@@ -32,20 +31,20 @@ class PullConsumer:
     """Reads queues on its own account. Brokers need not know the group: the subscription goes with each pull."""
 
     def __init__(self, client: Client, group: str) -> None:
-        self.group = group
+        self.group = client.named(group)
         self._client = client
         self._suggested: dict[MessageQueue, int] = {}
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """All queues of a topic that can be read. NoRouteError and others as Client.fetch_route."""
-        return subscribe_queues(topic, await self._client.refresh_route(topic))
+        return await calls.queues_of(self._client, topic)
 
     async def pull(
         self,
         queue: MessageQueue,
         offset: int,
         *,
-        expression: str = ALL,
+        expression: Expression = ALL,
         max_messages: int = 32,
         wait: float = 0.0,
     ) -> PullResult:
@@ -53,6 +52,7 @@ class PullConsumer:
 
         Errors as Client.ask.
         """
+        data = subscription(queue.topic, expression, version=0)
         broker = await calls.broker_of(self._client, queue, self._suggested.get(queue, MASTER_ID))
         header = PullMessageRequestHeader(
             consumer_group=self.group,
@@ -63,13 +63,12 @@ class PullConsumer:
             sys_flag=SUBSCRIPTION | (SUSPEND if wait > 0 else 0),
             commit_offset=0,
             suspend_timeout_millis=int(wait * 1000),
-            subscription=expression,
+            subscription=data.sub_string,
             sub_version=0,
-            expression_type="TAG",
+            expression_type=data.expression_type,
         )
         result = await calls.pull(self._client, broker.address, queue.broker_name, header, wait + 10.0)
         self._suggested[queue] = result.suggested_broker_id
-        data = SubscriptionData(topic=queue.topic, sub_string=expression)
         return attrs.evolve(result, messages=wanted(result.messages, data))
 
     async def committed(self, queue: MessageQueue) -> int | None:
@@ -111,8 +110,10 @@ class LitePullConsumer:
     ) -> None:
         self.config = config or ConsumerConfig(suspend_timeout=20.0, pull_batch_size=10)
         self._client = client
+        group = client.named(group)
         self._offsets = BrokerOffsets(client, group, on_event)
-        self._group = Group(client, group, self.config, {}, self._offsets, on_event)
+        stats = ConsumeStats(trio.current_time, trio.current_time())
+        self._group = Group(client, group, self.config, {}, self._offsets, on_event, stats)
         self._assigned: dict[MessageQueue, Assignment] = {}
         self._send, self._receive = trio.open_memory_channel[tuple[Assignment, list[ReceivedMessage]]](math.inf)
         self._nursery: trio.Nursery | None = None
@@ -133,9 +134,9 @@ class LitePullConsumer:
 
     async def queues(self, topic: str) -> list[MessageQueue]:
         """All queues of a topic that can be read."""
-        return subscribe_queues(topic, await self._client.refresh_route(topic))
+        return await calls.queues_of(self._client, topic)
 
-    async def assign(self, queues: Iterable[MessageQueue], expression: str = ALL) -> None:
+    async def assign(self, queues: Iterable[MessageQueue], expression: Expression = ALL) -> None:
         """Read these queues from now on and no others; each from its committed offset, or from its end."""
         wanted_queues = set(queues)
         topics = {queue.topic: expression for queue in wanted_queues}
@@ -151,6 +152,18 @@ class LitePullConsumer:
         self._assigned.pop(queue).drop()
         self._offsets.update(queue, offset)
         self._begin(queue, offset)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull nothing more of these queues until `resume`. What was pulled ahead is still handed out."""
+        for queue in queues:
+            if (assignment := self._assigned.get(queue)) is not None and assignment.resumed.is_set():
+                assignment.resumed = trio.Event()
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on after `pause`."""
+        for queue in queues:
+            if (assignment := self._assigned.get(queue)) is not None:
+                assignment.resumed.set()
 
     def position(self, queue: MessageQueue) -> int | None:
         """The offset after the last message handed out; None before the first."""

@@ -14,6 +14,7 @@ import trio
 from client import calls
 from client.calls import COMMIT_OFFSET, LITE_PULL, SUBSCRIPTION, SUSPEND, PullResult, PullStatus
 from client.config import ConsumerConfig
+from client.consumestats import ConsumeStats
 from client.errors import BrokerError
 from client.instance import FAILURES, Client
 from client.message import ReceivedMessage
@@ -42,6 +43,12 @@ class Group:
     subscriptions: dict[str, SubscriptionData]
     offsets: Offsets
     on_event: OnEvent
+    stats: ConsumeStats
+    resumed: trio.Event = attrs.field(factory=trio.Event)
+    """Set while queues are pulled; one that is not set stops all of them until it is."""
+
+    def __attrs_post_init__(self) -> None:
+        self.resumed.set()
 
 
 @attrs.define(eq=False)
@@ -57,7 +64,12 @@ class Assignment:
     """For orderly consumers: set when the call under way, if any, has ended."""
     is_leaving: bool = False
     """For orderly consumers: no further call may begin."""
+    resumed: trio.Event = attrs.field(factory=trio.Event)
+    """As that of the group, for this queue alone."""
     _room: trio.Event = attrs.field(factory=trio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        self.resumed.set()
 
     def drop(self) -> None:
         """The queue is ours no longer. What is being consumed of it counts for nothing."""
@@ -72,6 +84,12 @@ class Assignment:
     async def wait_room(self, group: Group) -> None:
         """Wait until so little is held that pulling may go on."""
         while self.held.is_full(group.config.flow, is_orderly=group.config.orderly):
+            self._room = trio.Event()
+            await self._room.wait()
+
+    async def wait_empty(self) -> None:
+        """Wait until nothing is held any more. Nothing may be pulled meanwhile."""
+        while self.held.count and not self.held.is_dropped:
             self._room = trio.Event()
             await self._room.wait()
 
@@ -92,6 +110,8 @@ class QueuePuller:
         """Pull until the broker says that our offset is out of bounds; answer the one that it offers instead."""
         held = self.assignment.held
         while True:
+            await self.group.resumed.wait()
+            await self.assignment.resumed.wait()
             await self.assignment.wait_room(self.group)
             result = await self._pull()
             if result is None:
@@ -116,15 +136,16 @@ class QueuePuller:
 
     async def _pull(self) -> PullResult | None:
         group, held = self.group, self.assignment.held
-        held.last_pull_at = trio.current_time()
+        began_at = held.last_pull_at = trio.current_time()
         target: BrokerAddress | None = None
         try:
             target = await calls.broker_of(group.client, held.queue, self._suggested_id)
             if target != self._pulling_from:  # told when it asks: a pull may be held for long before it is answered
                 self._pulling_from = target
                 group.on_event("pulling_from", queue=held.queue, broker_id=target.broker_id, address=target.address)
+            header = self._header(target)
             result = await calls.pull(
-                group.client, target.address, held.queue.broker_name, self._header(target), group.config.pull_timeout
+                group.client, target.address, held.queue.broker_name, header, group.config.pull_timeout
             )
         except FAILURES as exc:
             log.info("pull of %s failed: %s", held.queue, exc)
@@ -135,6 +156,10 @@ class QueuePuller:
         self._suggested_id = result.suggested_broker_id
         for message in result.messages:
             message.from_broker_id = target.broker_id
+        if header.sys_flag & COMMIT_OFFSET:
+            group.offsets.note_commit(held.queue, target, header.commit_offset)
+        if result.status is PullStatus.FOUND:
+            group.stats.pulled(held.queue.topic, len(result.messages), trio.current_time() - began_at)
         return result
 
     async def _pause_after(self, exc: Exception) -> None:

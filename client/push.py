@@ -13,9 +13,10 @@ from typing import NoReturn
 
 import trio
 
-from client import orderly, rebalance
+from client import calls, orderly, rebalance
 from client.assignments import Assignments
 from client.config import ConsumerConfig
+from client.consumestats import ConsumeStats
 from client.consuming import ConcurrentConsumption, ConsumeLaterError, Consumption, HandBack, OnMessages
 from client.instance import Client
 from client.message import received
@@ -23,11 +24,17 @@ from client.offsets import BrokerOffsets, LocalOffsets, Offsets, OnEvent, no_eve
 from client.orderly import OrderlyConsumption
 from client.producer import Producer
 from client.pulling import Assignment, Group
-from client.subscription import ALL, subscriptions
+from client.subscription import ALL, Expression, needing_consent, subscriptions
 from remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel
 from remoting.bodies.queue import MessageQueue
 from remoting.bodies.route import TopicRouteData
-from remoting.bodies.runtime import CMResult, ConsumeMessageDirectlyResult, ConsumerRunningInfo, ProcessQueueInfo
+from remoting.bodies.runtime import (
+    CMResult,
+    ConsumeMessageDirectlyResult,
+    ConsumerRunningInfo,
+    ConsumeStatus,
+    ProcessQueueInfo,
+)
 from remoting.clock import wall_millis
 from remoting.dispatch import Reply, Request
 from remoting.message import decode_message
@@ -45,30 +52,40 @@ class PushConsumer:
         self,
         client: Client,
         group: str,
-        topics: Mapping[str, str],
+        topics: Mapping[str, Expression],
         on_messages: OnMessages,
         *,
         config: ConsumerConfig | None = None,
         on_event: OnEvent = no_event,
     ) -> None:
-        """Topics come with an expression each: `*`, or tags such as `A || B`.
+        """Topics come with an expression each: `*`, tags such as `A || B`, or Sql.
 
         Events, each with its fields: `rebalanced` (topic, added, removed, held), `pulling_from` (queue, broker_id,
         address), `pull_failed` (queue, address, error), `committing_to` (broker_name, broker_id, address),
+        `committed` (group, topic, broker, queue, offset, broker_id), `route_believed` (topic, brokers: addresses by name and id),
         `commit_failed` (broker_name, error), `offset_illegal` (queue, asked, offered),
         `send_back_failed` (queue, message_id, error).
         """
         self.config = config or ConsumerConfig()
         self.started_at = wall_millis()
+        group = client.named(group)
         is_clustering = self.config.model is MessageModel.CLUSTERING
         offsets: Offsets = (
             BrokerOffsets(client, group, on_event) if is_clustering else LocalOffsets(self.config.local_offsets)
         )
-        wanted = {**topics, RETRY_PREFIX + group: ALL} if is_clustering else topics
+        wanted: dict[str, Expression] = {client.named(topic): expression for topic, expression in topics.items()}
+        if is_clustering:
+            wanted[RETRY_PREFIX + group] = ALL
         self._client = client
         self._on_messages = on_messages
         self._group = Group(
-            client, group, self.config, subscriptions(wanted, version=self.started_at), offsets, on_event
+            client,
+            group,
+            self.config,
+            subscriptions(wanted, version=self.started_at),
+            offsets,
+            on_event,
+            ConsumeStats(trio.current_time, trio.current_time()),
         )
         hand_back = HandBack(self._group, self._inner_producer)
         consumption = OrderlyConsumption if self.config.orderly else ConcurrentConsumption
@@ -76,6 +93,8 @@ class PushConsumer:
         self._held: dict[MessageQueue, Assignment] = {}
         self._assignments: Assignments | None = None
         self._producer: Producer | None = None
+        self._stopping = trio.Event()
+        self._stopped = trio.Event()
 
     @property
     def group(self) -> str:
@@ -86,13 +105,48 @@ class PushConsumer:
         """The queues that are this consumer's now."""
         return rebalance.sort_queues(self._held)
 
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
-        """Consume until cancelled; then commit, and leave the group. Started after the first rebalance."""
+    def suspend(self) -> None:
+        """Pull nothing more until `resume`. What is held already is consumed, and pulls under way still arrive."""
+        if self._group.resumed.is_set():
+            self._group.resumed = trio.Event()
+
+    def resume(self) -> None:
+        """Go on after `suspend`."""
+        self._group.resumed.set()
+        self.rebalance_soon()
+
+    @property
+    def is_suspended(self) -> bool:
+        return not self._group.resumed.is_set()
+
+    async def stop(self, within: float = 10.0) -> None:
+        """End `run` in order: pull nothing more, let what is held be consumed, at most so many seconds; then commit.
+
+        What is not consumed by then comes again, to another member. To cancel `run` does not wait at all.
+        """
+        if self.group not in self._client.consumers:
+            return
+        self.suspend()
+        held = list(self._held.values())
+        for assignment in held:
+            assignment.pulling.cancel()
+        with trio.move_on_after(within):
+            for assignment in held:
+                await assignment.wait_empty()
+        self._stopping.set()
+        await self._stopped.wait()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Consume until cancelled or stopped; then commit, and leave the group. Started after the first rebalance.
+
+        BrokerError where a broker does not honour an SQL92 subscription.
+        """
         self._client.add_consumer(self.group, self)
         self._client.on_route.append(self._route_changed)
         try:
             for topic in self._group.subscriptions:
                 await self._client.try_refresh(topic)
+            await self._check_subscriptions()
             await self._client.heartbeat()  # a broker refuses pulls of groups that it does not know
             async with trio.open_nursery() as nursery:
                 self._consumption.begin(nursery)
@@ -105,8 +159,8 @@ class PushConsumer:
                 if self.config.orderly:
                     nursery.start_soon(orderly.lock_forever, self._group, self._held, assignments.rebalance_soon)
                 task_status.started()
-                await trio.sleep_forever()
-            raise AssertionError("sleeps forever")
+                await self._stopping.wait()
+                nursery.cancel_scope.cancel()
         finally:
             self._assignments = None
             self._client.on_route.remove(self._route_changed)
@@ -116,9 +170,22 @@ class PushConsumer:
                     await orderly.unlock(self._group, self._held)
                 await self._client.leave(consumer_group=self.group)
             self._client.consumers.pop(self.group, None)
+            self._stopped.set()
 
-    def _route_changed(self, topic: str, _route: TopicRouteData) -> None:
+    async def _check_subscriptions(self) -> None:
+        """Ask one broker of the topic, as Java does: those of a cluster are taken to be alike."""
+        for data in needing_consent(self._group.subscriptions.values()):
+            broker = self._client.routes.for_topic(data.topic, self._client.chance.randrange(1 << 16))
+            if broker is not None:
+                await calls.check_subscription(self._client, broker.address, self.group, data)
+
+    def _route_changed(self, topic: str, route: TopicRouteData) -> None:
         if topic in self._group.subscriptions:
+            brokers = {
+                data.broker_name: {str(broker_id): address for broker_id, address in data.broker_addrs.items()}
+                for data in route.broker_datas
+            }
+            self._group.on_event("route_believed", topic=topic, brokers=brokers)
             self.rebalance_soon()
 
     async def _rebalance_forever(self, assignments: Assignments) -> NoReturn:
@@ -174,6 +241,7 @@ class PushConsumer:
                 "PROP_NAMESERVER_ADDR": ";".join(self._client.config.namesrv_addr),
                 "PROP_THREADPOOL_CORE_SIZE": str(self.config.concurrency),
             },
+            status_table=dict.fromkeys(self._group.subscriptions, ConsumeStatus()) | self._group.stats.table(),
             subscription_set=list(self._group.subscriptions.values()),
         )
 
@@ -201,7 +269,7 @@ class PushConsumer:
         remark: str | None
         result, remark = CMResult.CR_SUCCESS, None
         try:
-            message = received(decode_message(request.command.body), "")
+            message = received(decode_message(request.command.body), "", self._client.config.namespace)
             await self._on_messages([message])
         except ConsumeLaterError as exc:
             result, remark = CMResult.CR_LATER, str(exc)

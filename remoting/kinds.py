@@ -174,6 +174,12 @@ _KINDS = (
         {"topic": _TOPIC, "added": _list("queues"), "removed": _list("queues"), "held": _list("all queues it has now")},
     ),
     Kind(
+        "route_believed",
+        "workload",
+        "What a consumer believes of a topic's brokers has changed: its nameserver told it another route.",
+        {"topic": _TOPIC, "brokers": _map("addresses by broker name, then by broker id")},
+    ),
+    Kind(
         "pulling_from",
         "workload",
         "A consumer asks another broker than before for a queue's messages.",

@@ -139,6 +139,28 @@ async def test_a_group_that_is_not_here_is_refused(broker: "FakeBroker", consume
 
 async def test_what_is_not_served_is_answered_with_code_3(broker: "FakeBroker", consumer: Consumer) -> None:
     del consumer
-    fields: dict[str, Any] = {"tranStateTableOffset": "0", "commitLogOffset": "0"}
-    answer = await ask(broker, RequestCode.CHECK_TRANSACTION_STATE, fields)
+    answer = await ask(broker, RequestCode.SUSPEND_CONSUMER, {})
     assert answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+
+
+async def test_a_half_message_that_does_not_parse_is_refused(broker: "FakeBroker", consumer: Consumer) -> None:
+    del consumer
+    fields: dict[str, Any] = {"tranStateTableOffset": "0", "commitLogOffset": "0"}
+    answer = await ask(broker, RequestCode.CHECK_TRANSACTION_STATE, fields, b"no record")
+    assert answer.code == ResponseCode.SYSTEM_ERROR
+    assert "does not parse" in (answer.remark or "")
+
+
+async def test_the_rates_of_a_consumer_are_measured(world: "World", broker: "FakeBroker", consumer: Consumer) -> None:
+    """Code 307: what mqadmin consumerStatus shows; a topic without messages is listed, too."""
+    consumer.error = ConsumeLaterError()
+    broker.put("orders", 0, b"3")
+    await world.until(lambda: len(consumer.got) == 4)
+    await trio.sleep(1)
+    answer = await ask(broker, RequestCode.GET_CONSUMER_RUNNING_INFO, GROUP | {"jstackEnable": "false"})
+    rates = ConsumerRunningInfo.decode(answer.body).status_table
+    assert set(rates) == {"orders", "%RETRY%cg"}
+    assert rates["orders"].consume_failed_msgs == 1
+    assert rates["orders"].consume_ok_tps == pytest.approx(3 * rates["orders"].consume_failed_tps) != 0
+    assert rates["orders"].pull_tps > 0
+    assert rates["%RETRY%cg"].pull_tps == 0

@@ -10,11 +10,15 @@ import trio
 
 from client.config import ConsumerConfig
 from client.consuming import ConsumeLaterError
+from client.errors import BrokerError
 from client.instance import Client, open_client
-from client.message import ReceivedMessage
+from client.message import Message, ReceivedMessage
 from client.processqueue import FlowLimits
+from client.producer import Producer
 from client.push import PushConsumer
-from remoting.bodies.heartbeat import ConsumeFromWhere, HeartbeatData, MessageModel
+from client.subscription import Sql
+from remoting.acl import Credentials, signature, signed_content
+from remoting.bodies.heartbeat import CheckClientRequestBody, ConsumeFromWhere, HeartbeatData, MessageModel
 from remoting.bodies.queue import MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Reply
@@ -475,3 +479,174 @@ async def test_status_tells_what_would_be_committed(world: "World", client: Clie
     await world.until(lambda: bool(application.got))
     await trio.sleep(0.1)
     assert consumer.status("orders") == {MessageQueue(topic="orders", broker_name="a", queue_id=0): 1}
+
+
+async def test_a_suspended_consumer_pulls_nothing_until_it_is_resumed(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    consumer, application = await start(nursery, client)
+    await trio.sleep(1)
+    consumer.suspend()
+    assert consumer.is_suspended
+    broker.put("orders", 0, b"under way")  # answers the pull that waits
+    await world.until(lambda: application.bodies == [b"under way"])
+    pulls = len(broker.asked(RequestCode.PULL_MESSAGE))
+    broker.put("orders", 0, b"unseen")
+    await trio.sleep(60)
+    of_retries = [c for c in broker.asked(RequestCode.PULL_MESSAGE)[pulls:] if c.ext_fields["topic"] == "orders"]
+    assert of_retries == []
+    consumer.resume()
+    await world.until(lambda: application.bodies == [b"under way", b"unseen"], within=2)
+
+
+async def test_a_consumer_that_is_stopped_finishes_what_it_holds_and_commits_it(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1", b"2")
+    consumer, application = await start(nursery, client, consume_from_where=FIRST, concurrency=1)
+    application.gate = trio.Event()
+    await world.until(lambda: len(application.got) == 1)
+    nursery.start_soon(consumer.stop)
+    await trio.sleep(5)
+    assert "cg" in client.consumers  # it waits for its application
+    application.gate.set()
+    await world.until(lambda: "cg" not in client.consumers, within=2)
+    assert application.bodies == [b"0", b"1", b"2"]
+    assert broker.offsets["cg", "orders", 0] == 3
+    await consumer.stop()  # once more is harmless
+
+
+async def test_a_consumer_that_is_stopped_waits_no_longer_than_it_was_told(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0")
+    consumer, application = await start(nursery, client, consume_from_where=FIRST)
+    application.gate = trio.Event()
+    await world.until(lambda: len(application.got) == 1)
+    with trio.fail_after(5):
+        await consumer.stop(within=2)
+    assert broker.offsets.get(("cg", "orders", 0), 0) == 0
+
+
+async def test_commits_are_told_by_whatever_way_they_went(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """Each round of commits writes every offset; those that go with pulls are told only when they are new."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0")
+    _, application = await start(nursery, client, consume_from_where=FIRST, commit_period=100.0)
+    await trio.sleep(16)
+    broker.put("orders", 0, b"1", b"2")
+    await trio.sleep(1)
+    broker.put("orders", 0, b"3")
+    await trio.sleep(16)
+
+    def committed() -> list[int]:
+        return [fields["offset"] for fields in application.told("committed") if fields["topic"] == "orders"]
+
+    assert committed() == [1, 3]
+    await trio.sleep(100)
+    assert committed() == [1, 3, 4]
+    assert application.told("committed")[0] | {"offset": 0} == {
+        "group": "cg",
+        "topic": "orders",
+        "broker": "a",
+        "queue": 0,
+        "offset": 0,
+        "broker_id": 0,
+    }
+
+
+async def test_a_changed_route_is_told(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    brokers = world.add("a", 2)
+    world.route("orders", 1)
+    _, application = await start(nursery, client)
+    world.route("orders", 1, without=brokers[0])
+    await trio.sleep(31)
+    changes = [fields["brokers"] for fields in application.told("route_believed") if fields["topic"] == "orders"]
+    assert changes == [
+        {"a": {"0": brokers[0].address, "1": brokers[1].address}},
+        {"a": {"1": brokers[1].address}},
+    ]
+
+
+async def test_an_sql_subscription_is_asked_for_and_goes_with_heartbeats_and_pulls(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """Golden recording d_sql: request 46 comes before anything else that names the group."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    consumer = PushConsumer(client, "cg", {"orders": Sql("amount > 10")}, Application())
+    await nursery.start(consumer.run)
+    await world.until(lambda: bool(broker.asked(RequestCode.PULL_MESSAGE)))
+    (asked,) = broker.asked(RequestCode.CHECK_CLIENT_CONFIG)
+    body = CheckClientRequestBody.decode(asked.body)
+    assert body.subscription_data is not None
+    assert (body.group, body.client_id) == ("cg", client.client_id)
+    data = body.subscription_data
+    assert (data.expression_type, data.sub_string, data.code_set) == ("SQL92", "amount > 10", [])
+    codes = [command.code for command in broker.log]
+    assert codes.index(RequestCode.CHECK_CLIENT_CONFIG) < codes.index(RequestCode.PULL_MESSAGE)
+    pulled = {c.ext_fields["topic"]: c.ext_fields for c in broker.asked(RequestCode.PULL_MESSAGE)}
+    assert pulled["orders"]["expressionType"] == "SQL92"
+    assert "subscription" not in pulled["orders"]  # the broker knows it from the heartbeat
+
+
+async def test_an_sql_subscription_that_a_broker_refuses_ends_the_start(world: "World", client: Client) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.script[RequestCode.CHECK_CLIENT_CONFIG].append(
+        Reply(ResponseCode.SYSTEM_ERROR, remark="The broker does not support consumer to filter message by SQL92")
+    )
+    consumer = PushConsumer(client, "cg", {"orders": Sql("amount > 10")}, Application())
+    with pytest.raises(BrokerError, match="SQL92"):
+        await consumer.run()
+    assert client.consumers == {}
+
+
+def test_an_empty_sql_expression_is_none() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        Sql(" ")
+
+
+async def test_a_namespace_is_on_the_wire_and_not_in_the_application(world: "World") -> None:
+    """As Java's client 4.9: topics, groups and retry topics are wrapped, INSTANCE_ID says of what."""
+    (broker,) = world.add("a")
+    world.route("NS%orders", 1)
+    async with open_client(world.config(namespace="NS")) as client, trio.open_nursery() as nursery:
+        sent = await Producer(client, "pg").send(Message(topic="orders", body=b"x"))
+        _, application = await start(nursery, client, consume_from_where=FIRST)
+        await world.until(lambda: len(application.got) == 1)
+        nursery.cancel_scope.cancel()
+    (message,) = application.got
+    assert (message.topic, message.queue.topic) == ("orders", "NS%orders")
+    assert message.properties["INSTANCE_ID"] == "NS"
+    assert message.message_id == sent.message_id
+    assert {key[:2] for key in broker.offsets} == {("NS%cg", "NS%orders")}
+    groups = {command.ext_fields.get("consumerGroup") for command in broker.asked(RequestCode.PULL_MESSAGE)}
+    assert groups == {"NS%cg"}
+    assert broker.asked(RequestCode.SEND_MESSAGE_V2)[0].ext_fields["a"] == "NS%pg"
+
+
+async def test_every_request_of_a_client_with_credentials_is_signed(world: "World") -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    credentials = Credentials("alice", "secret-of-alice")
+    async with open_client(world.config(credentials=credentials)) as client, trio.open_nursery() as nursery:
+        await Producer(client, "pg").send(Message(topic="orders", body=b"x"))
+        _, application = await start(nursery, client, consume_from_where=FIRST)
+        await world.until(lambda: len(application.got) == 1)
+        nursery.cancel_scope.cancel()
+    requests = [*broker.log, *world.name_server.log]
+    assert len({command.code for command in requests}) > 6
+    for command in requests:
+        fields = command.ext_fields
+        assert fields["AccessKey"] == "alice"
+        assert fields["Signature"] == signature(signed_content(fields, command.body), "secret-of-alice")

@@ -1,0 +1,67 @@
+"""The offset file of a broadcasting consumer."""
+
+import json
+import pathlib
+
+import pytest
+
+from client.errors import OffsetFileError
+from client.offsets import LocalOffsets
+from remoting.bodies.queue import MessageQueue
+from remoting.fastjson import parse_fastjson
+
+QUEUE = MessageQueue(topic="orders", broker_name="a", queue_id=0)
+OTHER = MessageQueue(topic="orders", broker_name="a", queue_id=1)
+
+
+async def committed(path: pathlib.Path, **offsets: int) -> LocalOffsets:
+    store = LocalOffsets(path)
+    for name, offset in offsets.items():
+        store.update(QUEUE if name == "queue" else OTHER, offset)
+    await store.commit([QUEUE, OTHER])
+    return store
+
+
+async def test_what_is_committed_is_read_again(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "client" / "group" / "offsets.json"
+    await committed(path, queue=5)
+    await committed(path, other=7)
+    again = LocalOffsets(path)
+    assert [await again.committed(queue) for queue in (QUEUE, OTHER)] == [5, 7]
+    assert again.peek(QUEUE) is None
+
+
+async def test_a_file_that_a_java_client_wrote_is_read(tmp_path: pathlib.Path) -> None:
+    """LocalFileOffsetStore writes fastjson's pretty form, with tabs."""
+    path = tmp_path / "offsets.json"
+    path.write_text(
+        '{\n\t"offsetTable":{{\n\t\t\t"brokerName":"a",\n\t\t\t"queueId":0,\n\t\t\t"topic":"orders"\n\t\t}:42\n\t}\n}'
+    )
+    assert await LocalOffsets(path).committed(QUEUE) == 42
+
+
+async def test_the_state_before_stays_as_a_backup_and_stands_in_for_a_broken_file(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "offsets.json"
+    await committed(path, queue=5)
+    await committed(path, queue=6)
+    assert parse_fastjson((tmp_path / "offsets.json.bak").read_bytes()) != parse_fastjson(path.read_bytes())
+    for broken in (b"", b"{"):
+        path.write_bytes(broken)
+        assert await LocalOffsets(path).committed(QUEUE) == 5
+    path.unlink()
+    assert await LocalOffsets(path).committed(QUEUE) == 5
+
+
+async def test_a_broken_file_without_a_good_backup_is_an_error_that_names_it(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "offsets.json"
+    path.write_text(json.dumps({"offsetTable": "none"}))
+    with pytest.raises(OffsetFileError, match=r"offsets\.json"):
+        LocalOffsets(path)
+
+
+async def test_nothing_is_written_where_nothing_is_new(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "offsets.json"
+    store = await committed(path, queue=5)
+    path.unlink()
+    await store.commit([QUEUE])
+    assert not path.exists()
