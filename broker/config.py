@@ -107,6 +107,12 @@ class BrokerConfig:
 
     profile: str = attrs.field(default="4.9", validator=validators.in_(tuple(PROFILES)))
     """Values for many switches at once; those that are set by hand win."""
+    keep_newer_consumer_offsets: bool = False
+    """A slave keeps what consumers committed to it, and what a restarted master forgot; 4.9 takes its master's (#69)."""
+    hand_back_consumer_offsets: bool = False
+    """A slave commits such offsets to its returning master; in 4.9 there is no way back."""
+    wake_held_pulls_on_slave: bool = False
+    """A slave answers a held pull when its message arrives; in 4.9 the sweep every 5 s does (store-ha#70)."""
 
     @property
     def is_slave(self) -> bool:

@@ -163,8 +163,8 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
     )
     broker.access = _open_access(settings)
     broker.hold.wake = functools.partial(wake_pull, broker)
-    if not config.is_slave:  # on a slave only the sweep looks at held pulls (store-ha#70)
-        store.dispatcher.on_dispatched = broker.message_arrived
+    broker.apply_switches()
+    ha_slave.on_connected = broker.master_seen
     if config.is_slave:
         registration.on_master = broker.follow_master
     return broker

@@ -1,7 +1,8 @@
 """A slave copies its master's metadata: topics, consumer offsets, delay offsets, groups.
 
 Source: store-and-ha section 5.3; class SlaveSynchronize. Nothing ever goes the other way, and consumer offsets
-are taken as they come, older or newer: that is 4.9, and the reason why progress made on a slave is lost.
+are taken as they come, older or newer: that is 4.9, and the reason why progress made on a slave is lost. Two switches
+mend it with requests that any master serves (see broker.handback).
 """
 
 import logging
@@ -12,17 +13,20 @@ from typing import NoReturn
 import attrs
 import trio
 
+from broker.handback import kept_offsets
 from broker.offsets import ConsumerOffsetTable
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
 from remoting.bodies.group import SubscriptionGroupWrapper
 from remoting.bodies.offset import ConsumerOffsets
+from remoting.bodies.runtime import KVTable
 from remoting.bodies.topic import TopicConfigSerializeWrapper
 from remoting.body import BodyError
 from remoting.channel import RemotingError
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
+from remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from store.configfile import keep_config_file
 
 log = logging.getLogger(__name__)
@@ -46,6 +50,13 @@ class MetadataSync:
     emit: Callable[..., None]
     master_address: str | None = None
     """None while the nameservers know of no master: then nothing is copied, and nothing changes (store-ha#61)."""
+    keeps_newer: bool = False
+    """Keep what was committed here, and what a restarted master forgot; 4.9 does neither."""
+    hands_back: bool = False
+    """Keep what was committed here, and commit it to the master."""
+    _boot: str | None = attrs.field(default=None, init=False)  # when the master was started, by its own account
+    _has_forgotten: bool = attrs.field(default=False, init=False)
+    _is_syncing: bool = attrs.field(default=False, init=False)
 
     async def sync_forever(self) -> NoReturn:
         """Copy after 3 s, then every 10 s."""
@@ -58,8 +69,20 @@ class MetadataSync:
     async def sync(self) -> None:
         """Copy all four kinds in their order; one that fails does not stop the others (store-ha#58)."""
         master = self.master_address
-        if master is None or master == self.own_address:
+        if master is None or master == self.own_address or self._is_syncing:
             return
+        self._is_syncing = True
+        try:
+            await self._copy_all(master)
+            if self.hands_back:
+                await self._hand_back(master)
+        finally:
+            self._is_syncing = False
+
+    async def _copy_all(self, master: str) -> None:
+        if self.keeps_newer:
+            self._has_forgotten = True  # unless it tells that it has been there all along
+            await self._copy(RequestCode.GET_BROKER_RUNTIME_INFO, master, self._take_boot)
         await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, _vip_address(master), self._take_topics)
         await self._copy(RequestCode.GET_ALL_CONSUMER_OFFSET, master, self._take_offsets)
         await self._copy(RequestCode.GET_ALL_DELAY_OFFSET, master, self._take_delay_offsets)
@@ -81,18 +104,51 @@ class MetadataSync:
         if self.topics.replace_all(TopicConfigSerializeWrapper.decode(body)):
             self.emit("topics_synced", topics=len(self.topics.topics), version=self.topics.data_version.counter)
 
+    def _take_boot(self, body: bytes) -> None:
+        boot = KVTable.decode(body).table.get("bootTimestamp")
+        self._has_forgotten = boot is None or boot != self._boot
+        self._boot = boot
+
     def _take_offsets(self, body: bytes) -> None:
-        fresh = ConsumerOffsets.decode(body)
+        fresh, table = ConsumerOffsets.decode(body), self.offsets
+        kept: dict[str, dict[int, int]] = {}
+        if self.keeps_newer or self.hands_back:
+            forgotten = self.keeps_newer and self._has_forgotten
+            kept = kept_offsets(table.offsets, fresh.offset_table, table.own, has_forgotten=forgotten)
         for key, queues in fresh.offset_table.items():
-            ours = self.offsets.offsets.get(key, {})
-            moved_back = {
-                queue_id: (ours[queue_id], queues.get(queue_id, 0))
-                for queue_id in ours
-                if ours[queue_id] > queues.get(queue_id, 0)
+            newer = {
+                queue_id: (offset, queues.get(queue_id, 0))
+                for queue_id, offset in table.offsets.get(key, {}).items()
+                if offset > queues.get(queue_id, 0)
             }
-            if moved_back:
-                self.emit("consumer_offsets_overwritten", key=key, queues=moved_back)
-        self.offsets.merge(fresh)
+            stay = {queue_id: newer.pop(queue_id) for queue_id in kept.get(key, ()) if queue_id in newer}
+            if newer:
+                self.emit("consumer_offsets_overwritten", key=key, queues=newer)
+            if stay:
+                self.emit("consumer_offsets_kept", key=key, queues=stay)
+        table.merge(fresh, kept)
+
+    async def _hand_back(self, master: str) -> None:
+        """Commit what is kept to the master, as a consumer would: any master takes that (request 15)."""
+        for key, queues in list(self.offsets.own.items()):
+            topic, _, group = key.partition("@")
+            table = self.offsets.offsets.get(key, {})
+            offsets = {queue_id: table[queue_id] for queue_id in sorted(queues) if queue_id in table}
+            for queue_id, offset in offsets.items():
+                header = UpdateConsumerOffsetRequestHeader(
+                    consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+                )
+                try:
+                    reply = await self.client.request(
+                        master, request(RequestCode.UPDATE_CONSUMER_OFFSET, header), TIMEOUT
+                    )
+                except RemotingError as exc:
+                    log.warning("offsets of %s not handed back: %s", key, exc)
+                    return
+                if reply.code != ResponseCode.SUCCESS:
+                    log.warning("offsets of %s not handed back: code %d, %s", key, reply.code, reply.remark)
+                    return
+            self.emit("consumer_offsets_handed_back", key=key, queues=offsets)
 
     def _take_delay_offsets(self, body: bytes) -> None:
         keep_config_file(self.delay_offset_path, body)

@@ -14,12 +14,19 @@ class ConsumerOffsetTable:
         self._path = path
         loaded = load_config_file(path, ConsumerOffsets.decode)
         self.offsets: dict[str, dict[int, int]] = dict(loaded.offset_table) if loaded else {}
+        self.notes_own = False
+        """True on a slave that shall keep what is committed to it (see broker.handback)."""
+        self.own: dict[str, set[int]] = {}
+        """Those queues, by `topic@group`, until the master has as much."""
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
         """Store an offset, whatever was there before (broker-requests#44). Answers what was there."""
-        queues = self.offsets.setdefault(f"{topic}@{group}", {})
+        key = f"{topic}@{group}"
+        queues = self.offsets.setdefault(key, {})
         before = queues.get(queue_id)
         queues[queue_id] = offset
+        if self.notes_own:
+            self.own.setdefault(key, set()).add(queue_id)
         return before
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -48,9 +55,16 @@ class ConsumerOffsetTable:
         if (queues := self.offsets.get(f"{topic}@{source}")) is not None:
             self.offsets[f"{topic}@{target}"] = dict(queues)
 
-    def merge(self, fresh: ConsumerOffsets) -> None:
-        """Take a master's offsets: each of its keys replaces ours wholly, our own others stay (store-ha#60, #69)."""
+    def merge(self, fresh: ConsumerOffsets, kept: Mapping[str, Mapping[int, int]] | None = None) -> None:
+        """Take a master's offsets: each of its keys replaces ours wholly, our own others stay (store-ha#60, #69).
+
+        Those that are to be kept stay as well, and count as our own from now on.
+        """
+        kept = kept or {}
         self.offsets.update(fresh.offset_table)
+        for key, queues in kept.items():
+            self.offsets[key] = {**self.offsets.get(key, {}), **queues}
+        self.own = {key: set(queues) for key, queues in kept.items()}
         self.save()
 
     def body(self) -> ConsumerOffsets:

@@ -18,6 +18,9 @@ PROFILES: Final[Mapping[str, Mapping[str, Any]]] = {
         "ha_bootstrap_from_first_byte": True,
         "ha_refuse_false_reports": True,
         "ha_restart_expired_slave": True,
+        "keep_newer_consumer_offsets": True,
+        "hand_back_consumer_offsets": True,
+        "wake_held_pulls_on_slave": True,
     },
 }
 """By the value of the key `profile`: our names of keys, and their values."""

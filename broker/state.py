@@ -106,6 +106,19 @@ class Broker:
         self.slave_waits.timeout = config.slave_timeout / 1000
         self.flush_waits.timeout = settings.store.sync_flush_timeout / 1000
         self.config_version = DataVersion(timestamp=self.now_millis(), counter=self.config_version.counter + 1)
+        self.apply_switches()
+
+    def apply_switches(self) -> None:
+        """Let those parts know that act differently by a switch. To be called once all of them are there."""
+        config, is_slave = self.config, self.is_slave
+        self.sync.keeps_newer, self.sync.hands_back = (
+            config.keep_newer_consumer_offsets,
+            config.hand_back_consumer_offsets,
+        )
+        self.offsets.notes_own = is_slave and (self.sync.keeps_newer or self.sync.hands_back)
+        # On a slave of 4.9 only the sweep looks at held pulls (store-ha#70).
+        is_watched = not is_slave or config.wake_held_pulls_on_slave
+        self.store.dispatcher.on_dispatched = self.message_arrived if is_watched else None
 
     def put_own(self, message: NewMessage) -> PutResult:
         """Store a message that no client waits for: a delayed one that is due, a record of a transaction."""
@@ -137,7 +150,7 @@ class Broker:
         self, topic: str, queue_id: int, max_offset: int, tags_code: int, _store_timestamp: int
     ) -> None:
         """A message is in its queue: wake the pulls that wait for it, or see to it that it is delivered in time."""
-        if topic == names.SCHEDULE_TOPIC:
+        if topic == names.SCHEDULE_TOPIC and not self.is_slave:
             self.delay.arrived(due_millis=tags_code)
         self.hold.arrived(topic, queue_id, max_offset, tags_code)
 
@@ -145,8 +158,19 @@ class Broker:
         """Take what a nameserver says of our master (remoting-and-nameserver section 5.5)."""
         if master_address != self.sync.master_address:
             self.emit("master_known" if master_address else "master_unknown", master_address=master_address)
+            if master_address and self.config.hand_back_consumer_offsets:
+                self.run_soon(self.sync.sync)  # on the next line it is known; a task begins later
         self.sync.master_address = master_address
         self.ha_slave.set_master(self.settings.ha.ha_master_address or ha_address)
+
+    def master_seen(self) -> None:
+        """Replication has found the master again: hand back what was committed here, before consumers ask there."""
+        if not self.config.hand_back_consumer_offsets:
+            return
+        if self.sync.master_address is None:  # the nameservers may know better by now
+            self.registration.register_soon()
+        else:
+            self.run_soon(self.sync.sync)
 
     def save_tables(self) -> None:
         """Write what a clean stop keeps and the loops write only now and then."""

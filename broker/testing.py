@@ -278,8 +278,7 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
     if config.acl_enable:
         broker.access = AccessControl.open(loaded.home, clock.now_millis)
     broker.hold.wake = functools.partial(wake_pull, broker)
-    if not config.is_slave:
-        store.dispatcher.on_dispatched = broker.message_arrived
+    broker.apply_switches()
     return TalkingBroker(
         broker,
         clock,

@@ -137,6 +137,8 @@ class HaSlave:
         self._store = store
         self.settings = settings
         """May be replaced; a connection keeps those it was opened with."""
+        self.on_connected: Callable[[], None] = lambda: None
+        """Called when the master was found."""
         self._on_received = on_received
         self._emit = emit
         self._source_ip = source_ip
@@ -218,6 +220,7 @@ class HaSlave:
         self._client = client
         log.info("connected to master %s, our log ends at %d", master, self._store.max_commit_log_offset)
         self._emit("ha_client_connected", master=master, offset=self._store.max_commit_log_offset)
+        self.on_connected()
         try:
             await client.report_until_closed()
         finally:

@@ -215,6 +215,39 @@ async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_
     assert logs[0] == logs[1]
 
 
+@pytest.mark.parametrize(
+    ("profile", "offset"), [pytest.param("4.9", 10, id="4.9"), pytest.param("hardened", 15, id="hardened")]
+)
+async def test_where_a_group_stands_when_its_master_is_back(
+    world: World, fast_clock: trio.testing.MockClock, profile: str, offset: int
+) -> None:
+    """Scenario 7, store-ha#69: 4.9 falls back to what the master knew, the switches carry the progress over."""
+    assert fast_clock.rate == RATE
+
+    async def commit(broker: Running, offset: int) -> None:
+        fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": str(offset)}
+        await world.client.request(broker.address, request(RequestCode.UPDATE_CONSUMER_OFFSET, fields), 60)
+
+    def offsets(broker: Running) -> int:
+        return int(broker.link.ask()["consumer_offsets"].get("T@g", {}).get(0, -1))
+
+    async def until_offset(broker: Running, wanted: int) -> None:
+        while offsets(broker) != wanted:  # noqa: ASYNC110 - what is waited for lies in another task's state
+            await trio.sleep(0.2)
+
+    master = await world.start("a", profile=profile)
+    slave = await world.start("s", HOSTS[1], broker_role="SLAVE", broker_id=1, profile=profile)
+    await commit(master, 10)
+    await until_offset(slave, 10)
+    await master.stop()
+    await commit(slave, 15)
+    master = await world.start("a", profile=profile)
+    for broker in (slave, master):
+        await until_offset(broker, offset)
+    await slave.stop()
+    await master.stop()
+
+
 async def test_an_async_master_never_speaks_of_slaves(world: World) -> None:
     """store-ha#54."""
     master = await world.start("a", broker_role="ASYNC_MASTER")

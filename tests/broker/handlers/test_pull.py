@@ -339,6 +339,20 @@ def test_a_pull_held_on_a_slave_is_answered_by_the_sweep(filled: TalkingBroker, 
     assert bodies(slave.peer.replies[-1]) == [b"late"]
 
 
+def test_with_wake_held_pulls_on_slave_it_is_answered_when_the_message_arrives(
+    filled: TalkingBroker, open_broker: Opener
+) -> None:
+    """The pair of the test before; a delayed message in its schedule queue is nobody's business on a slave."""
+    slave = open_broker("woken", broker_role="SLAVE", broker_id=1, wake_held_pulls_on_slave=True)
+    replicate(filled, slave)
+    hold(slave, 5)
+    filled.send("T", body=b"late")
+    filled.send("T", body=b"later", DELAY="1")
+    replicate(filled, slave)
+    assert bodies(slave.peer.replies[-1]) == [b"late"]
+    assert slave.broker.delay.offsets == {}
+
+
 @pytest.mark.parametrize(
     ("is_enabled", "is_far_behind", "suggested"), [(False, True, 0), (True, True, 3), (True, False, 2)]
 )
