@@ -7,6 +7,7 @@ import typer
 
 from cluster.commands.act import ACTIONS, power_loss, wait, wipe
 from cluster.commands.demo import demo
+from cluster.commands.diff import diff
 from cluster.commands.show import events, logs, status
 from cluster.commands.up import down, up
 from cluster.commands.work import consume, produce
@@ -44,6 +45,7 @@ for verb, act in ACTIONS.items():
     app.command(verb)(act)
 app.command("power-loss")(power_loss)
 app.command()(wipe)
+app.command()(diff)
 app.command()(wait)
 app.command()(logs)
 app.command()(events)

@@ -158,6 +158,44 @@ def _render_routes(document: Document) -> Table:
     return table
 
 
+def render_comparison(document: Document) -> list[Text]:
+    """What each of two commit logs has, where they part, and the messages that lie there."""
+    lines = []
+    for side in (document["a"], document["b"]):
+        line = Text(f"{side['target']}  ", "bold").append(f"commit log {side['min_offset']}..{side['max_offset']}", "")
+        lines += [line, Text(f"  {side['directory']}", "dim")]
+    verdict = Text(document["verdict"], "green" if document["verdict"] == "equal" else "red")
+    lines.append(verdict.append(f": {document['reason']}", "default"))
+    if document["common_to"] > document["common_from"]:
+        lines.append(Text(f"common range {document['common_from']}..{document['common_to']}"))
+    if document["last_common"]:
+        lines.append(Text("last message before it: ").append(_record_line(document["last_common"])))
+    for part, what in (("differing", "from there on"), ("beyond", "beyond the other's end")):
+        for side in (document["a"], document["b"]):
+            if stretch := side[part]:
+                lines += _stretch_lines(side["target"], what, stretch)
+    return lines
+
+
+def _stretch_lines(target: str, what: str, stretch: Document) -> list[Text]:
+    head = Text(target, "bold").append(
+        f" has {stretch['record_count']} messages, {stretch['byte_count']} bytes, {what}", "default"
+    )
+    lines = [head, *(Text("  ").append(_record_line(record)) for record in stretch["first"])]
+    if stretch["record_count"] > len(stretch["first"]):
+        lines.append(Text(f"  ... and {stretch['record_count'] - len(stretch['first'])} more", "dim"))
+    return lines
+
+
+def _record_line(record: Document) -> str:
+    born = time.strftime("%H:%M:%S", time.localtime(record["born_millis"] / 1000))
+    return (
+        f"{record['offset']} {record['topic']}-{record['queue_id']} #{record['queue_offset']}"
+        f" {record['message_id'] or record['offset_message_id']} born {born}.{record['born_millis'] % 1000:03}"
+        f" ({record['size']} bytes{'' if record['is_intact'] else ', spoilt'})"
+    )
+
+
 def render_event(event: Document) -> Text:
     """One line: time of the cluster's clock, node, what happened, and the particulars."""
     seconds, millis = divmod(event["at"], 1000)

@@ -7,21 +7,18 @@ JSON files: they are replaced by renaming, and file systems write out what a ren
 """
 
 import shutil
-from bisect import bisect_left
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import attrs
 
 from store.config import QUEUE_ENTRY_SIZE, StoreConfig
-from store.consumequeue import ENTRY
 from store.disk import StoreError
 from store.flush import MARKS_FILE, FlushedMarks
 from store.lock import StoreLock
+from store.queuefile import count_until, last_end, queue_files, written_count
 
 _BLOCK: Final = 1 << 20
-_PRE_BLANK_SIZE: Final = 0x7FFFFFFF
 _FOLDERS: Final = ("commitlog", "consumequeue", "consumequeue_ext", "index", "config")
 _FILES: Final = ("checkpoint", "abort", "lock")
 
@@ -57,12 +54,15 @@ def lose_unsynced(config: StoreConfig) -> Lost:
         marks.close()
         end = marks.log
         messages = entries = 0
-        for queue_dir in (root / "consumequeue").glob("*/*"):
-            for path in _files(queue_dir):
-                raw = path.read_bytes()
-                end = max(end, _last_end(raw))
-                messages += _entries_beyond(raw, marks.log)
-                entries += _zero_entries(path, raw, marks.queues)
+        for path in queue_files(root):
+            raw = path.read_bytes()
+            written = written_count(raw)
+            end = max(end, last_end(raw))
+            messages += written - count_until(raw, lambda offset, size: offset + size > marks.log)
+            kept = count_until(raw, lambda offset, _: offset >= marks.queues)
+            entries += written - kept
+            if kept < written:
+                _zero_from(path, kept * QUEUE_ENTRY_SIZE)
         for path in _files(config.store_path_commit_log):
             first = int(path.name)
             end = max(end, first + _zero_from(path, max(0, marks.log - first)))
@@ -121,38 +121,3 @@ def _zero_from(path: Path, start: int) -> int:
                 file.seek(at + len(block))
             at += len(block)
     return end
-
-
-def _last_end(raw: bytes) -> int:
-    """Where the record of a queue file's last entry ends; 0 without one."""
-    offset, size = _entry(raw, _written(raw) - 1) if _written(raw) else (0, 0)
-    return offset + size if size != _PRE_BLANK_SIZE else 0
-
-
-def _zero_entries(path: Path, raw: bytes, synced: int) -> int:
-    """Zero the entries of records from `synced` on; answer how many. `raw` is what is in the file."""
-    count = _count_until(raw, lambda offset, size: size != _PRE_BLANK_SIZE and offset >= synced)
-    if count < _written(raw):
-        _zero_from(path, count * QUEUE_ENTRY_SIZE)
-    return _written(raw) - count
-
-
-def _entries_beyond(raw: bytes, flushed: int) -> int:
-    """How many entries of a queue file point at records that do not end by this commit log offset."""
-    return _written(raw) - _count_until(raw, lambda offset, size: size != _PRE_BLANK_SIZE and offset + size > flushed)
-
-
-def _written(raw: bytes) -> int:
-    """Entries of a queue file that were ever written: those have a size."""
-    return bisect_left(range(len(raw) // QUEUE_ENTRY_SIZE), 1, key=lambda i: _entry(raw, i)[1] <= 0)
-
-
-def _count_until(raw: bytes, is_beyond: Callable[[int, int], bool]) -> int:
-    """Entries before the first written one of which this is true. Commit log offsets only rise along a queue."""
-    return bisect_left(range(_written(raw)), 1, key=lambda i: is_beyond(*_entry(raw, i)))
-
-
-def _entry(raw: bytes, i: int) -> tuple[int, int]:
-    """Commit log offset and size."""
-    offset, size, _ = ENTRY.unpack_from(raw, i * QUEUE_ENTRY_SIZE)
-    return offset, size

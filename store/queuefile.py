@@ -1,0 +1,48 @@
+"""One consume queue file as bytes, for those who look at a store from outside (sections 3.1 and 3.2).
+
+Written entries come first, and their commit log offsets only rise: both are found by halving.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from store.config import QUEUE_ENTRY_SIZE
+from store.consumequeue import ENTRY
+
+PRE_BLANK_SIZE: Final = 0x7FFFFFFF
+"""Size in entries that a queue never saw: they point nowhere."""
+
+
+def queue_files(root: Path) -> list[Path]:
+    """The files of all consume queues of a store."""
+    return sorted(path for path in (root / "consumequeue").glob("*/*/*") if path.name.isdigit() and path.is_file())
+
+
+def written_count(raw: bytes) -> int:
+    """Entries that were ever written: those have a size."""
+    return bisect_left(range(len(raw) // QUEUE_ENTRY_SIZE), 1, key=lambda i: _entry(raw, i)[1] <= 0)
+
+
+def count_until(raw: bytes, is_beyond: Callable[[int, int], bool]) -> int:
+    """Entries before the first of which this is true, of offset and size. It must stay true from there on."""
+
+    def judge(i: int) -> bool:
+        offset, size = _entry(raw, i)
+        return size != PRE_BLANK_SIZE and is_beyond(offset, size)
+
+    return bisect_left(range(written_count(raw)), 1, key=judge)
+
+
+def last_end(raw: bytes) -> int:
+    """Where the record of the last entry ends, as an offset of the commit log; 0 without one."""
+    count = written_count(raw)
+    offset, size = _entry(raw, count - 1) if count else (0, 0)
+    return offset + size if size != PRE_BLANK_SIZE else 0
+
+
+def _entry(raw: bytes, i: int) -> tuple[int, int]:
+    """Commit log offset and size."""
+    offset, size, _ = ENTRY.unpack_from(raw, i * QUEUE_ENTRY_SIZE)
+    return offset, size

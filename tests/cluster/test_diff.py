@@ -1,0 +1,96 @@
+"""A power loss and what comes of it, on real processes: the tail is gone, nobody notices, `diff` does."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cluster.__main__ import app
+
+pytestmark = pytest.mark.timeout(300)  # a dozen commands, three starts of brokers: long on a slow machine
+
+Run = Callable[..., Result]
+
+NEVER = 10**9
+"""ms between two syncs: what is not synced by then is what the test loses."""
+
+
+@pytest.fixture
+def rmqlab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Runs a command on the cluster `x`; a test that fails leaves no cluster behind."""
+    monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
+
+    def run(verb: str, *arguments: str, status: int = 0) -> Result:
+        result = CliRunner().invoke(app, [verb, "--name", "x", *arguments], prog_name="rmqlab")
+        assert result.exit_code == status, f"{verb}: {result.exit_code} {result.output}"
+        return result
+
+    yield run
+    CliRunner().invoke(app, ["down", "--name", "x"])
+
+
+def sent_ids(done: Result) -> list[str]:
+    """Unique ids of what `produce --json` sent, in the order of the answers."""
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    sent = [event for event in events if event.get("kind") == "sent"]
+    assert {event["outcome"] for event in sent} == {"SEND_OK"}
+    return [event["message_id"] for event in sent]
+
+
+def compared(rmqlab: Run, status: int) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(
+        rmqlab("diff", "broker-a:master", "broker-a:slave", "--json", "-l", "99", status=status).stdout
+    )
+    return document
+
+
+def test_a_power_loss_of_an_async_master_and_the_silent_divergence_that_follows(rmqlab: Run) -> None:
+    """Issue 3 item 7; store-and-ha section 4.9."""
+    settings = ("flushIntervalCommitLog", "flushCommitLogThoroughInterval")
+    options = [option for key in settings for option in ("--set", f"{key}={NEVER}")]
+    rmqlab("up", "--detach", "--role", "ASYNC_MASTER", "--flush", "ASYNC_FLUSH", "--rate", "20", *options)
+    produce = ("-t", "orders", "-r", "0", "--json", "-c")
+    kept = sent_ids(rmqlab("produce", *produce, "20"))
+    rmqlab("restart", "broker-a:master")  # a stop in order syncs
+    lost = sent_ids(rmqlab("produce", *produce, "30"))
+    rmqlab("wait", "slave-caught-up", "broker-a")
+    assert compared(rmqlab, status=0)["verdict"] == "equal"
+
+    (node,) = json.loads(rmqlab("power-loss", "broker-a:master", "--json").stdout)
+    assert node["state"] == "powerless"
+    assert node["lost"]["messages"] == 30
+    found = compared(rmqlab, status=1)
+    assert found["first_difference"] is None
+    assert found["a"]["max_offset"] == node["lost"]["flushed"] == found["common_to"]
+    assert found["b"]["max_offset"] == node["lost"]["flushed"] + node["lost"]["log_bytes"]
+    assert {record["message_id"] for record in found["b"]["beyond"]["first"]} == set(lost)
+    told = rmqlab("diff", "broker-a:master", "broker-a:slave", status=1).stdout
+    assert "broker-a:slave has 30 messages" in told
+    assert "beyond the other's end" in told
+
+    rmqlab("start", "broker-a:master")
+    rmqlab("wait", "ready")
+    fresh = sent_ids(rmqlab("produce", *produce, "10", "--size", "100"))
+    found = compared(rmqlab, status=1)
+    assert found["a"]["min_offset"] == 0
+    assert node["lost"]["flushed"] <= found["first_difference"] < found["common_to"]
+    assert found["last_common"]["message_id"] in kept
+    assert {record["message_id"] for record in found["a"]["differing"]["first"]} == set(fresh)
+    assert {record["message_id"] for record in found["b"]["differing"]["first"]} == set(lost)
+
+    (node,) = json.loads(rmqlab("wipe", "broker-a:slave", "--json").stdout)
+    assert (node["state"], node["deleted_files"] > 3) == ("killed", True)
+    assert "there is nothing to wipe" in rmqlab("wipe", "namesrv-1", status=1).stderr
+
+
+def test_what_cannot_be_compared_is_said_with_status_2(rmqlab: Run, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    for target, says in [
+        (f"{tmp_path}/here", "is no store"),
+        (f"{tmp_path}/nowhere", "is no store"),
+        ("broker-a", "no cluster x in"),
+    ]:
+        assert says in rmqlab("diff", target, target, status=2).stderr
