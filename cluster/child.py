@@ -22,6 +22,7 @@ import cattrs
 import trio
 
 from remoting.clock import ClockSettings, RatedClock, wall_millis
+from remoting.faults import NodeRules
 from remoting.journal import JournalWriter
 from remoting.process import StartError, run_process
 from remoting.settings import SettingsError
@@ -46,6 +47,8 @@ class Birth:
     control: str
     """The socket where the supervisor listens."""
     clock: ClockSettings
+    rules: NodeRules = attrs.field(factory=NodeRules)
+    """The faults that are in force as it is born."""
 
 
 def live(birth: Birth, parent: int) -> NoReturn:
@@ -84,6 +87,7 @@ def _run(birth: Birth) -> None:
         clock=RatedClock(birth.clock),
         name=birth.name,
         journal=JournalWriter(Path(birth.journal)),
+        rules=birth.rules,
     )
 
 

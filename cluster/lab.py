@@ -20,6 +20,8 @@ from cluster.children import ForkServer
 from cluster.conditions import Condition, parse_condition
 from cluster.directory import ClusterDirectory, Record
 from cluster.eventlog import EventLog
+from cluster.faults.board import ActiveFault
+from cluster.faults.rules import Fault, Isolation
 from cluster.life import Life
 from cluster.placing import placed
 from cluster.status import Document, status_document
@@ -149,6 +151,31 @@ class Cluster:
         """kill -9, then delete the node's store; how many files that were. The next `start` finds an empty disk."""
         return await self.supervisor.wipe(*self._names(target))
 
+    @property
+    def faults(self) -> list[ActiveFault]:
+        """The faults in force, oldest first."""
+        return [*self.supervisor.board.active.values()]
+
+    async def fault(self, fault: Fault) -> ActiveFault:
+        """Put a fault in force (see `cluster.faults.rules`); in force at all running nodes on return.
+
+        FaultError where this cluster cannot play it. A node that is paused plays it when it goes on, one that is
+        started again plays it from its first moment on.
+        """
+        return await self.supervisor.apply_fault(fault)
+
+    async def isolate(self, target: str) -> ActiveFault:
+        """Cut a node off from all others: packets vanish both ways, nobody sees a close."""
+        return await self.fault(Isolation(target=target))
+
+    async def heal(self, fault: ActiveFault | str) -> None:
+        """End a fault, by itself or by its id."""
+        await self.supervisor.heal(fault if isinstance(fault, str) else fault.id)
+
+    async def heal_all(self) -> list[ActiveFault]:
+        """End all faults; those that were in force."""
+        return await self.supervisor.heal(*self.supervisor.board.active)
+
     async def snapshot(self, target: str) -> Mapping[str, Any] | None:
         """The live facts of one node; None when it does not answer."""
         (name,) = self._names(target)
@@ -164,6 +191,7 @@ class Cluster:
             "clock_millis": supervisor.clock.wall_millis(),
             "supervisor_pid": os.getpid(),
             "directory": str(supervisor.directory.path),
+            "faults": [active.as_json() for active in self.faults],
         }
         facts = await supervisor.snapshots()
         shown = [

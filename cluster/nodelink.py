@@ -8,7 +8,8 @@ import attrs
 import trio
 
 from remoting.clock import real_seconds
-from remoting.control import CONTROL, Event, Hello, Message, Ready, Snapshot, SnapshotRequest
+from remoting.control import CONTROL, Event, Hello, Message, Ready, RulesSet, SetRules, Snapshot, SnapshotRequest
+from remoting.faults import NodeRules
 from remoting.mapcodec import ControlError, receive_messages
 
 HELLO_SECONDS = 10.0
@@ -20,9 +21,12 @@ class NodeLink:
 
     stream: trio.abc.Stream
     hello: Hello
+    rules: NodeRules = attrs.field(factory=NodeRules, init=False)
+    """The fault rules that are in force in the process, as far as it has said."""
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _asked: dict[int, trio.MemorySendChannel[Mapping[str, Any]]] = attrs.field(factory=dict, init=False)
     _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _told: dict[int, tuple[NodeRules, trio.Event]] = attrs.field(factory=dict, init=False)
 
     async def snapshot(self, seconds: float) -> Mapping[str, Any] | None:
         """The process's live facts; None when it does not answer within so many real seconds."""
@@ -41,6 +45,21 @@ class NodeLink:
             send.close()
             receive.close()
         return None
+
+    async def set_rules(self, rules: NodeRules) -> None:
+        """Tell the process its fault rules, and wait until they are in force: as long as it takes, paused or not."""
+        number = next(self._numbers)
+        taken = trio.Event()
+        self._told[number] = rules, taken
+        async with self._sending:
+            await self.stream.send_all(CONTROL.encode(SetRules(number, rules)))
+        await taken.wait()
+
+    def rules_set(self, answer: RulesSet) -> None:
+        """They are in force."""
+        if told := self._told.pop(answer.id, None):
+            self.rules, taken = told
+            taken.set()
 
     def answered(self, snapshot: Snapshot) -> None:
         """Give an answer to who waits for it; one that comes too late has nobody."""
@@ -72,6 +91,8 @@ async def attend_connection(
                 event(link, message)
             case Snapshot():
                 link.answered(message)
+            case RulesSet():
+                link.rules_set(message)
             case _:
                 raise ControlError(f"unexpected {message}")
 

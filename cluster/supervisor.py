@@ -4,6 +4,7 @@ Waiting is always for a fact (a process says that it is ready, the fork server r
 seconds whatever the cluster's rate.
 """
 
+import contextlib
 import itertools
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +18,8 @@ from cluster.child import Birth
 from cluster.children import ForkServer
 from cluster.directory import ClusterDirectory
 from cluster.eventlog import EventLog
+from cluster.faults.board import ActiveFault, FaultBoard
+from cluster.faults.rules import Fault, fault_values
 from cluster.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from cluster.life import Life, describe_end
 from cluster.logs import last_lines
@@ -24,6 +27,7 @@ from cluster.nodelink import NodeLink, attend_connection
 from cluster.topology import ClusterSpec, Node, NodeKind, Placement, find_targets, namesrv_addr, workload_host
 from remoting.clock import RatedClock, real_seconds
 from remoting.control import Event, Ready
+from remoting.faults import NodeRules
 from remoting.journal import JournalEntry
 from remoting.mapcodec import ControlError
 from store.disk import StoreError
@@ -33,6 +37,7 @@ START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 SIGNAL_SECONDS = 5.0
 SNAPSHOT_SECONDS = 1.0
+RULES_SECONDS = 20.0
 
 MODULES: Mapping[NodeKind, str] = {NodeKind.NAMESERVER: "nameserver.main", NodeKind.BROKER: "broker.main"}
 
@@ -59,6 +64,9 @@ class Supervisor:
     modules: Mapping[NodeKind, str] = MODULES
     lives: dict[str, Life] = attrs.field(factory=dict, init=False)
     workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
+    board: FaultBoard = attrs.field(factory=FaultBoard, init=False)
+    _rules_changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
     _links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
     _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
     _births: dict[int, str] = attrs.field(factory=dict, init=False)
@@ -104,15 +112,19 @@ class Supervisor:
             life = self.life(link.hello.name)
             if not life.is_alive or life.pid not in (None, link.hello.pid):
                 return False
+            link.rules = self._born_with[link.hello.name]
             self._links[link.hello.name] = link
             admitted.append(link)
+            nursery.start_soon(self._keep_rules, link)
             return True
 
         try:
-            async with stream:
+            async with stream, trio.open_nursery() as nursery:
                 await attend_connection(stream, admit, self._ready, self._event)
-        except ControlError as exc:
-            self.record(admitted[0].hello.name if admitted else "", "control_error", reason=str(exc))
+                nursery.cancel_scope.cancel()
+        except* ControlError as group:
+            reason = "; ".join(map(str, group.exceptions))
+            self.record(admitted[0].hello.name if admitted else "", "control_error", reason=reason)
         finally:
             for link in admitted:
                 if self._links.get(link.hello.name) is link:
@@ -128,6 +140,71 @@ class Supervisor:
 
     def _event(self, link: NodeLink, event: Event) -> None:
         self.events.heard(JournalEntry(event.at_millis, link.hello.name, event.kind, event.fields))
+        if event.kind == "fault_spent":
+            self._spent(str(event.fields["id"]), link.hello.name)
+
+    # Faults
+
+    async def apply_fault(self, fault: Fault) -> ActiveFault:
+        """Put a fault in force, and wait until all nodes that run play it. FaultError, UnknownTargetError."""
+        active = self.board.add(fault, [*self.nodes.values()], self.clock.wall_millis())
+        self.record("", "fault_applied", id=active.id, **_event_fields(fault))
+        await self._pass_rules_on()
+        return active
+
+    async def heal(self, *fault_ids: str) -> list[ActiveFault]:
+        """End faults, and wait until no node that runs plays them. FaultError for an id that is none."""
+        for fault_id in fault_ids:
+            self.board.find(fault_id)  # all or none
+        healed = [self._heal(fault_id) for fault_id in fault_ids]
+        await self._pass_rules_on()
+        return healed
+
+    def rules_for(self, name: str) -> NodeRules:
+        """The fault rules of a node."""
+        return self.board.rules_for(self.nodes[name], [*self.nodes.values()])
+
+    def _heal(self, fault_id: str, **fields: object) -> ActiveFault:
+        active = self.board.remove(fault_id)
+        self.record("", "fault_healed", id=fault_id, **_event_fields(active.fault), **fields)
+        self._change_rules()
+        return active
+
+    def _spent(self, fault_id: str, name: str) -> None:
+        if self.board.spent(fault_id, name, [*self.nodes.values()]):
+            self._heal(fault_id, reason="spent")
+        self._change_rules()
+
+    def _change_rules(self) -> None:
+        self._rules_changed.set()
+        self._rules_changed = trio.Event()
+
+    async def _keep_rules(self, link: NodeLink) -> None:
+        """Tell a process its rules whenever they change."""
+        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            while True:
+                rules = self.rules_for(link.hello.name)
+                if rules == link.rules:
+                    await self._rules_changed.wait()
+                else:
+                    await link.set_rules(rules)
+                    self.events.pulse()
+
+    async def _pass_rules_on(self) -> None:
+        """Wait until all processes live by the rules; those that stand still take them when they go on."""
+        self._change_rules()
+        with trio.move_on_after(real_seconds(RULES_SECONDS)):
+            while self._behind():
+                await self.events.wait_changed()
+        if names := self._behind():
+            raise NodeFailedError(f"{', '.join(names)}: no answer to a change of faults within {RULES_SECONDS:g} s")
+
+    def _behind(self) -> list[str]:
+        return [
+            name
+            for name, link in self._links.items()
+            if link.rules != self.rules_for(name) and self.life(name).is_alive and not self.life(name).is_paused
+        ]
 
     def _changed(self, birth: int, report: Report) -> None:
         name = self._births[birth]
@@ -176,6 +253,7 @@ class Supervisor:
         number = next(self._numbers)
         self._births[number] = name
         self.lives[name] = Life(is_alive=True)
+        self._born_with[name] = rules = self.rules_for(name)
         await self.forks.spawn(
             Birth(
                 id=number,
@@ -186,6 +264,7 @@ class Supervisor:
                 journal=str(self.directory.journal_path(name)),
                 control=str(self.directory.control_socket),
                 clock=self.clock.settings,
+                rules=rules,
             )
         )
 
@@ -261,7 +340,12 @@ class Supervisor:
         return deleted
 
     async def stop_all(self) -> None:
-        """End every process: workloads, slaves, masters, nameservers; in order, without failing, in bounded time."""
+        """End every process: workloads, slaves, masters, nameservers; in order, without failing, in bounded time.
+
+        Faults end first: a node that cannot reach anybody would wait long with its goodbyes.
+        """
+        for fault_id in [*self.board.active]:
+            self._heal(fault_id, reason="the cluster stops")
         for phase in reversed(start_phases([*self.nodes.values()])):
             alive = [name for name in phase if self.life(name).is_alive]
             try:
@@ -326,6 +410,7 @@ class Supervisor:
         node = Node(name=name, kind=NodeKind.WORKLOAD, host=workload_host(self.placement, index))
         self.nodes[name] = node
         self.workload_modules[name] = module
+        self._change_rules()  # it is among those whom others are cut off from
         return node
 
     def _alive(self, name: str) -> Life:
@@ -358,6 +443,13 @@ class Supervisor:
     def _last_words(self, name: str) -> str:
         lines = last_lines(self.directory.log_path(name), since=self._log_starts.get(name, 0))
         return "".join(f"\n  {name}| {line}" for line in lines)
+
+
+def _event_fields(fault: Fault) -> dict[str, object]:
+    """The fields of a fault; its type and kind under names that are not columns of an event."""
+    values = fault_values(fault)
+    kind = {"fault_kind": values.pop("kind")} if "kind" in values else {}
+    return {"fault": values.pop("type"), **kind, **values}
 
 
 def start_phases(nodes: Iterable[Node]) -> list[list[str]]:

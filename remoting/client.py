@@ -47,6 +47,7 @@ class RemotingClient:
         self._connect_timeout = connect_timeout
         self._channels: dict[str, Channel] = {}
         self._connecting: dict[str, _Attempt] = {}
+        reactor.request_faults.watch(self._dispatcher)
 
     def connected(self, address: str) -> Channel | None:
         """The channel to an address, if it is open now."""

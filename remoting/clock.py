@@ -43,6 +43,7 @@ class RatedClock(trio.abc.Clock):
         self.rate = settings.rate
         self._epoch = settings.monotonic_epoch
         self._wall_epoch = settings.wall_epoch
+        self._wall_rate = settings.rate
 
     def start_clock(self) -> None:
         """Called by trio as the run begins. From now on the threads of this process live by this clock too."""
@@ -56,7 +57,21 @@ class RatedClock(trio.abc.Clock):
         return (deadline - self.current_time()) / self.rate
 
     def wall_millis(self) -> int:
-        return int((self._wall_epoch + (time.monotonic() - self._epoch) * self.rate) * 1000)
+        """The time on this process's wall clock, which may have been set wrong."""
+        return int((self._wall_epoch + (time.monotonic() - self._epoch) * self._wall_rate) * 1000)
+
+    def cluster_millis(self) -> int:
+        """The true wall time, in which events are told: the same for all processes."""
+        return int((self.settings.wall_epoch + (time.monotonic() - self._epoch) * self.rate) * 1000)
+
+    def set_wrong(self, *, by_seconds: float = 0.0, ppm: float = 0.0) -> None:
+        """Let wall time be wrong from now on: so far off, and so many millionths too fast. Zeros set it right.
+
+        Nothing else goes wrong: deadlines and periods are of the monotonic clock.
+        """
+        elapsed = time.monotonic() - self._epoch
+        self._wall_rate = self.rate * (1 + ppm / 1e6)
+        self._wall_epoch = self.settings.wall_epoch + by_seconds + elapsed * (self.rate - self._wall_rate)
 
 
 _process_clock: RatedClock | None = None
@@ -84,7 +99,11 @@ def cluster_millis() -> int:
 
     It is `wall_millis`, except in a process whose own wall time was put wrong on purpose.
     """
-    return wall_millis()
+    try:
+        clock = trio.lowlevel.current_clock()
+    except RuntimeError:
+        return _process_clock.cluster_millis() if _process_clock else int(time.time() * 1000)
+    return clock.cluster_millis() if isinstance(clock, RatedClock) else wall_millis()
 
 
 def wall_clock() -> Callable[[], int]:

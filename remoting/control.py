@@ -1,8 +1,8 @@
 """The control channel: what a process of the cluster and its supervisor tell each other.
 
 A Unix stream socket in the cluster's directory carries the messages below as msgpack maps. A process says Hello,
-then Ready once it serves, Events as they happen, and answers every SnapshotRequest. The end of the stream means
-that the supervisor is gone, and the process stops itself.
+then Ready once it serves, Events as they happen, and answers every SnapshotRequest and SetRules. The end of the
+stream means that the supervisor is gone, and the process stops itself.
 """
 
 import collections
@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from remoting.clock import cluster_millis
+from remoting.faults import PROCESS_FAULTS, NodeFaults, NodeRules
 from remoting.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
 from remoting.mapcodec import ControlError, MapCodec, receive_messages
 
@@ -62,7 +63,22 @@ class Snapshot:
     facts: dict[str, Any]
 
 
-Message = Hello | Ready | Event | SnapshotRequest | Snapshot
+@attrs.frozen
+class SetRules:
+    """The fault rules that are in force from now on, all of them."""
+
+    id: int
+    rules: NodeRules
+
+
+@attrs.frozen
+class RulesSet:
+    """The rules of the request of the same id are in force."""
+
+    id: int
+
+
+Message = Hello | Ready | Event | SnapshotRequest | Snapshot | SetRules | RulesSet
 
 CONTROL: MapCodec[Message] = MapCodec(Message)
 
@@ -78,6 +94,8 @@ class ControlLink:
     name: str = "alone"
     limit: int = MAX_QUEUED_EVENTS
     journal: JournalWriter | None = None
+    faults: NodeFaults = PROCESS_FAULTS
+    """Given the rules that the supervisor sends."""
     is_ready: bool = attrs.field(default=False, init=False)
     _snapshot: Callable[[], Mapping[str, object]] = attrs.field(default=dict, init=False)
     _replies: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
@@ -134,6 +152,7 @@ class ControlLink:
 
     async def attend(self, stream: trio.abc.Stream) -> None:
         """Speak with the supervisor until it is gone."""
+        self.faults.on_spent = lambda fault: self.emit("fault_spent", id=fault)
         self._replies.appendleft(CONTROL.encode(Hello(self.name, os.getpid())))
         try:
             async with trio.open_nursery() as nursery:
@@ -161,17 +180,25 @@ class ControlLink:
         return data
 
     def _answer(self, message: Message) -> None:
-        if not isinstance(message, SnapshotRequest):
-            raise ControlError(f"the supervisor sent a {type(message).__name__}")
+        match message:
+            case SnapshotRequest(id=number):
+                self._replies.append(CONTROL.encode(Snapshot(number, self._facts())))
+            case SetRules(id=number, rules=rules):
+                self.faults.set(rules)
+                self._replies.append(CONTROL.encode(RulesSet(number)))
+            case _:
+                raise ControlError(f"the supervisor sent a {type(message).__name__}")
+        self._wake()
+
+    def _facts(self) -> dict[str, object]:
         try:
-            facts = dict(self._snapshot())
+            facts: dict[str, object] = dict(self._snapshot())
             if self._counts:
                 facts["messages"] = dict(self._counts)
         except Exception as exc:  # the channel outlives a defect in what it reports
             log.exception("snapshot failed")
             facts = {"error": repr(exc)}
-        self._replies.append(CONTROL.encode(Snapshot(message.id, facts)))
-        self._wake()
+        return facts
 
     def _wake(self) -> None:
         if self._written.is_set():

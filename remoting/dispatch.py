@@ -110,9 +110,13 @@ class Dispatcher(Generic[S]):
     """How often each peer (its IP address) asked for each code that is not served. Bounded: see MAX_UNSERVED."""
     admit: Callable[[Any, Command], Reply | None] | None = None
     """Asked before anything else about each request, with its channel: None, or the answer that turns it away."""
+    meddle: Callable[[Any, Command], bool] | None = None
+    """A fault: asked first, with channel and request. True where the request is not to be handled now."""
 
-    def serve(self, channel: Any, command: Command) -> None:
-        """Handle one request and send what there is to say at once."""
+    def serve(self, channel: Any, command: Command, *, is_late: bool = False) -> None:
+        """Handle one request and send what there is to say at once. One that a fault held back comes late."""
+        if self.meddle is not None and not is_late and self.meddle(channel, command):
+            return
         request = Request(command, channel)
         route = self.table.get(command.code)
         try:

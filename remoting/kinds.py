@@ -90,6 +90,12 @@ _BROKER_CHANGE = {
     "remaining": _map("addresses that the broker name has now, by broker id"),
 }
 
+_FAULT = {
+    "id": _text("the fault's id: f1, f2, ..."),
+    "fault": _text("link, isolate, disk, request, clock or ha-report; the fields of its class come beside"),
+    "fault_kind": _text("what of it, where there are several kinds"),
+}
+
 _KINDS = (
     # Messages, told by workloads
     Kind(
@@ -245,6 +251,21 @@ _KINDS = (
         "A node's process was killed, and what it had not synced to disk erased.",
         is_open=True,
     ),
+    Kind(
+        "fault_applied",
+        "supervisor",
+        "A fault was given to the nodes that it concerns; those that stand still take it later.",
+        _FAULT,
+        is_open=True,
+    ),
+    Kind(
+        "fault_healed",
+        "supervisor",
+        "A fault is no longer in force.",
+        {**_FAULT, "reason": _text("why, where nobody asked for it: spent, or the cluster stops")},
+        is_open=True,
+    ),
+    Kind("fault_spent", "any", "A node has done all that a fault with a number wanted.", {"id": _FAULT["id"]}),
     Kind("store_wiped", "supervisor", "A node's store was deleted.", {"files": _count("files that it had")}),
     # Nameservers
     Kind("broker_registered", "nameserver", "A broker's address came into the routes.", _BROKER_CHANGE),

@@ -10,10 +10,12 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TypeVar
 
+import attrs
 import trio
 
 from remoting.clock import RatedClock, real_seconds
 from remoting.control import ControlLink
+from remoting.faults import PROCESS_FAULTS, ClockRule, NodeRules
 from remoting.journal import JournalWriter
 
 Config = TypeVar("Config")
@@ -36,14 +38,17 @@ def run_process(
     clock: RatedClock,
     name: str = "alone",
     journal: JournalWriter | None = None,
+    rules: NodeRules | None = None,
 ) -> None:
     """Run `main` until it returns, a signal asks it to stop, or the supervisor is gone.
 
     SIGTERM, SIGINT and the end of the control channel cancel `main`, whose cleanup decides what a graceful stop
     means; a second signal ends the process at once. Known reasons not to start become one line on stderr each,
-    and exit status 1. The journal is closed in the end.
+    and exit status 1. The journal is closed in the end. `rules` are the faults in force from the first moment on.
     """
     _allow_many_files()
+    PROCESS_FAULTS.set(rules or NodeRules())
+    PROCESS_FAULTS.follow(WrongClock(clock).follow)
     gc.set_threshold(*GC_THRESHOLDS)
     try:
         trio.run(_run, main, config, control, name, journal, clock=clock)
@@ -66,6 +71,21 @@ def _allow_many_files() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):  # what the system does not allow we live without
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+@attrs.define(eq=False)
+class WrongClock:
+    """Lets the process's wall clock be as wrong as the rules say; several add up."""
+
+    clock: RatedClock
+    _rules: tuple[ClockRule, ...] = attrs.field(default=(), init=False)
+
+    def follow(self, rules: NodeRules) -> None:
+        """Take the rules. A skew counts from the latest change of the clock's rules on."""
+        if rules.clocks != self._rules:
+            self._rules = rules.clocks
+            by_millis = sum(rule.millis for rule in self._rules)
+            self.clock.set_wrong(by_seconds=by_millis / 1000, ppm=sum(rule.ppm for rule in self._rules))
 
 
 async def _run(

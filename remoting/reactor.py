@@ -13,6 +13,10 @@ from typing import NoReturn
 
 import trio
 
+from remoting.faults import PROCESS_FAULTS, NodeFaults
+from remoting.requestfaults import RequestFaults
+from remoting.timers import Timers
+
 READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 
@@ -22,7 +26,9 @@ Callback = Callable[[int], None]
 class Reactor:
     """Calls back when a socket is ready. All of it runs in the task that awaits `run_forever`."""
 
-    def __init__(self) -> None:
+    def __init__(self, faults: NodeFaults | None = None) -> None:
+        self.timers = Timers(self.run)
+        self.request_faults = RequestFaults(faults or NodeFaults(), self.timers)
         self._selector = selectors.DefaultSelector()
         self._deferred: list[Callable[[], None]] = []
         self._is_passing = False
@@ -64,17 +70,22 @@ class Reactor:
         finally:
             self._is_passing = False
 
+    def run(self, fn: Callable[[], None]) -> None:
+        """Make a pass of this call: what it puts off happens at its end."""
+        self._is_passing = True
+        try:
+            fn()
+            self._run_deferred()
+        finally:
+            self._is_passing = False
+
     def close(self) -> None:
         """Give the selector back. Sockets belong to those who registered them."""
         self._selector.close()
 
     def _run_scheduled(self) -> None:
         self._is_scheduled = False
-        self._is_passing = True
-        try:
-            self._run_deferred()
-        finally:
-            self._is_passing = False
+        self.run(_nothing)
 
     def _run_deferred(self) -> None:
         while self._deferred:
@@ -83,20 +94,31 @@ class Reactor:
                 fn()
 
 
+def _nothing() -> None:
+    pass
+
+
 @contextlib.asynccontextmanager
-async def open_reactor() -> AsyncIterator[Reactor]:
-    """Run a reactor until the block ends: even while the block is being cancelled, for goodbyes need it."""
-    reactor = Reactor()
+async def open_reactor(faults: NodeFaults = PROCESS_FAULTS) -> AsyncIterator[Reactor]:
+    """Run a reactor until the block ends: even while the block is being cancelled, for goodbyes need it.
+
+    It plays the faults that the process, or whoever is given, has to play.
+    """
+    reactor = Reactor(faults)
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope(shield=True)
 
         async def serve_sockets() -> None:
             with scope:
-                await reactor.run_forever()
+                async with trio.open_nursery() as serving:
+                    serving.start_soon(reactor.run_forever)
+                    serving.start_soon(reactor.timers.run_forever)
 
         nursery.start_soon(serve_sockets)
+        faults.follow(reactor.request_faults.follow)
         try:
             yield reactor
         finally:
+            faults.unfollow(reactor.request_faults.follow)
             scope.cancel()
     reactor.close()

@@ -100,6 +100,7 @@ class Server(Generic[S]):
         self._max_connections = max_connections
         self._on_connect = on_connect
         self._acceptors: list[Acceptor] = []
+        reactor.request_faults.watch(dispatcher)
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
         """Listen; answer where, for a port of 0 is chosen by the system. Errors as `open_listener`."""

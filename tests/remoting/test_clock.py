@@ -74,3 +74,25 @@ def test_real_seconds_grow_with_the_rate() -> None:
 
     assert trio.run(main, clock=RatedClock(ClockSettings.starting_now(rate=30))) == 60
     assert trio.run(main) == 2
+
+
+def test_a_wall_clock_that_is_stepped_is_off_by_so_much_and_the_clusters_time_is_not() -> None:
+    rated = RatedClock(ClockSettings.starting_now(rate=10))
+    rated.set_wrong(by_seconds=-3600)
+    assert rated.cluster_millis() - rated.wall_millis() == pytest.approx(3_600_000, abs=2000)
+    rated.set_wrong()
+    assert abs(rated.cluster_millis() - rated.wall_millis()) < 2000
+
+
+def test_a_skewed_wall_clock_gains_from_the_moment_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    rated = RatedClock(ClockSettings(rate=10, monotonic_epoch=0, wall_epoch=0))
+    rated.set_wrong(ppm=100_000)
+    assert rated.wall_millis() == 1_000_000
+    now = 110.0
+    assert rated.wall_millis() == 1_110_000
+    assert rated.cluster_millis() == 1_100_000
+    assert rated.current_time() == 1100
+    rated.set_wrong()
+    assert rated.wall_millis() == 1_100_000

@@ -1,0 +1,1 @@
+"""Faults of a running cluster: what they are, what each node is told of them, random schedules of them."""
