@@ -27,6 +27,7 @@ FIRST_SAVE = 10.0
 CLIENT_SCAN_PERIOD = 10.0
 STATS_PERIOD = 10.0
 CLEAN_FIRST_AFTER = 60.0
+SAMPLE_PERIOD = 1.0
 WAIT_SCAN_PERIOD = 0.5
 """How often overdue sends are looked for: RocketMQ answers a time-out of 3 s after 3 to 4 s (store-ha#51)."""
 PAGE_SIZE = 4096
@@ -49,6 +50,7 @@ async def run_broker(broker: Broker, servers: list[Server[Broker]], link: Contro
         nursery.start_soon(_sample_stats_forever, broker)
         nursery.start_soon(_save_offsets_forever, broker)
         nursery.start_soon(_clean_forever, broker)
+        nursery.start_soon(sample_log_forever, broker)
         if broker.access is not None:
             nursery.start_soon(_every, POLL_PERIOD, broker.access.poll)
         if broker.is_slave:
@@ -63,6 +65,8 @@ async def run_broker(broker: Broker, servers: list[Server[Broker]], link: Contro
         link.ready(
             address=broker.config.address,
             ha_address=broker.registration.ha_address,
+            broker_name=broker.config.broker_name,
+            broker_id=broker.config.broker_id,
             nameservers=sorted(broker.registration.registered),
         )
         await trio.sleep_forever()
@@ -138,6 +142,20 @@ async def _sample_stats_forever(broker: Broker) -> NoReturn:
             stats.count_replicated(store.dispatcher.entered - entered, store.dispatched_offset - dispatched)
             entered, dispatched = store.dispatcher.entered, store.dispatched_offset
         stats.sample(broker.now_millis())
+
+
+async def sample_log_forever(broker: Broker) -> NoReturn:
+    """Tell the journal each second where the log ends, if that is news.
+
+    All brokers of a cluster look in the same instants, for their clocks agree: so their samples compare.
+    """
+    told = None
+    while True:
+        await trio.sleep_until((trio.current_time() // SAMPLE_PERIOD + 1) * SAMPLE_PERIOD)
+        end = broker.store.max_commit_log_offset
+        if end != told:
+            told = end
+            broker.emit("log_sampled", max_offset=end, acknowledged=broker.ha_master.push_to_slave_max_offset)
 
 
 def _expire_waits(broker: Broker) -> None:

@@ -105,6 +105,7 @@ class QueuePuller:
     """For lite pull consumers, of which brokers know no heartbeat; positions are then never committed by a pull."""
     _suggested_id: int = attrs.field(default=MASTER_ID, init=False)
     _pulling_from: BrokerAddress | None = attrs.field(default=None, init=False)
+    _is_failing: bool = attrs.field(default=False, init=False)
 
     async def pull_until_illegal(self) -> int:
         """Pull until the broker says that our offset is out of bounds; answer the one that it offers instead."""
@@ -150,9 +151,14 @@ class QueuePuller:
         except FAILURES as exc:
             log.info("pull of %s failed: %s", held.queue, exc)
             address = target.address if target else None
-            group.on_event("pull_failed", queue=held.queue, address=address, error=str(exc))
+            took = round((trio.current_time() - held.last_pull_at) * 1000)
+            group.on_event("pull_failed", queue=held.queue, address=address, error=str(exc), took=took)
+            self._is_failing = True
             await self._pause_after(exc)
             return None
+        if self._is_failing:
+            self._is_failing = False
+            group.on_event("pull_resumed", queue=held.queue, broker_id=target.broker_id, address=target.address)
         self._suggested_id = result.suggested_broker_id
         for message in result.messages:
             message.from_broker_id = target.broker_id

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from cluster.commands.act import ACTIONS, power_loss, wait, wipe
+from cluster.commands.check import check
 from cluster.commands.demo import demo
 from cluster.commands.diff import diff
 from cluster.commands.show import events, logs, status
@@ -52,6 +53,7 @@ app.command()(events)
 app.command()(produce)
 app.command()(consume)
 app.command()(down)
+app.command()(check)
 
 
 def main() -> None:

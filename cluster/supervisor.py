@@ -344,6 +344,7 @@ class Supervisor:
 
         Faults end first: a node that cannot reach anybody would wait long with its goodbyes.
         """
+        self.record("", "cluster_stopping")
         for fault_id in [*self.board.active]:
             self._heal(fault_id, reason="the cluster stops")
         for phase in reversed(start_phases([*self.nodes.values()])):

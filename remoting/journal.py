@@ -29,8 +29,9 @@ SUFFIX = ".msgpack"
 SUPERVISOR = "cluster"
 """Name of the supervisor's file."""
 
-MESSAGE_KINDS = frozenset({"sent", "delivered", "attempt_failed", "committed"})
-"""Events of single messages: there may be thousands a second. They stand in the journal, and are told to nobody."""
+MESSAGE_KINDS = frozenset({"sent", "delivered", "attempt_failed", "committed", "log_sampled"})
+"""Events of single messages, and samples: there may be thousands a second. They stand in the journal, and are told to
+nobody."""
 
 _READ_BYTES = 2**20
 _BROKEN = (ValueError, KeyError, TypeError, msgpack.UnpackException)

@@ -191,7 +191,24 @@ _KINDS = (
         "A consumer asks another broker than before for a queue's messages.",
         {"queue": _QUEUE, "broker_id": _BROKER_ID, "address": _ADDRESS},
     ),
-    Kind("pull_failed", "workload", "A pull brought nothing.", {"queue": _QUEUE, "address": _ADDRESS, "error": _ERROR}),
+    Kind(
+        "pull_failed",
+        "workload",
+        "A pull brought no answer, or a refusal.",
+        {"queue": _QUEUE, "address": _ADDRESS, "error": _ERROR, "took": _millis("for this pull")},
+    ),
+    Kind(
+        "pull_resumed",
+        "workload",
+        "A pull was answered again, after one or more that failed.",
+        {"queue": _QUEUE, "broker_id": _BROKER_ID, "address": _ADDRESS},
+    ),
+    Kind(
+        "route_learnt",
+        "workload",
+        "A client learnt a route that differs from what it knew.",
+        {"topic": _TOPIC, "brokers": _map("addresses by broker id, by broker name")},
+    ),
     Kind(
         "committing_to",
         "workload",
@@ -237,6 +254,7 @@ _KINDS = (
         {"rate": Field("float", "of the cluster's clock", "cluster seconds per real second")},
     ),
     Kind("cluster_ready", "supervisor", "All nodes are ready."),
+    Kind("cluster_stopping", "supervisor", "All processes are about to be stopped."),
     Kind("cluster_stopped", "supervisor", "All processes have ended."),
     Kind("fork_server_lost", "supervisor", "The parent of all processes is gone, and they with it."),
     Kind(
@@ -356,6 +374,15 @@ _KINDS = (
         {"changes": _map("new values by key"), "peer": _PEER},
     ),
     Kind("acl_changed", "broker", "Access control was changed at run time.", is_open=True),
+    Kind(
+        "log_sampled",
+        "broker",
+        "Where the commit log ends, looked at once a second and told if it is news.",
+        {
+            "max_offset": _log_offset("its end"),
+            "acknowledged": _log_offset("the highest that any slave reported to this master"),
+        },
+    ),
     Kind("file_deleted", "broker", "A file of the store expired.", {"file": _text("its name")}),
     Kind(
         "transaction_checked",

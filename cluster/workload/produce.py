@@ -18,6 +18,7 @@ from client.errors import IndeterminateError, NoNameServerError, NoRouteError, R
 from client.instance import open_client
 from client.message import Attempt, Message, SendResult
 from client.producer import Producer
+from cluster.workload.routes import tell_routes
 from remoting.clock import wall_millis
 from remoting.control import ControlLink
 from remoting.settings import read_settings
@@ -59,6 +60,7 @@ async def main(config: ProduceConfig, link: ControlLink) -> None:
     counts: collections.Counter[str] = collections.Counter()
     try:
         async with open_client(ClientConfig(namesrv_addr=config.namesrv_addr, source_ip=config.source_ip)) as client:
+            tell_routes(client, link)
             producer = Producer(
                 client,
                 config.group,

@@ -1,0 +1,109 @@
+"""Who is believed to serve, over time: by each nameserver, and by each client. Pure.
+
+Nameservers tell what changes in their routes (`broker_registered` and three ways to go), clients every route that they
+learn (`route_learnt`). Addresses are those of brokers, `host:port`.
+"""
+
+import collections
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from cluster.checks.history import History
+from remoting.journal import JournalEntry
+
+GOING = ("broker_connection_lost", "broker_expired", "broker_unregistered")
+
+
+@attrs.frozen
+class Span:
+    """A time, in milliseconds of the cluster's clock. `until` None: to the end of the run and beyond."""
+
+    at: int
+    until: int | None
+
+    def end(self, run_end: int) -> int:
+        """Where it ends, as far as the run shows."""
+        return run_end if self.until is None else self.until
+
+
+@attrs.frozen
+class Belief:
+    """One watcher names one address for some time."""
+
+    watcher: str
+    address: str
+    span: Span
+    dropped_by: JournalEntry | None
+    """What ended it, where the journal tells."""
+
+
+def beliefs_of_nameservers(history: History) -> list[Belief]:
+    """What every nameserver believed. One that starts again believes in nobody."""
+    named: dict[str, dict[str, int]] = collections.defaultdict(dict)
+    beliefs: list[Belief] = []
+
+    def drop(watcher: str, address: str, entry: JournalEntry) -> None:
+        if (since := named[watcher].pop(address, None)) is not None:
+            beliefs.append(Belief(watcher, address, Span(since, entry.at_millis), entry))
+
+    for entry in history.of_kind("broker_registered", *GOING, "node_killed", "node_crashed", "node_stopped"):
+        if entry.kind == "broker_registered":
+            named[entry.node].setdefault(str(entry.fields["address"]), entry.at_millis)
+        elif entry.kind in GOING:
+            drop(entry.node, str(entry.fields["address"]), entry)
+        else:
+            for address in list(named[entry.node]):
+                drop(entry.node, address, entry)
+    return beliefs + list(_held(named))
+
+
+def beliefs_of_clients(history: History) -> list[Belief]:
+    """What every client believed: an address is named as long as any route names it that the client uses."""
+    routes: dict[str, dict[str, set[str]]] = collections.defaultdict(dict)
+    named: dict[str, dict[str, int]] = collections.defaultdict(dict)
+    beliefs: list[Belief] = []
+    for entry in history.of_kind("route_learnt", "node_killed", "node_crashed", "node_stopped"):
+        if entry.kind == "route_learnt":
+            brokers = entry.fields.get("brokers") or {}
+            routes[entry.node][str(entry.fields["topic"])] = {
+                address for addresses in brokers.values() for address in addresses.values()
+            }
+        else:
+            routes.pop(entry.node, None)
+        now = set().union(*routes[entry.node].values())
+        for address in now - named[entry.node].keys():
+            named[entry.node][address] = entry.at_millis
+        for address in named[entry.node].keys() - now:
+            since = named[entry.node].pop(address)
+            beliefs.append(Belief(entry.node, address, Span(since, entry.at_millis), entry))
+    return beliefs + list(_held(named))
+
+
+def _held(named: dict[str, dict[str, int]]) -> Iterator[Belief]:
+    for watcher, since in named.items():
+        for address, at in since.items():
+            yield Belief(watcher, address, Span(at, None), None)
+
+
+def overlap(one: Span, other: Span) -> Span | None:
+    """The time that two spans share; None for none."""
+    at = max(one.at, other.at)
+    ends = [span.until for span in (one, other) if span.until is not None]
+    until = min(ends, default=None)
+    return Span(at, until) if until is None or at < until else None
+
+
+def without(span: Span, taken: Iterable[Span]) -> list[Span]:
+    """What is left of a span when others are cut out of it."""
+    left = []
+    at: int | None = span.at
+    for cut in sorted(taken, key=lambda cut: cut.at):
+        if at is None or (span.until is not None and cut.at >= span.until):
+            break
+        if cut.at > at:
+            left.append(Span(at, cut.at))
+        at = None if cut.until is None else max(at, cut.until)
+    if at is not None and (span.until is None or at < span.until):
+        left.append(Span(at, span.until))
+    return left

@@ -1,0 +1,130 @@
+"""What lies in the stores of a run: every record of every node's commit log, read from the files alone."""
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import attrs
+
+from cluster.checks.history import History, Queue
+from remoting.message import PROPERTY_UNIQ_KEY
+from store.scan import LogScan
+
+
+@attrs.frozen(kw_only=True)
+class Copy:
+    """One record in one node's log."""
+
+    node: str
+    message_id: str
+    """The unique id; the offset message id for a message whose producer gave none."""
+    queue: Queue
+    """`broker` is the broker name: a master's and its slaves' copies stand in the same queue."""
+    offset: int
+    """Queue offset."""
+    log_offset: int
+    """Commit log offset in bytes."""
+    stored_at: int
+
+
+@attrs.frozen(kw_only=True)
+class NodeStore:
+    """The log of one node."""
+
+    node: str
+    broker: str
+    copies: tuple[Copy, ...]
+    """In the order of the log."""
+    end_offset: int
+    """Commit log offset behind the last whole record."""
+    first_offset: int
+    """Commit log offset of the first record that is still, or at all, there."""
+
+
+@attrs.frozen(kw_only=True)
+class Stores:
+    """All logs that could be read."""
+
+    nodes: Mapping[str, NodeStore]
+    unread: Mapping[str, str]
+    """Brokers whose store was not given, or is no store, with what is missing."""
+    by_message: Mapping[str, tuple[Copy, ...]]
+
+    def of_broker(self, name: str) -> list[NodeStore]:
+        """The logs of a broker name's members."""
+        return [store for store in self.nodes.values() if store.broker == name]
+
+    def places(self, message_id: str) -> dict[tuple[Queue, int], list[Copy]]:
+        """Where a message is stored; copies of a master and of its slaves share one place."""
+        found: dict[tuple[Queue, int], list[Copy]] = {}
+        for copy in self.by_message.get(message_id, ()):
+            found.setdefault((copy.queue, copy.offset), []).append(copy)
+        return found
+
+    def missing_of(self, brokers: Iterable[str], history: History) -> list[str]:
+        """Why nothing certain can be said about messages of these broker names; empty where all logs were read."""
+        wanted = set(brokers)
+        return [f"{node}: {why}" for node, why in self.unread.items() if broker_of(node, history) in wanted]
+
+
+def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
+    """Read the stores of nodes by name: each a store's root, or the directory that has it as `store`."""
+    nodes, unread = {}, {}
+    for node, root in roots.items():
+        log = next((path for path in (root / "commitlog", root / "store" / "commitlog") if path.is_dir()), None)
+        if log is not None:
+            nodes[node] = read_store(node, broker_of(node, history), log)
+        elif _is_wiped(node, history):
+            nodes[node] = NodeStore(node=node, broker=broker_of(node, history), copies=(), end_offset=0, first_offset=0)
+        else:
+            unread[node] = f"no commit log in {root}"
+    for member in history.members.values():
+        if member.is_broker and member.name not in roots:
+            unread[member.name] = "its store was not given"
+    return gather(nodes.values(), unread)
+
+
+def gather(nodes: Iterable[NodeStore], unread: Mapping[str, str]) -> Stores:
+    """Put logs together."""
+    known = {store.node: store for store in nodes}
+    by_message: dict[str, list[Copy]] = collections.defaultdict(list)
+    for store in known.values():
+        for copy in store.copies:
+            by_message[copy.message_id].append(copy)
+    return Stores(nodes=known, unread=unread, by_message={key: tuple(found) for key, found in by_message.items()})
+
+
+def read_store(node: str, broker: str, log: Path) -> NodeStore:
+    """Read one commit log."""
+    scan = LogScan(log)
+    copies = tuple(_copies(node, broker, scan))
+    first = copies[0].log_offset if copies else scan.end_offset
+    return NodeStore(node=node, broker=broker, copies=copies, end_offset=scan.end_offset, first_offset=first)
+
+
+def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
+    queues: dict[tuple[str, int], Queue] = {}
+    for message in scan.messages():
+        key = (message.topic, message.queue_id)
+        if (queue := queues.get(key)) is None:
+            queue = queues[key] = Queue(message.topic, broker, message.queue_id)
+        yield Copy(
+            node=node,
+            message_id=message.properties.get(PROPERTY_UNIQ_KEY) or message.offset_message_id,
+            queue=queue,
+            offset=message.queue_offset,
+            log_offset=message.physical_offset,
+            stored_at=message.store_timestamp,
+        )
+
+
+def _is_wiped(node: str, history: History) -> bool:
+    """True if the last that is known of a node's store is that it was deleted."""
+    kinds = [entry.kind for entry in history.of_kind("store_wiped", "node_ready") if entry.node == node]
+    return kinds[-1:] == ["store_wiped"]
+
+
+def broker_of(node: str, history: History) -> str:
+    """The broker name of a node. One that never became ready is called after itself."""
+    member = history.members.get(node)
+    return member.broker if member and member.broker else node

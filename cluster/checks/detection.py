@@ -1,0 +1,114 @@
+"""How long it takes until a broker's absence is noticed.
+
+* `detection WATCHER`, in seconds of the cluster's time: from the moment a broker was killed, stopped or paused (the
+  moment its signal was sent; for an end that nobody ordered, the moment the supervisor saw it) until the watcher names
+  its address no longer. A watcher is a nameserver, or a workload: its client notices when it learns a route without the
+  address. The longest counts, of all absences that the watcher could notice.
+
+A broker that was away and is still named when the run ends makes it "at least". One that came back before it was
+dropped was never noticed: it does not count (see `stale_route`).
+
+Unknown: where no broker that the watcher named was ever away, where all came back unnoticed, and where the watcher was
+away itself.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from cluster.checks.beliefs import Belief, Span, beliefs_of_clients, beliefs_of_nameservers, overlap
+from cluster.checks.copies import Stores
+from cluster.checks.findings import EVIDENCE_LIMIT, Evidence, Finding, Metric, unknown
+from cluster.checks.history import Absence, History
+
+METRICS = (
+    Metric(
+        name="detection", target="WATCHER", unit="s", says="longest time until an absent broker was named no longer"
+    ),
+)
+
+_NOTICED_FIRST = 5000
+"""ms: so much earlier than the supervisor may others see an end that nobody ordered."""
+
+
+def judge(history: History, _stores: Stores) -> Iterator[Finding]:
+    """Measure all of METRICS, for every watcher that named any broker."""
+    beliefs = [*beliefs_of_nameservers(history), *beliefs_of_clients(history)]
+    nameservers = [member.name for member in history.members.values() if member.is_nameserver]
+    for watcher in dict.fromkeys([*nameservers, *(belief.watcher for belief in beliefs)]):
+        yield _judge_watcher(watcher, [belief for belief in beliefs if belief.watcher == watcher], history)
+
+
+@attrs.frozen
+class _Noticed:
+    """One absence, as one watcher saw it."""
+
+    absence: Absence
+    seconds: float
+    is_over: bool
+    """The watcher dropped the address; else it still names it when the run ends."""
+    belief: Belief
+
+
+def _judge_watcher(watcher: str, beliefs: Sequence[Belief], history: History) -> Finding:
+    metric = f"detection {watcher}"
+    away = [Span(absence.at, absence.until) for absence in history.absences if absence.node == watcher]
+    noticed, why_not = [], []
+    for absence in history.absences:
+        member = history.members.get(absence.node)
+        if member is None or not member.is_broker:
+            continue
+        belief = _held_at(absence, beliefs, member.address)
+        if belief is None:
+            continue
+        found = _notice(absence, belief, history)
+        if any(overlap(span, Span(absence.at, belief.span.until)) for span in away):
+            why_not.append(f"{watcher} was away itself")
+        elif found is None:
+            why_not.append(f"{absence.node} was back before {watcher} noticed that it was {absence.how}")
+        else:
+            noticed.append(found)
+    if not noticed:
+        return unknown(metric, "s", "; ".join(why_not) or f"no broker that {watcher} named was ever away")
+    noticed.sort(key=lambda found: -found.seconds)
+    return Finding(
+        metric=metric,
+        unit="s",
+        value=noticed[0].seconds,
+        is_at_least=not noticed[0].is_over,
+        says="; ".join(why_not),
+        evidence=tuple(_tell(found, history) for found in noticed[:EVIDENCE_LIMIT]),
+    )
+
+
+def _held_at(absence: Absence, beliefs: Sequence[Belief], address: str) -> Belief | None:
+    """The belief in an address that an absence contradicts: the first that had not ended when the node went."""
+    went = absence.at if absence.is_ordered else absence.at - _NOTICED_FIRST
+    for belief in beliefs:
+        ended = belief.span.until
+        if belief.address == address and belief.span.at <= absence.at and (ended is None or ended >= went):
+            return belief
+    return None
+
+
+def _notice(absence: Absence, belief: Belief, history: History) -> _Noticed | None:
+    dropped = belief.span.until
+    if dropped is None and absence.until is None:
+        return _Noticed(absence, (history.ended_at - absence.at) / 1000, is_over=False, belief=belief)
+    if dropped is None or (absence.until is not None and dropped > absence.until):
+        return None
+    return _Noticed(absence, max(dropped - absence.at, 0) / 1000, is_over=True, belief=belief)
+
+
+def _tell(found: _Noticed, history: History) -> Evidence:
+    absence, belief = found.absence, found.belief
+    if belief.dropped_by is None:
+        how = f"is still named by {belief.watcher}"
+    else:
+        how = f"was dropped by {belief.watcher}: {belief.dropped_by.fields.get('reason') or belief.dropped_by.kind}"
+    return Evidence(
+        says=f"{absence.node} ({absence.how}) {how}",
+        at_millis=absence.at,
+        until_millis=belief.span.until,
+        entries=(*history.around(absence.at), *([belief.dropped_by] if belief.dropped_by else [])),
+    )

@@ -1,0 +1,193 @@
+"""Duplicates by cause: messages that are stored twice, or that a consumer group was given twice.
+
+* `stored_twice`: messages that lie at more than one place (broker name, queue, queue offset) of the topic they were
+  sent to. Only a client that tries again does this: it had no answer, and the first attempt was carried out.
+* `duplicates`: deliveries of a message to a group beyond the first. Each counts under exactly one cause:
+  - `duplicates.redelivery`: it had been handed back (reconsume times above 0).
+  - `duplicates.client_retry`: it came from another place than before, so it is stored twice.
+  - `duplicates.offset_rollback`: from the same place, though the group had committed an offset beyond it, or though an
+    offset beyond it was moved back (by a commit, by a slave's metadata sync, by a correction of the consumer's own).
+  - `duplicates.rebalance`: from the same place, by another consumer, or by one that had taken the queue on anew:
+    nobody had committed beyond it yet.
+  - `duplicates.unexplained`: none of these.
+
+Each consumer of a broadcasting group gets all: such groups are not to be judged by this.
+
+Unknown: `stored_twice` where nothing was sent or no store was read (where one is missing, what was found is "at
+least"); the others where nothing was consumed.
+"""
+
+import bisect
+import collections
+from collections.abc import Iterator
+
+import attrs
+
+from cluster.checks.copies import Copy, Stores
+from cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
+from cluster.checks.history import Delivery, History, Queue, Send
+from cluster.checks.moves import Move, find_moves
+
+_DELIVERIES = "deliveries"
+CAUSES = {
+    "client_retry": "stored twice, by a client that tried again",
+    "offset_rollback": "the group's offset went back",
+    "rebalance": "the queue changed hands before a commit",
+    "redelivery": "handed back by a consumer",
+    "unexplained": "for no cause that the journal shows",
+}
+
+METRICS = (
+    Metric(name="stored_twice", unit="messages", says="stored at more than one place"),
+    Metric(name="duplicates", unit=_DELIVERIES, says="deliveries of a message to a group beyond the first"),
+    *(Metric(name=f"duplicates.{cause}", unit=_DELIVERIES, says=f"such, {says}") for cause, says in CAUSES.items()),
+)
+
+
+def judge(history: History, stores: Stores) -> Iterator[Finding]:
+    """Measure all of METRICS."""
+    yield _judge_stored_twice(history, stores)
+    if not history.deliveries:
+        for row in METRICS[1:]:
+            yield unknown(row.name, row.unit, "nothing was delivered to a workload of the journal")
+        return
+    repeats = list(find_repeats(history))
+    for cause in ("", *CAUSES):
+        found = [repeat for repeat in repeats if cause in ("", repeat.cause)]
+        yield count_of(
+            f"duplicates.{cause}" if cause else "duplicates",
+            _DELIVERIES,
+            found,
+            lambda repeat: _tell(repeat, history),
+            says=f"of {len(history.deliveries)} deliveries",
+            message_ids=[repeat.delivery.message_id for repeat in found],
+        )
+
+
+def _judge_stored_twice(history: History, stores: Stores) -> Finding:
+    if not history.sends:
+        return unknown("stored_twice", "messages", "no workload of the journal sent anything")
+    if not stores.nodes:
+        return unknown("stored_twice", "messages", "no store was given")
+    found = [
+        (message_id, send)
+        for send in history.sends
+        for message_id in send.ids
+        if len(_places(stores, message_id, send.topic)) > 1
+    ]
+
+    def tell(named: tuple[str, Send]) -> Evidence:
+        message_id, send = named
+        places = _places(stores, message_id, send.topic)
+        times = [copy.stored_at for copies in places.values() for copy in copies]
+        where = ", ".join(f"{queue} offset {offset}" for queue, offset in places)
+        return Evidence(
+            says=f"{send.outcome} for its producer, and stored {len(places)} times: {where}",
+            at_millis=min(times),
+            until_millis=max(times),
+            message_ids=(message_id,),
+            entries=history.around(send.ended_at, message_id),
+        )
+
+    return count_of(
+        "stored_twice",
+        "messages",
+        found,
+        tell,
+        is_at_least=bool(stores.unread),
+        message_ids=[message_id for message_id, _ in found],
+    )
+
+
+def _places(stores: Stores, message_id: str, topic: str) -> dict[tuple[Queue, int], list[Copy]]:
+    """Places in the topic it was sent to: half and delayed messages, retries and dead letters lie under others, too."""
+    return {place: copies for place, copies in stores.places(message_id).items() if place[0].topic == topic}
+
+
+@attrs.frozen
+class Repeat:
+    """A delivery beyond the first, with its cause."""
+
+    cause: str
+    why: str
+    delivery: Delivery
+    before: Delivery
+    """The latest earlier delivery of the message to the group."""
+
+
+def find_repeats(history: History) -> Iterator[Repeat]:
+    """Give every repeated delivery, by time."""
+    seen: dict[tuple[str, str], list[Delivery]] = collections.defaultdict(list)
+    causes = _Causes(history)
+    for delivery in history.deliveries:
+        earlier = seen[delivery.group, delivery.message_id]
+        if earlier:
+            cause, why = causes.of(delivery, earlier)
+            yield Repeat(cause, why, delivery, earlier[-1])
+        earlier.append(delivery)
+
+
+class _Causes:
+    """What may explain that a message comes again: commits, moved offsets, queues taken on."""
+
+    def __init__(self, history: History) -> None:
+        self._moves: dict[tuple[str, Queue], list[Move]] = collections.defaultdict(list)
+        for move in find_moves(history):
+            self._moves[move.group, move.queue].append(move)
+        self._commits: dict[tuple[str, Queue], list[tuple[int, int]]] = collections.defaultdict(list)
+        for commit in history.commits:  # with each, the most that was committed up to then
+            known = self._commits[commit.group, commit.queue]
+            known.append((commit.at, max(commit.offset, known[-1][1] if known else 0)))
+        self._taken: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
+        for entry in history.of_kind("rebalanced"):
+            for queue in entry.fields.get("added") or ():
+                self._taken[entry.node, str(queue)].append(entry.at_millis)
+
+    def of(self, delivery: Delivery, earlier: list[Delivery]) -> tuple[str, str]:
+        """Name the cause of a delivery, and say why it is that one."""
+        if delivery.reconsume_times > 0:
+            return "redelivery", f"reconsume times {delivery.reconsume_times}"
+        same = [before for before in earlier if (before.queue, before.offset) == (delivery.queue, delivery.offset)]
+        if not same:
+            first = earlier[0]
+            return "client_retry", f"it had come from {first.queue} offset {first.offset}"
+        before = same[-1]
+        if why := self._moved_back(delivery, before):
+            return "offset_rollback", why
+        if before.node != delivery.node:
+            return "rebalance", f"{before.node} had it, and no commit went beyond it"
+        if self._taken_on(delivery) > before.at:
+            return "rebalance", f"{delivery.node} had taken {delivery.queue} on anew"
+        return "unexplained", f"{delivery.node} had it, and kept {delivery.queue}"
+
+    def _moved_back(self, delivery: Delivery, before: Delivery) -> str:
+        key = (delivery.group, delivery.queue)
+        for move in self._moves[key]:
+            if before.at <= move.at <= delivery.at and move.after <= delivery.offset < move.before:
+                return f"{move.says} from {move.before} to {move.after}"
+        # Who takes a queue on asks for the group's offset once: a commit of the last owner may come too late for it.
+        asked_at = self._taken_on(delivery)
+        known = self._commits[key]
+        index = bisect.bisect_right(
+            known, asked_at if asked_at > before.at else delivery.at, key=lambda commit: commit[0]
+        )
+        if index and known[index - 1][1] > delivery.offset:
+            return f"offset {known[index - 1][1]} had been committed"
+        return ""
+
+    def _taken_on(self, delivery: Delivery) -> int:
+        """When the consumer of a delivery had last taken its queue on; -1 where the journal does not tell."""
+        times = self._taken[delivery.node, str(delivery.queue)]
+        index = bisect.bisect_right(times, delivery.at)
+        return times[index - 1] if index else -1
+
+
+def _tell(repeat: Repeat, history: History) -> Evidence:
+    delivery, before = repeat.delivery, repeat.before
+    return Evidence(
+        says=f"{delivery.group} got {delivery.queue} offset {delivery.offset} again ({repeat.cause}): {repeat.why}",
+        at_millis=before.at,
+        until_millis=delivery.at,
+        message_ids=(delivery.message_id,),
+        entries=history.around(delivery.at, delivery.message_id),
+    )

@@ -1,0 +1,338 @@
+"""A run as its journal tells it, sorted out for the checks. Pure: entries in, values out.
+
+Times are milliseconds of the cluster's clock. A queue is written `topic@broker:queue id`.
+"""
+
+import bisect
+import collections
+import operator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import attrs
+
+from remoting.journal import MESSAGE_KINDS, JournalEntry
+
+STORED = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
+"""Outcomes that say: the message is stored, though perhaps not as safely as was asked for."""
+OUTCOMES = (*STORED, "indeterminate", "refused")
+
+_NOISE = MESSAGE_KINDS | {"registered", "log_sampled", "rebalanced", "node_spawned", "topics_synced", "groups_synced"}
+"""Kinds that explain nothing when they stand around something."""
+_AROUND = 3
+_MOST_OF_A_MESSAGE = 12
+
+
+@attrs.frozen
+class Queue:
+    """One queue of one broker name, as clients see it."""
+
+    topic: str
+    broker: str
+    queue_id: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}@{self.broker}:{self.queue_id}"
+
+
+@attrs.frozen(kw_only=True)
+class Send:
+    """One send with all its attempts: one journal entry `sent`."""
+
+    ids: tuple[str, ...]
+    """Unique ids; several for a batch, none where the entry has none."""
+    node: str
+    topic: str
+    outcome: str
+    queue: Queue | None
+    """Where it was stored; None where that is not known."""
+    offset: int | None
+    """Queue offset of the (first) message."""
+    began_at: int
+    ended_at: int
+    entry: JournalEntry
+
+    @property
+    def is_acknowledged(self) -> bool:
+        return self.outcome in STORED
+
+
+@attrs.frozen(kw_only=True)
+class Failure:
+    """One attempt that failed: one journal entry `attempt_failed`."""
+
+    message_id: str
+    node: str
+    topic: str
+    broker: str
+    """Empty where no route named any."""
+    began_at: int
+    ended_at: int
+    entry: JournalEntry
+
+
+@attrs.frozen(kw_only=True)
+class Delivery:
+    """One message that a consumer was given: one journal entry `delivered`."""
+
+    message_id: str
+    node: str
+    group: str
+    queue: Queue
+    offset: int
+    reconsume_times: int
+    at: int
+    entry: JournalEntry
+
+
+@attrs.frozen(kw_only=True)
+class Commit:
+    """One offset that a consumer has written down: one journal entry `committed`."""
+
+    node: str
+    group: str
+    queue: Queue
+    offset: int
+    at: int
+    entry: JournalEntry
+
+
+@attrs.frozen(kw_only=True)
+class Member:
+    """A node of the cluster, as it described itself when it became ready."""
+
+    name: str
+    address: str = ""
+    broker: str = ""
+    """Its broker name; empty for what is no broker."""
+    broker_id: int | None = None
+
+    @property
+    def is_broker(self) -> bool:
+        return bool(self.broker)
+
+    @property
+    def is_nameserver(self) -> bool:
+        return bool(self.address) and not self.broker
+
+
+@attrs.frozen(kw_only=True)
+class Absence:
+    """A time in which a node did not serve: dead, stopped or frozen."""
+
+    node: str
+    how: str
+    """`killed`, `stopped`, `crashed` or `paused`."""
+    at: int
+    """When the signal was sent, or the end was seen where nobody sent one."""
+    until: int | None
+    """When it was ready, or went on; None where it never did."""
+    is_ordered: bool = True
+    """False where nobody in the journal sent a signal: then `at` is when the supervisor saw it."""
+
+
+@attrs.frozen(kw_only=True)
+class History:
+    """All that is known of a run. Sequences are by time."""
+
+    entries: tuple[JournalEntry, ...]
+    sends: tuple[Send, ...]
+    failures: tuple[Failure, ...]
+    deliveries: tuple[Delivery, ...]
+    commits: tuple[Commit, ...]
+    group_of: Mapping[str, str]
+    """The consumer group of each node that consumed or committed anything."""
+    members: Mapping[str, Member]
+    absences: tuple[Absence, ...]
+    by_message: Mapping[str, tuple[JournalEntry, ...]]
+    """Entries that name a message, by its unique id."""
+    _telling: tuple[JournalEntry, ...]
+    """Entries that may explain something."""
+
+    @property
+    def ended_at(self) -> int:
+        """When the last thing happened that is known."""
+        return self.entries[-1].at_millis if self.entries else 0
+
+    @property
+    def began_at(self) -> int:
+        return self.entries[0].at_millis if self.entries else 0
+
+    def brokers(self, name: str) -> list[Member]:
+        """The members of a broker name, master first."""
+        found = [member for member in self.members.values() if member.broker == name]
+        return sorted(found, key=lambda member: member.broker_id or 0)
+
+    @property
+    def broker_names(self) -> list[str]:
+        """All broker names, of those that were there and of those that were sent to or read from."""
+        names = {member.broker for member in self.members.values()}
+        names |= {send.queue.broker for send in self.sends if send.queue} | {f.broker for f in self.failures}
+        names |= {delivery.queue.broker for delivery in self.deliveries}
+        return sorted(names - {""})
+
+    def of_kind(self, *kinds: str) -> Iterator[JournalEntry]:
+        """The entries of some kinds."""
+        return (entry for entry in self.entries if entry.kind in kinds)
+
+    def around(self, at: int, *message_ids: str) -> tuple[JournalEntry, ...]:
+        """What the journal tells of some messages, and the few telling entries just before and after a time."""
+        index = bisect.bisect_right(self._telling, at, key=_at)
+        found = [*self._telling[max(0, index - _AROUND) : index + _AROUND]]
+        for message_id in message_ids:
+            found += self.by_message.get(message_id, ())[:_MOST_OF_A_MESSAGE]
+        return tuple(sorted(found, key=_at))
+
+
+def read_history(entries: Iterable[JournalEntry]) -> History:
+    """Sort out a journal. Entries of one node must be in their order; what lacks a field that is needed is left out."""
+    known = _until_stopping(sorted(entries, key=_at))  # stable: what happened in one millisecond stays in its order
+    by_kind: dict[str, list[JournalEntry]] = collections.defaultdict(list)
+    for entry in known:
+        by_kind[entry.kind].append(entry)
+    sends = [_send(entry) for entry in by_kind["sent"]]
+    failures = [_failure(entry) for entry in by_kind["attempt_failed"]]
+    deliveries = [made for entry in by_kind["delivered"] if (made := _delivery(entry))]
+    commits = [commit for entry in by_kind["committed"] if (commit := _commit(entry))]
+    by_message: dict[str, list[JournalEntry]] = collections.defaultdict(list)
+    for send in sends:
+        for message_id in send.ids:
+            by_message[message_id].append(send.entry)
+    for failure in failures:
+        by_message[failure.message_id].append(failure.entry)
+    for delivery in deliveries:
+        by_message[delivery.message_id].append(delivery.entry)
+    return History(
+        entries=tuple(known),
+        sends=tuple(sends),
+        failures=tuple(failures),
+        deliveries=tuple(deliveries),
+        commits=tuple(commits),
+        group_of=dict(_groups(deliveries, commits)),
+        members=_members(by_kind["node_ready"]),
+        absences=tuple(_absences(known)),
+        by_message={key: tuple(found) for key, found in by_message.items()},
+        telling=tuple(entry for entry in known if entry.kind not in _NOISE),
+    )
+
+
+def _until_stopping(entries: list[JournalEntry]) -> list[JournalEntry]:
+    """Leave out how the cluster itself was stopped: that is no failure of its nodes. Messages still count."""
+    stopping = next((index for index, entry in enumerate(entries) if entry.kind == "cluster_stopping"), len(entries))
+    return entries[:stopping] + [entry for entry in entries[stopping:] if entry.kind in MESSAGE_KINDS]
+
+
+def _send(entry: JournalEntry) -> Send:
+    fields = entry.fields
+    topic = str(fields.get("topic") or "")
+    message_id = fields.get("message_id")
+    return Send(
+        ids=tuple(str(message_id).split(",")) if message_id else (),
+        node=entry.node,
+        topic=topic,
+        outcome=str(fields.get("outcome")),
+        queue=_queue(topic, fields),
+        offset=fields.get("offset"),
+        began_at=int(fields.get("began_at") or entry.at_millis),
+        ended_at=entry.at_millis,
+        entry=entry,
+    )
+
+
+def _failure(entry: JournalEntry) -> Failure:
+    return Failure(
+        message_id=str(entry.fields.get("message_id") or ""),
+        node=entry.node,
+        topic=str(entry.fields.get("topic") or ""),
+        broker=str(entry.fields.get("broker") or ""),
+        began_at=entry.at_millis - int(entry.fields.get("took") or 0),
+        ended_at=entry.at_millis,
+        entry=entry,
+    )
+
+
+def _delivery(entry: JournalEntry) -> Delivery | None:
+    fields = entry.fields
+    queue, offset = _queue(str(fields.get("topic") or ""), fields), fields.get("offset")
+    if queue is None or offset is None:
+        return None
+    return Delivery(
+        message_id=str(fields.get("message_id") or ""),
+        node=entry.node,
+        group=str(fields.get("group") or entry.node),
+        queue=queue,
+        offset=offset,
+        reconsume_times=int(fields.get("reconsume_times") or 0),
+        at=entry.at_millis,
+        entry=entry,
+    )
+
+
+def _commit(entry: JournalEntry) -> Commit | None:
+    fields = entry.fields
+    queue, offset = _queue(str(fields.get("topic") or ""), fields), fields.get("offset")
+    if queue is None or offset is None:
+        return None
+    group = str(fields.get("group") or entry.node)
+    return Commit(node=entry.node, group=group, queue=queue, offset=offset, at=entry.at_millis, entry=entry)
+
+
+def _queue(topic: str, fields: Mapping[str, Any]) -> Queue | None:
+    broker, queue_id = fields.get("broker"), fields.get("queue")
+    return None if not broker or queue_id is None else Queue(topic, str(broker), int(queue_id))
+
+
+def _groups(deliveries: Iterable[Delivery], commits: Iterable[Commit]) -> Iterator[tuple[str, str]]:
+    yield from ((delivery.node, delivery.group) for delivery in deliveries)
+    yield from ((commit.node, commit.group) for commit in commits)
+
+
+def _members(ready: Iterable[JournalEntry]) -> dict[str, Member]:
+    members = {}
+    for entry in ready:
+        broker_id = entry.fields.get("broker_id")
+        members[entry.node] = Member(
+            name=entry.node,
+            address=str(entry.fields.get("address") or ""),
+            broker=str(entry.fields.get("broker_name") or ""),
+            broker_id=None if broker_id is None else int(broker_id),
+        )
+    return members
+
+
+_ENDS = {
+    "node_killed": "killed",
+    "node_stopped": "stopped",
+    "node_crashed": "crashed",
+    "node_paused": "paused",
+}
+_BEGINNINGS = {"node_ready", "node_resumed"}
+_ENDING_COMMANDS = {"kill", "stop", "pause", "power-loss", "wipe"}
+
+
+def _absences(entries: Iterable[JournalEntry]) -> Iterator[Absence]:
+    """Follow each node. A command stands in the journal just before its signal, an end just after it was noticed."""
+    away: dict[str, Absence] = {}
+    ordered: dict[str, int] = {}
+    absences: list[Absence] = []
+
+    def close(node: str, at: int) -> None:
+        if (absence := away.pop(node, None)) is not None:
+            absences.append(attrs.evolve(absence, until=at))
+
+    for entry in entries:
+        node = entry.node
+        if entry.kind == "command" and entry.fields.get("command") in _ENDING_COMMANDS:
+            ordered.setdefault(node, entry.at_millis)
+        elif (how := _ENDS.get(entry.kind)) is not None:
+            is_ordered = node in ordered
+            at = ordered.pop(node, entry.at_millis)
+            close(node, at)  # frozen, and then killed: two absences, one behind the other
+            away[node] = Absence(node=node, how=how, at=at, until=None, is_ordered=is_ordered)
+        elif entry.kind in _BEGINNINGS:
+            ordered.pop(node, None)
+            close(node, entry.at_millis)
+    return iter(sorted([*absences, *away.values()], key=lambda absence: absence.at))
+
+
+_at = operator.attrgetter("at_millis")

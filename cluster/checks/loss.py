@@ -1,0 +1,235 @@
+"""Loss of acknowledged messages (RPO): what a producer was told, against what is on which disk.
+
+* `lost`: messages whose send was answered with an outcome that says "stored", and that are in no store at all, under
+  any topic (a delayed or half message lies under a system topic). `lost.OUTCOME` counts one outcome. A message that
+  its broker deleted for its age is `expired`, not lost.
+* `missing NODE`: acknowledged messages of the node's broker name that this one node's store does not hold, be they
+  elsewhere or not: what would be lost with all the others.
+* `sent`, `sent.OUTCOME`: sends by what their producer was told. `stored.refused` and `stored.indeterminate`: those that
+  lie in some store although their producer was not told so.
+* `unclaimed`: messages in a store, in a topic that the run sent to, that no send of the run claims.
+
+Unknown: where nothing was sent; where a message is in none of the stores that were read, and one of its broker's
+stores could not be; where an acknowledged send carries no unique id.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from cluster.checks.copies import Copy, NodeStore, Stores
+from cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
+from cluster.checks.history import OUTCOMES, STORED, History, Queue, Send
+
+_MESSAGES = "messages"
+
+METRICS = (
+    Metric(name="lost", unit=_MESSAGES, says="acknowledged, and in no store"),
+    *(
+        Metric(name=f"lost.{outcome}", unit=_MESSAGES, says=f"answered {outcome}, and in no store")
+        for outcome in STORED
+    ),
+    Metric(name="expired", unit=_MESSAGES, says="acknowledged, and deleted for their age"),
+    Metric(name="missing", target="NODE", unit=_MESSAGES, says="acknowledged, and not in this node's store"),
+    Metric(name="sent", unit=_MESSAGES, says="sends, whatever came of them"),
+    *(Metric(name=f"sent.{outcome}", unit=_MESSAGES, says=f"sends that ended in {outcome}") for outcome in OUTCOMES),
+    Metric(name="stored.indeterminate", unit=_MESSAGES, says="in doubt for their producer, and in some store"),
+    Metric(name="stored.refused", unit=_MESSAGES, says="refused, and yet in some store"),
+    Metric(name="unclaimed", unit=_MESSAGES, says="in a store, and sent by nobody in the journal"),
+)
+
+
+NOTHING_SENT = "no workload of the journal sent anything"
+
+
+def judge(history: History, stores: Stores) -> Iterator[Finding]:
+    """Measure all of METRICS."""
+    yield from _count_sends(history)
+    absent = _absent(history, stores)
+    yield from _judge_loss(history, stores, absent)
+    for store in stores.nodes.values():
+        yield _judge_missing(history, store)
+    for outcome in ("indeterminate", "refused"):
+        yield _judge_stored(history, stores, outcome)
+    yield _judge_unclaimed(history, stores)
+
+
+def _count_sends(history: History) -> Iterator[Finding]:
+    yield Finding(metric="sent", unit=_MESSAGES, value=len(history.sends))
+    for outcome in OUTCOMES:
+        sends = [send for send in history.sends if send.outcome == outcome]
+        spans = (_span(history, sends),) if sends else ()
+        yield Finding(metric=f"sent.{outcome}", unit=_MESSAGES, value=len(sends), evidence=spans)
+
+
+def _span(history: History, sends: Sequence[Send]) -> Evidence:
+    """When sends of one outcome began and ended, and what happened around the first of them."""
+    first, last = sends[0], sends[-1]
+    return Evidence(
+        says=f"{len(sends)} sends, the first at {first.node}",
+        at_millis=first.ended_at,
+        until_millis=last.ended_at,
+        message_ids=first.ids,
+        entries=history.around(first.ended_at, *first.ids),
+    )
+
+
+@attrs.frozen
+class _Absent:
+    """An acknowledged message that is in no store."""
+
+    message_id: str
+    send: Send
+    is_expired: bool
+
+
+def _absent(history: History, stores: Stores) -> list[_Absent]:
+    deleting = {entry.node for entry in history.of_kind("file_deleted")}
+    first_offsets = {node: _first_offsets(store.copies) for node, store in stores.nodes.items() if node in deleting}
+    absent = []
+    for send in history.sends:
+        if send.is_acknowledged:
+            expired = _is_expired(send, stores, first_offsets)
+            absent += [_Absent(key, send, expired) for key in send.ids if key not in stores.by_message]
+    return absent
+
+
+def _first_offsets(copies: Iterable[Copy]) -> dict[Queue, int]:
+    first: dict[Queue, int] = {}
+    for copy in copies:
+        first.setdefault(copy.queue, copy.offset)
+    return first
+
+
+def _is_expired(send: Send, stores: Stores, first_offsets: Mapping[str, Mapping[Queue, int]]) -> bool:
+    """True if a broker that deleted files has nothing of this queue up to where the message was."""
+    if send.queue is None or send.offset is None:
+        return False
+    queue, offset = send.queue, send.offset
+    return any(
+        offset < first_offsets[store.node].get(queue, offset + 1)
+        for store in stores.of_broker(queue.broker)
+        if store.node in first_offsets
+    )
+
+
+def _judge_loss(history: History, stores: Stores, absent: Sequence[_Absent]) -> Iterator[Finding]:
+    acknowledged = [send for send in history.sends if send.is_acknowledged]
+    expired = [found for found in absent if found.is_expired]
+    lost = [found for found in absent if not found.is_expired]
+    yield _judge_absent("lost", acknowledged, lost, history, stores)
+    for outcome in STORED:
+        told = [send for send in acknowledged if send.outcome == outcome]
+        of_these = [found for found in lost if found.send.outcome == outcome]
+        yield _judge_absent(f"lost.{outcome}", told, of_these, history, stores)
+    yield _judge_absent("expired", acknowledged, expired, history, stores)
+
+
+def _judge_absent(
+    metric: str, told: Sequence[Send], absent: Sequence[_Absent], history: History, stores: Stores
+) -> Finding:
+    """Count what is absent from all stores, where all stores that could have it were read."""
+    found = _count(metric, told, [(one.message_id, one.send) for one in absent], history)
+    missing = ""
+    if not history.sends:
+        missing = NOTHING_SENT
+    elif nameless := sum(not send.ids for send in told):
+        missing = f"{nameless} acknowledged sends carry no unique id"
+    elif absent and not stores.nodes:
+        missing = "no store was given"
+    elif unread := stores.missing_of({one.send.queue.broker for one in absent if one.send.queue}, history):
+        missing = f"{'; '.join(unread)}; in none of the others: {len(absent)}"
+    return attrs.evolve(found, value=None, missing=missing) if missing else found
+
+
+def _count(metric: str, told: Sequence[Send], found: Sequence[tuple[str, Send]], history: History) -> Finding:
+    return count_of(
+        metric,
+        _MESSAGES,
+        found,
+        lambda named: _where_it_was(*named, history),
+        says=f"of {sum(len(send.ids) for send in told)} acknowledged messages",
+        message_ids=[message_id for message_id, _ in found],
+    )
+
+
+def _where_it_was(message_id: str, send: Send, history: History) -> Evidence:
+    where = f"{send.queue} offset {send.offset}" if send.queue else "a queue that was not told"
+    return Evidence(
+        says=f"answered {send.outcome} by {where}",
+        at_millis=send.ended_at,
+        message_ids=(message_id,),
+        entries=history.around(send.ended_at, message_id),
+    )
+
+
+def _judge_missing(history: History, store: NodeStore) -> Finding:
+    held = {copy.message_id for copy in store.copies}
+    told = [send for send in history.sends if send.is_acknowledged and send.queue and send.queue.broker == store.broker]
+    metric = f"missing {store.node}"
+    if not told:
+        return unknown(metric, _MESSAGES, f"no acknowledged send to {store.broker}")
+    return _count(metric, told, [(key, send) for send in told for key in send.ids if key not in held], history)
+
+
+def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
+    """Count messages that lie in a store though their producer was not told that they do."""
+    metric = f"stored.{outcome}"
+    sends = [send for send in history.sends if send.outcome == outcome]
+    if not history.sends:
+        return unknown(metric, _MESSAGES, NOTHING_SENT)
+    if nameless := sum(not send.ids for send in sends):
+        return unknown(metric, _MESSAGES, f"{nameless} of these sends carry no unique id")
+    if sends and not stores.nodes:
+        return unknown(metric, _MESSAGES, "no store was given")
+    found = [(key, send) for send in sends for key in send.ids if key in stores.by_message]
+
+    def tell(named: tuple[str, Send]) -> Evidence:
+        message_id, send = named
+        return Evidence(
+            says=f"{outcome} for its producer, and stored: {_places(stores, message_id)}",
+            at_millis=send.ended_at,
+            message_ids=(message_id,),
+            entries=history.around(send.ended_at, message_id),
+        )
+
+    return count_of(
+        metric,
+        _MESSAGES,
+        found,
+        tell,
+        says=f"of {len(sends)} such sends",
+        is_at_least=bool(stores.unread),
+        message_ids=[key for key, _ in found],
+    )
+
+
+def _places(stores: Stores, message_id: str) -> str:
+    return ", ".join(
+        f"{queue} offset {offset} at {'+'.join(copy.node for copy in copies)}"
+        for (queue, offset), copies in stores.places(message_id).items()
+    )
+
+
+def _judge_unclaimed(history: History, stores: Stores) -> Finding:
+    if not stores.nodes:
+        return unknown("unclaimed", _MESSAGES, "no store was given")
+    topics = {send.topic for send in history.sends}
+    claimed = {key for send in history.sends for key in send.ids} | {failure.message_id for failure in history.failures}
+    strangers = {
+        copy.message_id: copy
+        for store in stores.nodes.values()
+        for copy in store.copies
+        if copy.queue.topic in topics and copy.message_id not in claimed and copy.stored_at >= history.began_at
+    }
+    return count_of(
+        "unclaimed",
+        _MESSAGES,
+        list(strangers.values()),
+        lambda copy: Evidence(
+            says=f"{copy.queue} offset {copy.offset} at {copy.node}",
+            at_millis=copy.stored_at,
+            message_ids=(copy.message_id,),
+        ),
+        message_ids=strangers,
+    )

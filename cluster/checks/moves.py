@@ -1,0 +1,91 @@
+"""Consumer offsets that went back, wherever that was seen. Pure.
+
+Nobody but the journal tells of them: a broker takes any offset that it is given (broker-requests#44), and a slave takes
+its master's, older or newer (store-and-ha section 5.3).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+
+from cluster.checks.copies import broker_of
+from cluster.checks.history import Commit, History, Queue
+from remoting.journal import JournalEntry
+
+
+@attrs.frozen
+class Move:
+    """One group's offset in one queue went back, at one place."""
+
+    group: str
+    queue: Queue
+    before: int
+    after: int
+    at: int
+    node: str
+    """The broker that holds the offset, or the consumer that began anew from an older one."""
+    says: str
+    entry: JournalEntry
+
+    @property
+    def distance(self) -> int:
+        """How many messages."""
+        return self.before - self.after
+
+
+def find_moves(history: History) -> list[Move]:
+    """Give all moves, by time."""
+    told = [*_commits_seen_by_brokers(history), *_overwritten(history), *_corrected(history)]
+    known = {(move.group, move.queue, move.after) for move in told}
+    seen = [move for move in _commits_going_back(history.commits) if (move.group, move.queue, move.after) not in known]
+    return sorted([*told, *seen], key=lambda move: move.at)
+
+
+def _commits_seen_by_brokers(history: History) -> Iterator[Move]:
+    for entry in history.of_kind("offset_moved_back"):
+        fields = entry.fields
+        queue = Queue(str(fields["topic"]), broker_of(entry.node, history), int(fields["queue_id"]))
+        says = f"a commit to {entry.node} moved it"
+        yield Move(
+            str(fields["group"]), queue, fields["before"], fields["after"], entry.at_millis, entry.node, says, entry
+        )
+
+
+def _overwritten(history: History) -> Iterator[Move]:
+    """A slave's newer offsets gave way to its master's older ones."""
+    for entry in history.of_kind("consumer_offsets_overwritten"):
+        topic, _, group = str(entry.fields["key"]).partition("@")
+        queues: Mapping[int | str, tuple[int, int]] = entry.fields["queues"]
+        for queue_id, (before, after) in queues.items():
+            queue = Queue(topic, broker_of(entry.node, history), int(queue_id))
+            says = f"the metadata sync of {entry.node} moved it"
+            yield Move(group, queue, before, after, entry.at_millis, entry.node, says, entry)
+
+
+def _corrected(history: History) -> Iterator[Move]:
+    """A consumer that asked out of bounds, and goes on from where it was told to."""
+    for entry in history.of_kind("offset_illegal"):
+        asked, offered = entry.fields.get("asked"), entry.fields.get("offered")
+        queue = parse_queue(str(entry.fields.get("queue")))
+        if queue and asked is not None and offered is not None and offered < asked:
+            group = history.group_of.get(entry.node, entry.node)
+            says = f"{entry.node} was told that its offset is out of bounds, and moved it"
+            yield Move(group, queue, asked, offered, entry.at_millis, entry.node, says, entry)
+
+
+def _commits_going_back(commits: Iterable[Commit]) -> Iterator[Move]:
+    """A group that commits less than it had committed before has begun anew from an older offset."""
+    latest: dict[tuple[str, Queue], int] = {}
+    for commit in commits:
+        before = latest.get((commit.group, commit.queue))
+        if before is not None and commit.offset < before:
+            says = f"{commit.node} commits less than was committed before: it went"
+            yield Move(commit.group, commit.queue, before, commit.offset, commit.at, commit.node, says, commit.entry)
+        latest[commit.group, commit.queue] = commit.offset
+
+
+def parse_queue(text: str) -> Queue | None:
+    """Read `topic@broker:queue id`; None for anything else."""
+    topic, at, rest = text.partition("@")
+    broker, colon, queue_id = rest.rpartition(":")
+    return Queue(topic, broker, int(queue_id)) if at and colon and queue_id.isdecimal() else None

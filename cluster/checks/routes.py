@@ -1,0 +1,125 @@
+"""What is believed about routes, against the truth.
+
+* `stale_route WATCHER`: the longest time, in seconds of the cluster's time, in which a nameserver or a client named the
+  address of a broker that was dead, stopped or frozen, noticed in the end or not.
+* `missing_route NAMESERVER`: the longest time in which it did not name a broker that was ready.
+* `route_disagreement`: the longest time in which two nameservers that ran named different brokers.
+
+Time in which a nameserver itself is away is nobody's belief, and counts for none of these. What the end of the run cuts
+off is "at least".
+
+Unknown: `stale_route` for a workload that tells no routes; `route_disagreement` with fewer than two nameservers.
+"""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from cluster.checks.beliefs import Belief, Span, beliefs_of_clients, beliefs_of_nameservers, overlap, without
+from cluster.checks.copies import Stores
+from cluster.checks.findings import EVIDENCE_LIMIT, Evidence, Finding, Metric, unknown
+from cluster.checks.history import History, Member
+
+METRICS = (
+    Metric(name="stale_route", target="WATCHER", unit="s", says="longest time it named a broker that was away"),
+    Metric(name="missing_route", target="NAMESERVER", unit="s", says="longest time it did not name one that was ready"),
+    Metric(name="route_disagreement", unit="s", says="longest time in which two nameservers named different brokers"),
+)
+
+
+@attrs.frozen
+class _Wrong:
+    """A time in which a belief and the truth, or two beliefs, differed."""
+
+    span: Span
+    says: str
+
+
+def judge(history: History, _stores: Stores) -> Iterator[Finding]:
+    """Measure all of METRICS."""
+    of_nameservers, of_clients = beliefs_of_nameservers(history), beliefs_of_clients(history)
+    nameservers = [member.name for member in history.members.values() if member.is_nameserver]
+    clients = dict.fromkeys(belief.watcher for belief in of_clients)
+    for watcher, beliefs in [
+        *((name, of_nameservers) for name in nameservers),
+        *((name, of_clients) for name in clients),
+    ]:
+        own = [belief for belief in beliefs if belief.watcher == watcher]
+        yield _longest(f"stale_route {watcher}", _stale(watcher, own, history), history)
+    for name in nameservers:
+        own = [belief for belief in of_nameservers if belief.watcher == name]
+        yield _longest(f"missing_route {name}", _missing(name, own, history), history)
+    if len(nameservers) < 2:
+        yield unknown("route_disagreement", "s", f"needs two nameservers; there is {len(nameservers)}")
+    else:
+        yield _longest("route_disagreement", _disagreements(nameservers, of_nameservers, history), history)
+
+
+def _away(node: str, history: History) -> list[Span]:
+    return [Span(absence.at, absence.until) for absence in history.absences if absence.node == node]
+
+
+def _first_ready(node: str, history: History) -> int:
+    return next(entry.at_millis for entry in history.of_kind("node_ready") if entry.node == node)
+
+
+def _brokers(history: History) -> Iterator[Member]:
+    return (member for member in history.members.values() if member.is_broker)
+
+
+def _stale(watcher: str, beliefs: Iterable[Belief], history: History) -> Iterator[_Wrong]:
+    away = _away(watcher, history)
+    names = {member.address: member.name for member in _brokers(history)}
+    for belief in beliefs:
+        for span in _away(names.get(belief.address, ""), history):
+            if shared := overlap(span, belief.span):
+                for left in without(shared, away):
+                    yield _Wrong(left, f"{watcher} named {names[belief.address]}, which was away")
+
+
+def _missing(nameserver: str, beliefs: Sequence[Belief], history: History) -> Iterator[_Wrong]:
+    away = _away(nameserver, history)
+    for member in _brokers(history):
+        named = [belief.span for belief in beliefs if belief.address == member.address]
+        for left in without(
+            Span(_first_ready(member.name, history), None), [*named, *away, *_away(member.name, history)]
+        ):
+            yield _Wrong(left, f"{nameserver} did not name {member.name}, which was ready")
+
+
+def _disagreements(nameservers: Sequence[str], beliefs: Sequence[Belief], history: History) -> Iterator[_Wrong]:
+    for one, other in itertools.combinations(nameservers, 2):
+        began = max(_first_ready(one, history), _first_ready(other, history))
+        away = [*_away(one, history), *_away(other, history), Span(0, began)]
+        for address in dict.fromkeys(belief.address for belief in beliefs):
+            by = {
+                name: [belief.span for belief in beliefs if (belief.watcher, belief.address) == (name, address)]
+                for name in (one, other)
+            }
+            for names_it, does_not in ((one, other), (other, one)):
+                for span in by[names_it]:
+                    for left in without(span, [*by[does_not], *away]):
+                        yield _Wrong(left, f"{names_it} named {address}, and {does_not} did not")
+
+
+def _longest(metric: str, wrongs: Iterable[_Wrong], history: History) -> Finding:
+    def seconds(wrong: _Wrong) -> float:
+        return (wrong.span.end(history.ended_at) - wrong.span.at) / 1000
+
+    found = sorted((wrong for wrong in wrongs if seconds(wrong) > 0), key=seconds, reverse=True)
+    return Finding(
+        metric=metric,
+        unit="s",
+        value=seconds(found[0]) if found else 0.0,
+        is_at_least=bool(found) and found[0].span.until is None,
+        evidence=tuple(
+            Evidence(
+                says=f"{wrong.says}, for {seconds(wrong):.2f} s",
+                at_millis=wrong.span.at,
+                until_millis=wrong.span.until,
+                entries=history.around(wrong.span.at),
+            )
+            for wrong in found[:EVIDENCE_LIMIT]
+        ),
+    )

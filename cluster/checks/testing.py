@@ -1,0 +1,186 @@
+"""For tests of the checks: a run made up step by step, clean until something is planted in it."""
+
+import collections
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from cluster.checks import judge
+from cluster.checks.copies import Copy, NodeStore, Stores, gather
+from cluster.checks.findings import Findings
+from cluster.checks.history import STORED, History, Queue, read_history
+from remoting.journal import JournalEntry
+
+SOME_DAY = 1_795_200_000_000
+RECORD_BYTES = 200
+ADDRESSES = {
+    "namesrv-1": "127.77.1.1:9876",
+    "namesrv-2": "127.77.1.2:9876",
+    "broker-a": "127.77.1.20:10911",
+    "broker-a-s": "127.77.1.21:10911",
+    "broker-b": "127.77.1.22:10911",
+    "broker-b-s": "127.77.1.23:10911",
+}
+
+
+@attrs.define
+class MadeUpRun:
+    """Entries and logs. Every step takes 10 ms."""
+
+    nodes: tuple[str, ...] = ("namesrv-1", "broker-a", "broker-a-s")
+    now: int = SOME_DAY
+    entries: list[JournalEntry] = attrs.field(factory=list)
+    logs: dict[str, list[Copy]] = attrs.field(factory=dict)
+    unread: set[str] = attrs.field(factory=set)
+    """Nodes whose store cannot be read."""
+    _ends: collections.Counter[Queue] = attrs.field(factory=collections.Counter)
+    """Where each queue ends."""
+
+    def __attrs_post_init__(self) -> None:
+        for node in self.nodes:
+            if node.startswith("broker"):
+                self.logs[node] = []
+            self.ready(node)
+
+    # ---- what happened ---------------------------------------------------------------------------
+
+    def add(self, node: str, kind: str, **fields: Any) -> JournalEntry:
+        """Add an entry, 10 ms after the one before."""
+        self.now += 10
+        entry = JournalEntry(self.now, node, kind, fields)
+        self.entries.append(entry)
+        return entry
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += round(seconds * 1000)
+
+    def ready(self, node: str) -> None:
+        """A node has started; brokers are in every route."""
+        if not node.startswith("broker"):
+            self.add(node, "node_ready", address=ADDRESSES[node])
+            return
+        name, broker_id = broker_of(node)
+        for nameserver in self.nodes:
+            if nameserver.startswith("namesrv"):
+                self.add(nameserver, "broker_registered", **self._named(node))
+        self.add(node, "node_ready", address=ADDRESSES[node], broker_name=name, broker_id=broker_id)
+
+    def end(self, node: str, command: str = "kill", kind: str = "node_killed") -> int:
+        """A node is ended, or frozen; the time at which it was told to."""
+        at = self.add(node, "command", command=command).at_millis
+        self.add(node, kind)
+        return at
+
+    def drop(self, nameserver: str, node: str, kind: str = "broker_connection_lost") -> int:
+        """A nameserver takes a broker out of its routes; when."""
+        return self.add(nameserver, kind, **self._named(node), reason="why").at_millis
+
+    def send(
+        self,
+        number: int,
+        outcome: str = "SEND_OK",
+        *,
+        queue_id: int = 0,
+        broker: str = "broker-a",
+        at: Iterable[str] | None = None,
+        topic: str = "orders",
+        took: int = 5,
+        **fields: Any,
+    ) -> str:
+        """A send has ended. `at`: which nodes have it; without it, as the outcome says, the master and its slaves."""
+        message_id = f"ID{number:06}"
+        queue = Queue(topic, broker, queue_id)
+        nodes = self.members(broker) if outcome in STORED else ()
+        offset = self.store(message_id, queue, nodes if at is None else at) if outcome in STORED or at else None
+        told = {"broker": broker, "queue": queue_id, "offset": offset} if outcome in STORED else {}
+        common = {"number": number, "message_id": message_id, "topic": topic, "outcome": outcome}
+        self.now += took
+        self.add("produce-1", "sent", **common, **told, began_at=self.now + 10 - took, **fields)
+        return message_id
+
+    def fail(self, number: int, broker: str = "broker-a", *, topic: str = "orders", took: int = 5) -> None:
+        """An attempt at a broker has failed."""
+        self.add("produce-1", "attempt_failed", message_id=f"ID{number:06}", topic=topic, broker=broker, took=took)
+
+    def store(self, message_id: str, queue: Queue, nodes: Iterable[str]) -> int:
+        """Append a record to some nodes' logs; its queue offset."""
+        offset = self._ends[queue]
+        self._ends[queue] += 1
+        for node in nodes:
+            log = self.logs[node]
+            at = log[-1].log_offset + RECORD_BYTES if log else 0
+            log.append(
+                Copy(
+                    node=node,
+                    message_id=message_id,
+                    queue=queue,
+                    offset=offset,
+                    log_offset=at,
+                    stored_at=self.now,
+                )
+            )
+        return offset
+
+    def deliver(
+        self,
+        number: int,
+        offset: int,
+        node: str = "consume-1",
+        *,
+        group: str = "shop",
+        queue_id: int = 0,
+        times: int = 0,
+    ) -> None:
+        """A consumer was given a message."""
+        self.add(
+            node,
+            "delivered",
+            message_id=f"ID{number:06}",
+            topic="orders",
+            group=group,
+            broker="broker-a",
+            queue=queue_id,
+            offset=offset,
+            reconsume_times=times,
+        )
+
+    def commit(self, offset: int, node: str = "consume-1", *, group: str = "shop", queue_id: int = 0) -> None:
+        """A consumer wrote down how far it is."""
+        self.add(node, "committed", group=group, topic="orders", broker="broker-a", queue=queue_id, offset=offset)
+
+    # ---- what is made of it ----------------------------------------------------------------------
+
+    def members(self, broker: str) -> list[str]:
+        """The nodes of a broker name."""
+        return [node for node in self.logs if broker_of(node)[0] == broker]
+
+    def history(self) -> History:
+        return read_history(self.entries)
+
+    def stores(self) -> Stores:
+        nodes = [
+            NodeStore(
+                node=node,
+                broker=broker_of(node)[0],
+                copies=tuple(copies),
+                end_offset=copies[-1].log_offset + RECORD_BYTES if copies else 0,
+                first_offset=copies[0].log_offset if copies else 0,
+            )
+            for node, copies in self.logs.items()
+            if node not in self.unread
+        ]
+        return gather(nodes, dict.fromkeys(self.unread, "its store was not given"))
+
+    def judge(self) -> Findings:
+        return judge(self.history(), self.stores())
+
+    def _named(self, node: str) -> dict[str, Any]:
+        name, broker_id = broker_of(node)
+        return {"broker_name": name, "broker_id": broker_id, "address": ADDRESSES[node]}
+
+
+def broker_of(node: str) -> tuple[str, int]:
+    """Broker name and broker id of a node."""
+    return node.removesuffix("-s"), int(node.endswith("-s"))

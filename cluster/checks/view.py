@@ -1,0 +1,65 @@
+"""What a person sees of findings. Only functions named `render_*` know rich."""
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cluster.checks.findings import Evidence, Finding, Metric
+from cluster.view import render_event
+
+_IDS_SHOWN = 8
+_EVIDENCE_SHOWN = 5
+
+
+def render_findings(findings: Iterable[Finding]) -> Table:
+    """One row for each."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("METRIC", no_wrap=True)
+    table.add_column("VALUE", justify="right", no_wrap=True)
+    table.add_column("")
+    for finding in findings:
+        note = Text(finding.says, "dim") if finding.is_known else Text(f"unknown: {finding.missing}", "yellow")
+        table.add_row(finding.metric, _value(finding), note)
+    return table
+
+
+def render_evidence(finding: Finding) -> RenderableType:
+    """One finding with what was seen: the first pieces of evidence, with the events around each."""
+    head = Text(f"{finding.metric}  ", "bold").append(_value(finding))
+    head.append(f"  {finding.says or finding.missing}", "dim")
+    parts: list[RenderableType] = [head]
+    for piece in finding.evidence[:_EVIDENCE_SHOWN]:
+        parts += ["", Text(f"  {piece.says}", "cyan"), *_ids(piece)]
+        parts += [Text("    ").append(render_event(entry.as_json())) for entry in piece.entries]
+    more = len(finding.evidence) - _EVIDENCE_SHOWN
+    if more > 0:
+        parts.append(Text(f"\n  and {more} more; --json has them", "dim"))
+    return Group(*parts)
+
+
+def render_metrics(metrics: Iterable[Metric]) -> Table:
+    """The table of what is measured."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("METRIC", no_wrap=True)
+    table.add_column("UNIT", no_wrap=True)
+    table.add_column("MEANING")
+    for metric in metrics:
+        table.add_row(metric.title, metric.unit, metric.says)
+    return table
+
+
+def _value(finding: Finding) -> Text:
+    if finding.value is None:
+        return Text("?", "yellow")
+    number = f"{finding.value:.2f}" if isinstance(finding.value, float) else str(finding.value)
+    return Text(f"{'>= ' if finding.is_at_least else ''}{number} {finding.unit}", "" if finding.value else "dim")
+
+
+def _ids(piece: Evidence) -> list[Text]:
+    if not piece.message_ids:
+        return []
+    shown = ", ".join(piece.message_ids[:_IDS_SHOWN])
+    more = len(piece.message_ids) - _IDS_SHOWN
+    return [Text(f"    {shown}" + (f" and {more} more" if more > 0 else ""))]

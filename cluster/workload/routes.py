@@ -1,0 +1,18 @@
+"""What a workload's client believes about routes, for the journal."""
+
+from client.instance import Client
+from remoting.bodies.route import TopicRouteData
+from remoting.control import ControlLink
+
+
+def tell_routes(client: Client, link: ControlLink) -> None:
+    """Tell every route that the client learns from now on, if it says anything new."""
+
+    def tell(topic: str, route: TopicRouteData) -> None:
+        brokers = {
+            data.broker_name: {str(broker_id): address for broker_id, address in sorted(data.broker_addrs.items())}
+            for data in route.broker_datas
+        }
+        link.emit("route_learnt", topic=topic, brokers=brokers)
+
+    client.on_route.append(tell)

@@ -1,0 +1,169 @@
+"""Duplicates: each cause planted and found under its own name, and compared with counting by hand."""
+
+import collections
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.checks.duplicates import CAUSES
+from cluster.checks.findings import Findings
+from cluster.checks.history import Queue
+from cluster.checks.testing import MadeUpRun
+
+
+def clean_run() -> MadeUpRun:
+    """Ten messages, sent, delivered once and committed."""
+    run = MadeUpRun()
+    for number in range(10):
+        run.send(number)
+        run.deliver(number, offset=number)
+    run.commit(10)
+    return run
+
+
+def causes(findings: Findings) -> dict[str, int]:
+    """How many deliveries each cause has, without those that have none."""
+    counts = {cause: findings[f"duplicates.{cause}"].value for cause in CAUSES}
+    return {cause: int(count) for cause, count in counts.items() if count}
+
+
+def test_a_clean_run_has_no_duplicates() -> None:
+    findings = clean_run().judge()
+    assert findings["stored_twice"].value == 0
+    assert findings["duplicates"].value == 0
+    assert causes(findings) == {}
+
+
+def test_a_client_that_tried_again_stored_twice_and_both_are_delivered() -> None:
+    run = clean_run()
+    run.store("ID000003", Queue("orders", "broker-a", 1), run.members("broker-a"))
+    run.deliver(3, offset=0, queue_id=1)
+    findings = run.judge()
+    assert findings["stored_twice"].message_ids == ("ID000003",)
+    assert "orders@broker-a:0 offset 3, orders@broker-a:1 offset 0" in findings["stored_twice"].evidence[0].says
+    assert causes(findings) == {"client_retry": 1}
+
+
+def test_copies_of_one_master_and_its_slave_are_one_place() -> None:
+    assert clean_run().judge()["stored_twice"].value == 0
+
+
+def test_a_delayed_message_lies_under_two_topics_and_is_stored_once() -> None:
+    run = clean_run()
+    run.store("ID000003", Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 2), run.members("broker-a"))
+    assert run.judge()["stored_twice"].value == 0
+
+
+def test_what_was_handed_back_is_a_redelivery() -> None:
+    run = clean_run()
+    run.deliver(3, offset=0, times=1)
+    assert causes(run.judge()) == {"redelivery": 1}
+
+
+def test_what_was_committed_beyond_and_comes_again_is_a_rollback() -> None:
+    run = clean_run()
+    run.add("consume-2", "rebalanced", topic="orders", added=["orders@broker-a:0"], removed=[], held=[])
+    for number in range(6, 10):
+        run.deliver(number, offset=number, node="consume-2")
+    findings = run.judge()
+    assert causes(findings) == {"offset_rollback": 4}
+    assert "offset 10 had been committed" in findings["duplicates.offset_rollback"].evidence[0].says
+
+
+def test_an_offset_that_a_slave_had_overwritten_is_a_rollback() -> None:
+    run = clean_run()
+    run.entries = [entry for entry in run.entries if entry.kind != "committed"]
+    run.add("broker-a-s", "consumer_offsets_overwritten", key="orders@shop", queues={0: [10, 7]})
+    run.deliver(8, offset=8, node="consume-2")
+    findings = run.judge()
+    assert causes(findings) == {"offset_rollback": 1}
+    assert "the metadata sync of broker-a-s moved it from 10 to 7" in findings["duplicates"].evidence[0].says
+
+
+def test_a_consumer_that_is_told_to_begin_at_0_rolls_back() -> None:
+    run = clean_run()
+    run.entries = [entry for entry in run.entries if entry.kind != "committed"]
+    run.add("consume-1", "offset_illegal", queue="orders@broker-a:0", asked=10, offered=0)
+    run.deliver(0, offset=0)
+    assert causes(run.judge()) == {"offset_rollback": 1}
+
+
+def test_a_queue_that_changed_hands_before_a_commit_is_a_rebalance() -> None:
+    run = clean_run()
+    run.entries = [entry for entry in run.entries if entry.kind != "committed"]
+    run.commit(8)
+    run.add("consume-2", "rebalanced", topic="orders", added=["orders@broker-a:0"], removed=[], held=[])
+    run.commit(10)  # of the last owner, and too late: the new one has asked already
+    for number in (8, 9):
+        run.deliver(number, offset=number, node="consume-2")
+    assert causes(run.judge()) == {"rebalance": 2}
+
+
+def test_a_queue_taken_on_anew_by_the_same_consumer_is_a_rebalance() -> None:
+    run = clean_run()
+    run.entries = [entry for entry in run.entries if entry.kind != "committed"]
+    run.add("consume-1", "rebalanced", topic="orders", added=["orders@broker-a:0"], removed=[], held=[])
+    run.deliver(9, offset=9)
+    assert causes(run.judge()) == {"rebalance": 1}
+
+
+def test_what_nothing_explains_is_unexplained() -> None:
+    run = clean_run()
+    run.entries = [entry for entry in run.entries if entry.kind != "committed"]
+    run.deliver(9, offset=9)
+    assert causes(run.judge()) == {"unexplained": 1}
+
+
+def test_another_group_gets_everything_once_more_and_that_is_no_duplicate() -> None:
+    run = clean_run()
+    for number in range(10):
+        run.deliver(number, offset=number, node="consume-2", group="audit")
+    assert run.judge()["duplicates"].value == 0
+
+
+def test_without_deliveries_or_sends_nothing_is_known() -> None:
+    run = MadeUpRun()
+    findings = run.judge()
+    assert findings["duplicates"].value is findings["duplicates.rebalance"].value is None
+    assert findings["stored_twice"].missing == "no workload of the journal sent anything"
+
+
+def test_a_missing_store_makes_what_was_found_the_least() -> None:
+    run = clean_run()
+    run.unread = {"broker-a-s"}
+    assert run.judge()["stored_twice"].is_at_least
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 5), st.sampled_from(["one", "two"]), st.sampled_from(["shop", "audit"]), st.integers(0, 1)
+        ),
+        max_size=40,
+    )
+)
+def test_every_delivery_beyond_the_first_has_exactly_one_cause(made: list[tuple[int, str, str, int]]) -> None:
+    run = MadeUpRun()
+    for number in range(6):
+        run.send(number)
+    for number, node, group, times in made:
+        run.deliver(number, offset=number, node=f"{group}-{node}", group=group, times=times)
+    findings = run.judge()
+    counts = collections.Counter((number, group) for number, _, group, _ in made)
+    repeated = sum(count - 1 for count in counts.values())
+    if made:
+        assert findings["duplicates"].value == repeated
+        assert sum(causes(findings).values()) == repeated
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=1, max_size=3), max_size=12))
+def test_stored_twice_counts_messages_with_more_than_one_place(made: list[list[tuple[int, bool]]]) -> None:
+    run = MadeUpRun()
+    for number, places in enumerate(made):
+        run.send(number, at=())
+        for queue_id, is_at_both in places:
+            nodes = ["broker-a", "broker-a-s"] if is_at_both else ["broker-a"]
+            run.store(f"ID{number:06}", Queue("orders", "broker-a", queue_id), nodes)
+    expected = sum(len(places) > 1 for places in made)
+    if made:
+        assert run.judge()["stored_twice"].value == expected

@@ -1,0 +1,165 @@
+"""The entry point: real files in, findings out; names that are regular; JSON; what is missing."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cluster.__main__ import app
+from cluster.checks import METRICS, judge_directory, judge_run
+from cluster.checks.findings import EVIDENCE_LIMIT, UnknownMetricError, find_metric
+from cluster.checks.testing import MadeUpRun
+from remoting.journal import JournalEntry, JournalWriter, journal_path
+from store.messagestore import MessageStore
+from store.testing import ManualClock, new_message, small_config
+
+Write = Callable[[MadeUpRun], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a made-up run as a directory: journals, and the stores of its logs, as brokers would."""
+
+    def writer(run: MadeUpRun) -> Path:
+        directory = tmp_path / "run"
+        (directory / "journal").mkdir(parents=True)
+        write_journals(directory / "journal", run.entries)
+        for node, copies in run.logs.items():
+            config = small_config(directory / node / "store")
+            store = MessageStore.open(config, now_millis=ManualClock(now=run.now, step=1))
+            for copy in copies:
+                store.put(new_message(topic=copy.queue.topic, queue_id=copy.queue.queue_id, unique_key=copy.message_id))
+            store.close()
+        return directory
+
+    return writer
+
+
+def write_journals(directory: Path, entries: Sequence[JournalEntry]) -> None:
+    for node in {entry.node for entry in entries}:
+        writer = JournalWriter(journal_path(directory, node))
+        for entry in entries:
+            if entry.node == node:
+                writer.append(entry)
+        writer.close()
+
+
+def eventful_run() -> MadeUpRun:
+    run = MadeUpRun()
+    for number in range(10):
+        run.send(number, queue_id=number % 2)
+        run.deliver(number, offset=number // 2, queue_id=number % 2)
+    run.send(10, at=())
+    run.send(11, at=["broker-a"])
+    killed = run.end("broker-a")
+    run.drop("namesrv-1", "broker-a")
+    run.fail(12)
+    run.send(12, "refused")
+    assert killed
+    return run
+
+
+def test_files_are_judged_as_the_values_they_were_made_of(write: Write) -> None:
+    run = eventful_run()
+    directory = write(run)
+    by_file, by_value = judge_directory(directory), run.judge()
+    assert {name: finding.value for name, finding in by_file.by_metric.items()} == {
+        name: finding.value for name, finding in by_value.by_metric.items()
+    }
+    assert by_file["lost.SEND_OK"].message_ids == ("ID000010",)
+    assert by_file["missing broker-a-s"].message_ids == ("ID000010", "ID000011")
+
+
+def test_every_finding_is_named_and_measured_as_the_table_says() -> None:
+    for finding in eventful_run().judge():
+        assert find_metric(finding.metric, METRICS).unit == finding.unit
+
+
+def test_no_name_stands_in_the_table_twice() -> None:
+    assert len({metric.title for metric in METRICS}) == len(METRICS)
+
+
+@pytest.mark.parametrize(
+    ("metric", "says"),
+    [
+        ("losst", "did you mean lost"),
+        ("xyz", "metrics: detection, duplicates, "),
+        ("lost broker-a", "expected lost"),
+        ("write_unavailable", "such as write_unavailable broker-a"),
+    ],
+)
+def test_a_misspelt_metric_is_told_with_what_comes_near(metric: str, says: str) -> None:
+    with pytest.raises(UnknownMetricError, match=says):
+        eventful_run().judge()[metric]
+
+
+def test_a_target_that_the_run_knows_nothing_of_is_unknown_and_not_an_error() -> None:
+    finding = eventful_run().judge()["detection namesrv-9"]
+    assert finding.value is None
+    assert finding.missing == "nothing in the journal is about namesrv-9; there is namesrv-1"
+
+
+def test_a_store_that_is_not_there_is_unread_unless_it_was_wiped(tmp_path: Path) -> None:
+    run = eventful_run()
+    stores = {"broker-a": tmp_path / "none", "broker-a-s": tmp_path / "none"}
+    finding = judge_run(run.entries, stores)["lost"]
+    assert finding.value is None
+    run.add("broker-a", "store_wiped", files=3)
+    run.add("broker-a-s", "store_wiped", files=3)
+    assert judge_run(run.entries, stores)["lost"].value == 12
+
+
+def test_findings_are_plain_json_with_the_entries_around_them() -> None:
+    document: dict[str, Any] = json.loads(json.dumps(eventful_run().judge().as_json()))
+    lost = document["lost.SEND_OK"]
+    assert (lost["value"], lost["unit"], lost["message_ids"]) == (1, "messages", ["ID000010"])
+    assert "sent" in [entry["kind"] for entry in lost["evidence"][0]["entries"]]
+    assert document["route_disagreement"]["value"] is None
+
+
+def test_evidence_is_limited_and_the_count_is_not() -> None:
+    run = MadeUpRun()
+    for number in range(EVIDENCE_LIMIT + 50):
+        run.send(number, at=())
+    finding = run.judge()["lost"]
+    assert finding.value == len(finding.message_ids) == EVIDENCE_LIMIT + 50
+    assert len(finding.evidence) == EVIDENCE_LIMIT
+
+
+def test_an_empty_journal_judges_to_nothing_known() -> None:
+    assert not any(finding.value for finding in judge_run([], {}))
+
+
+def check(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["check", *map(str, arguments)], prog_name="rmqlab")
+
+
+def test_the_command_prints_a_table_evidence_and_json(write: Write) -> None:
+    directory = write(eventful_run())
+    table = check(directory)
+    assert table.exit_code == 0
+    assert "lost.SEND_OK" in table.stdout
+    assert "1 messages" in table.stdout
+    assert "orders@broker-a:0" not in table.stdout
+    assert "orders@broker-a:0" in check(directory, "--all").stdout
+    shown = check(directory, "-m", "lost.SEND_OK").stdout
+    assert "answered SEND_OK by orders@broker-a:0 offset 5" in shown
+    assert "ID000010" in shown
+    assert json.loads(check(directory, "-m", "lost", "--json").stdout)["lost"]["value"] == 1
+    assert "lost.SEND_OK" in check("--metrics").stdout
+
+
+def test_the_command_tells_bad_input_in_one_line(write: Write, tmp_path: Path) -> None:
+    directory = write(eventful_run())
+    for arguments, status, says in (
+        ((directory, "-m", "losst"), 2, "did you mean lost"),
+        ((tmp_path / "none",), 1, "no journal"),
+        (("no-such-cluster",), 1, "no journal"),
+    ):
+        done = check(*arguments)
+        assert (done.exit_code, done.stdout) == (status, "")
+        assert says in done.stderr
+        assert done.stderr.count("\n") == 1

@@ -1,0 +1,164 @@
+"""Loss: planted and found, absent and not found, and compared with counting by hand."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.checks.history import OUTCOMES, STORED, Queue
+from cluster.checks.testing import MadeUpRun
+
+
+def test_a_clean_run_has_lost_nothing() -> None:
+    run = MadeUpRun()
+    for number in range(20):
+        run.send(number, queue_id=number % 4)
+    findings = run.judge()
+    assert findings["lost"].value == 0
+    assert findings["lost"].says == "of 20 acknowledged messages"
+    assert findings["missing broker-a-s"].value == 0
+    assert findings["sent.SEND_OK"].value == 20
+    assert findings["unclaimed"].value == 0
+
+
+def test_an_acknowledged_message_in_no_store_is_lost_under_the_outcome_that_was_told() -> None:
+    run = MadeUpRun()
+    run.send(1)
+    run.send(2, at=())
+    run.send(3, "SLAVE_NOT_AVAILABLE", at=())
+    findings = run.judge()
+    assert findings["lost"].message_ids == ("ID000002", "ID000003")
+    assert findings["lost.SEND_OK"].message_ids == ("ID000002",)
+    assert findings["lost.SLAVE_NOT_AVAILABLE"].value == 1
+    assert findings["lost.FLUSH_DISK_TIMEOUT"].value == 0
+    (evidence,) = findings["lost.SEND_OK"].evidence
+    assert evidence.says == "answered SEND_OK by orders@broker-a:0 offset 1"
+    assert "sent" in {entry.kind for entry in evidence.entries}
+
+
+def test_a_message_on_one_node_alone_is_missing_on_the_other_and_not_lost() -> None:
+    run = MadeUpRun()
+    run.send(1, at=["broker-a-s"])
+    findings = run.judge()
+    assert findings["lost"].value == 0
+    assert findings["missing broker-a"].message_ids == ("ID000001",)
+    assert findings["missing broker-a-s"].value == 0
+
+
+def test_what_another_broker_was_told_is_not_missing_here() -> None:
+    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
+    run.send(1)
+    run.send(2, broker="broker-b")
+    findings = run.judge()
+    assert findings["missing broker-a"].value == findings["missing broker-b"].value == 0
+
+
+def test_a_loss_is_unknown_while_a_store_that_may_have_it_was_not_read() -> None:
+    run = MadeUpRun()
+    run.send(1, at=())
+    run.unread = {"broker-a-s"}
+    finding = run.judge()["lost"]
+    assert finding.value is None
+    assert finding.missing == "broker-a-s: its store was not given; in none of the others: 1"
+    assert finding.message_ids == ("ID000001",)
+
+
+def test_what_was_found_is_not_lost_whatever_else_was_not_read() -> None:
+    run = MadeUpRun()
+    run.send(1)
+    run.unread = {"broker-a-s"}
+    assert run.judge()["lost"].value == 0
+
+
+def test_without_sends_or_ids_or_stores_nothing_is_known() -> None:
+    run = MadeUpRun()
+    assert run.judge()["lost"].missing == "no workload of the journal sent anything"
+    run.add("produce-1", "sent", outcome="SEND_OK", topic="orders")
+    assert run.judge()["lost"].missing == "1 acknowledged sends carry no unique id"
+    run = MadeUpRun()
+    run.send(1)
+    run.unread = set(run.logs)
+    assert run.judge()["lost"].missing == "no store was given"
+
+
+def test_a_message_in_doubt_or_refused_is_never_lost_and_told_where_it_is_stored() -> None:
+    run = MadeUpRun()
+    run.send(1, "indeterminate", at=["broker-a"])
+    run.send(2, "indeterminate")
+    run.send(3, "refused", at=["broker-a"])
+    findings = run.judge()
+    assert findings["lost"].value == 0
+    assert findings["stored.indeterminate"].message_ids == ("ID000001",)
+    assert findings["stored.refused"].message_ids == ("ID000003",)
+    assert "orders@broker-a:0 offset 0 at broker-a" in findings["stored.indeterminate"].evidence[0].says
+
+
+def test_a_message_under_a_system_topic_is_not_lost() -> None:
+    """A delayed message waits in SCHEDULE_TOPIC_XXXX, a half message in RMQ_SYS_TRANS_HALF_TOPIC."""
+    run = MadeUpRun()
+    message_id = run.send(1, at=())
+    run.store(message_id, Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 0), ["broker-a"])
+    assert run.judge()["lost"].value == 0
+
+
+def test_what_a_broker_deleted_for_its_age_is_expired_and_not_lost() -> None:
+    run = MadeUpRun()
+    for number in range(4):
+        run.send(number)
+    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
+    for log in run.logs.values():
+        del log[:2]
+    assert run.judge()["lost"].value is not None
+    findings = run.judge()
+    assert findings["expired"].message_ids == ("ID000000", "ID000001")
+    assert findings["lost"].value == 0
+    del run.entries[-1]
+    assert run.judge()["lost"].value == 2
+
+
+def test_what_nobody_sent_is_told_unless_it_was_there_before_the_run() -> None:
+    run = MadeUpRun()
+    run.send(1)
+    run.store("STRANGER", Queue("orders", "broker-a", 0), ["broker-a"])
+    assert run.judge()["unclaimed"].message_ids == ("STRANGER",)
+    before = MadeUpRun(now=run.now - 10**9)
+    before.store("OLD", Queue("orders", "broker-a", 0), ["broker-a"])
+    run.logs["broker-a"] = [*before.logs["broker-a"]]
+    assert run.judge()["unclaimed"].value == 0
+
+
+def test_a_batch_is_counted_message_by_message() -> None:
+    run = MadeUpRun()
+    run.send(1)
+    entry = run.entries[-1]
+    run.entries[-1] = type(entry)(
+        entry.at_millis, entry.node, entry.kind, {**entry.fields, "message_id": "ID000001,ID000002"}
+    )
+    assert run.judge()["lost"].message_ids == ("ID000002",)
+
+
+sends = st.lists(
+    st.tuples(st.sampled_from(OUTCOMES), st.sets(st.sampled_from(["broker-a", "broker-a-s"])), st.integers(0, 3)),
+    max_size=40,
+)
+
+
+@given(sends)
+def test_counts_are_those_of_counting_by_hand(made: list[tuple[str, set[str], int]]) -> None:
+    run = MadeUpRun()
+    for number, (outcome, nodes, queue_id) in enumerate(made):
+        run.send(number, outcome, at=nodes, queue_id=queue_id)
+    findings = run.judge()
+    lost = [number for number, (outcome, nodes, _) in enumerate(made) if outcome in STORED and not nodes]
+    assert findings["sent"].value == len(made)
+    for outcome in OUTCOMES:
+        assert findings[f"sent.{outcome}"].value == sum(said == outcome for said, _, _ in made)
+    if not made:
+        return
+    assert findings["lost"].message_ids == tuple(f"ID{number:06}" for number in lost)
+    for outcome in STORED:
+        assert findings[f"lost.{outcome}"].value == sum(made[number][0] == outcome for number in lost)
+    for outcome in ("refused", "indeterminate"):
+        assert findings[f"stored.{outcome}"].value == sum(said == outcome and bool(at) for said, at, _ in made)
+    acknowledged = [nodes for outcome, nodes, _ in made if outcome in STORED]
+    if acknowledged:
+        for node in ("broker-a", "broker-a-s"):
+            assert findings[f"missing {node}"].value == sum(node not in nodes for nodes in acknowledged)
