@@ -349,6 +349,18 @@ _KINDS = (
         {"key": _text("topic@group"), "queues": _map("[before, after] by queue id")},
     ),
     Kind(
+        "consumer_offsets_kept",
+        "broker",
+        "A slave's consumer offsets were newer than its master's, and stay (a switch of ours).",
+        {"key": _text("topic@group"), "queues": _map("[own, the master's] by queue id")},
+    ),
+    Kind(
+        "consumer_offsets_handed_back",
+        "broker",
+        "A slave gave its master the offsets that consumers committed while the master was away (a switch of ours).",
+        {"key": _text("topic@group"), "queues": _map("offsets by queue id")},
+    ),
+    Kind(
         "offset_moved_back",
         "broker",
         "A consumer committed less than was committed before.",
