@@ -13,7 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 
 from remoting.body import BodyError
-from remoting.codec import encode_reply_head
+from remoting.codec import ReplyHead, encode_reply_head
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, fields_of
 from remoting.header import Header, HeaderError
@@ -64,6 +64,13 @@ class Request:
             self.channel.write(head, *buffers)
         else:
             self.channel.write(head)
+
+    def reply_head(self, head: ReplyHead, code: int, values: Sequence[bytes]) -> None:
+        """Answer with a head that is laid out already, and no body."""
+        if self.is_answered or self.command.flag & 2:
+            return
+        self.is_answered = True
+        self.channel.write(head.encode(self.command, code, values))
 
 
 class Refusal(Exception):

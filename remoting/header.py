@@ -5,6 +5,7 @@ booleans, which mean their text. A header class names its fields in Python's for
 the wire's.
 """
 
+import enum
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -15,16 +16,26 @@ class HeaderError(Exception):
     """The ext fields do not make the header that the request code asks for. Answered with code 1."""
 
 
-class JavaBoolean(int):
-    """True only for the text `true` in any case: `1` is false (broker-requests#4)."""
+class JavaBoolean(enum.Enum):
+    """True only for the text `true` in any case: `1` is false (broker-requests#4).
+
+    An enumeration of the two usual texts, for msgspec reads those without coming back to Python.
+    """
+
+    FALSE = "false"
+    TRUE = "true"
+
+    def __bool__(self) -> bool:
+        return self is JavaBoolean.TRUE
 
     @classmethod
-    def parse(cls, value: object) -> "JavaBoolean":
-        return cls(value is True or (isinstance(value, str) and value.lower() == "true"))
+    def _missing_(cls, value: object) -> "JavaBoolean":
+        is_true = value is True or (isinstance(value, str) and value.lower() == "true")
+        return cls.TRUE if is_true else cls.FALSE
 
 
-FALSE = JavaBoolean(0)
-TRUE = JavaBoolean(1)
+FALSE = JavaBoolean.FALSE
+TRUE = JavaBoolean.TRUE
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -32,16 +43,6 @@ class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 H = TypeVar("H", bound=Header)
-
-
-_BOOLEANS = {"false": FALSE, "true": TRUE}
-
-
-def _decode_hook(kind: type, value: object) -> object:
-    if kind is JavaBoolean:
-        known = _BOOLEANS.get(value) if isinstance(value, str) else None
-        return JavaBoolean.parse(value) if known is None else known
-    raise NotImplementedError(kind)
 
 
 def _text(value: object) -> str:
@@ -57,7 +58,7 @@ def header_from_json(kind: type[H], raw: bytes | msgspec.Raw) -> H:
     """Read the JSON object of the ext fields. HeaderError where it does not fit."""
     decoder = _decoders.get(kind)
     if decoder is None:
-        decoder = _decoders[kind] = msgspec.json.Decoder(kind, strict=False, dec_hook=_decode_hook)
+        decoder = _decoders[kind] = msgspec.json.Decoder(kind, strict=False)
     try:
         header: H = decoder.decode(raw)
     except UnicodeDecodeError:  # Java reads what is no text with replacement characters
@@ -74,7 +75,7 @@ def header_from_json(kind: type[H], raw: bytes | msgspec.Raw) -> H:
 def header_from_fields(kind: type[H], fields: Mapping[str, object]) -> H:
     """Read ext fields that are already split into names and text. HeaderError where they do not fit."""
     try:
-        return msgspec.convert(fields, kind, strict=False, dec_hook=_decode_hook)
+        return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError as exc:
         raise HeaderError(f"{kind.__name__}: {exc}") from None
 
@@ -94,7 +95,5 @@ def header_to_fields(header: Header) -> dict[str, str]:
         value = getattr(header, name)
         if value is None:
             continue
-        if isinstance(value, (bool, JavaBoolean)):
-            value = "true" if value else "false"
-        fields[wire_name] = str(value)
+        fields[wire_name] = ("true" if value else "false") if isinstance(value, (bool, JavaBoolean)) else str(value)
     return fields

@@ -4,6 +4,7 @@ The same record lies in the commit log, in the body of a pull response and in th
 (store-and-ha section 2). Nothing here does I/O or reads a clock. Text is UTF-8, integers are big-endian.
 """
 
+import functools
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -167,7 +168,13 @@ def _ip_text(packed: bytes) -> str:
 
 def offset_message_id(host: str, port: int, offset: int) -> str:
     """The msgId of a send response: where the message lies (section 2.7, store-ha#16)."""
-    return f"{pack_host((host, port)).hex().upper()}{offset:016X}"
+    return f"{host_id(host, port)}{offset:016X}"
+
+
+@functools.lru_cache(256)
+def host_id(host: str, port: int) -> str:
+    """The part of a message's id that tells the broker."""
+    return pack_host((host, port)).hex().upper()
 
 
 def parse_offset_message_id(message_id: str) -> tuple[str, int, int]:

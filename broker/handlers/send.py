@@ -4,6 +4,7 @@ One handler for the three codes: what makes a batch is the header's `batch`, not
 Checks come in RocketMQ's order, for the first that fails decides the answer (broker-requests section 1.2).
 """
 
+import functools
 import random
 import time
 from typing import Any
@@ -13,6 +14,7 @@ from broker.state import Broker
 from broker.topics import PERM_READ, PERM_WRITE
 from remoting import names
 from remoting.bodies.topic import TopicConfig
+from remoting.codec import ReplyHead
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.dispatch import Refusal, Reply, Request, Route
@@ -222,13 +224,17 @@ def finish_send(
     offsets = result.physical_offsets or (result.physical_offset,)
     broker.stats.count_put(topic, len(offsets), result.end_offset - result.physical_offset)
     host = broker.store_host
-    fields = region_fields(broker)
-    fields["msgId"] = ",".join([offset_message_id(*host, offset) for offset in offsets])
-    fields["queueId"] = str(queue_id)
-    fields["queueOffset"] = str(result.queue_offset)
+    ids = ",".join([offset_message_id(*host, offset) for offset in offsets])
+    values = (ids.encode(), b"%d" % queue_id, b"%d" % result.queue_offset)
+    head = stored_head(broker.config.region_id, trace_on=broker.config.trace_on)
 
     def answer(status: PutStatus) -> None:
-        request.reply(Reply(STORED[status], fields, remark=send.cause))
+        if send.cause is None:
+            request.reply_head(head, STORED[status], values)
+        else:
+            names = ("msgId", "queueId", "queueOffset")
+            fields = dict(zip(names, map(bytes.decode, values), strict=True))
+            request.reply(Reply(STORED[status], region_fields(broker) | fields, remark=send.cause))
 
     send = WaitingSend(answer)
     if waits:
@@ -255,9 +261,21 @@ def region_fields(broker: Broker) -> dict[str, str]:
     return {"MSG_REGION": broker.config.region_id, "TRACE_ON": "true" if broker.config.trace_on else "false"}
 
 
+@functools.lru_cache(16)
+def stored_head(region_id: str, *, trace_on: bool) -> ReplyHead:
+    """The answer to a send that was stored: its ids, queue and queue offset are still to be filled in."""
+    fields = {"MSG_REGION": region_id, "TRACE_ON": "true" if trace_on else "false"}
+    return ReplyHead(fields, ["msgId", "queueId", "queueOffset"])
+
+
 def peer_address(request: Request) -> tuple[str, int]:
     """Where a request came from, as it goes into the record."""
-    host, _, port = request.channel.peer.rpartition(":")
+    return _address(request.channel.peer)
+
+
+@functools.lru_cache(4096)
+def _address(peer: str) -> tuple[str, int]:
+    host, _, port = peer.rpartition(":")
     return host, int(port)
 
 

@@ -62,7 +62,7 @@ def values(info: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
             return st.text(alphabet=st.characters(codec="utf-8"))
         case msgspec.inspect.IntType():
             return st.integers(-(2**63), 2**63 - 1)
-        case msgspec.inspect.CustomType(cls=cls) if cls is JavaBoolean:
+        case msgspec.inspect.EnumType(cls=cls) if cls is JavaBoolean:
             return st.booleans().map(JavaBoolean)
     raise NotImplementedError(info)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remoting.header import FALSE, TRUE, HeaderError, header_from_json, header_to_fields
+from remoting.header import FALSE, TRUE, HeaderError, JavaBoolean, header_from_json, header_to_fields
 from remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeader,
@@ -37,12 +37,13 @@ def test_a_js_client_sends_numbers_and_no_batch_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "is_batch"), [('"true"', 1), ('"TRUE"', 1), ("true", 1), ('"1"', 0), ("1", 0), ('"x"', 0)]
+    ("value", "meant"),
+    [('"true"', TRUE), ('"TRUE"', TRUE), ("true", TRUE), ('"1"', FALSE), ("1", FALSE), ('"x"', FALSE)],
 )
-def test_only_the_text_true_is_true(value: str, is_batch: int) -> None:
+def test_only_the_text_true_is_true(value: str, meant: JavaBoolean) -> None:
     """broker-requests#4"""
     wire = JS.replace(b'"k":false', b'"k":false,"m":' + value.encode())
-    assert header_from_json(SendMessageRequestHeaderV2, wire).batch == is_batch
+    assert header_from_json(SendMessageRequestHeaderV2, wire).batch is meant
 
 
 @pytest.mark.parametrize("missing", ["a", "b", "c", "d", "e", "f", "g", "h"])
