@@ -250,15 +250,18 @@ class ReplyHead:
     """
 
     def __init__(self, constants: Mapping[str, str], names: Sequence[str]) -> None:
-        values = ",".join([f'"{name}":"%b"' for name in names])
-        fields = f"{_encode_json(constants).decode()[:-1].replace('%', '%%')}{',' if constants else ''}{values}}}"
-        self._json = (
-            f'{{"code":%d,"extFields":{fields},"flag":{RESPONSE},"language":"JAVA","opaque":%d,'
-            f'"serializeTypeCurrentRPC":"JSON","version":{VERSION}}}'
-        ).encode()
+        members = [_encode_json(key) + b":" + _encode_json(value) for key, value in constants.items()]
+        blanks = [_encode_json(name) for name in names]
+        self._json = b"".join((
+            b'{"code":%d,"extFields":{',
+            b",".join([_literal(member) for member in members] + [_literal(blank) + b':"%b"' for blank in blanks]),
+            b'},"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":',
+            b"%d}" % VERSION,
+        ))  # fmt: skip
         fixed = b"".join([_sized_name(name) + _sized_text(value) for name, value in constants.items()])
-        self._binary = fixed.replace(b"%", b"%%") + b"".join([_sized_name(name) + b"%b" for name in names])
-        self._binary_size = len(self._binary) - fixed.count(b"%") - 2 * len(names)
+        sized_names = [_sized_name(name) for name in names]
+        self._binary = _literal(fixed) + b"".join([_literal(name) + b"%b" for name in sized_names])
+        self._binary_size = len(fixed) + sum(map(len, sized_names))
 
     def encode(self, request: Command, code: int, values: Sequence[bytes]) -> bytes:
         """Give the head of a reply without remark and body. The values are plain ASCII: digits, hex, commas."""
@@ -272,6 +275,11 @@ class ReplyHead:
             request.opaque, RESPONSE, 0, fields_size,
         )  # fmt: skip
         return prefix + self._binary % tuple(sized)
+
+
+def _literal(raw: bytes) -> bytes:
+    """As part of a format."""
+    return raw.replace(b"%", b"%%")
 
 
 def _sized_text(text: str) -> bytes:

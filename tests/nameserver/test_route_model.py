@@ -135,5 +135,5 @@ class RouteModel(RuleBasedStateMachine):
             assert any(topic in topics_of_cluster(self.table, cluster) for cluster in self.table.clusters)
 
 
-RouteModel.TestCase.settings = hypothesis.settings(max_examples=60, stateful_step_count=40, deadline=None)
+RouteModel.TestCase.settings = hypothesis.settings(max_examples=60, stateful_step_count=40)
 test_any_history_leaves_the_tables_as_the_model_says = RouteModel.TestCase

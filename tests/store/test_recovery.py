@@ -73,7 +73,7 @@ def torn(tmp_path_factory: pytest.TempPathFactory) -> Torn:
     return Torn(tmp_path_factory.mktemp("torn"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), filler=st.sampled_from([0, 0xFF]))
 def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_record(torn: Torn, data: st.DataObject, filler: int) -> None:
     """store-ha#26. The CRC covers the body alone, as in RocketMQ: a record torn in its properties text passes."""
