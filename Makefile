@@ -2,12 +2,17 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check interop bench clean
+.PHONY: demo test check spark interop bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' \
 		--config-settings editable_mode=compat   # else a folder named like a package, in the current one, hides it
+	touch $@
+
+$(VENV)/.spark: $(VENV)/.ready       # half a GB: only for what needs it
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]' \
+		--config-settings editable_mode=compat
 	touch $@
 
 demo: $(VENV)/.ready        ## the main job: a cluster, its master killed, the truth shown
@@ -21,6 +26,9 @@ check: $(VENV)/.ready       ## lint, types, import direction
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+spark: $(VENV)/.spark       ## the data sources and the audit, on Spark; needs PyPI, and no Java
+	$(BIN)/python -m pytest -m spark tests/pipeline
 
 interop: $(VENV)/.ready     ## against real RocketMQ 4.9.8; needs a JDK and Maven
 	$(BIN)/python -m pytest -m interop tests/interop

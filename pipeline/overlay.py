@@ -1,0 +1,103 @@
+"""A small SPARK_HOME over the installed PySpark, for local runs: it starts twice as fast, and on any Java runtime.
+
+PySpark starts `bin/spark-submit` of its home, and its workers import it from `python/lib/pyspark.zip`. The installed
+script starts a second JVM only to build a command line, with an option that a trimmed runtime refuses; the archive
+holds no bytecode. Ours starts Java itself, and has no archive: workers import the installed package (spark.md, 1, 2).
+
+    <directory>/jars -> the installed jars      python/lib/  empty
+    <directory>/bin/spark-submit                conf/log4j2.properties   errors only
+"""
+
+import hashlib
+import os
+import shlex
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from pipeline.java import Java
+
+_OPENED = (
+    "java.lang", "java.lang.invoke", "java.lang.reflect", "java.io", "java.net", "java.nio", "java.util",
+    "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
+    "sun.util.calendar",
+)  # fmt: skip
+"""What Spark reaches into, of module java.base (class JavaModuleOptions)."""
+
+_QUIET = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = console
+appender.console.type = Console
+appender.console.name = console
+appender.console.target = SYSTEM_ERR
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+
+
+@attrs.frozen(kw_only=True)
+class Machine:
+    """How the JVM of a local run is made."""
+
+    heap: str = "1g"
+    is_short: bool = True
+    """True compiles quickly rather than well: a third of the start's time, a quarter lost in runs over 20 s."""
+
+
+def java_options(java: Java, machine: Machine) -> list[str]:
+    """The options that Spark's own launcher would give, but for a module that only its linear algebra wants."""
+    options = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+    options += ["-XX:+IgnoreUnrecognizedVMOptions", "-Dio.netty.tryReflectionSetAccessible=true"]
+    if java.version >= 22:
+        options += ["--enable-native-access=ALL-UNNAMED"]
+    if java.version >= 24:
+        options += ["--sun-misc-unsafe-memory-access=allow"]
+    if machine.is_short:
+        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+    return [*options, f"-Xmx{machine.heap}", "-Djava.net.preferIPv4Stack=true"]
+
+
+def make_overlay(spark_home: Path, java: Java, machine: Machine, cache: Path | None = None) -> Path:
+    """Make the directory, or find it made; what is in it depends on the arguments alone. OSError where it cannot be."""
+    jars = spark_home / "jars"
+    script = _script(java, java_options(java, machine))
+    key = hashlib.sha1(f"{jars}\n{script}\n{_QUIET}".encode(), usedforsecurity=False).hexdigest()[:16]
+    made = (cache or _cache()) / f"spark-{key}"
+    if not (made / "bin" / "spark-submit").exists():
+        _make(made, jars, script)
+    return made
+
+
+def _make(made: Path, jars: Path, script: str) -> None:
+    made.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=made.parent, prefix=".new-") as scratch:
+        fresh = Path(scratch) / "home"
+        for folder in ("bin", "python/lib", "conf"):
+            (fresh / folder).mkdir(parents=True)
+        (fresh / "jars").symlink_to(jars)
+        (fresh / "conf" / "log4j2.properties").write_text(_QUIET)
+        submit = fresh / "bin" / "spark-submit"
+        submit.write_text(script)
+        submit.chmod(0o755)
+        try:
+            fresh.rename(made)
+        except OSError:  # somebody else was quicker, and made the same
+            if not (made / "bin" / "spark-submit").exists():
+                raise
+
+
+def _script(java: Java, options: Sequence[str]) -> str:
+    return f"""#!/bin/sh
+here=$(dirname "$0")/..
+exec {shlex.quote(str(java.program))} {shlex.join(options)} \\
+    -Dlog4j2.configurationFile="file:$here/conf/log4j2.properties" \\
+    -cp "$here/jars/*" org.apache.spark.deploy.SparkSubmit "$@"
+"""
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rmqlab"

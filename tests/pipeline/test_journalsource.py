@@ -1,0 +1,76 @@
+import json
+import pathlib
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import pytest
+from pyspark.errors import AnalysisException
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def entry(at: int, kind: str, **fields: Any) -> bytes:
+    packed: bytes = msgpack.packb({"v": 1, "at": at, "node": "produce-1", "kind": kind, "fields": fields})
+    return packed
+
+
+@pytest.fixture
+def run(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A run with two journals; the second is torn."""
+    (tmp_path / "journal").mkdir()
+    sent = [entry(1000 + n, "sent", number=n, message_id=f"{n:032X}", outcome="SEND_OK", offset=n) for n in range(500)]
+    (tmp_path / "journal" / "produce-1.msgpack").write_bytes(b"".join(sent))
+    rest = [entry(n, "delivered", number=n, queues=[1, 2]) for n in range(10)]
+    (tmp_path / "journal" / "consume-2.msgpack").write_bytes(b"".join(rest)[:-7])
+    return tmp_path
+
+
+@pytest.mark.parametrize("part", ["4999", "1000000"])
+def test_every_event_is_read_once_however_the_files_are_cut(
+    spark: "SparkSession", run: pathlib.Path, part: str
+) -> None:
+    frame = (
+        spark.read.format("rmqlab-journal")
+        .option("maxPartitionBytes", part)
+        .schema("process string, at timestamp, kind string, number bigint, outcome string, place bigint")
+        .load(str(run))
+    )
+    sent = frame.filter("kind = 'sent'").orderBy("number").collect()
+    assert [row.number for row in sent] == list(range(500))
+    assert {(row.process, row.outcome) for row in sent} == {("produce-1", "SEND_OK")}
+    assert sent[1].at.timestamp() == pytest.approx(1.001)
+    assert frame.filter("kind = 'delivered'").count() == 9
+
+
+def test_a_torn_end_is_a_row(spark: "SparkSession", run: pathlib.Path) -> None:
+    (torn,) = spark.read.format("rmqlab-journal").load(str(run)).filter("kind = 'journal_torn'").collect()
+    last = entry(9, "delivered", number=9, queues=[1, 2])
+    assert torn.process == "consume-2"
+    assert json.loads(torn.fields)["size"] == len(last) - 7
+
+
+def test_damage_in_the_middle_costs_what_it_hit(spark: "SparkSession", run: pathlib.Path) -> None:
+    path = run / "journal" / "produce-1.msgpack"
+    raw = bytearray(path.read_bytes())
+    middle = len(raw) // 2
+    raw[middle : middle + 100] = b"\xc1" * 100
+    path.write_bytes(raw)
+    frame = spark.read.format("rmqlab-journal").option("maxPartitionBytes", "20000").load(str(run))
+    assert frame.filter("kind = 'sent'").count() in (498, 499)
+    assert frame.filter("kind = 'journal_torn' and process = 'produce-1'").count() == 1
+
+
+def test_all_fields_are_there_as_json(spark: "SparkSession", run: pathlib.Path) -> None:
+    frame = spark.read.format("rmqlab-journal").load(str(run / "journal"))
+    row = frame.filter("kind = 'delivered'").orderBy("at").first()
+    assert row is not None
+    assert json.loads(row.fields) == {"number": 0, "queues": [1, 2]}
+
+
+def test_wrong_places_and_types_are_errors_before_anything_runs(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    with pytest.raises(AnalysisException, match=r"holds no journal: expected journal/<node>\.msgpack"):
+        spark.read.format("rmqlab-journal").load(str(tmp_path))
+    (tmp_path / "a.msgpack").write_bytes(entry(1, "sent"))
+    with pytest.raises(AnalysisException, match="column number is a date; fields are string, int"):
+        spark.read.format("rmqlab-journal").schema("number date").load(str(tmp_path)).count()

@@ -1,0 +1,38 @@
+import attrs
+import pytest
+
+from pipeline.options import OptionError, at_least, bind_options, boolean, names, one_of, option, text
+
+
+@attrs.frozen(kw_only=True)
+class _Options:
+    name_server: str = option("nameServer", text, "host:port")
+    read_from: str = option("readFrom", one_of("master", "slave", "suggested"), "whom to ask", default="suggested")
+    limit: int = option("maxOffsetsPerTrigger", at_least(1), "messages of one batch", default=0)
+    fail: bool = option("failOnDataLoss", boolean, "whether a gap is an error", default=True)
+    tags: tuple[str, ...] = option("tags", names, "tags", default=())
+
+
+def test_names_are_bound_in_any_case() -> None:
+    bound = bind_options(
+        _Options, {"nameserver": "a:1", "READFROM": "Slave", "failOnDataLoss": "FALSE", "tags": "a, b"}, source="x"
+    )
+    assert bound == _Options(name_server="a:1", read_from="slave", fail=False, tags=("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "x: option nameServer is needed: host:port"),
+        ({"nameserver": "a", "failOnDatalos": "true"}, "no option failOnDatalos, did you mean failOnDataLoss?"),
+        ({"nameserver": "a", "readFrom": "slaves"}, "option readFrom is 'slaves': expected master, slave or suggested"),
+        ({"nameserver": "a", "readFrom": "slaves"}, "did you mean slave?"),
+        ({"nameserver": "a", "maxOffsetsPerTrigger": "0"}, "option maxOffsetsPerTrigger is '0': expected at least 1"),
+        ({"nameserver": "a", "maxOffsetsPerTrigger": "many"}, "expected a whole number"),
+        ({"nameserver": " "}, "expected a text"),
+    ],
+)
+def test_what_is_wrong_is_said_with_what_was_expected(given: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        bind_options(_Options, given, source="x")
+    assert said in str(caught.value)

@@ -1,0 +1,160 @@
+"""The commit logs of a real RocketMQ, row for row; and logs with every kind of damage."""
+
+import hashlib
+import json
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql.types import StructType
+
+from store.scan import LogScan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Write = Callable[..., pathlib.Path]
+SMALL = "5001"
+"""Bytes of a range: records lie across the borders."""
+
+
+def load(spark: "SparkSession", path: pathlib.Path, **options: str) -> "DataFrame":
+    return spark.read.format("rocketmq-store").options(**options).load(str(path))
+
+
+@pytest.mark.parametrize("copy", ["master", "slave", "master-kill9"])
+def test_a_real_store_is_read_row_for_row(
+    spark: "SparkSession", golden: pathlib.Path, manifest: dict[str, Any], copy: str
+) -> None:
+    rows = {row.commitLogOffset: row for row in load(spark, golden / copy, maxPartitionBytes="70001").collect()}
+    scanned = list(LogScan(golden / copy / "commitlog").messages())
+    assert sorted(rows) == [message.physical_offset for message in scanned]
+    for message in scanned:
+        row = rows[message.physical_offset]
+        assert (row.node, row.state, row.topic, row.queueId) == (copy, "ok", message.topic, message.queue_id)
+        assert (row.queueOffset, row.sysFlag, row.flag) == (message.queue_offset, message.sys_flag, message.flag)
+        assert (row.properties, row.msgId) == (message.properties, message.offset_message_id)
+        assert row.bornHost.strip("[").replace("]", "") == f"{message.born_host[0]}:{message.born_host[1]}"
+        assert row.storeTimestamp.timestamp() == pytest.approx(message.store_timestamp / 1000)
+    sent = manifest["messages"] + manifest["bulk_messages"]
+    for told in sent + (manifest["messages_kill9"] if copy == "master-kill9" else []):
+        if told["physical_offset"] is not None:
+            row = rows[told["physical_offset"]]
+            assert (row.uniqKey, row.keys or None, row.tags or None) == (
+                told["msgId"], told["keys"] or None, told["tags"] or None,
+            )  # fmt: skip
+            if row.sysFlag & 0x701 in (0, 0x301):  # the others need packages that we do not ask for
+                assert hashlib.sha256(row.body).hexdigest() == told["bodySha256"]
+
+
+def test_several_nodes_are_told_apart_and_can_be_chosen(spark: "SparkSession", golden: pathlib.Path) -> None:
+    counts = {row.node: row["count"] for row in load(spark, golden).groupBy("node").count().collect()}
+    assert counts == {"master": 2161, "slave": 2161, "master-kill9": 2166}
+    assert load(spark, golden, nodes="slave", topics="StoreTopic,StoreTx").count() == 28
+
+
+def test_a_filter_does_not_leak_into_the_next_count(spark: "SparkSession", golden: pathlib.Path) -> None:
+    frame = load(spark, golden / "master").select("topic", "queueId")
+    assert frame.filter("queueId > 2").count() < 2161
+    assert frame.count() == 2161
+
+
+def test_a_schema_selects_columns_in_any_order(spark: "SparkSession", golden: pathlib.Path) -> None:
+    reader = spark.read.format("rocketmq-store").schema("queueOffset bigint, topic string, body binary")
+    frame = reader.load(str(golden / "master"))
+    assert frame.columns == ["queueOffset", "topic", "body"]
+    assert frame.filter("topic = 'StoreBulk'").agg({"queueOffset": "max"}).collect()[0][0] == 2099
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("quueId int", "no column quueId, did you mean queueId?"),
+        ("queueId bigint", "column queueId is a int, not a bigint"),
+    ],
+)
+def test_a_column_that_there_is_not_is_an_error_before_anything_runs(
+    spark: "SparkSession", golden: pathlib.Path, schema: str, said: str
+) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        spark.read.format("rocketmq-store").schema(schema).load(str(golden / "master")).count()
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"path": "/nowhere"}, "/nowhere is no directory"),
+        ({}, "option path is needed"),
+        ({"topcs": "a", "path": "/"}, "no option topcs, did you mean topics?"),
+    ],
+)
+def test_a_wrong_option_is_an_error_at_load(spark: "SparkSession", options: dict[str, str], said: str) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        spark.read.format("rocketmq-store").options(**options).load()
+    assert said in str(caught.value)
+
+
+def test_a_directory_without_a_log_says_what_was_expected(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    with pytest.raises(AnalysisException, match="holds no commit log: expected commitlog/"):
+        load(spark, tmp_path)
+
+
+def states(spark: "SparkSession", store: pathlib.Path) -> list[tuple[int, str, int]]:
+    rows = load(spark, store, maxPartitionBytes=SMALL).select("commitLogOffset", "state", "storeSize").collect()
+    return sorted((row.commitLogOffset, row.state, row.storeSize) for row in rows)
+
+
+def test_a_body_that_was_changed_is_told(spark: "SparkSession", write_log: Write) -> None:
+    store = write_log("a", [b"body-%d" % number * 5 for number in range(100)])
+    path = store / "commitlog" / f"{0:020d}"
+    raw = path.read_bytes()
+    path.write_bytes(raw.replace(b"body-50body-50", b"BODY-50body-50", 1))
+    assert [state for _, state, _ in states(spark, store)].count("badCrc") == 1
+
+
+@pytest.mark.parametrize("cut", [3, 40, 95])
+def test_a_torn_tail_is_a_row_and_not_an_exception(spark: "SparkSession", write_log: Write, cut: int) -> None:
+    store = write_log("a", [b"x" * 200 for _ in range(100)])
+    path = store / "commitlog" / f"{0:020d}"
+    whole = states(spark, store)
+    last_offset, _, _ = whole[-1]
+    raw = path.read_bytes()
+    path.write_bytes(raw[: last_offset + cut].ljust(len(raw), b"\0"))
+    found = states(spark, store)
+    assert found[:-1] == whole[:-1]
+    assert found[-1][:2] == (last_offset, "torn")
+
+
+def test_bytes_of_others_in_the_middle_are_one_torn_stretch(spark: "SparkSession", write_log: Write) -> None:
+    store = write_log("a", [b"x" * 200 for _ in range(100)])
+    path = store / "commitlog" / f"{0:020d}"
+    whole = states(spark, store)
+    begin, end = whole[40][0], whole[60][0]
+    raw = bytearray(path.read_bytes())
+    raw[begin:end] = b"\xda\xa3\x20\xa7" * ((end - begin) // 4) + b"!" * ((end - begin) % 4)
+    path.write_bytes(raw)
+    assert states(spark, store) == [*whole[:40], (begin, "torn", end - begin), *whole[60:]]
+
+
+def test_inner_lengths_that_disagree_tear_one_record_only(spark: "SparkSession", write_log: Write) -> None:
+    store = write_log("a", [b"x" * 200 for _ in range(100)])
+    path = store / "commitlog" / f"{0:020d}"
+    whole = states(spark, store)
+    raw = bytearray(path.read_bytes())
+    raw[whole[7][0] + 84 + 3] ^= 0xFF  # the body's length
+    path.write_bytes(raw)
+    offset, _, size = whole[7]
+    assert states(spark, store) == [*whole[:7], (offset, "torn", size), *whole[8:]]
+
+
+def test_an_empty_log_has_no_rows(spark: "SparkSession", write_log: Write) -> None:
+    assert states(spark, write_log("a", [])) == []
+
+
+def test_the_schema_is_what_was_declared(spark: "SparkSession", golden: pathlib.Path) -> None:
+    declared = StructType.fromJson(json.loads(load(spark, golden / "master").schema.json()))
+    assert [field.name for field in declared.fields][:4] == ["node", "file", "state", "topic"]
+    assert all(field.nullable for field in declared.fields)
