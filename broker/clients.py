@@ -4,7 +4,7 @@ Classes ProducerManager, ConsumerManager, ConsumerGroupInfo. A member is a conne
 consumers with one id on two connections are two members (broker-requests section 3).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -56,6 +56,8 @@ class ConsumerTable:
 
     def __init__(self) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
+        self.on_empty: Callable[[str], None] = lambda _group: None
+        """Told of a group whose last member is gone."""
 
     def register(self, data: ConsumerData, member: Member) -> bool:
         """Take a heartbeat of one group. True where the other members must be told: a new member, or new topics."""
@@ -78,6 +80,7 @@ class ConsumerTable:
             return False
         if not group.members:
             del self.groups[group_name]
+            self.on_empty(group_name)
             return False
         return True
 

@@ -74,6 +74,13 @@ class BrokerConfig:
     trace_on: bool = True
     reject_transaction_message: bool = False
     enable_property_filter: bool = False
+    """Whether consumers may filter by SQL92."""
+    filter_support_retry: bool = False
+    filter_data_clean_time_span: int = 86_400_000
+    """How long a filter is kept whose consumers are gone."""
+    max_error_rate_of_bloom_filter: int = attrs.field(default=20, validator=[validators.ge(1), validators.lt(100)])
+    """In per cent. This and the next size the bits in consumerFilter.json."""
+    expect_consumer_num_use_filter: int = attrs.field(default=32, validator=validators.ge(1))
     acl_enable: bool = False
     """Requests must be signed, or come from a white-listed address. Read at the start only, as in RocketMQ."""
     acl_denied_is_no_permission: bool = False

@@ -5,11 +5,12 @@ message wakes it; on every role a sweep each 5 s looks at them all, which is the
 slave, and the only thing that ends one whose time is over.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
 
+from broker.filter.wanted import EVERYTHING, Wanted
 from remoting.dispatch import Request
 
 SWEEP_PERIOD = 5.0
@@ -24,7 +25,7 @@ class HeldPull:
     header: Any
     queue_offset: int
     deadline: float
-    matches: Callable[[int], bool] | None
+    wanted: Wanted = EVERYTHING
 
 
 @attrs.define(eq=False)
@@ -35,6 +36,8 @@ class PullHold:
     """Asks the store for a queue's end."""
     wake: Callable[[HeldPull], None] = lambda _pull: None
     """Runs a pull again, this time for an answer."""
+    properties_of: Callable[[str, int, int], Mapping[str, str] | None] = lambda _topic, _queue_id, _offset: None
+    """Asks the store for the properties of the message at a place of a queue."""
     _held: dict[tuple[str, int], list[HeldPull]] = attrs.field(factory=dict, init=False)
 
     def __len__(self) -> int:
@@ -45,19 +48,28 @@ class PullHold:
         self._held.setdefault((topic, queue_id), []).append(pull)
 
     def arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
-        """Wake the pulls that a new message is for; those with another tag stay."""
+        """Wake the pulls that a new message, the last of its queue, is for; those that want others stay."""
         if (held := self._held.pop((topic, queue_id), None)) is None:
             return
         stay = []
         for pull in held:
             if pull.request.channel.is_closed:
                 continue
-            if max_offset > pull.queue_offset and (pull.matches is None or pull.matches(tags_code)):
+            if max_offset > pull.queue_offset and self._is_for(pull, topic, queue_id, max_offset - 1, tags_code):
                 self.wake(pull)
             else:
                 stay.append(pull)
         if stay:
             self._held.setdefault((topic, queue_id), []).extend(stay)
+
+    def _is_for(self, pull: HeldPull, topic: str, queue_id: int, offset: int, tags_code: int) -> bool:
+        wanted = pull.wanted
+        if wanted.by_code is not None and not wanted.by_code(tags_code):
+            return False
+        if wanted.by_properties is None:
+            return True
+        properties = self.properties_of(topic, queue_id, offset)
+        return properties is None or wanted.by_properties(properties)
 
     def sweep(self, now: float) -> None:
         """Wake every pull whose queue has grown, whatever the tags, and every one whose time is over."""

@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 FIRST_SAVE = 10.0
 CLIENT_SCAN_PERIOD = 10.0
+SAVE_FILTERS_PERIOD = 10.0
 STATS_PERIOD = 10.0
 CLEAN_FIRST_AFTER = 60.0
 SAMPLE_PERIOD = 1.0
@@ -49,6 +50,7 @@ async def run_broker(broker: Broker, servers: list[Server[Broker]], link: Contro
         nursery.start_soon(_every, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
         nursery.start_soon(_sample_stats_forever, broker)
         nursery.start_soon(_save_offsets_forever, broker)
+        nursery.start_soon(_every, SAVE_FILTERS_PERIOD, broker.filters.save)
         nursery.start_soon(_clean_forever, broker)
         nursery.start_soon(sample_log_forever, broker)
         if broker.access is not None:

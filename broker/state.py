@@ -10,6 +10,8 @@ from broker.clients import ConsumerTable, ProducerTable
 from broker.commit import OffsetWaits
 from broker.config import BrokerConfig, BrokerSettings
 from broker.delay import DelayedDelivery
+from broker.filter.bloom import BloomFilter
+from broker.filter.table import ConsumerFilterTable
 from broker.growth import LogGrowth
 from broker.ha.master import HaMaster
 from broker.ha.slave import HaSlave
@@ -30,13 +32,20 @@ from remoting.command import request
 from remoting.dispatch import Request
 from remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
 from remoting.headers.query import QueryMessageRequestHeader
-from remoting.message import NewMessage
+from remoting.message import NewMessage, decode_properties
 from store.messagestore import MessageStore
 from store.results import PutResult
 
 
 def _no_task(*_args: object) -> None:
     raise RuntimeError("the broker does not run yet")
+
+
+def _open_filters(broker: "Broker") -> ConsumerFilterTable:
+    config = broker.config
+    bloom = BloomFilter.of(config.max_error_rate_of_bloom_filter, config.expect_consumer_num_use_filter)
+    path = broker.settings.store.store_path_root_dir / "config" / "consumerFilter.json"
+    return ConsumerFilterTable(path, broker.now_millis, bloom, config.filter_data_clean_time_span)
 
 
 @attrs.define(eq=False)
@@ -69,6 +78,7 @@ class Broker:
     """None while access control is off."""
     consumers: ConsumerTable = attrs.field(factory=ConsumerTable)
     producers: ProducerTable = attrs.field(factory=ProducerTable)
+    filters: ConsumerFilterTable = attrs.Factory(_open_filters, takes_self=True)
     locks: QueueLocks = attrs.field(factory=QueueLocks)
     stats: BrokerStats = attrs.Factory(lambda self: BrokerStats(self.now_millis()), takes_self=True)
     waiting_queries: collections.deque[tuple[int, QueryMessageRequestHeader, Request]] = attrs.field(
@@ -85,6 +95,10 @@ class Broker:
         lambda self: DataVersion(timestamp=self.started_at_millis), takes_self=True
     )
     """Moves with every change of the settings."""
+
+    def __attrs_post_init__(self) -> None:
+        self.consumers.on_empty = self.filters.unregister
+        self.hold.properties_of = self._properties_of
 
     @property
     def is_slave(self) -> bool:
@@ -154,6 +168,12 @@ class Broker:
             self.delay.arrived(due_millis=tags_code)
         self.hold.arrived(topic, queue_id, max_offset, tags_code)
 
+    def _properties_of(self, topic: str, queue_id: int, queue_offset: int) -> dict[str, str] | None:
+        for physical, size, _ in self.store.queue_entries(topic, queue_id, queue_offset, 1):
+            record = self.store.message_at(physical, size)
+            return None if record is None else decode_properties(record)
+        return None
+
     def follow_master(self, master_address: str | None, ha_address: str | None) -> None:
         """Take what a nameserver says of our master (remoting-and-nameserver section 5.5)."""
         if master_address != self.sync.master_address:
@@ -175,5 +195,6 @@ class Broker:
     def save_tables(self) -> None:
         """Write what a clean stop keeps and the loops write only now and then."""
         self.offsets.save()
+        self.filters.save()
         if not self.is_slave:  # a slave's file is its master's text (store-and-ha section 5.4)
             self.delay.save()

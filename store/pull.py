@@ -1,18 +1,18 @@
 """Read messages of a queue for one pull: how many, which, and what the reader is told (sections 6.1 to 6.3)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import attrs
 
-from remoting.message import decode_message
+from remoting.message import decode_properties
 from store.commitlog import CommitLog
 from store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from store.consumequeue import ENTRY, ConsumeQueue
 from store.results import GetResult, GetStatus
 
 TagsMatch = Callable[[int], bool]
-PropertyFilter = Callable[[dict[str, str]], bool]
+PropertyFilter = Callable[[Mapping[str, str]], bool]
 
 _LEAST_EXAMINED: Final = 16_000  # bytes of queue entries examined at least, however few messages are asked for
 
@@ -142,4 +142,4 @@ class Puller:
 
     @staticmethod
     def _passes(view: memoryview, at: int, property_filter: PropertyFilter) -> bool:
-        return property_filter(decode_message(view, at).properties)
+        return property_filter(decode_properties(view, at))

@@ -33,6 +33,7 @@ def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -
     is_new = member.channel not in getattr(broker.consumers.groups.get(consumer.group_name), "members", ())
     if broker.consumers.register(consumer, member):
         broker.notify_group(consumer.group_name)
+    broker.filters.register(consumer.group_name, consumer.subscription_data_set)
     if is_new:
         broker.emit("consumer_joined", group=consumer.group_name, client_id=member.client_id)
 

@@ -5,8 +5,10 @@ must answer. Sources: broker-requests section 2, store-and-ha section 6.
 """
 
 import time
-from collections.abc import Callable
 
+from broker.filter.lexer import FilterError
+from broker.filter.table import compiled, is_tag_type
+from broker.filter.wanted import EVERYTHING, Wanted, wanted_by_expression, wanted_by_tags, wanted_of_retries
 from broker.hold import HeldPull
 from broker.state import Broker
 from broker.topics import PERM_READ
@@ -24,13 +26,11 @@ from remoting.message import (
     format_properties,
     java_hash,
 )
-from remoting.names import OFFSET_MOVED_EVENT
+from remoting.names import OFFSET_MOVED_EVENT, RETRY_PREFIX
 from store.results import GetResult, GetStatus
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
 """Bits of a pull's sysFlag."""
-
-Matches = Callable[[int], bool] | None
 
 CODES = {
     GetStatus.FOUND: ResponseCode.SUCCESS,
@@ -52,18 +52,18 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
     """Answer with messages, or hold the pull until there are some."""
     try:
         group = _check_pull(broker, header)
-        matches = _subscription(broker, header)
+        wanted = _wanted(broker, header)
     except Refusal as exc:
         return Reply(exc.code, {}, remark=str(exc))
     if header.sys_flag & COMMIT_OFFSET and not broker.is_slave:
         broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-    result = _read(broker, header, matches)
+    result = _read(broker, header, wanted)
     code, _next = _outcome(broker, header, result)
     if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND:
         wait = header.suspend_timeout_millis / 1000
         if not broker.config.long_polling_enable:
             wait = broker.config.short_polling_time_mills / 1000
-        held = HeldPull(request, header, header.queue_offset, broker.now() + wait, matches)
+        held = HeldPull(request, header, header.queue_offset, broker.now() + wait, wanted)
         broker.hold.add(header.topic, header.queue_id, held)
         return None
     return _answer(broker, header, group, result)
@@ -76,7 +76,7 @@ def wake_pull(broker: Broker, pull: HeldPull) -> None:
     if group is None or broker.topics.get(header.topic) is None:  # deleted meanwhile
         pull.request.reply(Reply(ResponseCode.TOPIC_NOT_EXIST, {}, remark=f"topic {header.topic} is gone"))
         return
-    pull.request.reply(_answer(broker, header, group, _read(broker, header, pull.matches)))
+    pull.request.reply(_answer(broker, header, group, _read(broker, header, pull.wanted)))
 
 
 def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
@@ -103,12 +103,44 @@ def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> Subscriptio
     return group
 
 
-def _subscription(broker: Broker, header: PullMessageRequestHeader) -> Matches:
+def _wanted(broker: Broker, header: PullMessageRequestHeader) -> Wanted:
     """Find what the consumer wants: in the pull itself, or in its heartbeat."""
     if header.sys_flag & SUBSCRIPTION:
-        if header.expression_type not in (None, "", "TAG"):
-            raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {header.expression_type}")
-        return tag_filter(header.subscription)
+        expression_type, wanted = header.expression_type, _wanted_by_pull(broker, header)
+    else:
+        expression_type, wanted = _wanted_by_heartbeat(broker, header)
+    if not is_tag_type(expression_type) and not broker.config.enable_property_filter:
+        raise _no_property_filter(expression_type)
+    if broker.config.filter_support_retry and header.topic.startswith(RETRY_PREFIX):
+        return wanted_of_retries(broker.filters, header.topic, wanted)
+    return wanted
+
+
+def _no_property_filter(expression_type: str | None) -> Refusal:
+    return Refusal(
+        ResponseCode.SYSTEM_ERROR, f"The broker does not support consumer to filter message by {expression_type}"
+    )
+
+
+def _wanted_by_pull(broker: Broker, header: PullMessageRequestHeader) -> Wanted:
+    """Understand the expression that a pull brings along.
+
+    4.9.8 means to refuse one that is none, but does so by an assertion, and those are off: it lets all through.
+    """
+    if is_tag_type(header.expression_type):
+        return wanted_by_tags(header.subscription)
+    try:
+        return Wanted(by_properties=compiled(header.expression_type or "", header.subscription or ""))
+    except FilterError as exc:
+        if not broker.config.enable_property_filter:
+            raise _no_property_filter(header.expression_type) from None
+        raise Refusal(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {exc}"
+        ) from None
+
+
+def _wanted_by_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tuple[str | None, Wanted]:
+    """Look up what the group subscribes to; also the type of its expression."""
     group = broker.consumers.groups.get(header.consumer_group)
     if group is None:
         raise Refusal(
@@ -128,23 +160,36 @@ def _subscription(broker: Broker, header: PullMessageRequestHeader) -> Matches:
             ResponseCode.SUBSCRIPTION_NOT_LATEST,
             f"the heartbeat of group {header.consumer_group} is older than this pull",
         )
-    if subscription.expression_type not in (None, "", "TAG"):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {subscription.expression_type}")
-    return tag_filter(subscription.sub_string)
+    if subscription.class_filter_mode:
+        return subscription.expression_type, EVERYTHING
+    if is_tag_type(subscription.expression_type):
+        return subscription.expression_type, wanted_by_tags(subscription.sub_string)
+    return subscription.expression_type, _wanted_as_registered(broker, header)
 
 
-def tag_filter(expression: str | None) -> Matches:
-    """Make the filter of a tag expression such as `TagA || TagB`; None lets all through (FilterAPI)."""
-    if expression is None or expression.strip() in ("", "*"):
-        return None
-    codes = {java_hash(tag.strip()) for tag in expression.split("||") if tag.strip()}
-    return codes.__contains__
+def _wanted_as_registered(broker: Broker, header: PullMessageRequestHeader) -> Wanted:
+    data = broker.filters.find(header.topic, header.consumer_group)
+    if data is None:
+        raise Refusal(
+            ResponseCode.FILTER_DATA_NOT_EXIST,
+            f"group {header.consumer_group} has no filter for {header.topic} here; its expression may be wrong",
+        )
+    if data.client_version < header.sub_version:
+        raise Refusal(
+            ResponseCode.FILTER_DATA_NOT_LATEST, f"the filter of group {header.consumer_group} is older than this pull"
+        )
+    return wanted_by_expression(data)
 
 
-def _read(broker: Broker, header: PullMessageRequestHeader, matches: Matches) -> GetResult:
+def _read(broker: Broker, header: PullMessageRequestHeader, wanted: Wanted) -> GetResult:
     began = time.perf_counter()
     result = broker.store.get_message(
-        header.topic, header.queue_id, header.queue_offset, max(header.max_msg_nums, 1), matches
+        header.topic,
+        header.queue_id,
+        header.queue_offset,
+        max(header.max_msg_nums, 1),
+        wanted.by_code,
+        property_filter=wanted.by_properties,
     )
     broker.stats.get_times.count(time.perf_counter() - began)
     if result.status is not GetStatus.FOUND:

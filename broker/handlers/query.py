@@ -71,7 +71,10 @@ def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, 
     if header.consumer_group is not None:
         group = broker.consumers.groups.get(header.consumer_group)
         subscription = group.subscriptions.get(topic) if group is not None else None
-        filter_data = "null" if subscription else f"{header.consumer_group}@{topic} is not online!"
+        filter_data = f"{header.consumer_group}@{topic} is not online!"
+        if subscription is not None:
+            registered = broker.filters.find(topic, header.consumer_group)
+            filter_data = "null" if registered is None else registered.encode_pretty().decode()
     body = QueryConsumeQueueResponseBody(
         filter_data=filter_data,
         max_queue_index=highest,

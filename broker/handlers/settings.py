@@ -7,6 +7,8 @@ import os
 from typing import Any
 
 from broker.config import BrokerSettings
+from broker.filter.lexer import FilterError
+from broker.filter.table import compiled, is_tag_type
 from broker.state import Broker
 from remoting.bodies.heartbeat import CheckClientRequestBody
 from remoting.codes import RequestCode, ResponseCode
@@ -65,15 +67,21 @@ def _apply(broker: Broker, settings: BrokerSettings) -> None:
         broker.registration.register_soon()
 
 
-def check_client_config(_broker: Broker, _header: Any, request: Request) -> Reply:
+def check_client_config(broker: Broker, _header: Any, request: Request) -> Reply:
     """Say whether a consumer's expression can be used here; any other answer than 0 keeps it from starting.
 
-    Tags always can. SQL92 is refused as 4.9 refuses it while enablePropertyFilter is off; with it on, too, for
-    a pull could not be answered either (broker-requests#48).
+    Tags always can (broker-requests#48).
     """
     subscription = CheckClientRequestBody.decode(request.command.body).subscription_data
-    if subscription is not None and subscription.expression_type not in ("", "TAG"):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker does not filter by {subscription.expression_type}")
+    if subscription is None or is_tag_type(subscription.expression_type):
+        return Reply()
+    if not broker.config.enable_property_filter:
+        remark = f"The broker does not support consumer to filter message by {subscription.expression_type}"
+        raise Refusal(ResponseCode.SYSTEM_ERROR, remark)
+    try:
+        compiled(subscription.expression_type, subscription.sub_string)
+    except FilterError as exc:
+        raise Refusal(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"{subscription.sub_string}: {exc}") from None
     return Reply()
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from types import SimpleNamespace
 
+from broker.filter.wanted import Wanted
 from broker.hold import HeldPull, PullHold
 from remoting.command import Command
 from remoting.dispatch import Request
@@ -10,7 +11,7 @@ from remoting.dispatch import Request
 
 def held(offset: int = 5, deadline: float = 15.0, matches: Callable[[int], bool] | None = None) -> HeldPull:
     channel = SimpleNamespace(is_closed=False)
-    return HeldPull(Request(Command(11), channel), None, offset, deadline, matches)
+    return HeldPull(Request(Command(11), channel), None, offset, deadline, Wanted(matches))
 
 
 def open_hold(end: int = 5) -> tuple[PullHold, list[HeldPull]]:

@@ -205,7 +205,7 @@ def test_the_answer_to_a_heartbeat_shows_a_version_that_clients_understand(talk:
         (None, ResponseCode.SUCCESS),
     ],
 )
-def test_only_tags_are_filtered_by(
+def test_only_tags_are_filtered_by_unless_more_is_permitted(
     talk: TalkingBroker, subscription: dict[str, Any] | None, code: ResponseCode
 ) -> None:
     """broker-requests#48: a pull with the same expression fares alike."""

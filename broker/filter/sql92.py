@@ -1,0 +1,315 @@
+"""SQL92 expressions over message properties, compiled into functions.
+
+    or      = and {"OR" and}                          of three-valued logic: unknown where a property is missing
+    and     = equal {"AND" equal}
+    equal   = compared {("=" | "<>") compared | "IS" ["NOT"] "NULL"}
+    compared = unary {(">" | ">=" | "<" | "<=") unary
+                     | ["NOT"] "BETWEEN" unary "AND" unary | ["NOT"] "IN" "(" text {"," text} ")"}
+    unary   = ("+" | "-" | "NOT") unary | primary
+    primary = text | number | "TRUE" | "FALSE" | "NULL" | property | "(" or ")"
+
+Sources: module `filter` of 4.9.8 (SelectorParser.jj, package expression). Its oddities are kept: what follows a whole
+expression is not looked at (so CONTAINS, which came with 5.x, is taken and never matches); 0.0 is no constant; a
+property alone is false, for it is text.
+"""
+
+import functools
+import sys
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from broker.filter.lexer import FilterError, Token, tokens
+from broker.filter.values import (
+    EvaluationError,
+    Value,
+    compare,
+    compare_by_size,
+    is_equal,
+    negated,
+    whole_number,
+)
+
+Properties = Mapping[str, str]
+Evaluate = Callable[[Properties], Value]
+Matches = Callable[[Properties], bool]
+
+MAX_COMPILED = 100
+"""Compiled expressions that are kept, as in SelectorParser."""
+
+_BY_SIZE: dict[str, Callable[[int], bool]] = {
+    ">": lambda order: order > 0,
+    ">=": lambda order: order >= 0,
+    "<": lambda order: order < 0,
+    "<=": lambda order: order <= 0,
+}
+
+
+@attrs.frozen
+class Node:
+    """A part of an expression: how it is evaluated, and what may be done with it."""
+
+    evaluate: Evaluate
+    is_boolean: bool = False
+    is_constant: bool = False
+    value: Value = None
+    """Of a constant."""
+    is_property: bool = False
+    shown: str = "an expression"
+
+
+@functools.lru_cache(MAX_COMPILED)
+def compile_filter(expression: str) -> Matches:
+    """Compile an expression. FilterError where it is none.
+
+    The function takes a message's properties. It is false where the expression is false or unknown, and where Java
+    would fail, as it does when it compares text that is no number with a number.
+    """
+    try:
+        evaluate = _Parser(expression).parse().evaluate
+    except RecursionError:
+        raise FilterError("too many parts within parts") from None
+
+    def matches(properties: Properties) -> bool:
+        try:
+            return evaluate(properties) is True
+        except EvaluationError:
+            return False
+
+    return matches
+
+
+class _Parser:
+    """Reads an expression from left to right, one token ahead."""
+
+    def __init__(self, expression: str) -> None:
+        self._tokens = tokens(expression)
+        self._ahead: Token | None = None
+
+    def parse(self) -> Node:
+        return _boolean(self._or())
+
+    # -- tokens ----------------------------------------------------------------------------------
+
+    @property
+    def _next(self) -> Token:
+        if self._ahead is None:
+            self._ahead = next(self._tokens)
+        return self._ahead
+
+    def _take(self, *kinds: str) -> Token | None:
+        """Take the next token if it is one of these."""
+        token = self._next
+        if token.kind not in kinds:
+            return None
+        self._ahead = None
+        return token
+
+    def _expect(self, *kinds: str) -> Token:
+        token = self._take(*kinds)
+        if token is None:
+            found = self._next
+            raise FilterError(f"at character {found.at + 1}: {' or '.join(kinds)} expected, not {found.image}")
+        return token
+
+    # -- grammar ---------------------------------------------------------------------------------
+
+    def _or(self) -> Node:
+        return self._chain("OR", self._and, decisive=True)
+
+    def _and(self) -> Node:
+        return self._chain("AND", self._equality, decisive=False)
+
+    def _chain(self, word: str, part: Callable[[], Node], *, decisive: bool) -> Node:
+        first = part()
+        if self._next.kind != word:
+            return first
+        parts = [_boolean(first).evaluate]
+        while self._take(word):
+            parts.append(_boolean(part()).evaluate)
+        return Node(_logic(parts, decisive=decisive), is_boolean=True)
+
+    def _equality(self) -> Node:
+        left = self._comparison()
+        while token := self._take("=", "<>", "IS"):
+            if token.kind == "IS":
+                is_negated = self._take("NOT") is not None
+                self._expect("NULL")
+                left = _negated_if(is_negated, _equal(left, _NULL))
+            else:
+                right = self._comparison()
+                _check_equal(left, right)
+                left = _negated_if(token.kind == "<>", _equal(left, right))
+        return left
+
+    def _comparison(self) -> Node:
+        left = self._unary()
+        while token := self._take(">", ">=", "<", "<=", "BETWEEN", "IN", "NOT"):
+            is_negated = token.kind == "NOT"
+            if is_negated:
+                token = self._expect("BETWEEN", "IN")
+            if token.kind == "BETWEEN":
+                low = self._unary()
+                self._expect("AND")
+                left = _between(left, low, self._unary(), is_negated=is_negated)
+            elif token.kind == "IN":
+                left = _one_of(left, self._texts(), is_negated=is_negated)
+            else:
+                left = _by_size(token.kind, left, self._unary())
+        return left
+
+    def _texts(self) -> frozenset[str]:
+        self._expect("(")
+        texts = {_text_of(self._expect("text"))}
+        while self._take(","):
+            texts.add(_text_of(self._expect("text")))
+        self._expect(")")
+        return frozenset(texts)
+
+    def _unary(self) -> Node:
+        if self._take("+"):
+            return self._unary()
+        if self._take("-"):
+            evaluate = self._unary().evaluate
+            return Node(lambda properties: negated(evaluate(properties)), shown="a number with a sign")
+        if self._take("NOT"):
+            return _negated_if(True, _boolean(self._unary()))
+        return self._primary()
+
+    def _primary(self) -> Node:
+        token = self._expect("text", "whole", "float", "TRUE", "FALSE", "NULL", "name", "(")
+        match token.kind:
+            case "(":
+                inner = self._or()
+                self._expect(")")
+                return inner
+            case "name":
+                return _property(token.image)
+            case "text":
+                return _constant(_text_of(token))
+            case "whole" | "float":
+                return _constant(_number_of(token))
+            case _:
+                return {"TRUE": _TRUE, "FALSE": _FALSE, "NULL": _NULL}[token.kind]
+
+
+# ---- nodes -----------------------------------------------------------------------------------------------
+
+
+def _constant(value: Value, *, is_boolean: bool = False) -> Node:
+    return Node(lambda _properties: value, is_boolean, is_constant=True, value=value, shown=repr(value))
+
+
+_TRUE, _FALSE = _constant(value=True, is_boolean=True), _constant(value=False, is_boolean=True)
+_NULL = _constant(None, is_boolean=True)
+
+
+def _property(name: str) -> Node:
+    return Node(lambda properties: properties.get(name), is_property=True, shown=name)
+
+
+def _text_of(token: Token) -> str:
+    return token.image[1:-1].replace("''", "'")
+
+
+def _number_of(token: Token) -> Value:
+    if token.kind == "float":
+        value = float(token.image)
+        if not sys.float_info.min * sys.float_info.epsilon <= value <= sys.float_info.max:
+            raise FilterError(f"at character {token.at + 1}: {token.image} is too small or too great")
+        return value
+    number = int(token.image.rstrip("lL"))
+    if number >= 2**63:
+        raise FilterError(f"at character {token.at + 1}: {token.image} has more than 64 bits")
+    return whole_number(number)
+
+
+def _boolean(node: Node) -> Node:
+    """Take a node as true or false. A property alone, being text, is false where it is there."""
+    if node.is_boolean:
+        return node
+    if not node.is_property:
+        raise FilterError(f"{node.shown} is neither true nor false")
+    evaluate = node.evaluate
+    return Node(lambda properties: None if evaluate(properties) is None else False, is_boolean=True)
+
+
+def _logic(parts: list[Evaluate], *, decisive: bool) -> Evaluate:
+    """Join parts by OR, where True decides, or by AND, where False does. Unknown counts if nothing decides."""
+
+    def evaluate(properties: Properties) -> Value:
+        is_unknown = False
+        for part in parts:
+            value = part(properties)
+            if value is decisive:
+                return decisive
+            is_unknown = is_unknown or value is None
+        return None if is_unknown else not decisive
+
+    return evaluate
+
+
+def _negated_if(is_negated: bool, node: Node) -> Node:  # noqa: FBT001 - reads as it is called
+    if not is_negated:
+        return node
+    inner = node.evaluate
+
+    def evaluate(properties: Properties) -> Value:
+        value = inner(properties)
+        return None if value is None else not value
+
+    return Node(evaluate, is_boolean=True)
+
+
+def _equal(left: Node, right: Node) -> Node:
+    first, second = left.evaluate, right.evaluate
+    return Node(lambda properties: is_equal(first(properties), second(properties)), is_boolean=True)
+
+
+def _check_equal(left: Node, right: Node) -> None:
+    if _NULL in (left, right):
+        raise FilterError("NULL cannot be compared; IS NULL can be asked")
+    if left.is_constant and right.is_constant and left.is_boolean and not right.is_boolean:
+        raise FilterError(f"{left.shown} cannot be compared with {right.shown}")
+
+
+def _by_size(sign: str, left: Node, right: Node) -> Node:
+    for side in (left, right):
+        if side.is_boolean or (side.is_constant and isinstance(side.value, str)):
+            raise FilterError(f"{side.shown} has no size that {sign} could compare")
+    first, second, holds = left.evaluate, right.evaluate, _BY_SIZE[sign]
+
+    def evaluate(properties: Properties) -> Value:
+        order = compare_by_size(first(properties), second(properties))
+        return None if order is None else holds(order)
+
+    return Node(evaluate, is_boolean=True)
+
+
+def _between(value: Node, low: Node, high: Node, *, is_negated: bool) -> Node:
+    if low.is_constant and high.is_constant and not is_negated:
+        _check_bounds(low.value, high.value)
+    below, above = ("<", ">") if is_negated else (">=", "<=")
+    parts = [_by_size(below, value, low).evaluate, _by_size(above, value, high).evaluate]
+    return Node(_logic(parts, decisive=is_negated), is_boolean=True)
+
+
+def _check_bounds(low: Value, high: Value) -> None:
+    try:
+        is_empty = low is None or high is None or compare(high, low) < 0
+    except EvaluationError:
+        is_empty = True
+    if is_empty:
+        raise FilterError(f"nothing is between {low!r} and {high!r}")
+
+
+def _one_of(value: Node, texts: frozenset[str], *, is_negated: bool) -> Node:
+    if not value.is_property:
+        raise FilterError(f"IN needs a property before it, not {value.shown}")
+    evaluate = value.evaluate
+
+    def is_one(properties: Properties) -> Value:
+        text = evaluate(properties)
+        return None if text is None else (text in texts) is not is_negated
+
+    return Node(is_one, is_boolean=True)

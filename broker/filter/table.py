@@ -1,0 +1,132 @@
+"""The expressions that consumer groups have registered by heartbeat (class ConsumerFilterManager).
+
+An expression outlives its consumers: a group that is gone is marked dead, and forgotten a day later. The table is
+kept in consumerFilter.json, and filters for groups that pull without an expression of their own.
+"""
+
+import pathlib
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from broker.filter.bloom import BloomFilter
+from broker.filter.lexer import FilterError
+from broker.filter.sql92 import Matches, compile_filter
+from remoting.bodies.filter import SQL92, ConsumerFilterData, FilterDataByTopic, FilterTableBody
+from remoting.bodies.heartbeat import SubscriptionData
+from store.configfile import keep_config_file, load_config_file
+
+DEAD_BEFORE_LOAD = 30_000
+"""Milliseconds since when consumers count as dead that a file says to be alive."""
+
+
+def is_tag_type(expression_type: str | None) -> bool:
+    """True for the filter that everybody has."""
+    return expression_type in (None, "", "TAG")
+
+
+def compiled(expression_type: str, expression: str) -> Matches:
+    """Compile an expression of any type but TAG. FilterError where it, or its type, is none."""
+    if expression_type != SQL92:
+        raise FilterError(f"there is no filter of type {expression_type}")
+    return compile_filter(expression)
+
+
+class ConsumerFilterTable:
+    """Expressions by topic and group."""
+
+    def __init__(self, path: pathlib.Path, now_millis: Callable[[], int], bloom: BloomFilter, keep_millis: int) -> None:
+        self._path = path
+        self._now_millis = now_millis
+        self._bloom = bloom
+        self._keep_millis = keep_millis
+        self.topics: dict[str, dict[str, ConsumerFilterData]] = {}
+        loaded = load_config_file(path, FilterTableBody.decode)
+        if loaded is not None:
+            self._take_over(loaded)
+
+    def find(self, topic: str, group: str) -> ConsumerFilterData | None:
+        """What a group registered for a topic, dead or not."""
+        return self.topics.get(topic, {}).get(group)
+
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
+        """Take all subscriptions of a group's heartbeat. Those of topics that it no longer names are dead."""
+        named = set()
+        for one in subscriptions:
+            named.add(one.topic)
+            if not is_tag_type(one.expression_type) and one.sub_string:
+                self._register(group, one)
+        for topic, data in self._of_group(group):
+            if topic not in named and not data.is_dead:
+                self.topics[topic][group] = data.dying(self._now_millis())
+
+    def unregister(self, group: str) -> None:
+        """The group has no consumer any more."""
+        for topic, data in self._of_group(group):
+            if not data.is_dead:
+                self.topics[topic][group] = data.dying(self._now_millis())
+
+    def save(self) -> None:
+        """Write consumerFilter.json, without those that are dead for too long."""
+        self._clean()
+        tables = {
+            topic: FilterDataByTopic(group_filter_data=groups, topic=topic) for topic, groups in self.topics.items()
+        }
+        keep_config_file(self._path, FilterTableBody(filter_data_by_topic=tables).encode_pretty())
+
+    def _register(self, group: str, wanted: SubscriptionData) -> None:
+        """Take one subscription if it is newer; one with a new expression that is none ends the old one's life."""
+        groups = self.topics.setdefault(wanted.topic, {})
+        known = groups.get(group)
+        if known is not None and wanted.sub_version <= known.client_version:
+            if wanted.sub_version == known.client_version and known.is_dead:
+                groups[group] = known.dying(0)
+            return
+        bloom = self._bloom.data(f"{group}#{wanted.topic}")
+        fresh = ConsumerFilterData(
+            bloom_filter_data=bloom,
+            born_time=self._now_millis(),
+            client_version=wanted.sub_version,
+            consumer_group=group,
+            expression=wanted.sub_string,
+            expression_type=wanted.expression_type,
+            topic=wanted.topic,
+        )
+        if known is not None and (known.expression, known.expression_type, known.bloom_filter_data) == (
+            fresh.expression, fresh.expression_type, bloom,
+        ):  # fmt: skip
+            groups[group] = msgspec.structs.replace(known.dying(0), client_version=wanted.sub_version)
+            return
+        try:
+            compiled(wanted.expression_type, wanted.sub_string)
+        except FilterError:
+            groups.pop(group, None)
+        else:
+            groups[group] = fresh
+
+    def _of_group(self, group: str) -> list[tuple[str, ConsumerFilterData]]:
+        return [(topic, groups[group]) for topic, groups in self.topics.items() if group in groups]
+
+    def _clean(self) -> None:
+        dead_since = self._now_millis() - self._keep_millis
+        for topic, groups in list(self.topics.items()):
+            kept = {name: data for name, data in groups.items() if not data.is_dead or data.dead_time > dead_since}
+            if kept:
+                self.topics[topic] = kept
+            else:
+                del self.topics[topic]
+
+    def _take_over(self, loaded: FilterTableBody) -> None:
+        """Take what a file says, unless its bits are those of a filter of another size."""
+        tables = loaded.filter_data_by_topic
+        entries = [data for table in tables.values() for data in table.group_filter_data.values()]
+        if not all(self._bloom.is_valid(data.bloom_filter_data) for data in entries):
+            return
+        long_ago = self._now_millis() - DEAD_BEFORE_LOAD
+        self.topics = {
+            topic: {
+                name: data if data.dead_time else data.dying(max(long_ago, data.born_time))
+                for name, data in table.group_filter_data.items()
+            }
+            for topic, table in tables.items()
+        }

@@ -1,0 +1,116 @@
+"""SQL92 expressions: what they take, and which messages they let through (broker-requests section 2.3)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.filter.lexer import FilterError
+from broker.filter.sql92 import compile_filter
+
+MESSAGE = {
+    "a": "5", "b": "5.5", "c": "abc", "yes": "true", "no": "False", "long": "9999999999", "spaced": " 7 ", "TAGS": "TagA",
+    "zero": "0", "minus": "-3", "NaN": "NaN", "quote": "it's", "$_x9": "1", "one": "1", "hex": "0x1p3", "suffix": "5d",
+}  # fmt: skip
+"""Its properties. `m`, `n` and `o` are missing."""
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "a = 5", "a = '5'", "a <> 6", "a > 4", "a >= 5", "a < 6", "a <= 5", "5 = a", "4 < a", "a = 5l", "a = 5L",
+        "b = 5.5", "b > 5.4", "b > .5", "b < 5.5E1", "b < 1E1", "b > 5.", "a > 4.5", "a = 5.0", "minus = -3", "minus < -2",
+        "minus = +-3", "minus = - 3", "long > 9999999998", "long = 9999999999", "a < b", "b > a", "spaced > a", "hex > a",
+        "suffix < b", "a BETWEEN 5 AND 6", "a between 1 and 5", "a NOT BETWEEN 6 AND 7", "b BETWEEN 5.0 AND 6.5",
+        "a = 5 -- open",
+        "c IN ('abc', 'x')", "c NOT IN ('x')", "c in ('a', 'b', 'd', 'e', 'f', 'abc')", "(c) IN ('abc')",
+        "m IS NULL", "c IS NOT NULL", "NOT (m IS NOT NULL)", "m = n", "NULL IS NULL", "5 IS NOT NULL",
+        "yes = TRUE", "no = false", "c = FALSE", "yes <> FALSE", "TRUE", "NOT FALSE", "NOT NOT TRUE",
+        "quote = 'it''s'", "$_x9 = 1", "TAGS = 'TagA'", "NOT (a = 6)", "(((a = 5)))",
+        "a = 5 OR m = 1", "m = 1 OR a = 5", "a = 5 AND c = 'abc' OR FALSE", "FALSE OR a = 5 AND TRUE", "NOT (m = 1 AND a = 6)",
+        "a\n=\t5", "a = 5 -- five\n AND TRUE", "/* the * first */ a /**/ = 5", "a = 5 /* * / ** */", "NaN > a", "zero = -0",
+        "yes = true = TRUE", "a = 5 nothing here is read", "a = 5 5", "a = 5)", "-a IS NULL",
+        "-'x' IS NULL", "NOT c", "a = 5 AND NOT c", "(a > 4) = TRUE", "5 = 5", "'x' = 'x'", "TRUE = TRUE", "1 = 1.0",
+        "1 = TRUE OR TRUE", "NOT (1 = TRUE)", "NOT a IS NOT NULL", "NOT a = TRUE", "a = 5 IS NOT NULL", "m IS NULL OR a NOT BETWEEN 6 AND 2", "a NOT BETWEEN 7 AND 6",
+    ],
+)  # fmt: skip
+def test_messages_that_match(expression: str) -> None:
+    """broker-requests#48."""
+    assert compile_filter(expression)(MESSAGE)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "a = 6", "a <> 5", "a > 5", "a < 5", "c = 'ABC'", "A = 5", "m = 5", "m <> 5", "m > 5", "NOT m = 5", "NOT (m > 5)", "NOT a = 6", "NOT c = 5",
+        "m IN ('x')", "m NOT IN ('x')", "NOT (m IN ('x'))", "m BETWEEN 1 AND 2", "m NOT BETWEEN 1 AND 2", "m IS NOT NULL",
+        "c IS NULL", "c", "m", "NOT m", "NULL", "NOT NULL", "FALSE", "a = m", "m = a",
+        "m = 1 AND a = 5", "m = 1 OR a = 6", "a = 6 AND m = 1", "NOT (m = 1 OR a = 6)",
+        "c IN ('x')", "c NOT IN ('abc')", "a NOT BETWEEN 1 AND 5", "a BETWEEN 6 AND 7", "a CONTAINS '5'", "-a = 5",
+    ],
+)  # fmt: skip
+def test_messages_that_do_not_match(expression: str) -> None:
+    assert not compile_filter(expression)(MESSAGE)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "c > 5", "c = 5", "c <> 5", "b > 5", "b = 5", "long = 5", "long < 5", "spaced > 6", "a > c", "c < c", "5 < c",
+        "TRUE = yes", "FALSE = c", "(a = 5) = yes", "c = 5 OR a = 5", "c = 5.5", "c BETWEEN 1 AND 2",
+        "suffix = 5", "hex = 8",
+    ],
+)  # fmt: skip
+def test_where_java_fails_nothing_matches(expression: str) -> None:
+    """Neither it nor its opposite: the exception ends the whole evaluation."""
+    assert not compile_filter(expression)(MESSAGE)
+    assert not compile_filter(f"NOT ({expression})")(MESSAGE)
+
+
+def test_what_is_decided_already_is_not_evaluated() -> None:
+    assert compile_filter("a = 5 OR c > 5")(MESSAGE)
+    assert not compile_filter("NOT (a = 6 AND c > 5) AND FALSE")(MESSAGE)
+    assert compile_filter("NOT (a = 6 AND c > 5)")(MESSAGE)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "", "  ", "a =", "= 5", "a > 'x'", "'x' < a", "a > TRUE", "TRUE > 1", "a > NULL", "a = NULL", "NULL = a", "NULL <> a",
+        "5", "'x'", "-a", "-5", "NOT 5", "5 AND TRUE", "TRUE OR 'x'", "a IN", "a IN ()", "a IN (5)", "a IN ('x'", "a IN ('x',)",
+        "5 IN ('x')", "(a = 5) IN ('x')", "a BETWEEN 1", "a BETWEEN 1 OR 2", "a BETWEEN 2 AND 1", "a BETWEEN NULL AND 1",
+        "a BETWEEN 'x' AND 'z'", "a BETWEEN 'x' AND 5", "a NOT 5", "a IS 5", "a IS NOT 5", "(a = 5", "a > 5 > 6", "a = 5 !",
+        "a = 'open", "a = 0.0", "a = 1E400", "a = 9223372036854775808", "a == 5", "a = #", "AND", "NOT", "TRUE = 'x'",
+        "a = 5 AND", "a ! b", "a >= (b = 5)", "()", "NOT m > 5", "NOT m IN ('x')", "NOT 1 = TRUE",
+    ],
+)  # fmt: skip
+def test_expressions_that_are_none(expression: str) -> None:
+    with pytest.raises(FilterError):
+        compile_filter(expression)
+
+
+def test_the_smallest_and_greatest_constants_are_taken() -> None:
+    assert compile_filter("a > 4.9E-324")(MESSAGE)
+    assert compile_filter("a < 1.7976931348623157E308")(MESSAGE)
+    assert compile_filter("a < 9223372036854775807")(MESSAGE)
+    assert compile_filter("a > -2147483648")(MESSAGE)
+
+
+def test_a_long_chain_is_no_deep_one() -> None:
+    expression = " OR ".join(f"a = '{number}'" for number in range(10_000, 5_000, -1))
+    assert compile_filter(expression + " OR a = '5'")(MESSAGE)
+    assert not compile_filter(expression)(MESSAGE)
+
+
+def test_too_deep_a_nest_is_an_error() -> None:
+    with pytest.raises(FilterError, match="too many parts"):
+        compile_filter("(" * 100_000 + "a = 5" + ")" * 100_000)
+
+
+@given(st.text(alphabet="ab15.'(),=<>+- \nNOTANDORINISULBEWétrfalse_$/*", max_size=40))
+def test_any_text_is_an_expression_or_an_error(text: str) -> None:
+    try:
+        matches = compile_filter(text)
+    except FilterError:
+        return
+    assert matches(MESSAGE) in (True, False)
+    assert matches({}) in (True, False)

@@ -1,0 +1,148 @@
+"""Registered expressions: who lives, who is dead, what the file says."""
+
+import json
+import pathlib
+
+import attrs
+import pytest
+
+from broker.filter.bloom import BloomFilter
+from broker.filter.table import ConsumerFilterTable
+from remoting.bodies.filter import ConsumerFilterData
+from remoting.bodies.heartbeat import SubscriptionData
+
+DAY = 86_400_000
+BLOOM = BloomFilter.of(20, 32)
+
+
+@attrs.define
+class Scene:
+    """A table, its clock, its file."""
+
+    path: pathlib.Path
+    now: int = 1_000_000
+    table: ConsumerFilterTable = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.open()
+
+    def open(self, bloom: BloomFilter = BLOOM) -> None:
+        self.table = ConsumerFilterTable(self.path, lambda: self.now, bloom, DAY)
+
+    def register(self, expression: str = "a > 1", version: int = 1, topic: str = "T") -> None:
+        self.table.register("G", [subscription(expression, version, topic)])
+
+    @property
+    def known(self) -> ConsumerFilterData:
+        data = self.table.find("T", "G")
+        assert data is not None
+        return data
+
+
+def subscription(expression: str, version: int, topic: str = "T", kind: str = "SQL92") -> SubscriptionData:
+    return SubscriptionData(topic=topic, sub_string=expression, sub_version=version, expression_type=kind)
+
+
+@pytest.fixture
+def scene(tmp_path: pathlib.Path) -> Scene:
+    return Scene(tmp_path / "consumerFilter.json")
+
+
+def test_only_expressions_that_are_none_of_tags_are_kept(scene: Scene) -> None:
+    scene.table.register("G", [subscription("TagA", 1, kind="TAG"), subscription("", 1, "U")])
+    assert scene.table.topics == {}
+
+
+def test_a_newer_expression_takes_the_place_of_an_older(scene: Scene) -> None:
+    scene.register("a > 1", 5)
+    scene.register("a > 2", 4)
+    assert (scene.known.expression, scene.known.client_version) == ("a > 1", 5)
+    scene.now += 10
+    scene.register("a > 3", 6)
+    assert (scene.known.expression, scene.known.client_version, scene.known.born_time) == ("a > 3", 6, 1_000_010)
+
+
+def test_a_newer_version_of_the_same_expression_is_no_new_birth(scene: Scene) -> None:
+    scene.register("a > 1", 5)
+    scene.now += 10
+    scene.register("a > 1", 6)
+    assert (scene.known.client_version, scene.known.born_time) == (6, 1_000_000)
+
+
+def test_an_expression_that_is_none_is_not_registered_and_ends_the_old_one(scene: Scene) -> None:
+    scene.register("a >", 1)
+    assert scene.table.find("T", "G") is None
+    scene.register("a > 1", 2)
+    scene.register("a >", 3)
+    assert scene.table.find("T", "G") is None
+
+
+def test_a_group_that_is_gone_is_dead_and_lives_again_when_it_returns(scene: Scene) -> None:
+    scene.register(version=5)
+    scene.now += 10
+    scene.table.unregister("G")
+    assert (scene.known.dead_time, scene.known.is_dead) == (1_000_010, True)
+    scene.now += 10
+    scene.table.unregister("G")
+    assert scene.known.dead_time == 1_000_010
+    scene.register(version=5)
+    assert (scene.known.dead_time, scene.known.is_dead) == (0, False)
+
+
+def test_a_topic_that_a_group_no_longer_names_is_dead(scene: Scene) -> None:
+    scene.register()
+    scene.register(topic="U")
+    assert scene.known.is_dead
+
+
+def test_the_dead_are_forgotten_after_a_day(scene: Scene) -> None:
+    scene.register()
+    scene.table.unregister("G")
+    scene.now += DAY - 1
+    scene.table.save()
+    assert scene.known.is_dead
+    scene.now += 1
+    scene.table.save()
+    assert scene.path.read_text() == '{\n\t"filterDataByTopic":{}\n}'
+
+
+def test_the_file_is_that_of_4_9_and_is_read_again(scene: Scene) -> None:
+    scene.register("a > 1", 7)
+    scene.table.save()
+    assert json.loads(scene.path.read_text()) == {
+        "filterDataByTopic": {
+            "T": {
+                "groupFilterData": {
+                    "G": {
+                        "bloomFilterData": {"bitNum": 112, "bitPos": BLOOM.data("G#T").bit_pos},
+                        "bornTime": 1_000_000,
+                        "clientVersion": 7,
+                        "consumerGroup": "G",
+                        "dead": False,
+                        "deadTime": 0,
+                        "expression": "a > 1",
+                        "expressionType": "SQL92",
+                        "topic": "T",
+                    }
+                },
+                "topic": "T",
+            }
+        }
+    }
+    scene.now += 100_000
+    scene.open()
+    assert (scene.known.expression, scene.known.dead_time) == ("a > 1", 1_070_000)  # 30 s before the start
+
+
+def test_who_was_born_just_before_a_start_died_at_birth(scene: Scene) -> None:
+    scene.register()
+    scene.table.save()
+    scene.open()
+    assert scene.known.dead_time == scene.known.born_time
+
+
+def test_a_file_with_bits_of_another_size_is_not_used(scene: Scene) -> None:
+    scene.register()
+    scene.table.save()
+    scene.open(BloomFilter.of(20, 64))
+    assert scene.table.topics == {}
