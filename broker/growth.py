@@ -23,7 +23,7 @@ class LogGrowth:
         self.is_flush_wanted = trio.Event()
         """Set when a send waits for the disk."""
         self.is_dispatch_wanted = trio.Event()
-        """Set when bytes came from the master that are in no queue yet."""
+        """Set when something is in no queue or index yet that came from the master, or that a crash left behind."""
         self.is_bulk = trio.Event()
         """Set while the master sends as fast as it can."""
         self._reactor = reactor
@@ -50,6 +50,8 @@ class LogGrowth:
         if self._is_received:
             self._is_received = False
             self._dispatch_trickle()
+        elif self._store.dispatcher.is_index_behind:  # after a crash; or a put found no room for it
+            self.is_dispatch_wanted.set()
         if len(self._flush_waits):
             self.is_flush_wanted.set()
 

@@ -55,8 +55,8 @@ async def run_broker(broker: Broker, servers: list[Server[Broker]], link: Contro
         nursery.start_soon(sample_log_forever, broker)
         if broker.access is not None:
             nursery.start_soon(_every, POLL_PERIOD, broker.access.poll)
+        nursery.start_soon(dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
         if broker.is_slave:
-            nursery.start_soon(dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
             nursery.start_soon(warm_forever, broker.store, broker.growth)
             nursery.start_soon(broker.sync.sync_forever)
         else:  # only a master makes messages of its own (store-ha#76)

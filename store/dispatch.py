@@ -39,6 +39,7 @@ _RECORD: Final = struct.Struct(">ii4xi4xqqi8x8xq8x4x8xi")
 _PREFIX: Final = struct.Struct(">ii")
 _CHUNK: Final = 1 << 20  # bytes between two writes of the collected entries
 _BULK: Final = 256 * 1024  # more than this at once is not what a master sends as its messages come in
+INDEX_AT_ONCE: Final = 8 * 2**20  # bytes of the log; more than a blank at a file's end, but not long to wait for
 INDEX_LAG: Final = 1 << 30  # bytes that the index may be behind the queues, give or take a chunk
 
 
@@ -111,8 +112,18 @@ class Dispatcher:
         self.offset = max(replay_from, self.log.min_offset)
         self.indexed = min(indexed, self.offset)
         watcher, self.on_dispatched = self.on_dispatched, None  # nobody waits for old messages
-        self.run()
+        self.follow()
         self.on_dispatched = watcher
+
+    def follow(self) -> None:
+        """Enter all that is readable in the queues, and in the index unless that is much. OSError: no room.
+
+        What is much (after a crash, where an index file is lost) is brought up in steps beside other work; see `step`.
+        """
+        while self.enter_queues(_CHUNK):
+            pass
+        if self.offset - self.indexed <= INDEX_AT_ONCE:
+            self.enter_index()
 
     def cut(self, log_end: int) -> None:
         """The log was truncated."""

@@ -12,13 +12,13 @@ from typing import Self
 import attrs
 
 from remoting.message import BatchItem, NewMessage
-from store import cleaning, recovery
+from store import cleaning
 from store.checkpoint import Checkpoint
 from store.commitlog import CommitLog
 from store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from store.consumequeue import ENTRY
 from store.disk import Disk
-from store.dispatch import INDEX_LAG, Dispatcher, OnDispatched
+from store.dispatch import Dispatcher, OnDispatched
 from store.filequeue import FileQueue
 from store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
 from store.index import Index
@@ -26,6 +26,7 @@ from store.lock import AbortFile, StoreLock
 from store.pull import PropertyFilter, Puller, TagsMatch
 from store.put import Putter
 from store.queues import Queues
+from store.restart import restart
 from store.results import GetResult, PutResult, QueryResult
 from store.timesearch import offset_by_time
 
@@ -99,40 +100,17 @@ class MessageStore:
         indexed = 0
         if self.index is not None:
             indexed = self.index.load(safe_until=checkpoint.index_msg_timestamp if crashed else None)
-        queues.recover()
-        replay_from = 0
-        if log.files.files:
-            files = log.files.files
-            views = [file.view for file in files]
-            start = recovery.first_file_after_clean_stop(len(files))
-            if crashed:
-                safe = checkpoint.safe_timestamp
-                if self.config.message_index_safe:
-                    safe = min(safe, checkpoint.index_msg_timestamp)
-                start = recovery.first_file_after_crash([recovery.FirstRecord.read(view) for view in views], safe)
-            offsets = [file.first_offset for file in files]
-            end = recovery.log_end(views, offsets, start, check_crc=self.config.check_crc_on_recover)
-            log.files.trim(end)
-            if queues.max_physical >= end:
-                queues.trim_to_log(end)
-            replay_from = offsets[start] if crashed else queues.max_physical
-        else:
-            for topic in {queue.topic for queue in queues}:
-                queues.delete(topic)
+        found = restart(log, queues, checkpoint, self.config, crashed=crashed, indexed=indexed)
         queues.correct_min_offsets(log.min_offset)
         for queue in queues:
             queue.flushed = 0 if crashed else queue.files.max_offset
         marks = self.flusher.marks
         if not crashed:
-            marks.log, marks.queues = log.max_offset, replay_from
-            self.flusher.dispatched = replay_from
+            marks.log, marks.queues = log.max_offset, found.queues_from
+            self.flusher.dispatched = found.queues_from
         self.flusher.cut(log.max_offset)
-        if crashed:  # of a bulk, the index may have been behind the queues, but not by much
-            file = log.files.file_at(max(queues.max_physical - 2 * INDEX_LAG, log.min_offset))
-            indexed = max(indexed, file.first_offset if file is not None else 0)
-        else:
-            indexed = replay_from
-        self.dispatcher.catch_up(replay_from, indexed)
+        self.dispatcher.last_stored_at = found.last_stored_at
+        self.dispatcher.catch_up(found.queues_from, found.index_from)
         queues.recover_counters()
         if self.is_slave:
             self.putter.refusal = "a slave takes no messages but its master's"

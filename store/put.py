@@ -215,7 +215,7 @@ class Putter:
     def catch_up(self) -> None:
         """Enter what the log has and queues or index lack."""
         try:
-            self.dispatcher.run()
+            self.dispatcher.follow()
         except OSError as problem:
             self.no_room(problem)
 

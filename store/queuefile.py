@@ -6,13 +6,9 @@ Written entries come first, and their commit log offsets only rise: both are fou
 from bisect import bisect_left
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
 
 from store.config import QUEUE_ENTRY_SIZE
-from store.consumequeue import ENTRY
-
-PRE_BLANK_SIZE: Final = 0x7FFFFFFF
-"""Size in entries that a queue never saw: they point nowhere."""
+from store.consumequeue import ENTRY, PRE_BLANK_SIZE
 
 
 def queue_files(root: Path) -> list[Path]:

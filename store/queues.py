@@ -57,6 +57,10 @@ class Queues:
         for queue in self:
             queue.recover()
 
+    def offsets_between(self, low: int, high: int) -> list[int]:
+        """Commit log offsets in [low, high) that are in any queue, in rising order."""
+        return sorted(offset for queue in self for offset in queue.offsets_between(low, high))
+
     def trim_to_log(self, log_end: int) -> None:
         for queue in self:
             queue.trim_to_log(log_end)

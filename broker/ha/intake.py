@@ -1,5 +1,6 @@
 """What a slave does with the log it has received and acknowledged: enter it in queues and index, make room for more.
 
+A master enters what it stores at once; what a crash took of its index is entered again in the same way.
 While a master sends as fast as it can, everything that can wait does, and what can be done beside is done in a thread.
 """
 
@@ -32,7 +33,7 @@ class Growth(Protocol):
 
 
 async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Callable[[], None]) -> NoReturn:
-    """Put what a master sent into queues and index, a piece at a time, so that acks never wait for it.
+    """Put what a master sent, or a crash left, into queues and index, a piece at a time, so that nobody waits for it.
 
     Of a bulk, the index comes last (see `store.dispatch.Dispatcher.step`).
     """

@@ -19,7 +19,7 @@ def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Re
     """Messages under a key that were stored within a time span, in the order of the commit log (section 5.1).
 
     What is in the queues is found, as in RocketMQ. There the two go together; on a slave of ours that copies a
-    long log the index comes later, and the query waits until it is where the queues are now.
+    long log, and after a crash, the index comes later, and the query waits until it is where the queues are now.
     """
     wanted = broker.store.dispatcher.want_index()
     if wanted is None:

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from store.consumequeue import ConsumeQueue
+from store.consumequeue import ENTRY, ConsumeQueue, _valid_count
 from store.disk import Disk
 from store.filequeue import FileQueue
 
@@ -39,6 +41,29 @@ def test_entries_lie_at_20_bytes_each_over_files(queue: ConsumeQueue) -> None:
     assert [queue.entry(n) for n in (0, 49, 50, 119)] == [(n * 100, 100, n) for n in (0, 49, 50, 119)]
     assert [queue.entry(n) for n in (-1, 120)] == [None, None]
     assert len(queue.entries(30, 10_000)) == 20 * 20
+
+
+def test_the_entries_of_a_part_of_the_log_are_found_in_any_file(queue: ConsumeQueue) -> None:
+    fill(queue, 120)
+    for low, high in [(0, 12_000), (0, 0), (100, 101), (101, 200), (4_900, 5_001), (2_450, 10_050), (11_900, 99_999)]:
+        assert queue.offsets_between(low, high) == [at for at in range(0, 12_000, 100) if low <= at < high]
+
+
+def test_entries_that_point_nowhere_are_in_no_part_of_the_log(queue: ConsumeQueue) -> None:
+    queue.append(7, 70_000, 100, 1)
+    assert queue.offsets_between(0, 99_999) == [70_000]
+
+
+@given(
+    entries=st.lists(
+        st.sampled_from([(5, 7, 0), (0, 1, -1), NOWHERE, (2**40, 9, 9), (-1, 7, 0), (5, 0, 0), (5, -7, 0)])
+    )
+)
+def test_a_queue_ends_before_its_first_entry_that_is_none(entries: list[tuple[int, int, int]]) -> None:
+    """Section 3.5, step 2: offset >= 0, size > 0."""
+    raw = b"".join(ENTRY.pack(*entry) for entry in entries)
+    wanted = next((i for i, (offset, size, _) in enumerate(entries) if offset < 0 or size <= 0), len(entries))
+    assert _valid_count(memoryview(raw)) == wanted
 
 
 def test_what_is_there_already_is_skipped(queue: ConsumeQueue) -> None:

@@ -66,6 +66,38 @@ def test_of_a_bulk_the_index_comes_last_and_is_the_same(master: MessageStore, sl
     assert index_bytes(slave) == index_bytes(master)
 
 
+def test_after_a_crash_the_index_of_a_long_log_comes_when_there_is_time(
+    master: MessageStore, open_store: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Section 3.5, steps 4 and 8: what was lost is indexed again. Messages are stored and found meanwhile."""
+    shutil.copytree(master.config.store_path_root_dir, tmp_path / "killed")
+    monkeypatch.setattr(store.dispatch, "INDEX_AT_ONCE", 100_000)
+    again = open_store("killed", mapped_file_size_commit_log=FILE, max_index_num=1000)
+    assert again.max_queue_offset("orders", 0) == COUNT // 3
+    assert again.dispatcher.indexed == 0
+    assert again.put(new_message(unique_key="new", queue_id=0)).queue_offset == COUNT // 3
+    assert again.get_message("orders", 0, COUNT // 3, 1).count == 1
+    assert again.dispatcher.want_index() is not None
+    while again.dispatch(100_000):
+        again.put(new_message(queue_id=1))
+    assert finds_everything(again)
+    assert again.query("orders", "new", 9, 0, END_OF_TIME).buffers
+    assert again.dispatch_behind_bytes == 0
+
+
+def test_what_a_crash_left_unindexed_is_finished_at_a_stop(
+    master: MessageStore, open_store: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """store-ha#5."""
+    shutil.copytree(master.config.store_path_root_dir, tmp_path / "killed")
+    monkeypatch.setattr(store.dispatch, "INDEX_AT_ONCE", 0)
+    again = open_store("killed", mapped_file_size_commit_log=FILE, max_index_num=1000)
+    assert again.dispatcher.is_index_behind
+    again.close()
+    assert not (tmp_path / "killed" / "abort").exists()
+    assert finds_everything(open_store("killed", mapped_file_size_commit_log=FILE, max_index_num=1000))
+
+
 def test_a_trickle_goes_into_queues_and_index_together(master: MessageStore, open_store: Open) -> None:
     slave = open_store("slave", is_slave=True, mapped_file_size_commit_log=FILE)
     while slave.max_commit_log_offset < master.max_commit_log_offset:

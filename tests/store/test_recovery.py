@@ -11,8 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remoting.message import MESSAGE_MAGIC
+from store.disk import Disk
 from store.messagestore import MessageStore
-from store.recovery import FirstRecord, first_file_after_clean_stop, first_file_after_crash, log_end, record_size
+from store.recovery import (
+    FirstRecord,
+    LogWalk,
+    first_file_after_clean_stop,
+    first_file_after_crash,
+    first_missing,
+    log_end,
+    record_size,
+)
 from store.testing import ManualClock, new_message, small_config
 
 Open = Callable[..., MessageStore]
@@ -44,6 +53,13 @@ def test_after_a_crash_it_is_the_newest_file_that_began_in_safety(stored: list[i
 # ---- torn stores ----
 
 
+class Careless(Disk):
+    """Syncs nothing: hundreds of stores are closed here, and read again by nobody."""
+
+    def sync(self, descriptor: int) -> None:
+        """Nothing."""
+
+
 class Torn:
     """A store that ran, as bytes: what a crash leaves. Messages differ in every length."""
 
@@ -65,7 +81,7 @@ class Torn:
         with log.open("r+b") as file:
             file.seek(cut)
             file.write(bytes([filler]) * (self.records[-1][2] - cut))
-        return MessageStore.open(small_config(root), now_millis=ManualClock(2_000_000_000_000))
+        return MessageStore.open(small_config(root), now_millis=ManualClock(2_000_000_000_000), disk=Careless())
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +105,77 @@ def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_record(torn: Torn, dat
         assert (result.physical_offset, result.queue_offset) == (end, (kept + 1) // 2)
         assert store.get_message("orders", 0, result.queue_offset, 1).count == 1
         store.close()
+
+
+@pytest.mark.parametrize("filler", [0, 0xFF])
+def test_the_last_record_torn_at_each_of_its_bytes_is_gone_from_log_queues_and_index(
+    torn: Torn, tmp_path: Path, filler: int
+) -> None:
+    """store-ha#26: at every byte of the last two messages; see above for the properties text."""
+    starts = [start for start, _, _ in torn.records]
+    for cut in range(starts[-2], torn.records[-1][2] + 1):
+        kept = sum(cut >= properties for _, properties, _ in torn.records)
+        store = torn.reopened(tmp_path / f"{cut}", cut, filler)
+        assert store.max_commit_log_offset == torn.records[kept - 1][2]
+        assert sum(store.max_queue_offset("orders", queue_id) for queue_id in (0, 1)) == kept
+        untouched = sum(cut >= end for _, _, end in torn.records)
+        for number in (untouched - 1, kept):  # the last message that is all there, the first that is not
+            found = store.query("orders", f"k{number}" * (1 + number % 3), 9, 0, 2**62).buffers
+            assert len(found) == (number < kept)
+        assert store.put(new_message(queue_id=1)).queue_offset == kept // 2
+        store.close()
+        shutil.rmtree(tmp_path / f"{cut}")
+
+
+@given(at=st.integers(0, 2**16), bit=st.integers(0, 7), check_crc=st.booleans(), window=st.integers(1, 3000))
+def test_the_fast_walk_judges_as_the_plain_one(torn: Torn, at: int, bit: int, check_crc: bool, window: int) -> None:  # noqa: FBT001
+    """Any bit turned over, any windows."""
+    raw = bytearray((torn.root / "crashed" / "commitlog" / f"{0:020d}").read_bytes()[: torn.records[-1][2] + 200])
+    raw[at % len(raw)] ^= 1 << bit
+    view, plain = memoryview(bytes(raw)), 0
+    starts = []
+    while size := record_size(view, plain, check_crc=check_crc):
+        if not view[plain + 39] & 0x4:
+            starts.append(plain)
+        plain += size
+    walk = LogWalk([view], [0], 0, check_crc)
+    found = list(walk.windows(window))
+    assert walk.end == plain
+    assert [start for _, _, window_starts in found for start in window_starts] == starts
+    assert [low for low, _, _ in found[1:]] == [high for _, high, _ in found[:-1]]
+    assert walk.last_record == (starts[-1] if starts else -1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "there", "missing"),
+    [([], [], None), ([1, 5], [1, 5], None), ([1, 5, 9], [1, 9], 5), ([1, 5], [1, 2, 5], None), ([7], [], 7)],
+)
+def test_the_first_missing_entry_is_where_the_queues_are_filled_from(
+    wanted: list[int], there: list[int], missing: int | None
+) -> None:
+    assert first_missing(wanted, there) == missing
+
+
+def test_what_the_queues_have_is_not_entered_again_after_a_kill(torn: Torn, tmp_path: Path) -> None:
+    """Section 3.5: they would skip it. The index is made anew, and the last store time is known again."""
+    store = torn.reopened(tmp_path / "again", torn.records[-1][2], 0)
+    assert store.dispatcher.entered == 0
+    assert store.query("orders", "k3", 9, 0, 2**62).buffers
+    assert store.dispatcher.last_stored_at == store.log.stored_at(torn.records[-1][0])
+    store.close()
+
+
+def test_one_queue_that_lost_its_end_is_filled_from_there(torn: Torn, tmp_path: Path) -> None:
+    shutil.copytree(torn.root / "crashed", tmp_path / "store")
+    path = tmp_path / "store" / "consumequeue" / "orders" / "1" / f"{0:020d}"
+    with path.open("r+b") as file:
+        file.seek(20 * 20)
+        file.write(bytes(10 * 20))
+    store = MessageStore.open(small_config(tmp_path / "store"), now_millis=ManualClock())
+    assert store.dispatcher.entered == 10
+    entries = [entry[0] for entry in store.queue_entries("orders", 1, 0, 30)]
+    assert entries == [start for start, _, _ in torn.records[1::2]]
+    store.close()
 
 
 @given(st.binary(min_size=88, max_size=200))

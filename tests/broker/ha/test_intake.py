@@ -1,5 +1,6 @@
 """What a slave does with what it received, in virtual time (section 3.4)."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+import store.dispatch
 from broker.ha.intake import dispatch_forever, warm_forever
 from store.logfile import warm
 from store.messagestore import MessageStore
@@ -33,6 +35,22 @@ def open_store(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[..., 
         return opened
 
     return opener
+
+
+async def test_a_master_brings_up_the_index_that_a_crash_took(
+    open_store: Callable[..., MessageStore], nursery: trio.Nursery, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unasked, after its start."""
+    killed = open_store("master")
+    for number in range(1000):
+        killed.put(new_message(b"x" * 200, keys=f"k{number}"))
+    shutil.copytree(tmp_path / "master", tmp_path / "again")
+    monkeypatch.setattr(store.dispatch, "INDEX_AT_ONCE", 0)
+    again = open_store("again")
+    assert again.dispatcher.is_index_behind
+    nursery.start_soon(dispatch_forever, again, Growth(), lambda: None)
+    await wait_all_tasks_blocked()
+    assert again.query("orders", "k900", 9, 0, 2**62).buffers
 
 
 async def test_the_index_waits_until_the_stream_is_quiet(
