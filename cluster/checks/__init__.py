@@ -10,6 +10,9 @@ exactly, with their units and with what makes them unknown:
     unavailability  write_unavailable BROKER|QUEUE, read_unavailable BROKER|QUEUE
     detection       detection WATCHER
     routes          stale_route WATCHER, missing_route NAMESERVER, route_disagreement
+    order           order.stored, order.delivered GROUP
+    replication     replication_lag SLAVE, replication_lag_left SLAVE
+    divergence      divergence SLAVE, behind SLAVE, ahead SLAVE
     rollbacks       offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP
 
 BROKER is a broker name (`broker-a`), NODE and SLAVE a node (`broker-a-s`), QUEUE is `topic@broker-a:0`, GROUP a
@@ -23,7 +26,17 @@ from pathlib import Path
 
 import attrs
 
-from cluster.checks import detection, duplicates, loss, rollbacks, routes, unavailability
+from cluster.checks import (
+    detection,
+    divergence,
+    duplicates,
+    loss,
+    order,
+    replication,
+    rollbacks,
+    routes,
+    unavailability,
+)
 from cluster.checks.copies import Stores, read_stores
 from cluster.checks.findings import Finding, Findings, Metric
 from cluster.checks.history import History, read_history
@@ -39,7 +52,8 @@ class Check:
 
 
 CHECKS = tuple(
-    Check(module.METRICS, module.judge) for module in (loss, duplicates, unavailability, detection, routes, rollbacks)
+    Check(module.METRICS, module.judge)
+    for module in (loss, duplicates, order, unavailability, detection, routes, rollbacks, replication, divergence)
 )
 METRICS = tuple(itertools.chain.from_iterable(check.metrics for check in CHECKS))
 

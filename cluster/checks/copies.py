@@ -1,6 +1,7 @@
 """What lies in the stores of a run: every record of every node's commit log, read from the files alone."""
 
 import collections
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import attrs
 
 from cluster.checks.history import History, Queue
 from remoting.message import PROPERTY_UNIQ_KEY
+from store.compare import Comparison, LogImage, compare_logs
+from store.disk import StoreError
 from store.scan import LogScan
 
 
@@ -35,10 +38,6 @@ class NodeStore:
     broker: str
     copies: tuple[Copy, ...]
     """In the order of the log."""
-    end_offset: int
-    """Commit log offset behind the last whole record."""
-    first_offset: int
-    """Commit log offset of the first record that is still, or at all, there."""
 
 
 @attrs.frozen(kw_only=True)
@@ -49,6 +48,8 @@ class Stores:
     unread: Mapping[str, str]
     """Brokers whose store was not given, or is no store, with what is missing."""
     by_message: Mapping[str, tuple[Copy, ...]]
+    comparisons: Mapping[str, Comparison] = attrs.field(factory=dict)
+    """By slave: its log held against its master's, which is the first of the two."""
 
     def of_broker(self, name: str) -> list[NodeStore]:
         """The logs of a broker name's members."""
@@ -69,19 +70,30 @@ class Stores:
 
 def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
     """Read the stores of nodes by name: each a store's root, or the directory that has it as `store`."""
-    nodes, unread = {}, {}
-    for node, root in roots.items():
-        log = next((path for path in (root / "commitlog", root / "store" / "commitlog") if path.is_dir()), None)
-        if log is not None:
-            nodes[node] = read_store(node, broker_of(node, history), log)
-        elif _is_wiped(node, history):
-            nodes[node] = NodeStore(node=node, broker=broker_of(node, history), copies=(), end_offset=0, first_offset=0)
-        else:
-            unread[node] = f"no commit log in {root}"
+    nodes: dict[str, NodeStore] = {}
+    found: dict[str, Path] = {}
+    unread: dict[str, str] = {}
+    for node, given in roots.items():
+        root = next((path for path in (given, given / "store") if _is_store(path)), None)
+        if root is None and not _is_wiped(node, history):
+            unread[node] = f"no store in {given}"
+            continue
+        nodes[node] = read_store(node, broker_of(node, history), root)
+        if root is not None:
+            found[node] = root
     for member in history.members.values():
         if member.is_broker and member.name not in roots:
             unread[member.name] = "its store was not given"
-    return gather(nodes.values(), unread)
+    return attrs.evolve(gather(nodes.values(), unread), comparisons=dict(_compare(found, history)))
+
+
+def _compare(roots: Mapping[str, Path], history: History) -> Iterator[tuple[str, Comparison]]:
+    for slave in history.members.values():
+        master = next(iter(history.brokers(slave.broker)), slave)
+        if slave.broker_id and not master.broker_id and {slave.name, master.name} <= roots.keys():
+            with contextlib.suppress(StoreError), contextlib.ExitStack() as stack:
+                images = [stack.enter_context(LogImage.open(roots[name])) for name in (master.name, slave.name)]
+                yield slave.name, compare_logs(*images)
 
 
 def gather(nodes: Iterable[NodeStore], unread: Mapping[str, str]) -> Stores:
@@ -94,12 +106,16 @@ def gather(nodes: Iterable[NodeStore], unread: Mapping[str, str]) -> Stores:
     return Stores(nodes=known, unread=unread, by_message={key: tuple(found) for key, found in by_message.items()})
 
 
-def read_store(node: str, broker: str, log: Path) -> NodeStore:
-    """Read one commit log."""
-    scan = LogScan(log)
-    copies = tuple(_copies(node, broker, scan))
-    first = copies[0].log_offset if copies else scan.end_offset
-    return NodeStore(node=node, broker=broker, copies=copies, end_offset=scan.end_offset, first_offset=first)
+def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
+    """Read one commit log; without a store, or in one that never had a message, there is nothing."""
+    log = root / "commitlog" if root else None
+    if log is None or not log.is_dir():
+        return NodeStore(node=node, broker=broker, copies=())
+    return NodeStore(node=node, broker=broker, copies=tuple(_copies(node, broker, LogScan(log))))
+
+
+def _is_store(root: Path) -> bool:
+    return (root / "commitlog").is_dir() or (root / "lock").exists()
 
 
 def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:

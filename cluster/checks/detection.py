@@ -1,9 +1,9 @@
 """How long it takes until a broker's absence is noticed.
 
-* `detection WATCHER`, in seconds of the cluster's time: from the moment a broker was killed, stopped or paused (the
-  moment its signal was sent; for an end that nobody ordered, the moment the supervisor saw it) until the watcher names
-  its address no longer. A watcher is a nameserver, or a workload: its client notices when it learns a route without the
-  address. The longest counts, of all absences that the watcher could notice.
+* `detection WATCHER`, in seconds of the cluster's time: from the moment a broker was killed, stopped, paused or isolated
+  (the moment its signal was sent; for an end that nobody ordered, the moment the supervisor saw it) until the watcher
+  names its address no longer. A watcher is a nameserver, or a workload: its client notices when it learns a route without
+  the address. The longest counts, of all absences that the watcher could notice.
 
 A broker that was away and is still named when the run ends makes it "at least". One that came back before it was
 dropped was never noticed: it does not count (see `stale_route`).

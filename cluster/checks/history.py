@@ -5,6 +5,7 @@ Times are milliseconds of the cluster's clock. A queue is written `topic@broker:
 
 import bisect
 import collections
+import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -118,11 +119,11 @@ class Member:
 
 @attrs.frozen(kw_only=True)
 class Absence:
-    """A time in which a node did not serve: dead, stopped or frozen."""
+    """A time in which a node did not serve: dead, stopped, frozen, or heard by nobody."""
 
     node: str
     how: str
-    """`killed`, `stopped`, `crashed` or `paused`."""
+    """`killed`, `stopped`, `crashed`, `paused` or `isolated`."""
     at: int
     """When the signal was sent, or the end was seen where nobody sent one."""
     until: int | None
@@ -202,6 +203,7 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         by_message[failure.message_id].append(failure.entry)
     for delivery in deliveries:
         by_message[delivery.message_id].append(delivery.entry)
+    members = _members(by_kind["node_ready"])
     return History(
         entries=tuple(known),
         sends=tuple(sends),
@@ -209,8 +211,8 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         deliveries=tuple(deliveries),
         commits=tuple(commits),
         group_of=dict(_groups(deliveries, commits)),
-        members=_members(by_kind["node_ready"]),
-        absences=tuple(_absences(known)),
+        members=members,
+        absences=tuple(sorted([*_absences(known), *_isolations(known, members)], key=lambda absence: absence.at)),
         by_message={key: tuple(found) for key, found in by_message.items()},
         telling=tuple(entry for entry in known if entry.kind not in _NOISE),
     )
@@ -332,7 +334,33 @@ def _absences(entries: Iterable[JournalEntry]) -> Iterator[Absence]:
         elif entry.kind in _BEGINNINGS:
             ordered.pop(node, None)
             close(node, entry.at_millis)
-    return iter(sorted([*absences, *away.values()], key=lambda absence: absence.at))
+    return iter([*absences, *away.values()])
+
+
+def _isolations(entries: Iterable[JournalEntry], members: Mapping[str, Member]) -> Iterator[Absence]:
+    """A node that nobody hears of is away, too: from the fault to its end."""
+    isolated: dict[str, list[Absence]] = {}
+    for entry in entries:
+        if entry.kind == "fault_applied" and entry.fields.get("fault") == "isolate":
+            names = _nodes_meant(str(entry.fields.get("target")), members)
+            away = [Absence(node=name, how="isolated", at=entry.at_millis, until=None) for name in names]
+            isolated[str(entry.fields["id"])] = away
+        elif entry.kind == "fault_healed":
+            for absence in isolated.pop(str(entry.fields["id"]), ()):
+                yield attrs.evolve(absence, until=entry.at_millis)
+    yield from itertools.chain.from_iterable(isolated.values())
+
+
+def _nodes_meant(target: str, members: Mapping[str, Member]) -> list[str]:
+    """The nodes of a target such as `broker-a-s` or `broker-a:slave`."""
+    name, colon, role = target.partition(":")
+    if not colon:
+        return [name]
+    return [
+        member.name
+        for member in members.values()
+        if member.broker == name and bool(member.broker_id) == (role == "slave")
+    ]
 
 
 _at = operator.attrgetter("at_millis")

@@ -89,14 +89,13 @@ class MadeUpRun:
         took: int = 5,
         **fields: Any,
     ) -> str:
-        """A send has ended. `at`: which nodes have it; without it, as the outcome says, the master and its slaves."""
+        """A send has ended, `took` ms after it began. `at`: which nodes have it; without it, as the outcome says, the master and its slaves."""
         message_id = f"ID{number:06}"
         queue = Queue(topic, broker, queue_id)
         nodes = self.members(broker) if outcome in STORED else ()
         offset = self.store(message_id, queue, nodes if at is None else at) if outcome in STORED or at else None
         told = {"broker": broker, "queue": queue_id, "offset": offset} if outcome in STORED else {}
         common = {"number": number, "message_id": message_id, "topic": topic, "outcome": outcome}
-        self.now += took
         self.add("produce-1", "sent", **common, **told, began_at=self.now + 10 - took, **fields)
         return message_id
 
@@ -161,13 +160,7 @@ class MadeUpRun:
 
     def stores(self) -> Stores:
         nodes = [
-            NodeStore(
-                node=node,
-                broker=broker_of(node)[0],
-                copies=tuple(copies),
-                end_offset=copies[-1].log_offset + RECORD_BYTES if copies else 0,
-                first_offset=copies[0].log_offset if copies else 0,
-            )
+            NodeStore(node=node, broker=broker_of(node)[0], copies=tuple(copies))
             for node, copies in self.logs.items()
             if node not in self.unread
         ]

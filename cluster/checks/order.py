@@ -1,0 +1,168 @@
+"""Order, per queue.
+
+* `order.stored`: messages that lie behind one whose send began only after theirs had been acknowledged: in the queue
+  that the acknowledgement named, in any node's log. Sends that overlapped may lie in any order, and a send that was not
+  acknowledged may be carried out late.
+* `order.delivered GROUP`: messages that a group was given for the first time after it had been given a later one of the
+  same queue. Orderly consumers never see this; concurrent ones may. What was handed back and comes again from the retry
+  topic is none of it, and what comes a second time is a duplicate.
+
+Unknown: `order.stored` where nothing was acknowledged, or no store was read; `order.delivered` for a group that was
+given nothing.
+"""
+
+import collections
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from cluster.checks.copies import Copy, Stores
+from cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
+from cluster.checks.history import Delivery, History, Queue, Send
+
+_MESSAGES = "messages"
+
+METRICS = (
+    Metric(name="order.stored", unit=_MESSAGES, says="stored behind one that was sent only after them"),
+    Metric(
+        name="order.delivered", target="GROUP", unit=_MESSAGES, says="first delivered after a later one of the queue"
+    ),
+)
+
+
+def judge(history: History, stores: Stores) -> Iterator[Finding]:
+    """Measure all of METRICS."""
+    yield _judge_stored(history, stores)
+    by_group: dict[str, list[Delivery]] = collections.defaultdict(list)
+    for delivery in history.deliveries:
+        by_group[delivery.group].append(delivery)
+    for group, deliveries in by_group.items():
+        found = find_late_deliveries(deliveries)
+        yield count_of(
+            f"order.delivered {group}",
+            _MESSAGES,
+            found,
+            lambda late: _tell_delivery(late, history),
+            says=f"of {len(deliveries)} deliveries",
+            message_ids=[late.delivery.message_id for late in found],
+        )
+
+
+@attrs.frozen
+class Placed:
+    """A send and where it lies in a queue. `ended_at` is infinite for one that was not acknowledged."""
+
+    message_id: str
+    began_at: float
+    ended_at: float
+    offset: int
+
+
+@attrs.frozen
+class Inversion:
+    """A message that lies behind one that was sent after it."""
+
+    placed: Placed
+    ahead: Placed
+
+
+def find_inversions(placed: Iterable[Placed]) -> list[Inversion]:
+    """Give each message of one queue that lies behind one whose send began after its own had ended."""
+    found = []
+    latest: Placed | None = None
+    for one in sorted(placed, key=lambda one: one.offset):
+        if latest is not None and latest.began_at > one.ended_at:
+            found.append(Inversion(one, latest))
+        if latest is None or one.began_at > latest.began_at:
+            latest = one
+    return found
+
+
+def _judge_stored(history: History, stores: Stores) -> Finding:
+    if not any(send.is_acknowledged for send in history.sends):
+        return unknown("order.stored", _MESSAGES, "no send was acknowledged")
+    if not stores.nodes:
+        return unknown("order.stored", _MESSAGES, "no store was given")
+    sends = {message_id: send for send in history.sends for message_id in send.ids}
+    found: dict[str, tuple[Queue, Inversion]] = {}
+    for store in stores.nodes.values():
+        for queue, copies in _by_queue(store.copies).items():
+            for inversion in find_inversions(_placed(copies, sends)):
+                found.setdefault(inversion.placed.message_id, (queue, inversion))
+    return count_of(
+        "order.stored",
+        _MESSAGES,
+        list(found.values()),
+        lambda named: _tell_inversion(*named, history),
+        message_ids=found,
+    )
+
+
+def _by_queue(copies: Iterable[Copy]) -> dict[Queue, list[Copy]]:
+    queues: dict[Queue, list[Copy]] = collections.defaultdict(list)
+    for copy in copies:
+        queues[copy.queue].append(copy)
+    return queues
+
+
+def _placed(copies: Sequence[Copy], sends: dict[str, Send]) -> Iterator[Placed]:
+    """Each message once: where its acknowledgement says, else where it lies first."""
+    seen: dict[str, Placed] = {}
+    for copy in copies:
+        send = sends.get(copy.message_id)
+        if send is None or send.topic != copy.queue.topic:
+            continue
+        is_here = send.is_acknowledged and send.queue == copy.queue
+        if copy.message_id not in seen or (is_here and copy.offset == send.offset):
+            ended_at = send.ended_at if is_here else math.inf
+            seen[copy.message_id] = Placed(copy.message_id, send.began_at, ended_at, copy.offset)
+    return iter(seen.values())
+
+
+def _tell_inversion(queue: Queue, inversion: Inversion, history: History) -> Evidence:
+    late, ahead = inversion.placed, inversion.ahead
+    return Evidence(
+        says=f"{queue}: {late.message_id} at offset {late.offset} lies behind {ahead.message_id} at {ahead.offset}, sent"
+        f" {ahead.began_at - late.ended_at:.0f} ms after it had been acknowledged",
+        at_millis=int(ahead.began_at),
+        message_ids=(late.message_id, ahead.message_id),
+        entries=history.around(int(ahead.began_at), late.message_id, ahead.message_id),
+    )
+
+
+@attrs.frozen
+class LateDelivery:
+    """A message that was given out for the first time after a later one."""
+
+    delivery: Delivery
+    after: Delivery
+
+
+def find_late_deliveries(deliveries: Iterable[Delivery]) -> list[LateDelivery]:
+    """Look through one group's deliveries, in the order in which they were made."""
+    farthest: dict[Queue, Delivery] = {}
+    seen: set[tuple[Queue, int]] = set()
+    found = []
+    for delivery in deliveries:
+        place = (delivery.queue, delivery.offset)
+        if delivery.reconsume_times or place in seen:
+            continue
+        seen.add(place)
+        before = farthest.get(delivery.queue)
+        if before is not None and before.offset > delivery.offset:
+            found.append(LateDelivery(delivery, before))
+        else:
+            farthest[delivery.queue] = delivery
+    return found
+
+
+def _tell_delivery(late: LateDelivery, history: History) -> Evidence:
+    delivery, after = late.delivery, late.after
+    return Evidence(
+        says=f"{delivery.queue}: {delivery.node} got offset {delivery.offset} after {after.node} had got {after.offset}",
+        at_millis=after.at,
+        until_millis=delivery.at,
+        message_ids=(delivery.message_id, after.message_id),
+        entries=history.around(delivery.at, delivery.message_id, after.message_id),
+    )

@@ -1,0 +1,83 @@
+"""How far a slave is behind its master, over time.
+
+* `replication_lag SLAVE`, in bytes of the commit log: the most by which the master's log was longer than the slave's at
+  any of the instants in which all brokers look (once a second of the cluster's time; `log_sampled`). A broker that is
+  away keeps its last sample: the lag of a dead slave grows as its master goes on. What comes and goes between two
+  samples is not seen.
+* `replication_lag_left SLAVE`: the same at the last sample of the run.
+
+Unknown: where the master or the slave gave no sample.
+"""
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from cluster.checks.copies import Stores
+from cluster.checks.findings import Evidence, Finding, Metric, unknown
+from cluster.checks.history import History
+from remoting.journal import JournalEntry
+
+METRICS = (
+    Metric(name="replication_lag", target="SLAVE", unit="bytes", says="the most it was behind its master's log"),
+    Metric(name="replication_lag_left", target="SLAVE", unit="bytes", says="how far it was behind in the end"),
+)
+
+SAME_INSTANT = 500
+"""ms: samples that stand closer in the journal than this were taken in one instant."""
+
+
+@attrs.frozen
+class Lag:
+    """How far a slave was behind at one instant."""
+
+    at: int
+    byte_count: int
+
+
+def judge(history: History, _stores: Stores) -> Iterator[Finding]:
+    """Measure all of METRICS."""
+    for slave in history.members.values():
+        if not slave.broker_id:
+            continue
+        master = next(iter(history.brokers(slave.broker)))
+        samples = [entry for entry in history.of_kind("log_sampled") if entry.node in (master.name, slave.name)]
+        series = lag_series(samples, master.name, slave.name)
+        if master.broker_id or not series:
+            missing = f"{master.name} or {slave.name} gave no sample of its log"
+            yield unknown(f"replication_lag {slave.name}", "bytes", missing)
+            yield unknown(f"replication_lag_left {slave.name}", "bytes", missing)
+            continue
+        yield _told("replication_lag", slave.name, max(series, key=lambda lag: lag.byte_count), history)
+        yield _told("replication_lag_left", slave.name, series[-1], history)
+
+
+def lag_series(samples: Iterable[JournalEntry], master: str, slave: str) -> list[Lag]:
+    """The lag at every instant in which either told something new, once both have."""
+    ends: dict[str, int] = {}
+    series: list[Lag] = []
+    instant: int | None = None
+
+    def close() -> None:
+        if instant is not None and master in ends and slave in ends:
+            series.append(Lag(instant, max(0, ends[master] - ends[slave])))
+
+    for sample in samples:
+        if instant is None or sample.at_millis - instant >= SAME_INSTANT:
+            close()
+            instant = sample.at_millis
+        ends[sample.node] = int(sample.fields["max_offset"])
+    close()
+    return series
+
+
+def _told(metric: str, slave: str, lag: Lag, history: History) -> Finding:
+    evidence = Evidence(
+        says=f"{slave} was {lag.byte_count} bytes behind", at_millis=lag.at, entries=history.around(lag.at)
+    )
+    return Finding(
+        metric=f"{metric} {slave}",
+        unit="bytes",
+        value=lag.byte_count,
+        evidence=(evidence,) if lag.byte_count else (),
+    )

@@ -1,0 +1,84 @@
+"""Divergence: planted in real files and found at its first byte, and compared with comparing byte by byte."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cluster.checks import judge_run
+from cluster.checks.findings import Findings
+from cluster.checks.testing import MadeUpRun
+from store.messagestore import MessageStore
+from store.testing import ManualClock, new_message, small_config
+
+Judge = Callable[[list[str], list[str]], tuple[Findings, list[bytes]]]
+
+
+@pytest.fixture
+def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
+    """Writes two logs with a message for each id, and judges; answers the written bytes of both, too."""
+
+    def judge(master: list[str], slave: list[str]) -> tuple[Findings, list[bytes]]:
+        roots, logs = {}, []
+        for node, ids in (("broker-a", master), ("broker-a-s", slave)):
+            root = roots[node] = tmp_path_factory.mktemp(node)
+            store = MessageStore.open(small_config(root), now_millis=ManualClock(step=1))
+            for message_id in ids:
+                store.put(new_message(unique_key=message_id))
+            end = store.max_commit_log_offset
+            store.close()
+            logs.append(log_bytes(root)[:end])
+        return judge_run(MadeUpRun().entries, roots), logs
+
+    return judge
+
+
+def log_bytes(root: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in sorted((root / "commitlog").glob("*")))
+
+
+def test_equal_logs_do_not_diverge(judge: Judge) -> None:
+    findings, _ = judge(["A", "B", "C"], ["A", "B", "C"])
+    for metric in ("divergence", "behind", "ahead"):
+        assert findings[f"{metric} broker-a-s"].value == 0
+
+
+def test_a_slave_that_ends_earlier_is_behind_and_does_not_diverge(judge: Judge) -> None:
+    findings, (master, slave) = judge(["A", "B", "C"], ["A", "B"])
+    assert findings["behind broker-a-s"].value == len(master) - len(slave)
+    assert findings["ahead broker-a-s"].value == 0
+    assert findings["divergence broker-a-s"].value == 0
+
+
+def test_other_messages_at_the_same_offsets_are_found_with_those_of_either_side(judge: Judge) -> None:
+    """As after a power loss: the master wrote new messages where the slave has the lost ones."""
+    findings, (master, slave) = judge(["A", "B", "NEW1"], ["A", "B", "OLD1", "OLD2"])
+    finding = findings["divergence broker-a-s"]
+    first = next(at for at, (ours, theirs) in enumerate(zip(master, slave, strict=False)) if ours != theirs)
+    assert finding.value == len(master) - first
+    assert finding.says == f"they differ from offset {first} on"
+    assert [piece.message_ids for piece in finding.evidence] == [("NEW1",), ("OLD1", "OLD2")]
+    assert findings["ahead broker-a-s"].value == len(slave) - len(master)
+
+
+def test_without_both_stores_nothing_is_known(tmp_path: Path) -> None:
+    finding = judge_run(MadeUpRun().entries, {"broker-a": tmp_path})["divergence broker-a-s"]
+    assert finding.value is None
+    assert "broker-a-s: its store was not given" in finding.missing
+
+
+ids = st.lists(st.sampled_from(["A", "B", "C"]), max_size=6)
+
+
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(master=ids, slave=ids)
+def test_figures_are_those_of_comparing_byte_by_byte(judge: Judge, master: list[str], slave: list[str]) -> None:
+    findings, (ours, theirs) = judge(master, slave)
+    common = min(len(ours), len(theirs))
+    differing = [at for at in range(common) if ours[at] != theirs[at]]
+    expected = common - differing[0] if differing else 0
+    assert findings["divergence broker-a-s"].value == expected
+    assert findings["behind broker-a-s"].value == max(0, len(ours) - len(theirs))
+    assert findings["ahead broker-a-s"].value == max(0, len(theirs) - len(ours))

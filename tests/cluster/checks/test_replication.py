@@ -1,0 +1,68 @@
+"""Replication lag from samples, and compared with a slow model."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.checks.replication import lag_series
+from cluster.checks.testing import SOME_DAY, MadeUpRun
+from remoting.journal import JournalEntry
+
+
+def sampled(run: MadeUpRun, master: int | None = None, slave: int | None = None) -> None:
+    """One instant, a second after the last."""
+    run.wait(1)
+    for node, end in (("broker-a", master), ("broker-a-s", slave)):
+        if end is not None:
+            run.add(node, "log_sampled", max_offset=end, acknowledged=0)
+
+
+def test_the_most_and_the_last_lag_are_told() -> None:
+    run = MadeUpRun()
+    sampled(run, 100, 100)
+    sampled(run, 900, 200)
+    at = run.now - 10
+    sampled(run, 1000, 990)
+    findings = run.judge()
+    assert findings["replication_lag broker-a-s"].value == 700
+    assert findings["replication_lag broker-a-s"].evidence[0].at_millis == at
+    assert findings["replication_lag_left broker-a-s"].value == 10
+
+
+def test_a_dead_slave_keeps_its_last_sample_and_falls_behind() -> None:
+    run = MadeUpRun()
+    sampled(run, 100, 100)
+    sampled(run, 5000)
+    assert run.judge()["replication_lag broker-a-s"].value == 4900
+
+
+def test_a_slave_in_step_is_never_behind() -> None:
+    run = MadeUpRun()
+    for end in range(100, 1000, 100):
+        sampled(run, end, end)
+    finding = run.judge()["replication_lag broker-a-s"]
+    assert (finding.value, finding.evidence) == (0, ())
+
+
+def test_without_samples_of_both_nothing_is_known() -> None:
+    run = MadeUpRun()
+    sampled(run, 100)
+    assert run.judge()["replication_lag broker-a-s"].missing == "broker-a or broker-a-s gave no sample of its log"
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.integers(0, 1000)), max_size=30))
+def test_the_series_is_that_of_replaying_second_by_second(made: list[tuple[int, bool, int]]) -> None:
+    made.sort(key=lambda sample: sample[0])
+    entries = [
+        JournalEntry(SOME_DAY + second * 1000 + is_slave, "s" if is_slave else "m", "log_sampled", {"max_offset": end})
+        for second, is_slave, end in made
+    ]
+    expected = []
+    for second in sorted({second for second, _, _ in made}):
+        known = {is_slave: end for at, is_slave, end in made if at <= second}
+        if len(known) == 2:
+            expected.append(max(0, known[False] - known[True]))
+    entries.sort(key=lambda entry: entry.at_millis)
+    last: dict[tuple[int, bool], int] = {}
+    for second, is_slave, end in made:  # two samples of one node in one instant: the later counts in both
+        last[second, is_slave] = end
+    assert [lag.byte_count for lag in lag_series(entries, "m", "s")] == expected
