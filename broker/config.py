@@ -73,6 +73,7 @@ class BrokerConfig:
     region_id: str = "DefaultRegion"
     trace_on: bool = True
     reject_transaction_message: bool = False
+    store_reply_message_enable: bool = True
     enable_property_filter: bool = False
     """Whether consumers may filter by SQL92."""
     filter_support_retry: bool = False

@@ -10,6 +10,7 @@ from broker.handlers import (
     progress,
     pull,
     query,
+    reply,
     retry,
     runtime,
     send,
@@ -22,6 +23,7 @@ from remoting.dispatch import handler_table
 
 HANDLERS = handler_table(
     send.ROUTES,
+    reply.ROUTES,
     retry.ROUTES,
     pull.ROUTES,
     client.ROUTES,
@@ -70,10 +72,6 @@ NOT_SERVED = {
         RequestCode.WHO_CONSUME_THE_MESSAGE,
         RequestCode.REGISTER_FILTER_SERVER,
         RequestCode.REGISTER_MESSAGE_FILTER_CLASS,
-    },
-    "request and reply between clients": {
-        RequestCode.SEND_REPLY_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
     },
 }
 """Codes that are meant for a broker and that ours answers with REQUEST_CODE_NOT_SUPPORTED, by the reason."""

@@ -193,20 +193,21 @@ def test_a_master_without_a_slave_answers_tools_and_odd_requests_as_the_real_one
     assert {code for _, code in replay.talk.broker.unserved} == {9999}
 
 
-TOPICS = {"DPoll": 1, "DOrder": 2, "DBroad": 2, "DLite": 4, "CBasic": 4, "DSql": 1}
+TOPICS = {"DPoll": 1, "DOrder": 2, "DBroad": 2, "DLite": 4, "CBasic": 4, "DSql": 1, "GRpc": 2, "GRpcNobody": 2}
+WITHOUT_SLAVE = {"c_request_reply"}
 
 
 @pytest.mark.parametrize(
     "name",
     [
         "c_basic", "c_compress_types", "c_uniqkey_ipv6", "c_vip", "d_broadcast", "d_lite", "d_longpoll", "d_orderly",
-        "d_sql", "h1_binary_client",
+        "c_request_reply", "d_sql", "h1_binary_client",
     ],
 )  # fmt: skip
 def test_java_clients_are_answered_as_the_real_broker_answered_them(open_broker: Opener, name: str) -> None:
     """broker-requests#1, #11, #15, #19, #25, #29, #31, #38, #39, #40, #43, #46, #48 as clients use them; h1 has binary headers."""
     replay = start(open_broker(broker_role="SYNC_MASTER", listen_port=26911))
-    replay.talk.replication.has_slave = True
+    replay.talk.replication.has_slave = name not in WITHOUT_SLAVE
     for topic, queues in TOPICS.items():
         replay.talk.broker.topics.create_plain(topic, queues)
     replay.play(steps_of(name))

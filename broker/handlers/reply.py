@@ -1,0 +1,126 @@
+"""SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2 (class ReplyMessageProcessor).
+
+A reply is pushed to the client that asked, over the connection of its producers, and is stored afterwards whether
+that succeeded or not. The answer tells of the push; of the store it only brings the ids. Source: broker-requests
+section 1.10.
+"""
+
+import functools
+import random
+from typing import Any
+
+from broker.commit import WaitingSend
+from broker.handlers.send import check_send, peer_address, region_fields, wait_for_copies
+from broker.state import Broker
+from remoting.channel import RemotingError
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.command import request as new_request
+from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.headers.send import ReplyMessageRequestHeader, SendMessageRequestHeader, SendMessageRequestHeaderV2
+from remoting.message import (
+    PROPERTY_KEYS,
+    PROPERTY_PUSH_REPLY_TIME,
+    PROPERTY_REPLY_TO_CLIENT,
+    PROPERTY_UNIQ_KEY,
+    PROPERTY_WAIT,
+    NewMessage,
+    format_properties,
+    offset_message_id,
+    parse_properties,
+)
+from store.results import PutStatus
+
+PUSH_TIMEOUT = 10.0
+"""Seconds that the asker has to say that it took the reply."""
+
+
+def send_reply_message(broker: Broker, header: Any, request: Request) -> Reply | None:
+    """Push a reply to the client that waits for it, then store it, then answer."""
+    try:
+        topic = check_send(broker, header)
+    except Refusal as exc:
+        return Reply(exc.code, region_fields(broker), remark=str(exc))
+    queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
+    properties = parse_properties(header.properties or "")
+    store = functools.partial(_store, broker, request, _message(broker, header, request, properties, queue_id))
+    client_id = properties.get(PROPERTY_REPLY_TO_CLIENT)
+    if client_id is None:
+        store(f"reply message properties[{PROPERTY_REPLY_TO_CLIENT}] is null")
+        return None
+    asker = broker.producers.by_client_id.get(client_id)
+    if asker is None:
+        store(f"push reply message fail, channel of <{client_id}> not found.")
+        return None
+    command = _push(broker, header, request, properties)
+
+    async def push() -> None:
+        try:
+            answer = await asker.request(command, PUSH_TIMEOUT)
+            is_taken = answer.code == ResponseCode.SUCCESS
+        except RemotingError:
+            is_taken = False
+        store(None if is_taken else f"push reply message to {client_id}fail.")
+
+    broker.run_soon(push)
+    return None
+
+
+def _push(broker: Broker, header: Any, request: Request, properties: dict[str, str]) -> Command:
+    now = broker.now_millis()
+    host, port = broker.store_host
+    fields = ReplyMessageRequestHeader(
+        producer_group=header.producer_group,
+        topic=header.topic,
+        default_topic=header.default_topic,
+        default_topic_queue_nums=header.default_topic_queue_nums,
+        queue_id=header.queue_id,
+        sys_flag=header.sys_flag,
+        born_timestamp=header.born_timestamp,
+        flag=header.flag,
+        properties=format_properties({**properties, PROPERTY_PUSH_REPLY_TIME: str(now)}),
+        reconsume_times=header.reconsume_times,
+        unit_mode=header.unit_mode,
+        born_host=request.channel.peer,
+        store_host=f"{host}:{port}",
+        store_timestamp=now,
+    )
+    return new_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, request.command.body)
+
+
+def _message(broker: Broker, header: Any, request: Request, properties: dict[str, str], queue_id: int) -> NewMessage:
+    """The reply as it is stored: properties as they came, but no tags code and no flag of the system."""
+    return NewMessage(
+        topic=header.topic,
+        queue_id=queue_id,
+        body=request.command.body,
+        flag=header.flag,
+        born_timestamp=header.born_timestamp,
+        born_host=peer_address(request),
+        store_host=broker.store_host,
+        reconsume_times=header.reconsume_times or 0,
+        properties=header.properties or "",
+        unique_key=properties.get(PROPERTY_UNIQ_KEY, ""),
+        keys=properties.get(PROPERTY_KEYS, ""),
+    )
+
+
+def _store(broker: Broker, request: Request, message: NewMessage, failure: str | None) -> None:
+    """Store a reply if that is wanted, wait for its copies as any send, and answer. A failure is that of the push."""
+    code = ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR
+    fields = {"msgId": "0", "queueId": str(message.queue_id), "queueOffset": "0"} if failure is None else {}
+    send = WaitingSend(lambda _status: request.reply(Reply(code, region_fields(broker) | fields, remark=failure)))
+    result = broker.put_own(message) if broker.config.store_reply_message_enable else None
+    if result is not None and result.is_stored:
+        fields["msgId"] = offset_message_id(*broker.store_host, result.physical_offset)
+        fields |= {"queueId": str(message.queue_id), "queueOffset": str(result.queue_offset)}
+        if parse_properties(message.properties).get(PROPERTY_WAIT, "true").lower() == "true":
+            wait_for_copies(broker, send, result.end_offset)
+    if send.waits == 0:
+        send.answer(PutStatus.PUT_OK)
+
+
+ROUTES: list[Route[Broker]] = [
+    Route(RequestCode.SEND_REPLY_MESSAGE, SendMessageRequestHeader, send_reply_message),
+    Route(RequestCode.SEND_REPLY_MESSAGE_V2, SendMessageRequestHeaderV2, send_reply_message),
+]
