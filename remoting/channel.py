@@ -14,6 +14,7 @@ from remoting.codec import decode_command, encode_command
 from remoting.command import ONEWAY, Command
 from remoting.dispatch import Buffer
 from remoting.frame import FrameDecoder, RemoteProtocolError
+from remoting.links import Transport
 from remoting.reactor import READ, WRITE, Reactor
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,6 @@ class Channel:
         """When bytes last went either way, in seconds of the process's clock."""
         self._now = now
         self._reactor = reactor
-        self._sock = sock
         self._serve = serve
         self._decoder = FrameDecoder()
         self._out: list[Buffer] = []
@@ -74,7 +74,8 @@ class Channel:
         self._pending: dict[int, Callable[[Command | None], None]] = {}
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        reactor.register(sock, READ, self._on_ready)
+        self._sock = reactor.links.attach(self, sock)
+        reactor.register(self._sock, READ, self._on_ready)
 
     def __repr__(self) -> str:
         return f"<Channel {self.local} {self.peer}{' closed' if self.is_closed else ''}>"
@@ -135,6 +136,10 @@ class Channel:
         if got[0] is None:
             raise ConnectionLostError(f"{self.peer} closed before it answered: {self.close_reason}")
         return got[0]
+
+    def use(self, sock: Transport) -> None:
+        """Go on with this in the place of the socket: a fault begins or ends."""
+        self._sock = sock
 
     # -- life ------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import trio
 from remoting.channel import Channel, ConnectError, RequestTimeoutError
 from remoting.command import Command
 from remoting.dispatch import Dispatcher, Route
+from remoting.links import Links
 from remoting.reactor import Reactor
 
 CONNECT_TIMEOUT = 3.0
@@ -94,7 +95,12 @@ class RemotingClient:
     async def _connect(self, address: str) -> Channel:
         attempt = self._connecting[address] = _Attempt()
         try:
-            sock = await open_connection(address, source_ip=self._source_ip, connect_timeout=self._connect_timeout)
+            sock = await open_connection(
+                address,
+                source_ip=self._source_ip,
+                connect_timeout=self._connect_timeout,
+                links=self._reactor.links,
+            )
             channel = self._open_channel(address, sock)
         except ConnectError as exc:
             attempt.failure = str(exc)
@@ -119,8 +125,13 @@ class RemotingClient:
             del self._channels[address]
 
 
-async def open_connection(address: str, *, source_ip: str | None, connect_timeout: float) -> socket.socket:
-    """Connect to `host:port`, from an address of our own if one is given. ConnectError where that fails."""
+async def open_connection(
+    address: str, *, source_ip: str | None, connect_timeout: float, links: Links | None = None
+) -> socket.socket:
+    """Connect to `host:port`, from an address of our own if one is given, over what is left of the links.
+
+    ConnectError where that fails.
+    """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -129,6 +140,8 @@ async def open_connection(address: str, *, source_ip: str | None, connect_timeou
         if source_ip:
             await sock.bind((source_ip, 0))
         with trio.fail_after(connect_timeout):
+            if links is not None and links.rules:
+                await links.dial(host, int(port))
             await sock.connect((host, int(port)))
         return socket.socket(fileno=sock.detach())
     except trio.TooSlowError:

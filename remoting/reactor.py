@@ -7,14 +7,15 @@ it at the end of that pass. Timers, files and processes stay ordinary trio tasks
 
 import contextlib
 import selectors
-import socket
 from collections.abc import AsyncIterator, Callable
 from typing import NoReturn
 
 import trio
 
-from remoting.faults import PROCESS_FAULTS, NodeFaults
+from remoting.faults import PROCESS_FAULTS, NodeFaults, NodeRules
+from remoting.links import Links, Transport
 from remoting.requestfaults import RequestFaults
+from remoting.shaped import ShapedSocket
 from remoting.timers import Timers
 
 READ = selectors.EVENT_READ
@@ -34,21 +35,37 @@ class Reactor:
         self.timers = Timers(self.run)
         self.request_faults = RequestFaults(faults or NodeFaults(), self.timers)
         self._selector = selectors.DefaultSelector()
+        self.links = Links(self._selector, self.timers)
         self._deferred: list[Callable[[], None]] = []
         self._is_passing = False
         self._is_scheduled = False
 
-    def register(self, sock: socket.socket, events: int, callback: Callback) -> None:
+    def register(self, sock: Transport, events: int, callback: Callback) -> None:
         """Call back with the events that are ready, from the next pass on."""
-        self._selector.register(sock, events, callback)
+        if isinstance(sock, ShapedSocket):
+            sock.watch(events, callback)
+        else:
+            self._selector.register(sock, events, callback)
 
-    def modify(self, sock: socket.socket, events: int, callback: Callback) -> None:
+    def modify(self, sock: Transport, events: int, callback: Callback) -> None:
         """Wait for other events from now on."""
-        self._selector.modify(sock, events, callback)
+        if isinstance(sock, ShapedSocket):
+            sock.watch(events, callback)
+        else:
+            self._selector.modify(sock, events, callback)
 
-    def unregister(self, sock: socket.socket) -> None:
+    def unregister(self, sock: Transport) -> None:
         """Forget a socket. To be called before it is closed."""
-        self._selector.unregister(sock)
+        self.links.forget(sock)
+        if isinstance(sock, ShapedSocket):
+            sock.unwatch()
+        else:
+            self._selector.unregister(sock)
+
+    def follow_faults(self, rules: NodeRules) -> None:
+        """Play by these rules from now on."""
+        self.request_faults.follow(rules)
+        self.links.follow(rules)
 
     def defer(self, fn: Callable[[], None]) -> None:
         """Call once at the end of this pass; from outside a pass, as soon as the event loop comes round."""
@@ -89,6 +106,7 @@ class Reactor:
 
     def close(self) -> None:
         """Give the selector back. Sockets belong to those who registered them."""
+        self.links.close()
         self._selector.close()
 
     def _run_scheduled(self) -> None:
@@ -123,10 +141,10 @@ async def open_reactor(faults: NodeFaults = PROCESS_FAULTS) -> AsyncIterator[Rea
                     serving.start_soon(reactor.timers.run_forever)
 
         nursery.start_soon(serve_sockets)
-        faults.follow(reactor.request_faults.follow)
+        faults.follow(reactor.follow_faults)
         try:
             yield reactor
         finally:
-            faults.unfollow(reactor.request_faults.follow)
+            faults.unfollow(reactor.follow_faults)
             scope.cancel()
     reactor.close()

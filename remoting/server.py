@@ -52,6 +52,7 @@ class Acceptor:
         self._reactor = reactor
         self._sock = sock
         self._on_accept = on_accept
+        reactor.links.served_ports.add(sock.getsockname()[1])
         reactor.register(sock, READ, self._accept)
 
     @property
@@ -75,10 +76,16 @@ class Acceptor:
                 # Too many open files, or a peer that is gone already: serve those that we have.
                 log.warning("cannot accept at %s: %s", self._sock.getsockname(), exc)
                 return
-            try:
-                self._on_accept(sock)
-            except OSError:  # gone between accept and the first look at it
-                sock.close()
+            if self._reactor.links.rules:
+                self._reactor.links.admit(sock, self._take)
+            else:
+                self._take(sock)
+
+    def _take(self, sock: socket.socket) -> None:
+        try:
+            self._on_accept(sock)
+        except OSError:  # gone between accept and the first look at it
+            sock.close()
 
 
 class Server(Generic[S]):

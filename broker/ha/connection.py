@@ -10,6 +10,7 @@ import attrs
 from broker.ha.sender import LogSender, SourceLog
 from broker.ha.settings import HaSettings
 from broker.ha.stream import MasterStream, StreamError
+from remoting.links import Transport
 from remoting.reactor import READ, WRITE, Reactor
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,6 @@ class HaConnection:
         self._rate = ByteRate(now())
         self._owner = owner
         self._reactor = reactor
-        self._sock = sock
         self._source = source
         self._settings = settings
         self._now = now
@@ -60,7 +60,12 @@ class HaConnection:
         self._is_starving = False
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        reactor.register(sock, READ, self._on_ready)
+        self._sock = reactor.links.attach(self, sock)
+        reactor.register(self._sock, READ, self._on_ready)
+
+    def use(self, sock: Transport) -> None:
+        """Go on with this in the place of the socket: a fault begins or ends."""
+        self._sock = sock
 
     def push(self) -> None:
         """Send what the log has gained, unless the socket is full anyway."""

@@ -17,6 +17,7 @@ from broker.ha.settings import HaSettings
 from broker.ha.stream import SlaveStream, StreamError
 from remoting.channel import ConnectError
 from remoting.client import open_connection
+from remoting.links import Transport
 from remoting.reactor import READ, Reactor
 
 log = logging.getLogger(__name__)
@@ -49,13 +50,17 @@ class HaClient:
         self._receiver = LogReceiver(self.stream, store)
         self._settings = settings
         self._reactor = reactor
-        self._sock = sock
         self._store = store
         self._on_received = on_received
         self._now = now
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        reactor.register(sock, READ, self._on_ready)
+        self._sock = reactor.links.attach(self, sock)
+        reactor.register(self._sock, READ, self._on_ready)
+
+    def use(self, sock: Transport) -> None:
+        """Go on with this in the place of the socket: a fault begins or ends."""
+        self._sock = sock
 
     async def report_until_closed(self) -> None:
         """Do what time demands, until the connection ends; end it when cancelled."""
@@ -193,7 +198,9 @@ class HaSlave:
         if address is None:
             return None
         try:
-            return await open_connection(address, source_ip=self._source_ip, connect_timeout=CONNECT_TIMEOUT)
+            return await open_connection(
+                address, source_ip=self._source_ip, connect_timeout=CONNECT_TIMEOUT, links=self._reactor.links
+            )
         except ConnectError as exc:
             if str(exc) != self._last_failure:  # said once, not every 5 s
                 log.warning("%s; tried again every %g s", exc, RETRY_PERIOD)
