@@ -189,7 +189,7 @@ def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: sock
     for table, port in ((HANDLERS, sock), (VIP_HANDLERS, vip_sock)):
         server = Server(
             reactor,
-            Dispatcher(table, broker, broker.unserved, admission(broker)),
+            Dispatcher(table, broker, broker.unserved, admission(broker), emit=broker.emit),
             idle_timeout=broker.config.server_channel_max_idle_time_seconds,
             on_connect=watch,
         )

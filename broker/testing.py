@@ -285,7 +285,7 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
         registration,
         replication,
         events,
-        Dispatcher(HANDLERS, broker, broker.unserved, admission(broker)),
+        Dispatcher(HANDLERS, broker, broker.unserved, admission(broker), emit=emit),
     )
 
 

@@ -1,7 +1,7 @@
 """What a person sees of a cluster. Only functions named `render_*`, only here, know rich."""
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from remoting.codes import RequestCode
 from remoting.kinds import Kind
 
 Document = Mapping[str, Any]
@@ -101,8 +102,16 @@ def render_status(document: Document) -> RenderableType:
     unserved = [node for node in document["nodes"] if node.get("unserved")]
     if unserved:
         parts += ["", "Requests that nobody serves:"]
-        parts += [Text(f"  {node['name']}: {node['unserved']}", "yellow") for node in unserved]
+        parts += [Text(line, "yellow") for node in unserved for line in _unserved_lines(node)]
     return Group(*parts)
+
+
+def _unserved_lines(node: Document) -> Iterator[str]:
+    """One line for each peer and code."""
+    names = {code.value: code.name for code in RequestCode}
+    for asked, count in node["unserved"].items():
+        peer, _, code = asked.rpartition(" ")
+        yield f"  {node['name']}: code {code} ({names.get(int(code), 'not of 4.9')}) from {peer}, {count} times"
 
 
 def _rate_note(document: Document) -> str:

@@ -24,7 +24,7 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
         sock = open_listener(config.listen_address, config.listen_port)
     except OSError as exc:
         raise StartError(exc.strerror or str(exc)) from None
-    dispatcher = Dispatcher(HANDLERS, nameserver)
+    dispatcher = Dispatcher(HANDLERS, nameserver, emit=link.emit)
 
     def snapshot() -> dict[str, Any]:
         unserved = {f"{peer} {code}": count for (peer, code), count in dispatcher.unserved.items()}

@@ -107,6 +107,10 @@ def handler_table(*families: Iterable[Route[S]]) -> Mapping[int, Route[S]]:
     return table
 
 
+def _keep_silent(_kind: str, **_fields: object) -> None:
+    pass
+
+
 @attrs.define(eq=False)
 class Dispatcher(Generic[S]):
     """The only place where a bad request becomes a response code."""
@@ -119,6 +123,8 @@ class Dispatcher(Generic[S]):
     """Asked before anything else about each request, with its channel: None, or the answer that turns it away."""
     meddle: Callable[[Any, Command], bool] | None = None
     """A fault: asked first, with channel and request. True where the request is not to be handled now."""
+    emit: Callable[..., None] = _keep_silent
+    """Tells of a request that is not served: of the first of its peer and code, the 10th, the 100th, and so on."""
 
     def serve(self, channel: Any, command: Command, *, is_late: bool = False) -> None:
         """Handle one request and send what there is to say at once. One that a fault held back comes late."""
@@ -146,11 +152,16 @@ class Dispatcher(Generic[S]):
             request.reply(reply)
 
     def _count_unserved(self, peer: str, code: int) -> None:
-        key = (peer.rpartition(":")[0], code)
-        if key in self.unserved or len(self.unserved) < MAX_UNSERVED:
-            self.unserved[key] += 1
-            if self.unserved[key] == 1:
-                log.warning("request code %d from %s is not served", code, peer)
+        host = peer.rpartition(":")[0]
+        key = (host, code)
+        if key not in self.unserved and len(self.unserved) >= MAX_UNSERVED:
+            return
+        self.unserved[key] += 1
+        count = self.unserved[key]
+        if count == 1:
+            log.warning("request code %d from %s is not served", code, peer)
+        if str(count).strip("0") == "1":
+            self.emit("unserved_request", peer=host, code=code, count=count)
 
 
 MAX_UNSERVED = 1000

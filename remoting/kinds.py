@@ -385,6 +385,16 @@ _KINDS = (
         "Settings were changed at run time.",
         {"changes": _map("new values by key"), "peer": _PEER},
     ),
+    Kind(
+        "unserved_request",
+        "nameserver or broker",
+        "Somebody asked for what is not served here: told the first, the 10th, the 100th time, and so on.",
+        {
+            "peer": _text("IP address of who asked"),
+            "code": _count("the request code"),
+            "count": _count("how often this peer has asked for it since the start"),
+        },
+    ),
     Kind("acl_changed", "broker", "Access control was changed at run time.", is_open=True),
     Kind(
         "log_sampled",

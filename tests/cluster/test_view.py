@@ -49,6 +49,25 @@ def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatc
     assert "the last word" in " ".join(shown.getvalue().split())
 
 
+def test_who_asked_for_what_nobody_serves_is_shown() -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    unserved = {"127.0.0.1 13": 2, "::1 901": 1}
+    node = {
+        "name": "broker-a",
+        "kind": "broker",
+        "role": "SLAVE",
+        "state": "ready",
+        "address": "",
+        "unserved": unserved,
+    }
+    nodes = [{**node, "end": None, "ha_address": None, "pid": None}]
+    head = {"name": "default", "namesrv_addr": "", "rate": 1, "replication": [], "routes": {}, "faults": []}
+    console.print(render_status({**head, "nodes": nodes}))
+    text = console.export_text()
+    assert "broker-a: code 13 (QUERY_BROKER_OFFSET) from 127.0.0.1, 2 times" in text
+    assert "broker-a: code 901 (not of 4.9) from ::1, 1 times" in text
+
+
 def test_an_error_is_told_to_its_end_and_long_lists_are_not() -> None:
     event = {"at": 0, "node": "produce-1", "kind": "sent", "error": "e" * 90 + " full", "held": ["queue"] * 90}
     shown = render_event(event).plain

@@ -46,6 +46,7 @@ def test_a_code_that_is_not_served_is_answered_and_counted(talk: TalkingBroker, 
     for _ in range(2):
         assert talk.ask(code, {}).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
     assert talk.broker.unserved == {("127.0.0.1", code): 2}
+    assert talk.events == [("unserved_request", {"peer": "127.0.0.1", "code": code, "count": 1})]
     assert talk.send("T").code == ResponseCode.SUCCESS  # the connection goes on
 
 
