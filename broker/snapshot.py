@@ -1,6 +1,7 @@
 """What a broker says of itself when the supervisor asks: facts of this moment, nothing computed twice."""
 
 from broker.state import Broker
+from remoting import names
 
 
 def snapshot(broker: Broker) -> dict[str, object]:
@@ -26,8 +27,32 @@ def snapshot(broker: Broker) -> dict[str, object]:
         "consumers": {name: len(group.members) for name, group in broker.consumers.groups.items()},
         "producers": {name: len(members) for name, members in broker.producers.groups.items()},
         "consumer_offsets": broker.offsets.offsets,
+        "delayed": None if config.is_slave else delayed(broker),
+        "half_messages": None if config.is_slave else half_messages(broker),
         "held_pulls": len(broker.hold),
         "waiting_sends": len(broker.slave_waits) + len(broker.flush_waits),
         "metadata_master": broker.sync.master_address,
         "unserved": {f"{peer} {code}": count for (peer, code), count in broker.unserved.items()},
     }
+
+
+def delayed(broker: Broker) -> dict[str, dict[str, int]]:
+    """How far each level is delivered, and where its queue ends, by the level's number; levels never used are left out."""
+    levels = {}
+    for level in range(1, len(broker.store.config.delay_millis) + 1):
+        end = broker.store.max_queue_offset(names.SCHEDULE_TOPIC, level - 1)
+        if end:
+            levels[str(level)] = {"delivered": broker.delay.offsets.get(level, 0), "end": end}
+    return levels
+
+
+def half_messages(broker: Broker) -> dict[str, int]:
+    """How far checks have come in the half and op queues, and how many half messages nobody has resolved."""
+    done, end = _progress(broker, names.HALF_TOPIC)
+    op_done, op_end = _progress(broker, names.OP_HALF_TOPIC)
+    backlog = max((end - done) - (op_end - op_done), 0)  # each op record ahead resolves one half message ahead
+    return {"done": done, "end": end, "op_done": op_done, "op_end": op_end, "backlog": backlog}
+
+
+def _progress(broker: Broker, topic: str) -> tuple[int, int]:
+    return broker.offsets.query(names.TRANSACTION_GROUP, topic, 0) or 0, broker.store.max_queue_offset(topic, 0)

@@ -34,6 +34,8 @@ def live_entry(node: Node, facts: Facts) -> Document:
             "commit_log": facts.get("commit_log"),
             "ha": facts.get("ha"),
             "queues": facts.get("queues"),
+            "delayed": facts.get("delayed"),
+            "half_messages": facts.get("half_messages"),
             "unserved": facts.get("unserved"),
         }
     if node.kind is NodeKind.NAMESERVER:
