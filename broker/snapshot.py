@@ -27,8 +27,8 @@ def snapshot(broker: Broker) -> dict[str, object]:
         "consumers": {name: len(group.members) for name, group in broker.consumers.groups.items()},
         "producers": {name: len(members) for name, members in broker.producers.groups.items()},
         "consumer_offsets": broker.offsets.offsets,
-        "delayed": None if config.is_slave else delayed(broker),
-        "half_messages": None if config.is_slave else half_messages(broker),
+        "delayed": delayed(broker),
+        "half_messages": half_messages(broker),
         "held_pulls": len(broker.hold),
         "waiting_sends": len(broker.slave_waits) + len(broker.flush_waits),
         "metadata_master": broker.sync.master_address,
@@ -36,8 +36,13 @@ def snapshot(broker: Broker) -> dict[str, object]:
     }
 
 
-def delayed(broker: Broker) -> dict[str, dict[str, int]]:
-    """How far each level is delivered, and where its queue ends, by the level's number; levels never used are left out."""
+def delayed(broker: Broker) -> dict[str, dict[str, int]] | None:
+    """How far each level is delivered, and where its queue ends, by the level's number; levels never used are left out.
+
+    None on a slave, which delivers nothing.
+    """
+    if broker.is_slave:
+        return None
     levels = {}
     for level in range(1, len(broker.store.config.delay_millis) + 1):
         end = broker.store.max_queue_offset(names.SCHEDULE_TOPIC, level - 1)
@@ -46,8 +51,13 @@ def delayed(broker: Broker) -> dict[str, dict[str, int]]:
     return levels
 
 
-def half_messages(broker: Broker) -> dict[str, int]:
-    """How far checks have come in the half and op queues, and how many half messages nobody has resolved."""
+def half_messages(broker: Broker) -> dict[str, int] | None:
+    """How far checks have come in the half and op queues, and how many half messages nobody has resolved.
+
+    None on a slave, which asks nobody.
+    """
+    if broker.is_slave:
+        return None
     done, end = _progress(broker, names.HALF_TOPIC)
     op_done, op_end = _progress(broker, names.OP_HALF_TOPIC)
     backlog = max((end - done) - (op_end - op_done), 0)  # each op record ahead resolves one half message ahead
