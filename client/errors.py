@@ -29,6 +29,10 @@ class NoRouteError(ClientError):
     code = NOT_FOUND_TOPIC
 
 
+class ClientClosedError(ClientError):
+    """The client instance is not open any more: nothing was done, or what was begun was left where it stood."""
+
+
 class OffsetFileError(ClientError):
     """A broadcasting consumer's file of offsets cannot be read. To begin without it would repeat or skip messages."""
 

@@ -48,6 +48,7 @@ class RemotingClient:
         self._connect_timeout = connect_timeout
         self._channels: dict[str, Channel] = {}
         self._connecting: dict[str, _Attempt] = {}
+        self._is_closed = False
         reactor.request_faults.watch(self._dispatcher)
 
     def connected(self, address: str) -> Channel | None:
@@ -88,20 +89,15 @@ class RemotingClient:
             channel.close(reason)
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, and open none any more: who still asks gets a ConnectError."""
+        self._is_closed = True
         for channel in list(self._channels.values()):
             channel.close("the client stops")
 
     async def _connect(self, address: str) -> Channel:
         attempt = self._connecting[address] = _Attempt()
         try:
-            sock = await open_connection(
-                address,
-                source_ip=self._source_ip,
-                connect_timeout=self._connect_timeout,
-                links=self._reactor.links,
-            )
-            channel = self._open_channel(address, sock)
+            channel = await self._open_channel(address)
         except ConnectError as exc:
             attempt.failure = str(exc)
             raise
@@ -113,12 +109,27 @@ class RemotingClient:
             del self._connecting[address]
             attempt.ended.set()
 
-    def _open_channel(self, address: str, sock: socket.socket) -> Channel:
+    async def _open_channel(self, address: str) -> Channel:
+        self._check_open(address)
+        sock = await open_connection(
+            address,
+            source_ip=self._source_ip,
+            connect_timeout=self._connect_timeout,
+            links=self._reactor.links,
+        )
         try:
+            self._check_open(address)
             return Channel(self._reactor, sock, self._dispatcher.serve)
         except OSError as exc:  # the peer took the connection and reset it at once
             sock.close()
             raise ConnectError(f"no connection to {address}: {exc}") from None
+        except ConnectError:
+            sock.close()
+            raise
+
+    def _check_open(self, address: str) -> None:
+        if self._is_closed:
+            raise ConnectError(f"no connection to {address}: the client is closed")
 
     def _forget(self, address: str, channel: Channel) -> None:
         if self._channels.get(address) is channel:

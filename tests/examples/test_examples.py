@@ -80,6 +80,58 @@ def test_what_is_produced_is_consumed_and_pulled_and_counted(namesrv_addr: str) 
     assert "topic orders" in run("admin", namesrv_addr)
 
 
+def test_every_way_to_send_is_shown(namesrv_addr: str) -> None:
+    sent, batch, queue, background, oneway = run("producers", namesrv_addr, "sends")
+    assert sent.startswith("sent SEND_OK ")
+    assert batch == "batch SEND_OK 3"
+    assert queue == "queue 0"
+    assert background == "background 5"
+    assert oneway.startswith("oneway ")
+
+
+def test_messages_of_one_customer_stay_in_order(namesrv_addr: str) -> None:
+    assert run("ordered", namesrv_addr, "carts") == [
+        f"{customer} opened filled paid shipped" for customer in ("ann", "bob", "eve")
+    ]
+
+
+def test_a_delayed_message_comes_later(namesrv_addr: str) -> None:
+    at_once, later = run("delayed", namesrv_addr, "reminders")
+    assert at_once == "level 0 came after 0 s"
+    assert re.fullmatch(r"level 1 came after [1-9]\d* s", later)
+
+
+def test_a_transaction_is_consumed_or_never_was(namesrv_addr: str) -> None:
+    assert run("transaction", namesrv_addr, "payments") == [
+        "bob 30 SEND_OK ROLLBACK",
+        "ann 30 SEND_OK COMMIT",
+        "consumed: ann 30",
+    ]
+
+
+def test_a_request_is_answered_or_its_asker_told_that_nobody_did(namesrv_addr: str) -> None:
+    assert run("request_reply", namesrv_addr, "prices") == [
+        "RB-1 costs 9.99",
+        "RB-2 costs 24.50",
+        "RB-3 - the request to prices is stored, but no reply came within 1 s",
+    ]
+
+
+def test_every_member_gets_what_is_broadcast(namesrv_addr: str) -> None:
+    items = " ".join(f"item-{number}" for number in range(5))
+    assert sorted(run("broadcast", namesrv_addr, "news")) == [f"paper {items}", f"radio {items}"]
+
+
+def test_a_lite_pull_consumer_begins_where_it_wants(namesrv_addr: str) -> None:
+    assert run("lite_pull", namesrv_addr, "lite") == ["3 order 3", "4 order 4", "5 order 5"]
+
+
+def test_the_client_works_in_an_application_on_asyncio(namesrv_addr: str) -> None:
+    *sent, received = run("asyncio_app", namesrv_addr, "asynchronous")
+    assert sent == ["sent SEND_OK"] * 10
+    assert received == ", ".join(["received", *(f"order {number}" for number in range(10))])
+
+
 def test_a_consumer_that_is_interrupted_ends_without_noise(namesrv_addr: str) -> None:
     run("produce", namesrv_addr, "interrupted")
     with subprocess.Popen(

@@ -1,12 +1,16 @@
 """Java programs: our small ones, the stock benchmarks, and mqadmin, each in a home directory of its own."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tests.interop import maven
 from tests.interop.child import Child
+
+CLIENTS = {"4.9.8": "clients", "5.3.3": "clients5"}
+"""Versions of the Java client, by the folder that Maven puts their libraries into."""
 
 # Short-lived programs: a JVM that starts fast and takes little of two cores.
 _LIGHT = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
@@ -45,11 +49,13 @@ class Java:
         self._clients_logback = conf / "logback_clients.xml"
         self._clients_logback.write_text(_LOGBACK_OF_CLIENTS)
 
-    def start(self, main: str, *args: str, jvm: list[str] | None = None) -> Child:
-        """A client program: class name below rmqlab.interop, or a full one."""
+    def start(
+        self, main: str, *args: str, jvm: list[str] | None = None, client: str = "4.9.8", options: Sequence[str] = ()
+    ) -> Child:
+        """A client program: class name below rmqlab.interop, or a full one. `options` of the virtual machine are added."""
         full = main if "." in main else f"rmqlab.interop.{main}"
-        options = [*(_LIGHT if jvm is None else jvm), f"-Dlogback.configurationFile={self._clients_logback}"]
-        return self._start(main, [*options, "-cp", maven.clients_classpath(), full, *args])
+        machine = [*(_LIGHT if jvm is None else jvm), f"-Dlogback.configurationFile={self._clients_logback}", *options]
+        return self._start(main, [*machine, "-cp", maven.clients_classpath(CLIENTS[client]), full, *args])
 
     def start_server(self, name: str, main: str, *args: str, jvm: list[str]) -> Child:
         return self._start(name, [*jvm, "-cp", maven.servers_classpath(), main, *args])
@@ -66,10 +72,10 @@ class Java:
 
 
 class Mqadmin:
-    """The stock mqadmin 4.9.8, kept running: `run` answers what one command printed."""
+    """The stock mqadmin, kept running: `run` answers what one command printed."""
 
-    def __init__(self, java: Java) -> None:
-        self._child = java.start("Admin")
+    def __init__(self, java: Java, client: str = "4.9.8") -> None:
+        self._child = java.start("Admin", client=client)
 
     def run(self, namesrv: str, command: str, *args: str, timeout: float = 30.0) -> str:
         """A failure shows in the text, as the exception's own words."""

@@ -32,6 +32,6 @@ def servers_classpath() -> str:
     return f"{TARGET}/lib/servers/*"
 
 
-def clients_classpath() -> str:
-    """Our programs first, then mqadmin, the client and the stock examples."""
-    return f"{TARGET}/clients/classes:{TARGET}/lib/clients/*"
+def clients_classpath(folder: str = "clients") -> str:
+    """Our programs first, then mqadmin, the client and the stock examples of one of the lines below target/lib."""
+    return f"{TARGET}/clients/classes:{TARGET}/lib/{folder}/*"

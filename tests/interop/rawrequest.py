@@ -60,6 +60,12 @@ def route_of(namesrv: str, topic: str) -> dict[str, dict[int, str]]:
     return {broker["brokerName"]: {int(key): at for key, at in broker["brokerAddrs"].items()} for broker in brokers}
 
 
+def queue_count(namesrv: str, topic: str) -> int:
+    """Queues of a topic at its first broker that can be read; 0 if there is no route."""
+    answer = ask(namesrv, GET_ROUTE_INFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
+    return int(json.loads(answer.body)["queueDatas"][0]["readQueueNums"]) if answer.code == SUCCESS else 0
+
+
 def send(broker: str, topic: str, body: bytes, *, queue_id: int = 0, timeout: float = 10.0) -> Answer:
     """SEND_MESSAGE: code 0 stored and replicated as configured, 10-12 stored with a complaint."""
     fields = {

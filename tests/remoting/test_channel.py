@@ -108,6 +108,25 @@ async def test_many_askers_share_one_connection(peer: Peer, client: RemotingClie
     assert len(peer.server.channels) == 1
 
 
+async def test_a_client_that_is_closed_connects_no_more(peer: Peer, client: RemotingClient) -> None:
+    """Whoever ends late must not leave a connection behind that nobody closes."""
+    async with trio.open_nursery() as nursery:
+        failures: list[str] = []
+
+        async def connect() -> None:
+            try:
+                await client.channel(peer.address)
+            except ConnectError as exc:
+                failures.append(str(exc))
+
+        nursery.start_soon(connect)
+        await trio.lowlevel.checkpoint()
+        client.close()
+    await connect()
+    assert len(failures) == 2
+    assert all("the client is closed" in failure for failure in failures)
+
+
 async def test_a_oneway_request_is_carried_out_and_never_answered(peer: Peer, client: RemotingClient) -> None:
     """remoting#10."""
     await client.send_oneway(peer.address, request(ECHO, {"quiet": "yes"}))

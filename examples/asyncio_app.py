@@ -1,0 +1,42 @@
+"""The client in an application on asyncio: `python examples/asyncio_app.py 127.0.0.1:9876 orders`."""
+
+import asyncio
+from collections.abc import Sequence
+
+import typer
+
+from client.aio import open_asyncio_client
+from client.config import ClientConfig, ConsumerConfig
+from client.message import Message, ReceivedMessage
+from remoting.bodies.heartbeat import ConsumeFromWhere
+
+COUNT = 10
+
+
+async def main(namesrv_addr: str, topic: str) -> None:
+    received: asyncio.Queue[ReceivedMessage] = asyncio.Queue()
+
+    async def on_messages(messages: Sequence[ReceivedMessage]) -> None:
+        # A coroutine of this loop. Returning means consumed; any exception means: again, later.
+        for message in messages:
+            await received.put(message)
+
+    config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    async with open_asyncio_client(ClientConfig(namesrv_addr=namesrv_addr)) as client:
+        producer = await client.producer("example-producer")
+        sends = [producer.send(Message(topic=topic, body=b"order %d" % number)) for number in range(COUNT)]
+        for result in await asyncio.gather(*sends):
+            print("sent", result.status.name)
+        consumer = await client.consume("example-asyncio", {topic: "*"}, on_messages, config=config)
+        bodies = {(await received.get()).body.decode() for _ in range(COUNT)}
+        print("received", *sorted(bodies), sep=", ")
+        await consumer.stop()
+
+
+def command(namesrv_addr: str, topic: str) -> None:
+    """Send and consume ten messages."""
+    asyncio.run(main(namesrv_addr, topic))
+
+
+if __name__ == "__main__":
+    typer.run(command)

@@ -1,0 +1,38 @@
+"""Take messages when you want them, from where you want: `python examples/lite_pull.py 127.0.0.1:9876 orders`."""
+
+import trio
+import typer
+
+from client.config import ClientConfig
+from client.instance import open_client
+from client.message import Message
+from client.producer import Producer
+from client.pull import LitePullConsumer
+
+
+async def main(namesrv_addr: str, topic: str) -> None:
+    async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client, trio.open_nursery() as nursery:
+        producer = Producer(client, "example-producer")
+        queue = (await producer.queues(topic))[0]
+        for number in range(6):
+            result = await producer.send(Message(topic=topic, body=b"order %d" % number), to=queue)
+        last = result.queue_offset
+
+        consumer = LitePullConsumer(client, "example-lite")
+        await nursery.start(consumer.run)  # pulls ahead in the background, and commits now and then
+        await consumer.assign([queue])
+        consumer.seek(queue, last - 2)
+        while (consumer.position(queue) or 0) <= last:
+            for message in await consumer.poll():
+                print(message.queue_offset - last + 5, message.body.decode())
+        await consumer.commit()
+        nursery.cancel_scope.cancel()
+
+
+def command(namesrv_addr: str, topic: str) -> None:
+    """Send six messages, and read the last three."""
+    trio.run(main, namesrv_addr, topic)
+
+
+if __name__ == "__main__":
+    typer.run(command)

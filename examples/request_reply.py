@@ -1,0 +1,51 @@
+"""Ask by a message and get an answer: `python examples/request_reply.py 127.0.0.1:9876 prices`."""
+
+from collections.abc import Sequence
+
+import trio
+import typer
+
+from client.config import ClientConfig, ConsumerConfig
+from client.instance import open_client
+from client.message import Message, ReceivedMessage
+from client.producer import Producer
+from client.push import PushConsumer
+from client.requestreply import NoReplyError, reply_to, request
+from remoting.bodies.heartbeat import ConsumeFromWhere
+
+PRICES = {b"RB-1": b"9.99", b"RB-2": b"24.50"}
+
+
+async def main(namesrv_addr: str, topic: str) -> None:
+    config = ClientConfig(namesrv_addr=namesrv_addr)
+    async with open_client(config) as asking, open_client(config) as answering, trio.open_nursery() as nursery:
+        producer, replies = Producer(asking, "example-asker"), Producer(answering, "example-answerer")
+
+        async def on_messages(messages: Sequence[ReceivedMessage]) -> None:
+            for message in messages:
+                if (price := PRICES.get(message.body)) is not None:
+                    await replies.send(reply_to(message, price))
+
+        await replies.announce(topic)  # the first message of a topic would create it: here nobody has sent one yet
+        where = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+        consumer = PushConsumer(answering, "example-answerer", {topic: "*"}, on_messages, config=where)
+        await nursery.start(consumer.run)
+        for article in (*PRICES, b"RB-3"):
+            try:
+                reply = await request(
+                    producer, Message(topic=topic, body=article), timeout=30 if article in PRICES else 1
+                )
+            except NoReplyError as exc:
+                print(article.decode(), "-", exc)
+            else:
+                print(article.decode(), "costs", reply.body.decode())
+        await consumer.stop()
+
+
+def command(namesrv_addr: str, topic: str) -> None:
+    """Ask for three prices, of which one nobody knows."""
+    trio.run(main, namesrv_addr, topic)
+
+
+if __name__ == "__main__":
+    typer.run(command)

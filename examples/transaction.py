@@ -1,0 +1,64 @@
+"""A message that is only sent if the work behind it succeeds: `python examples/transaction.py 127.0.0.1:9876 payments`."""
+
+from collections.abc import Sequence
+
+import trio
+import typer
+
+from client.config import ClientConfig, ConsumerConfig
+from client.instance import open_client
+from client.message import Message, ReceivedMessage
+from client.push import PushConsumer
+from client.transaction import TransactionProducer, TransactionState
+from remoting.bodies.heartbeat import ConsumeFromWhere
+
+ACCOUNTS = {"ann": 100, "bob": 5}
+BOOKED: set[str] = set()
+"""Ids of what was charged: an application would write them into the database transaction of the charge."""
+
+
+async def charge(message: Message, unique_id: str) -> TransactionState:
+    """The work: the message waits at the broker, invisible, until its end is told."""
+    await trio.lowlevel.checkpoint()
+    customer, amount = message.body.decode().split()
+    if ACCOUNTS[customer] < int(amount):
+        return TransactionState.ROLLBACK
+    ACCOUNTS[customer] -= int(amount)
+    BOOKED.add(unique_id)
+    return TransactionState.COMMIT
+
+
+async def was_charged(message: ReceivedMessage) -> TransactionState:
+    """The broker asks, as it would if this process had died during the work, or could not tell."""
+    await trio.lowlevel.checkpoint()
+    return TransactionState.COMMIT if message.message_id in BOOKED else TransactionState.ROLLBACK
+
+
+async def main(namesrv_addr: str, topic: str) -> None:
+    consumed = trio.Event()
+
+    async def on_messages(messages: Sequence[ReceivedMessage]) -> None:
+        await trio.lowlevel.checkpoint()
+        for message in messages:
+            print("consumed:", message.body.decode())
+        consumed.set()
+
+    config = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+    async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client, trio.open_nursery() as nursery:
+        producer = TransactionProducer(client, "example-transactions", was_charged)
+        for body in (b"bob 30", b"ann 30"):
+            result = await producer.send_in_transaction(Message(topic=topic, body=body), charge)
+            print(body.decode(), result.sent.status.name, result.state.name)
+        consumer = PushConsumer(client, "example-consumer", {topic: "*"}, on_messages, config=config)
+        await nursery.start(consumer.run)
+        await consumed.wait()
+        await consumer.stop()
+
+
+def command(namesrv_addr: str, topic: str) -> None:
+    """Send two messages, of which one is rolled back."""
+    trio.run(main, namesrv_addr, topic)
+
+
+if __name__ == "__main__":
+    typer.run(command)

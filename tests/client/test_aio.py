@@ -1,0 +1,154 @@
+"""The client on asyncio: a loop of its own beside the servers' trio, as an application would have it."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from client.aio import AsyncioClient, open_asyncio_client
+from client.config import ConsumerConfig
+from client.errors import ClientClosedError, RefusedError
+from client.message import Message, ReceivedMessage
+from client.transaction import TransactionState
+from remoting.bodies.heartbeat import ConsumeFromWhere
+from remoting.codes import RequestCode, ResponseCode
+from remoting.dispatch import Reply, Request
+
+if TYPE_CHECKING:
+    from tests.client.conftest import FakeBroker, World
+
+FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+MESSAGE = Message(topic="orders", body=b"x")
+
+Application = Callable[[AsyncioClient], Awaitable[None]]
+Run = Callable[[Application], Awaitable[None]]
+
+
+@pytest.fixture
+def broker(world: "World") -> "FakeBroker":
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    return broker
+
+
+@pytest.fixture
+def run(world: "World", broker: "FakeBroker") -> Run:
+    """Run an application in a thread with a loop of asyncio, and a client open."""
+    del broker
+
+    async def application_with_client(application: Application) -> None:
+        async with open_asyncio_client(world.config()) as client:
+            await asyncio.wait_for(application(client), 30)
+
+    async def run(application: Application) -> None:
+        await trio.to_thread.run_sync(lambda: asyncio.run(application_with_client(application)))
+
+    return run
+
+
+async def test_sends_and_deliveries_cross_over(broker: "FakeBroker", run: Run) -> None:
+    got: asyncio.Queue[tuple[ReceivedMessage, int]] = asyncio.Queue()
+
+    async def application(client: AsyncioClient) -> None:
+        async def on_messages(messages: Sequence[ReceivedMessage]) -> None:
+            for message in messages:
+                await got.put((message, threading.get_ident()))
+
+        producer = await client.producer("pg")
+        results = await asyncio.gather(*[producer.send(MESSAGE) for _ in range(5)])
+        batch = await producer.send_batch([MESSAGE, MESSAGE])
+        oneway = await producer.send_oneway(MESSAGE)
+        consumer = await client.consume("cg", {"orders": "*"}, on_messages, config=FIRST)
+        received = [await got.get() for _ in range(8)]
+        ids = {*(result.message_id for result in results), *batch.message_id.split(","), oneway}
+        assert len(ids) == 8
+        assert ids >= {message.message_id for message, _ in received if message.properties.get("UNIQ_KEY")}
+        assert len({message.queue_offset for message, _ in received}) == 8
+        assert {thread for _, thread in received} == {threading.get_ident()}
+        assert [queue.topic for queue in await consumer.held_queues() if queue.topic == "orders"] == ["orders"]
+        await consumer.suspend()
+        await consumer.resume()
+        await consumer.stop()
+
+    await run(application)
+    assert broker.offsets["cg", "orders", 0] == 8
+
+
+async def test_errors_of_either_side_are_raised_at_the_other(broker: "FakeBroker", run: Run) -> None:
+    tries, handed_back = 0, asyncio.Event()
+    loop: asyncio.AbstractEventLoop
+
+    def take_back(_request: Request) -> Reply:
+        loop.call_soon_threadsafe(handed_back.set)
+        return Reply()
+
+    async def application(client: AsyncioClient) -> None:
+        async def fail(_messages: Sequence[ReceivedMessage]) -> None:
+            nonlocal tries
+            await asyncio.sleep(0)
+            tries += 1
+            raise ValueError("on purpose")
+
+        nonlocal loop
+        loop = asyncio.get_running_loop()
+        broker.handlers[RequestCode.CONSUMER_SEND_MSG_BACK] = take_back
+        producer = await client.producer("pg")
+        broker.script[RequestCode.SEND_MESSAGE_V2].append(Reply(ResponseCode.MESSAGE_ILLEGAL, remark="no"))
+        with pytest.raises(RefusedError, match="no"):
+            await producer.send(MESSAGE)
+        with pytest.raises(ValueError, match="already"):
+            await client.producer("pg")
+        await producer.send(MESSAGE)
+        await client.consume("cg", {"orders": "*"}, fail, config=FIRST)
+        await handed_back.wait()
+
+    await run(application)
+    assert tries == 1
+
+
+async def test_a_call_that_is_cancelled_here_is_cancelled_there(broker: "FakeBroker", run: Run) -> None:
+    broker.script[RequestCode.SEND_MESSAGE_V2].append(None)  # never answered
+
+    async def application(client: AsyncioClient) -> None:
+        producer = await client.producer("pg")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.send(MESSAGE, timeout=1000), 0.2)
+        assert (await producer.send(MESSAGE)).queue_offset == 0
+
+    await run(application)
+
+
+async def test_transactions_and_requests_cross_over(broker: "FakeBroker", run: Run) -> None:
+    async def application(client: AsyncioClient) -> None:
+        async def check(_message: ReceivedMessage) -> TransactionState:
+            await asyncio.sleep(0)
+            return TransactionState.UNKNOWN
+
+        async def work(_message: Message, _unique_id: str) -> TransactionState:
+            await asyncio.sleep(0)
+            return TransactionState.COMMIT
+
+        producer = await client.transaction_producer("pg", check)
+        assert (await producer.send_in_transaction(MESSAGE, work)).state is TransactionState.COMMIT
+        await producer.close()
+
+    await run(application)
+    assert [end.ext_fields["commitOrRollback"] for end in broker.asked(RequestCode.END_TRANSACTION)] == ["8"]
+
+
+async def test_after_the_end_calls_are_refused(run: Run) -> None:
+    kept: list[AsyncioClient] = []
+
+    async def application(client: AsyncioClient) -> None:
+        await asyncio.sleep(0)
+        kept.append(client)
+
+    async def too_late() -> None:
+        with pytest.raises(ClientClosedError):
+            await kept[0].producer("pg")
+
+    await run(application)
+    await trio.to_thread.run_sync(lambda: asyncio.run(too_late()))
