@@ -16,6 +16,7 @@ from broker.admission import admission
 from broker.commit import OffsetWaits
 from broker.config import ANYWHERE, BrokerConfig, BrokerSettings, load_config
 from broker.growth import LogGrowth
+from broker.ha.examination import Examination, Identity
 from broker.ha.master import HaMaster
 from broker.ha.slave import HaSlave
 from broker.handlers import HANDLERS, VIP_HANDLERS
@@ -126,7 +127,17 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
     slave_waits.explain = ha_master.explain
     growth = LogGrowth(reactor, store, ha_master, flush_waits)
     source_ip = None if config.listen_address in ANYWHERE else config.listen_address
-    ha_slave = HaSlave(reactor, store, settings.ha, on_received=growth.received, emit=link.emit, source_ip=source_ip)
+    client = RemotingClient(reactor, source_ip=source_ip)
+    caution = Examination(store, Identity(config.broker_cluster_name, config.broker_name), client, link.emit)
+    ha_slave = HaSlave(
+        reactor,
+        store,
+        settings.ha,
+        on_received=growth.received,
+        caution=caution,
+        emit=link.emit,
+        source_ip=source_ip,
+    )
     ha_port = config.ha_listen_port if config.ha_listen_port is not None else config.listen_port + HA_PORT_DISTANCE
     try:
         _, ha_port = ha_master.listen(config.listen_address, ha_port)
@@ -135,7 +146,6 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
     topics = TopicTable(config, config_dir / "topics.json", wall_millis)
     offsets = ConsumerOffsetTable(config_dir / "consumerOffset.json")
     subscriptions = SubscriptionGroupTable(config, config_dir / "subscriptionGroup.json", wall_millis)
-    client = RemotingClient(reactor, source_ip=source_ip)
     sync = MetadataSync(
         config.address, topics, offsets, subscriptions, config_dir / "delayOffset.json", client, link.emit
     )
@@ -165,6 +175,7 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
     broker.hold.wake = functools.partial(wake_pull, broker)
     broker.apply_switches()
     ha_slave.on_connected = broker.master_seen
+    caution.master_address = lambda: broker.sync.master_address
     if config.is_slave:
         registration.on_master = broker.follow_master
     return broker

@@ -139,6 +139,20 @@ class ConsumeQueue:
         size = self.files.file_size
         return (queue_offset * QUEUE_ENTRY_SIZE // size + 1) * size // QUEUE_ENTRY_SIZE
 
+    def entry_before(self, log_offset: int) -> tuple[int, int] | None:
+        """Commit log offset and size of the last record entered here that ends at or before an offset of the log."""
+        for file in reversed(self.files.files):
+            entries = file.view[: file.wrote]
+            at = bisect_left(range(len(entries) // QUEUE_ENTRY_SIZE), log_offset, key=_offset_of(entries))
+            while at:
+                at -= 1
+                physical_offset, size, _ = ENTRY.unpack_from(entries, at * QUEUE_ENTRY_SIZE)
+                if size == PRE_BLANK_SIZE:
+                    return None
+                if physical_offset + size <= log_offset:
+                    return physical_offset, size
+        return None
+
     # ---- recovery and cleaning ----
 
     def recover(self) -> None:

@@ -129,6 +129,11 @@ class Dispatcher:
         """The log was truncated."""
         self.offset, self.indexed = min(self.offset, log_end), min(self.indexed, log_end)
 
+    def start_anew(self) -> None:
+        """The log is empty again, and may begin anywhere."""
+        self.offset = self.indexed = self.index_wanted = 0
+        self.forget_queues()
+
     def run(self, max_bytes: int | None = None) -> int:
         """Enter what is readable, or a bit more than `max_bytes` of it, in queues and index; answer how many bytes.
 

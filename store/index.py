@@ -226,6 +226,12 @@ class Index:
         for file in self.files:
             file.end_physical = min(file.end_physical, log_end)
 
+    def destroy(self) -> None:
+        """Delete all files."""
+        for file in self.files:
+            file.file.delete()
+        self.files, self.full = [], []
+
     def delete_expired(self, log_min: int) -> int:
         """Drop files that point only below the log's minimum, never the last; answer how many."""
         dropped = 0

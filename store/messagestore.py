@@ -7,6 +7,7 @@ within the same pass of the event loop, for a later pass may delete the file bel
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Self
 
 import attrs
@@ -31,6 +32,8 @@ from store.results import GetResult, PutResult, QueryResult
 from store.timesearch import offset_by_time
 
 logger = logging.getLogger(__name__)
+
+_SAVE_STEP = 1 << 20
 
 
 @attrs.define(eq=False)
@@ -306,6 +309,37 @@ class MessageStore:
             self.index.cut(log_end)
         self.dispatcher.cut(log_end)
         self.flusher.cut(log_end)
+
+    def record_before(self, offset: int) -> tuple[int, int] | None:
+        """Offset and size of the last record that has a queue entry and ends at or before `offset`; None without one."""
+        return self.queues.record_before(offset)
+
+    def save_from(self, offset: int) -> Path | None:
+        """Keep what `truncate` is about to forget: a file of the log's bytes from `offset` on. None if there are none.
+
+        It lies in `diverged/` below the root, where RocketMQ does not look, and is named by offset and time.
+        """
+        if offset >= self.log.max_offset:
+            return None
+        directory = self.config.store_path_root_dir / "diverged"
+        directory.mkdir(exist_ok=True)
+        path = directory / f"{offset:020d}.{self.now_millis()}"
+        with path.open("wb") as file:
+            at = max(offset, self.log.min_offset)
+            while block := self.log.read(at, _SAVE_STEP):
+                file.write(block)
+                at += len(block)
+        return path
+
+    def start_anew(self) -> None:
+        """Forget the whole log, its queues and its index: for a slave whose master no longer has what follows it."""
+        self.log.files.destroy()
+        for topic in {topic for topic, _ in self.queues.table}:
+            self.queues.delete(topic)
+        if self.index is not None:
+            self.index.destroy()
+        self.dispatcher.start_anew()
+        self.flusher.cut(0)
 
     # ---- flush -------------------------------------------------------------------------------------------
 

@@ -53,6 +53,11 @@ class Queues:
         """End of the last record known to any queue; 0 if there is none."""
         return max((queue.max_physical for queue in self), default=0)
 
+    def record_before(self, log_offset: int) -> tuple[int, int] | None:
+        """Commit log offset and size of the last record in any queue that ends at or before an offset of the log."""
+        found = [entry for queue in self if (entry := queue.entry_before(log_offset)) is not None]
+        return max(found, default=None)
+
     def recover(self) -> None:
         for queue in self:
             queue.recover()

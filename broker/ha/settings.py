@@ -52,12 +52,25 @@ class HaSettings:
     what it had at its start or ever sent; a later one beyond what was sent. 4.9 believes each first one, for good.
     """
     ha_restart_expired_slave: bool = False
-    """A master closes on a slave whose next byte it has deleted; 4.9 sends it heartbeats for ever (store-ha#57)."""
+    """A slave whose next byte its master has deleted drops its log and starts anew, and a master closes on such a
+    slave; 4.9 sends it heartbeats for ever (store-ha#57).
+    """
+    ha_truncate_diverged: bool = False
+    """A slave compares its log's end with its master's before it follows, and cuts off what differs; 4.9 does not look."""
+    ha_check_master: bool = False
+    """A slave follows only a master of its own broker and cluster name; 4.9 follows whoever sends frames."""
+    ha_verify_received: bool = False
+    """A slave keeps only whole, CRC-correct records that lie where they say; 4.9 writes any bytes (section 4.5)."""
 
     ha_max_connections: int = attrs.field(default=64, validator=validators.ge(1))
     """Slaves served at once, those that never report included; the next one is closed at accept."""
     ha_max_connections_per_address: int = attrs.field(default=16, validator=validators.ge(1))
     """As many of them from one IP address, so that a stranger leaves room for slaves."""
+
+    @property
+    def examines_master(self) -> bool:
+        """True if a slave has something to ask before it follows."""
+        return self.ha_check_master or self.ha_truncate_diverged or self.ha_restart_expired_slave
 
     @property
     def heartbeat_interval(self) -> float:

@@ -8,7 +8,7 @@ again and again, we wait between them, up to 5 s; 4.9 hammers such a master.
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import trio
 
@@ -30,6 +30,35 @@ _SHORTEST_ADDRESS = 6
 _WRITE_ATTEMPTS = 3
 
 
+class Caution(Protocol):
+    """What a slave does by its switches that 4.9 does not (see broker.ha.examination)."""
+
+    async def is_fit(self, ha_address: str, settings: HaSettings, /) -> bool:
+        """Whether to follow the master there."""
+
+    def begin(self, settings: HaSettings, /) -> None:
+        """A connection begins."""
+
+    def find_fault(self) -> str | None:
+        """What is wrong with what came, and was dropped; None if nothing is."""
+
+
+class Trust:
+    """4.9's: none of it."""
+
+    async def is_fit(self, _ha_address: str, _settings: HaSettings, /) -> bool:
+        """Follow anybody."""
+        await trio.lowlevel.checkpoint()
+        return True
+
+    def begin(self, _settings: HaSettings, /) -> None:
+        """Nothing to prepare."""
+
+    def find_fault(self) -> str | None:
+        """Take anything."""
+        return None
+
+
 class HaClient:
     """A slave's connection to its master, from connect to close. Owns its socket."""
 
@@ -41,8 +70,10 @@ class HaClient:
         settings: HaSettings,
         *,
         on_received: Callable[[], None],
+        caution: Caution,
         now: Callable[[], float],
     ) -> None:
+        caution.begin(settings)
         self.closed = trio.Event()
         self.close_reason = ""
         self.opened_at = now()
@@ -52,6 +83,7 @@ class HaClient:
         self._reactor = reactor
         self._store = store
         self._on_received = on_received
+        self._caution = caution
         self._now = now
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -101,6 +133,7 @@ class HaClient:
             trouble = str(exc)
         except OSError as exc:
             trouble = exc.strerror or str(exc)
+        trouble = self._caution.find_fault() or trouble
         # Whole frames came before the trouble; 4.9 acknowledges each. The ack goes first: a sender may wait for it.
         if (report := self.stream.advanced(self._store.max_commit_log_offset, now)) is not None:
             self._write(report)
@@ -135,6 +168,7 @@ class HaSlave:
         *,
         on_received: Callable[[], None],
         emit: Callable[..., None],
+        caution: Caution | None = None,
         source_ip: str | None = None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
@@ -146,6 +180,7 @@ class HaSlave:
         """Called when the master was found."""
         self._on_received = on_received
         self._emit = emit
+        self._caution = caution or Trust()
         self._source_ip = source_ip
         self._now = now
         self._is_fixed = len(settings.ha_master_address) >= _SHORTEST_ADDRESS
@@ -198,7 +233,7 @@ class HaSlave:
         if address is None:
             return None
         try:
-            return await open_connection(
+            sock = await open_connection(
                 address, source_ip=self._source_ip, connect_timeout=CONNECT_TIMEOUT, links=self._reactor.links
             )
         except ConnectError as exc:
@@ -206,6 +241,14 @@ class HaSlave:
                 log.warning("%s; tried again every %g s", exc, RETRY_PERIOD)
                 self._last_failure = str(exc)
             return None
+        # The connection is there, and says nothing yet: a master that is restarted meanwhile loses it.
+        is_fit = False
+        try:
+            is_fit = await self._caution.is_fit(address, self.settings)
+        finally:
+            if not is_fit:
+                sock.close()
+        return sock if is_fit else None
 
     async def _wait_retry(self) -> None:
         """Wait 5 s. The address may come meanwhile: 4.9 does not notice, and first connects some 5 s after its start."""
@@ -219,7 +262,13 @@ class HaSlave:
         master, self._last_failure = self._master, ""
         try:
             client = HaClient(
-                self._reactor, sock, self._store, self.settings, on_received=self._on_received, now=self._now
+                self._reactor,
+                sock,
+                self._store,
+                self.settings,
+                on_received=self._on_received,
+                caution=self._caution,
+                now=self._now,
             )
         except OSError:  # gone already
             sock.close()

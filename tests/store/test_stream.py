@@ -178,6 +178,28 @@ def test_a_truncated_slave_takes_another_history_from_there(open_store: Open, cl
     assert open_store("slave", is_slave=True).max_commit_log_offset == new.max_commit_log_offset
 
 
+def test_a_slave_that_starts_anew_takes_a_log_that_begins_elsewhere(open_store: Open) -> None:
+    """For the switch that ends the standstill of an expired slave (section 4.8): log, queues, index and counters."""
+    master, slave = busy_master(open_store("master")), open_store("slave", is_slave=True)
+    replicate(master, slave)
+    busy_master(master, 900)
+    while master.log.min_offset <= slave.max_commit_log_offset:
+        master.log.files.drop_first()
+    first = master.log.min_offset
+    slave.start_anew()
+    assert (slave.min_commit_log_offset, slave.max_commit_log_offset) == (0, 0)
+    assert list(slave.topics_queues()) == []
+    assert slave.query("orders", "k1", 9, 0, 2**62).buffers == []
+    slave.append_raw(first, master.read_log(first, 2**20))
+    replicate(master, slave)
+    assert everything(slave) == everything(master)
+    end, entries = slave.max_commit_log_offset, slave.queue_entries("orders", 0, slave.min_queue_offset("orders", 0), 9)
+    assert entries == master.queue_entries("orders", 0, slave.min_queue_offset("orders", 0), 9)
+    slave.close()
+    again = open_store("slave", is_slave=True)
+    assert (again.min_commit_log_offset, again.max_commit_log_offset, again.dispatched_offset) == (first, end, end)
+
+
 def replicate(master: MessageStore, slave: MessageStore) -> None:
     while slave.max_commit_log_offset < master.max_commit_log_offset:
         slave.append_raw(slave.max_commit_log_offset, master.read_log(slave.max_commit_log_offset, 32768))

@@ -1,0 +1,92 @@
+"""Whether bytes are a log, as far as they have come."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from store.messagestore import MessageStore
+from store.testing import ManualClock, new_message, small_config
+from store.verify import LogVerifier
+
+Open = Callable[..., MessageStore]
+
+
+def filled(store: MessageStore, count: int = 60, size: int = 300) -> MessageStore:
+    for number in range(count):
+        store.put(
+            new_message(bytes([number % 251]) * size, queue_id=number % 3, tags=f"T{number % 5}", keys=f"k{number}")
+        )
+    return store
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(1, 30_000), min_size=1, max_size=12))
+def test_a_good_log_is_good_wherever_it_is_cut(tmp_path_factory: pytest.TempPathFactory, pieces: list[int]) -> None:
+    """Files and their blanks included; what is verified is always the start of a record or of a file."""
+    root = tmp_path_factory.mktemp("pieces")
+    master = filled(MessageStore.open(small_config(root / "master"), now_millis=ManualClock()), 300)
+    slave = MessageStore.open(small_config(root / "slave"), now_millis=ManualClock(), is_slave=True)
+    verifier, at, step = LogVerifier(slave.log, 0), 0, 0
+    while at < master.max_commit_log_offset:
+        piece = master.read_log(at, pieces[step % len(pieces)])
+        slave.append_raw(at, piece)
+        at, step = at + len(piece), step + 1
+        assert verifier.find_fault() is None
+        slave.dispatch()
+        assert verifier.verified == slave.dispatched_offset
+    assert verifier.verified == at
+    slave.close()
+    master.close()
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        pytest.param(1, id="size"),
+        pytest.param(4, id="magic"),
+        pytest.param(9, id="checksum"),
+        pytest.param(30, id="offset of the record"),
+        pytest.param(85, id="body length"),
+        pytest.param(88, id="first byte of the body"),
+        pytest.param(387, id="last byte of the body"),
+        pytest.param(388, id="topic length"),
+    ],
+)
+def test_the_first_record_that_is_none_is_found(open_store: Open, position: int) -> None:
+    store = filled(open_store())
+    second = store.queue_entries("orders", 1, 0, 1)[0][0]
+    store.log.files.files[0].map[second + position] ^= 0x20
+    verifier = LogVerifier(store.log, 0)
+    assert verifier.find_fault() == second
+    assert verifier.verified == second
+
+
+def test_a_log_that_begins_late_is_looked_at_from_there(open_store: Open) -> None:
+    store = filled(open_store(), 300)
+    store.log.files.drop_first()
+    verifier = LogVerifier(store.log, 0)
+    assert verifier.find_fault() is None
+    assert verifier.verified == store.max_commit_log_offset
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.binary(min_size=1, max_size=400), at=st.integers(0, 20_000))
+def test_no_bytes_whatever_are_too_much_for_it(tmp_path_factory: pytest.TempPathFactory, data: bytes, at: int) -> None:
+    """Also for dispatch: garbage over a good log is passed over or ends it, and nothing raises."""
+    root = tmp_path_factory.mktemp("garbage")
+    source = filled(MessageStore.open(small_config(root / "master"), now_millis=ManualClock()))
+    log = bytearray(source.read_log(0, 2**20))
+    at = min(at, len(log) - len(data))
+    log[at : at + len(data)] = data
+    slave = MessageStore.open(small_config(root / "slave"), now_millis=ManualClock(), is_slave=True)
+    slave.append_raw(0, log)
+    fault = LogVerifier(slave.log, 0).find_fault()
+    if fault is not None:
+        assert fault <= at + len(data)
+        slave.truncate(fault)
+        assert LogVerifier(slave.log, 0).find_fault() is None
+    slave.dispatch()
+    slave.close()
+    source.close()
