@@ -336,6 +336,41 @@ _KINDS = (
         {"master": _ADDRESS, "reason": _text("why")},
     ),
     Kind(
+        "ha_master_examined",
+        "broker",
+        "A slave looked at its master before following it, and does not follow it, or does so as 4.9 does (a switch of ours).",
+        {"verdict": _text("which, and why")},
+    ),
+    Kind(
+        "log_truncated",
+        "broker",
+        "A slave's log differed from its master's, and was cut where they part (a switch of ours).",
+        {
+            "master": _ADDRESS,
+            "had": _log_offset("this slave's end before"),
+            "end": _log_offset("this slave's end now"),
+            "master_end": _log_offset("the master's end"),
+            "kept": _text("the file that has what was cut"),
+        },
+    ),
+    Kind(
+        "log_dropped",
+        "broker",
+        "What follows a slave's log has expired at its master: the slave starts anew (a switch of ours).",
+        {
+            "master": _ADDRESS,
+            "begin": _log_offset("where this slave's log began"),
+            "end": _log_offset("where it ended"),
+            "master_begin": _log_offset("where the master's begins"),
+        },
+    ),
+    Kind(
+        "received_fault",
+        "broker",
+        "A slave received what is no log, and dropped it (a switch of ours).",
+        {"offset": _log_offset("from where on"), "dropped": Field("int", "how much", "bytes")},
+    ),
+    Kind(
         "topics_synced",
         "broker",
         "A slave took over its master's topics.",

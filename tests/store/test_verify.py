@@ -81,7 +81,7 @@ def test_no_bytes_whatever_are_too_much_for_it(tmp_path_factory: pytest.TempPath
     at = min(at, len(log) - len(data))
     log[at : at + len(data)] = data
     slave = MessageStore.open(small_config(root / "slave"), now_millis=ManualClock(), is_slave=True)
-    slave.append_raw(0, log)
+    slave.append_raw(0, bytes(log))
     fault = LogVerifier(slave.log, 0).find_fault()
     if fault is not None:
         assert fault <= at + len(data)
