@@ -53,7 +53,7 @@ def run(directory: Path, subjects: list[str], *, quick: bool) -> list[tables.Tab
                 found.append(sends.measure(java, systems, rounds=rounds, reports=reports))
     if "catchup" in subjects:
         print("catch-up", flush=True)
-        megabytes, rounds = (200, 1) if quick else (1100, 3)
+        megabytes, rounds = (200, 1) if quick else (2000, 3)
         found.append(catchup.measure(java, directory / "catchup", megabytes=megabytes, rounds=rounds))
     return found
 

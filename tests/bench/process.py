@@ -14,6 +14,14 @@ def pss_mb(pid: int) -> float:
     raise ValueError(f"no Pss line for process {pid}")
 
 
+def own_memory_mb(pid: int) -> float:
+    """Memory that no file backs, in MB."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) / 1000
+    raise ValueError(f"no RssAnon line for process {pid}")
+
+
 def cpu_seconds(pid: int) -> float:
     """User and system time since its start."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
