@@ -1,28 +1,36 @@
-"""What is asked about a request before it is served: may its sender send it?"""
+"""What is asked about a request before it is served: has it waited too long, and may its sender send it?"""
 
 from collections.abc import Callable
 from typing import Any
 
+from broker.acl.control import AccessControl
 from broker.acl.denial import AclDenied
+from broker.overload import Overload
 from broker.state import Broker
 from remoting.codes import ResponseCode
 from remoting.command import Command
 from remoting.dispatch import Reply
 
+Admit = Callable[[Any, Command], Reply | None]
 
-def admission(broker: Broker) -> Callable[[Any, Command], Reply | None] | None:
-    """Give the check of a broker's requests; None where there is nothing to check."""
+
+def admission(broker: Broker, overload: Overload) -> Admit:
+    """Give the check of a broker's requests. Flow control comes first, as in NettyRemotingAbstract."""
     access = broker.access
     if access is None:
-        return None
+        return overload.admit
 
     def admit(channel: Any, command: Command) -> Reply | None:
-        """Turn away whom access control denies, for unknown codes, too (NettyRemotingAbstract, RPC hooks)."""
-        try:
-            access.check(command, channel.peer)
-        except AclDenied as exc:
-            is_told = broker.config.acl_denied_is_no_permission
-            return Reply(ResponseCode.NO_PERMISSION if is_told else ResponseCode.SYSTEM_ERROR, remark=exc.remark)
-        return None
+        return overload.admit(channel, command) or _denied(broker, access, channel, command)
 
     return admit
+
+
+def _denied(broker: Broker, access: AccessControl, channel: Any, command: Command) -> Reply | None:
+    """Turn away whom access control denies, for unknown codes, too."""
+    try:
+        access.check(command, channel.peer)
+    except AclDenied as exc:
+        is_told = broker.config.acl_denied_is_no_permission
+        return Reply(ResponseCode.NO_PERMISSION if is_told else ResponseCode.SYSTEM_ERROR, remark=exc.remark)
+    return None

@@ -82,6 +82,14 @@ class BrokerConfig:
     max_error_rate_of_bloom_filter: int = attrs.field(default=20, validator=[validators.ge(1), validators.lt(100)])
     """In per cent. This and the next size the bits in consumerFilter.json."""
     expect_consumer_num_use_filter: int = attrs.field(default=32, validator=validators.ge(1))
+    broker_fast_failure_enable: bool = True
+    """Whether requests that waited too long are refused with code 2; see broker.overload."""
+    wait_time_mills_in_send_queue: int = 200
+    wait_time_mills_in_pull_queue: int = 5_000
+    wait_time_mills_in_heartbeat_queue: int = 31_000
+    wait_time_mills_in_transaction_queue: int = 3_000
+    os_page_cache_busy_time_out_mills: int = 1_000
+    """How long a message may take to be written; sends that wait behind a longer one are refused."""
     acl_enable: bool = False
     """Requests must be signed, or come from a white-listed address. Read at the start only, as in RocketMQ."""
     acl_denied_is_no_permission: bool = False

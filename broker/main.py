@@ -25,6 +25,7 @@ from broker.hold import PullHold
 from broker.loops import run_broker
 from broker.metadata import MetadataSync
 from broker.offsets import ConsumerOffsetTable
+from broker.overload import Overload
 from broker.registration import Registration
 from broker.snapshot import snapshot
 from broker.state import Broker
@@ -196,11 +197,12 @@ def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: sock
     def watch(channel: Channel) -> None:
         channel.on_close.append(lambda: broker.channel_closed(channel))
 
+    admit = admission(broker, Overload(broker, reactor))
     servers = []
     for table, port in ((HANDLERS, sock), (VIP_HANDLERS, vip_sock)):
         server = Server(
             reactor,
-            Dispatcher(table, broker, broker.unserved, admission(broker), emit=broker.emit),
+            Dispatcher(table, broker, broker.unserved, admit, emit=broker.emit),
             idle_timeout=broker.config.server_channel_max_idle_time_seconds,
             on_connect=watch,
         )

@@ -7,6 +7,7 @@ BrokerStats. Counting is a look-up and a few additions; all else happens in `sam
 
 import bisect
 import collections
+import time
 from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from typing import NamedTuple
@@ -65,6 +66,8 @@ class Times:
     quick: int = 0
     """Calls that took less than a millisecond: nearly all."""
     longest: int = 0
+    recent: collections.deque[tuple[float, int]] = attrs.field(factory=lambda: collections.deque(maxlen=64))
+    """The last that were not quick: when each ended, by time.perf_counter, and what it took."""
     _slow: list[int] = attrs.field(factory=lambda: [0] * len(_TIME_NAMES))
     _this_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
     _last_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
@@ -76,6 +79,7 @@ class Times:
             self.quick += 1
             return
         millis = int(seconds * 1000)
+        self.recent.append((time.perf_counter(), millis))
         self._this_minute[millis] += 1
         self.longest = max(self.longest, millis)
         self._slow[bisect.bisect_left(_TIME_BOUNDS, millis)] += 1

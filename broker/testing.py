@@ -3,6 +3,7 @@
 import functools
 import json
 import pathlib
+import time
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from broker.handlers.pull import wake_pull
 from broker.hold import PullHold
 from broker.metadata import MetadataSync
 from broker.offsets import ConsumerOffsetTable
+from broker.overload import Overload
 from broker.state import Broker
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
@@ -140,6 +142,26 @@ def over_the_wire(command: Command) -> Command:
 
 
 @attrs.define(eq=False)
+class ScriptedPass:
+    """In the place of a reactor: a pass that has just begun, or as long ago as the test says."""
+
+    waited: float = 0.0
+    """Seconds of the wall's time."""
+    worked: float = 0.0
+    """Seconds of this thread's work."""
+
+    @property
+    def pass_began(self) -> float:
+        """When it began, by the wall."""
+        return time.perf_counter() - self.waited
+
+    @property
+    def pass_began_cpu(self) -> float:
+        """When it began, by the thread's work."""
+        return time.thread_time() - self.worked
+
+
+@attrs.define(eq=False)
 class TalkingBroker:
     """A broker, and a way to talk to it as over a connection."""
 
@@ -149,6 +171,7 @@ class TalkingBroker:
     replication: NotedReplication
     events: list[tuple[str, dict[str, Any]]]
     dispatcher: Dispatcher[Broker]
+    passing: ScriptedPass
     peer: ScriptedPeer = attrs.field(factory=ScriptedPeer)
     _opaque: int = attrs.field(default=0, init=False)
 
@@ -279,13 +302,15 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
         broker.access = AccessControl.open(loaded.home, clock.now_millis)
     broker.hold.wake = functools.partial(wake_pull, broker)
     broker.apply_switches()
+    passing = ScriptedPass()
     return TalkingBroker(
         broker,
         clock,
         registration,
         replication,
         events,
-        Dispatcher(HANDLERS, broker, broker.unserved, admission(broker), emit=emit),
+        Dispatcher(HANDLERS, broker, broker.unserved, admission(broker, Overload(broker, passing)), emit=emit),
+        passing,
     )
 
 

@@ -7,6 +7,7 @@ it at the end of that pass. Timers, files and processes stay ordinary trio tasks
 
 import contextlib
 import selectors
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import NoReturn
 
@@ -36,6 +37,10 @@ class Reactor:
         self.request_faults = RequestFaults(faults or NodeFaults(), self.timers)
         self._selector = selectors.DefaultSelector()
         self.links = Links(self._selector, self.timers)
+        self.pass_began = 0.0
+        """When the requests of this pass were found waiting, by time.perf_counter."""
+        self.pass_began_cpu = 0.0
+        """The same by time.thread_time: what this thread has worked since is what they wait for."""
         self._deferred: list[Callable[[], None]] = []
         self._is_passing = False
         self._is_scheduled = False
@@ -88,6 +93,7 @@ class Reactor:
         self._is_passing = True
         try:
             ready = self._selector.select(0)
+            self.pass_began, self.pass_began_cpu = time.perf_counter(), time.thread_time()
             for key, events in ready:
                 key.data(events)
             self._run_deferred()

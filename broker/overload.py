@@ -1,0 +1,91 @@
+"""Flow control: requests that have waited too long are refused with code 2 (class BrokerFastFailure).
+
+RocketMQ has a queue before each of its thread pools, and looks every 10 ms at what has grown old in them. Here the
+requests that wait are those found at the beginning of a pass of the reactor: each waits until those before it are
+handled. Its age is what this thread has worked since (time that the system gave to others does not count, for then
+RocketMQ's queues would stand still, too); and while a message is being written, which may stall, the wall's time.
+
+    [PCBUSY_CLEAN_QUEUE]   sends behind a message that took more than osPageCacheBusyTimeOutMills to be written
+    [TIMEOUT_CLEAN_QUEUE]  sends after waitTimeMillsInSendQueue, and likewise pulls, heartbeats, ends of transactions
+
+There is no transient store pool that could run dry ([REJECTREQUEST]), and no queue that could be full ([OVERLOAD]).
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import attrs
+
+from broker.config import BrokerConfig
+from broker.state import Broker
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
+from remoting.dispatch import Reply
+
+SENDS = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+    }
+)
+"""What waits in RocketMQ's send queue."""
+
+_ALLOWED: dict[int, Callable[[BrokerConfig], int]] = {
+    **dict.fromkeys(SENDS, lambda config: config.wait_time_mills_in_send_queue),
+    RequestCode.PULL_MESSAGE: lambda config: config.wait_time_mills_in_pull_queue,
+    RequestCode.LITE_PULL_MESSAGE: lambda config: config.wait_time_mills_in_pull_queue,
+    RequestCode.HEART_BEAT: lambda config: config.wait_time_mills_in_heartbeat_queue,
+    RequestCode.END_TRANSACTION: lambda config: config.wait_time_mills_in_transaction_queue,
+}
+"""Milliseconds that a request may wait, by its code."""
+
+_YOUNG = 0.001
+"""Seconds since the beginning of a pass before which nobody looks further."""
+
+
+class Pass(Protocol):
+    """What is to be known of a reactor: when its present pass began."""
+
+    @property
+    def pass_began(self) -> float:
+        """By time.perf_counter."""
+
+    @property
+    def pass_began_cpu(self) -> float:
+        """By time.thread_time."""
+
+
+@attrs.define(eq=False)
+class Overload:
+    """Judges how long the requests of a pass have waited."""
+
+    broker: Broker
+    reactor: Pass
+    wall: Callable[[], float] = time.perf_counter
+    cpu: Callable[[], float] = time.thread_time
+
+    def admit(self, _channel: Any, command: Command) -> Reply | None:
+        """Let a request pass (None), or refuse it. The age in the remark is in milliseconds."""
+        waited = self.wall() - self.reactor.pass_began
+        if waited < _YOUNG or (allowed := _ALLOWED.get(command.code)) is None:
+            return None
+        config = self.broker.config
+        if not config.broker_fast_failure_enable:
+            return None
+        if command.code in SENDS and self._is_behind_a_stall(config.os_page_cache_busy_time_out_mills):
+            return _busy("PCBUSY_CLEAN_QUEUE", waited)
+        worked = self.cpu() - self.reactor.pass_began_cpu
+        return _busy("TIMEOUT_CLEAN_QUEUE", worked) if worked * 1000 >= allowed(config) else None
+
+    def _is_behind_a_stall(self, limit_millis: int) -> bool:
+        """Say whether a message was written in this pass that took too long."""
+        recent = self.broker.stats.put_times.recent
+        return any(ended >= self.reactor.pass_began and millis > limit_millis for ended, millis in recent)
+
+
+def _busy(tag: str, seconds: float) -> Reply:
+    remark = f"[{tag}]broker busy, start flow control for a while, period in queue: {int(seconds * 1000)}ms, size of queue: 0"
+    return Reply(ResponseCode.SYSTEM_BUSY, remark=remark)
