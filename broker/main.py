@@ -15,6 +15,7 @@ from broker.acl.denial import AclDenied
 from broker.admission import admission
 from broker.commit import OffsetWaits
 from broker.config import ANYWHERE, BrokerConfig, BrokerSettings, load_config
+from broker.diskfaults import open_faulty_disk
 from broker.growth import LogGrowth
 from broker.ha.examination import Examination, Identity
 from broker.ha.master import HaMaster
@@ -33,13 +34,13 @@ from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
 from remoting.channel import Channel
 from remoting.client import RemotingClient
-from remoting.clock import wall_clock, wall_millis
+from remoting.clock import real_seconds, wall_clock, wall_millis
 from remoting.control import ControlLink
 from remoting.dispatch import Dispatcher
 from remoting.process import StartError
 from remoting.reactor import Reactor, open_reactor
 from remoting.server import Server, open_listener
-from store.disk import StoreError
+from store.disk import Disk, StoreError
 from store.messagestore import MessageStore
 from store.results import PutStatus
 
@@ -54,9 +55,9 @@ GOODBYE_TIMEOUT = 9.0
 async def main(settings: BrokerSettings, link: ControlLink) -> None:
     """Run one broker until cancelled. StartError for a reason that an operator can mend."""
     config, sock, vip_sock = _open_ports(settings.broker)
-    with sock, vip_sock:
+    with sock, vip_sock, open_faulty_disk(link.faults, rate=real_seconds(1)) as disk:
         settings = attrs.evolve(settings, broker=config)
-        store = await _open_store(settings)
+        store = await _open_store(settings, disk)
         try:
             async with open_reactor() as reactor:
                 broker = _assemble(settings, store, reactor, link)
@@ -97,10 +98,10 @@ def _open_ports(config: BrokerConfig) -> tuple[BrokerConfig, socket.socket, sock
     return attrs.evolve(config, listen_port=port, fast_listen_port=vip_sock.getsockname()[1]), sock, vip_sock
 
 
-async def _open_store(settings: BrokerSettings) -> MessageStore:
+async def _open_store(settings: BrokerSettings, disk: Disk) -> MessageStore:
     """Open the store in a thread: recovery of a long log takes a while, and the supervisor wants to be heard."""
     opening = functools.partial(
-        MessageStore.open, settings.store, now_millis=wall_clock(), is_slave=settings.broker.is_slave
+        MessageStore.open, settings.store, now_millis=wall_clock(), is_slave=settings.broker.is_slave, disk=disk
     )
     try:
         return await trio.to_thread.run_sync(opening)

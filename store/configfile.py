@@ -14,9 +14,14 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+WRITE_CHECKS: list[Callable[[int], None]] = []
+"""Asked, with its size, before a file is written: a disk that is made to fail answers with an OSError."""
+
 
 def save_config_file(path: pathlib.Path, content: bytes) -> None:
     """Write `X.tmp`, keep the former X as `X.bak`, put `X.tmp` in place: a reader finds the old or the new whole."""
+    for check in WRITE_CHECKS:
+        check(len(content))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path, ".tmp")
     temporary.write_bytes(content)
