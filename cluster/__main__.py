@@ -9,6 +9,7 @@ from cluster.commands.act import ACTIONS, power_loss, wait, wipe
 from cluster.commands.check import check
 from cluster.commands.demo import demo
 from cluster.commands.diff import diff
+from cluster.commands.fault import fault_app, faults, heal, isolate
 from cluster.commands.show import events, logs, status
 from cluster.commands.up import down, up
 from cluster.commands.work import consume, produce
@@ -46,6 +47,10 @@ for verb, act in ACTIONS.items():
     app.command(verb)(act)
 app.command("power-loss")(power_loss)
 app.command()(wipe)
+app.command()(isolate)
+app.add_typer(fault_app, name="fault")
+app.command()(faults)
+app.command()(heal)
 app.command()(diff)
 app.command()(wait)
 app.command()(logs)

@@ -10,6 +10,9 @@ import trio
 from cluster.children import ForkServerGoneError
 from cluster.command import COMMANDS, Answer, Ask, CommandMessage, Failure, Item
 from cluster.conditions import UnknownConditionError
+from cluster.faults.player import play_random_faults
+from cluster.faults.rules import FaultError, fault_of
+from cluster.faults.schedule import RandomFaults
 from cluster.lab import Cluster, WaitTimeoutError
 from cluster.life import NodeState
 from cluster.supervisor import NodeFailedError, WrongStateError
@@ -24,7 +27,7 @@ Handler = Callable[[Cluster, Arguments, Send], Awaitable[Any]]
 ASK_SECONDS = 5.0
 ENDS = {f"node_{state}" for state in (NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED)}
 
-_USAGE = (UnknownTargetError, UnknownConditionError)
+_USAGE = (UnknownTargetError, UnknownConditionError, FaultError)
 _FAILURES = (NodeFailedError, WrongStateError, WaitTimeoutError, ForkServerGoneError)
 
 
@@ -191,11 +194,34 @@ async def _tell(cluster: Cluster, name: str, send: Send) -> None:
                         return
 
 
+async def _fault(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    return (await cluster.fault(fault_of(arguments["values"]))).as_json()
+
+
+async def _faults(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
+    await trio.lowlevel.checkpoint()
+    return [active.as_json() for active in cluster.faults]
+
+
+async def _heal(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    ids = list(dict.fromkeys(arguments["ids"]))
+    healed = await (cluster.heal_all() if ids == ["all"] else cluster.supervisor.heal(*ids))
+    return [active.as_json() for active in healed]
+
+
+async def _random_faults(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
+    await play_random_faults(cluster, RandomFaults(**arguments), send)
+
+
 HANDLERS: Mapping[str, Handler] = {
     "status": _status,
     **{verb: _action(verb) for verb in ("start", "stop", "kill", "pause", "resume", "restart")},
     "power-loss": _power_loss,
     "wipe": _wipe,
+    "fault": _fault,
+    "faults": _faults,
+    "heal": _heal,
+    "random-faults": _random_faults,
     "wait": _wait,
     "events": _events,
     "down": _down,

@@ -6,6 +6,7 @@ seconds whatever the cluster's rate.
 
 import contextlib
 import itertools
+import math
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -19,7 +20,8 @@ from cluster.children import ForkServer
 from cluster.directory import ClusterDirectory
 from cluster.eventlog import EventLog
 from cluster.faults.board import ActiveFault, FaultBoard
-from cluster.faults.rules import Fault, fault_values
+from cluster.faults.rules import Fault, HaReportFault, fault_values
+from cluster.faults.stranger import REPORT_PERIOD, NoHaPortError, Stranger
 from cluster.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from cluster.life import Life, describe_end
 from cluster.logs import last_lines
@@ -65,8 +67,12 @@ class Supervisor:
     lives: dict[str, Life] = attrs.field(factory=dict, init=False)
     workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
     board: FaultBoard = attrs.field(factory=FaultBoard, init=False)
+    is_stopping: bool = attrs.field(default=False, init=False)
+    """All is about to end."""
     _rules_changed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
+    _strangers: dict[str, trio.CancelScope] = attrs.field(factory=dict, init=False)
+    _services: trio.Nursery | None = attrs.field(default=None, init=False)
     _links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
     _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
     _births: dict[int, str] = attrs.field(factory=dict, init=False)
@@ -103,6 +109,7 @@ class Supervisor:
     async def attend_nodes(self, listener: trio.SocketListener) -> None:
         """Serve the control channel of every process."""
         async with trio.open_nursery() as nursery:
+            self._services = nursery
             await trio.serve_listeners(self._attend_node, [listener], handler_nursery=nursery)
 
     async def _attend_node(self, stream: trio.SocketStream) -> None:
@@ -146,9 +153,14 @@ class Supervisor:
     # Faults
 
     async def apply_fault(self, fault: Fault) -> ActiveFault:
-        """Put a fault in force, and wait until all nodes that run play it. FaultError, UnknownTargetError."""
+        """Put a fault in force, and wait until all nodes that run play it. FaultError, UnknownTargetError.
+
+        NodeFailedError where a node does not answer, or has no HA port to report to.
+        """
         active = self.board.add(fault, [*self.nodes.values()], self.clock.wall_millis())
         self.record("", "fault_applied", id=active.id, **_event_fields(fault))
+        if isinstance(fault, HaReportFault):
+            await self._send_stranger(active.id, fault)
         await self._pass_rules_on()
         return active
 
@@ -166,9 +178,34 @@ class Supervisor:
 
     def _heal(self, fault_id: str, **fields: object) -> ActiveFault:
         active = self.board.remove(fault_id)
+        if scope := self._strangers.pop(fault_id, None):
+            scope.cancel()
         self.record("", "fault_healed", id=fault_id, **_event_fields(active.fault), **fields)
         self._change_rules()
         return active
+
+    async def _send_stranger(self, fault_id: str, fault: HaReportFault) -> None:
+        strangers = []
+        try:
+            for node in self.find(fault.target):
+                strangers.append(await Stranger.connect(node.host, node.ha_port or 0, fault.offset))  # noqa: PERF401 -- those before a failure must be closed
+        except NoHaPortError as exc:
+            for stranger in strangers:
+                await stranger.stream.aclose()
+            self._heal(fault_id, reason=str(exc))
+            raise NodeFailedError(str(exc)) from None
+        assert self._services is not None, "it runs"
+        self._services.start_soon(self._attend_strangers, fault_id, fault, strangers)
+
+    async def _attend_strangers(self, fault_id: str, fault: HaReportFault, strangers: list[Stranger]) -> None:
+        """Stay connected until the fault is healed, or the last broker has closed: then it is over."""
+        period = REPORT_PERIOD / self.clock.rate if fault.is_repeated else math.inf
+        with trio.CancelScope() as self._strangers[fault_id]:
+            async with trio.open_nursery() as nursery:
+                for stranger in strangers:
+                    nursery.start_soon(stranger.stay, period)
+            self._strangers.pop(fault_id)
+            self._heal(fault_id, reason="the broker closed the connection")
 
     def _spent(self, fault_id: str, name: str) -> None:
         if self.board.spent(fault_id, name, [*self.nodes.values()]):
@@ -345,6 +382,7 @@ class Supervisor:
         Faults end first: a node that cannot reach anybody would wait long with its goodbyes.
         """
         self.record("", "cluster_stopping")
+        self.is_stopping = True
         for fault_id in [*self.board.active]:
             self._heal(fault_id, reason="the cluster stops")
         for phase in reversed(start_phases([*self.nodes.values()])):

@@ -1,7 +1,7 @@
 """What a person sees of a cluster. Only functions named `render_*`, only here, know rich."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from cluster.faults.rules import describe_fault
 from remoting.codes import RequestCode
 from remoting.kinds import Kind
 
@@ -29,6 +30,8 @@ _EVENT_STYLES = {
     "node_killed": "bold red",
     "node_crashed": "bold red",
     "power_lost": "bold red",
+    "fault_applied": "bold red",
+    "fault_healed": "green",
     "store_wiped": "bold red",
     "node_paused": "magenta",
     "node_stopped": "yellow",
@@ -99,6 +102,8 @@ def render_status(document: Document) -> RenderableType:
     if document["replication"]:
         parts += ["", _render_replication(document)]
     parts += ["", _render_routes(document)]
+    if document.get("faults"):
+        parts += ["", render_faults(document["faults"])]
     unserved = [node for node in document["nodes"] if node.get("unserved")]
     if unserved:
         parts += ["", "Requests that nobody serves:"]
@@ -203,6 +208,14 @@ def _record_line(record: Document) -> str:
         f" {record['message_id'] or record['offset_message_id']} born {born}.{record['born_millis'] % 1000:03}"
         f" ({record['size']} bytes{'' if record['is_intact'] else ', spoilt'})"
     )
+
+
+def render_faults(faults: Sequence[Document]) -> Text:
+    """One line per fault in force."""
+    text = Text("Faults in force:" if faults else "no fault is in force")
+    for fault in faults:
+        text.append(f"\n  {fault['id']:4} ", "bold").append(describe_fault(fault), "red")
+    return text
 
 
 def render_event(event: Document) -> Text:

@@ -264,7 +264,8 @@ def _check_type(name: str, key: str, expected: Any, value: object) -> None:
 
 def fault_values(fault: Fault) -> dict[str, Any]:
     """The reverse of `fault_of`, without what was not given."""
-    return {"type": _name_of(type(fault)), **{k: v for k, v in attrs.asdict(fault).items() if v is not None}}
+    given = {key: value for key, value in attrs.asdict(fault).items() if value is not None and value is not False}
+    return {"type": _name_of(type(fault)), **given}
 
 
 def targets_of(fault: Fault) -> tuple[str, ...]:
@@ -274,3 +275,19 @@ def targets_of(fault: Fault) -> tuple[str, ...]:
 
 def _name_of(cls: type) -> str:
     return next(name for name, known in FAULTS.items() if known is cls)
+
+
+def describe_fault(values: Mapping[str, Any]) -> str:
+    """A fault's plain values in a line: `link broker-a -> broker-a-s latency millis=200 only=ha`."""
+    shown = {key: value for key, value in values.items() if key not in _SAID}
+    words = [str(values["type"])]
+    if "src" in values:
+        words.append(f"{values['src']} {'<->' if values.get('both_ways') else '->'} {values['dst']}")
+    else:
+        words.append(str(values["target"]))
+    words += [str(values["kind"])] if "kind" in values else []
+    words += [f"{key}={value}" for key, value in shown.items()]
+    return " ".join(words)
+
+
+_SAID = {"type", "id", "src", "dst", "both_ways", "target", "kind", "applied_at"}

@@ -1,0 +1,107 @@
+"""Random faults from a seed: what is done to whom, and when. Pure: the same seed and nodes give the same schedule."""
+
+import itertools
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+from attrs import validators
+
+from cluster.faults.rules import FaultError, near_miss
+from cluster.topology import Node, NodeKind, UnknownTargetError, find_targets
+
+UNDOS: Mapping[str, str] = {
+    "kill": "start",
+    "stop": "start",
+    "pause": "resume",
+    "power_loss": "start",
+    "isolate": "heal",
+}
+"""What can be done to a node, and what undoes it."""
+_GROUPS = ("masters", "slaves", "brokers", "nameservers")
+
+
+def _are_actions(_instance: object, _field: object, value: tuple[str, ...]) -> None:
+    known = [action.replace("_", "-") for action in UNDOS]
+    for action in value:
+        if action not in UNDOS:
+            name = action.replace("_", "-")
+            raise FaultError(f"random: no action {name!r}: expected some of {', '.join(known)}{near_miss(name, known)}")
+    if not value:
+        raise FaultError(f"random: no action: expected some of {', '.join(known)}")
+
+
+def _action_names(given: Iterable[str]) -> tuple[str, ...]:
+    return tuple(action.strip().replace("-", "_") for action in given)
+
+
+def _is_positive(_instance: object, field: "attrs.Attribute[float]", value: float) -> None:
+    if value <= 0:
+        raise FaultError(f"random: {field.name} = {value:g}: expected more than 0 seconds")
+
+
+@attrs.frozen(kw_only=True)
+class RandomFaults:
+    """Every `every` seconds one action, on one of the nodes, undone after `heal_after` seconds. Cluster's seconds."""
+
+    every: float = attrs.field(default=30.0, validator=_is_positive)
+    of: tuple[str, ...] = attrs.field(
+        default=("kill", "pause", "isolate"),
+        converter=_action_names,
+        validator=_are_actions,
+    )
+    on: str = "masters"
+    """masters, slaves, brokers, nameservers, or a target."""
+    heal_after: float = attrs.field(default=20.0, validator=_is_positive)
+    seed: int = 0
+    count: int = attrs.field(default=0, validator=validators.ge(0))
+    """How many faults; 0 goes on for ever."""
+
+    def targets(self, nodes: Sequence[Node]) -> list[str]:
+        """Names of the nodes that it may strike. FaultError where there are none."""
+        groups = {
+            "masters": [node for node in nodes if node.is_master],
+            "slaves": [node for node in nodes if node.is_slave],
+            "brokers": [node for node in nodes if node.kind is NodeKind.BROKER],
+            "nameservers": [node for node in nodes if node.kind is NodeKind.NAMESERVER],
+        }
+        if self.on not in groups:
+            try:
+                return [node.name for node in find_targets(self.on, nodes)]
+            except UnknownTargetError as exc:
+                raise UnknownTargetError(
+                    f"{exc}; or one of {', '.join(_GROUPS)}{near_miss(self.on, _GROUPS)}"
+                ) from None
+        if not groups[self.on]:
+            raise FaultError(f"random: this cluster has no {self.on}")
+        return [node.name for node in groups[self.on]]
+
+
+@attrs.frozen
+class Strike:
+    """One thing that is done. Seconds since the begin."""
+
+    at: float
+    action: str
+    target: str
+    undoes: bool = False
+
+
+def strikes(faults: RandomFaults, targets: Sequence[str]) -> Iterator[Strike]:
+    """What is done, in order of time. A node that is struck is left alone until that is undone."""
+    chance = random.Random(faults.seed)  # noqa: S311 -- to be repeated, not to be secret
+    ends: list[Strike] = []
+    for number in itertools.count(1):
+        at = number * faults.every
+        while ends and ends[0].at <= at:
+            yield ends.pop(0)
+        if faults.count and number > faults.count:
+            break
+        action = chance.choice(faults.of)
+        struck = {end.target for end in ends}
+        free = [target for target in targets if target not in struck]
+        if free:
+            target = chance.choice(free)
+            yield Strike(at, action, target)
+            ends.append(Strike(at + faults.heal_after, UNDOS[action], target, undoes=True))
+    yield from ends

@@ -1,0 +1,74 @@
+"""Random faults from a seed."""
+
+import itertools
+
+import hypothesis
+import pytest
+from hypothesis import strategies as st
+
+from cluster.faults.rules import FaultError
+from cluster.faults.schedule import UNDOS, RandomFaults, Strike, strikes
+from cluster.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
+
+SPEC = ClusterSpec(groups=3, slaves=1)
+NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))
+MASTERS = ["broker-a", "broker-b", "broker-c"]
+
+
+def test_the_same_seed_does_the_same_and_another_does_not() -> None:
+    def first(seed: int) -> list[Strike]:
+        return list(itertools.islice(strikes(RandomFaults(seed=seed), MASTERS), 40))
+
+    assert first(7) == first(7)
+    assert first(7) != first(8)
+
+
+def test_each_strike_is_undone_by_what_undoes_it() -> None:
+    done = list(strikes(RandomFaults(every=30, heal_after=20, count=50), MASTERS))
+    assert len(done) == 100
+    for struck, undone in zip(done[::2], done[1::2], strict=True):
+        assert not struck.undoes
+        assert undone == Strike(struck.at + 20, UNDOS[struck.action], struck.target, undoes=True)
+    assert {strike.action for strike in done} == {"kill", "pause", "isolate", "start", "resume", "heal"}
+    assert {strike.target for strike in done} == set(MASTERS)
+
+
+@hypothesis.given(
+    every=st.floats(0.1, 50), heal_after=st.floats(0.1, 200), seed=st.integers(), targets=st.integers(1, 4)
+)
+def test_time_never_goes_back_and_nobody_is_struck_twice_at_once(
+    every: float, heal_after: float, seed: int, targets: int
+) -> None:
+    faults = RandomFaults(every=every, heal_after=heal_after, seed=seed, count=30)
+    struck, now = set[str](), 0.0
+    for strike in strikes(faults, [f"node-{number}" for number in range(targets)]):
+        assert strike.at >= now
+        now = strike.at
+        assert (strike.target in struck) is strike.undoes
+        struck ^= {strike.target}
+    assert not struck
+
+
+def test_where_it_may_strike() -> None:
+    assert RandomFaults().targets(NODES) == MASTERS
+    assert RandomFaults(on="slaves").targets(NODES) == ["broker-a-s", "broker-b-s", "broker-c-s"]
+    assert RandomFaults(on="nameservers").targets(NODES) == ["namesrv-1"]
+    assert RandomFaults(on="broker-b:slave").targets(NODES) == ["broker-b-s"]
+    with pytest.raises(UnknownTargetError, match=r"did you mean masters\?"):
+        RandomFaults(on="master").targets(NODES)
+    alone = nodes_of(ClusterSpec(slaves=0), place(ClusterSpec(slaves=0), Placement(subnet=9)))
+    with pytest.raises(FaultError, match="no slaves"):
+        RandomFaults(on="slaves").targets(alone)
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ({"of": ["kil"]}, "no action 'kil'.*did you mean kill?"),
+        ({"of": []}, "no action: expected some of kill"),
+        ({"every": 0.0}, "every = 0: expected more than 0"),
+    ],
+)
+def test_what_makes_no_sense_is_named(values: dict[str, object], told: str) -> None:
+    with pytest.raises(FaultError, match=told):
+        RandomFaults(**values)  # type: ignore[arg-type]
