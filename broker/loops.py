@@ -89,7 +89,7 @@ async def _flush_forever(broker: Broker) -> NoReturn:
     store, growth = broker.store, broker.growth
     period = store.config.flush_interval_commit_log / 1000
     thorough_period = store.config.flush_commit_log_thorough_interval / 1000
-    thorough_at = trio.current_time() + thorough_period
+    thorough_at = trio.current_time()
     least_bytes = store.config.flush_commit_log_least_pages * PAGE_SIZE
     while True:
         with trio.move_on_after(period):
@@ -119,17 +119,20 @@ async def _sync(store: MessageStore, job: FlushJob) -> None:
 
 
 async def _flush_queues_forever(broker: Broker) -> NoReturn:
-    """Write consume queues and checkpoint to disk: what is dirty enough each second, everything each minute."""
+    """Write consume queues to disk: what is dirty enough each second; first and each minute everything, and the checkpoint.
+
+    (store-and-ha section 3.6.)
+    """
     store = broker.store
     period = store.config.flush_interval_consume_queue / 1000
     thorough_period = store.config.flush_consume_queue_thorough_interval / 1000
-    thorough_at = trio.current_time() + thorough_period
+    thorough_at = trio.current_time()
     while True:
         await trio.sleep(period)
         is_thorough = trio.current_time() >= thorough_at
         if is_thorough:
             thorough_at = trio.current_time() + thorough_period
-        job = store.flush_queues_job(everything=is_thorough)
+        job = store.flush_queues_job(least_pages=0 if is_thorough else store.config.flush_consume_queue_least_pages)
         if job is not None:
             await _sync(store, job)
 

@@ -24,6 +24,7 @@ _PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
 _OFFSET_AND_SIZE: Final = struct.Struct(">qi8x")
 _WORDS: Final = QUEUE_ENTRY_SIZE // 4
 _RECOVERED_FILES: Final = 3
+_PAGE_SIZE: Final = 4096
 
 
 @attrs.define(eq=False)
@@ -235,9 +236,15 @@ class ConsumeQueue:
         self.correct_min_offset(log_min)
         return dropped
 
-    @property
-    def is_dirty(self) -> bool:
-        return self.files.max_offset > self.flushed
+    def is_dirty_by(self, pages: int) -> bool:
+        """Whether so many pages of the last file were begun since the last flush, or a file became full; 0: anything."""
+        last = self.files.last
+        if last is None or last.end_offset <= self.flushed:
+            return False
+        if not pages or last.is_full or self.flushed < last.first_offset:
+            return True
+        done = self.flushed - last.first_offset
+        return last.wrote // _PAGE_SIZE - done // _PAGE_SIZE >= pages
 
     def dirty_files(self) -> list[LogFile]:
         return [file for file in self.files.files if file.end_offset > self.flushed]

@@ -60,7 +60,7 @@ class FlushJob:
     target: int  # commit log offset that is synced, or below which all queue entries are, once it ran
     syncs: Sequence[Callable[[], None]]
     log_stored_at: int | None = None  # of a job for the log: store time of the last message before `target`
-    checkpoint: Checkpoint | None = None  # of a job for the queues: what it writes when all else is synced
+    checkpoint: Checkpoint | None = None  # of some jobs for the queues: what it writes when all else is synced
     positions: Sequence[tuple[ConsumeQueue, int]] = ()  # how far each queue will be synced
     full_indexes: int = 0  # how many index files that became full are among them
 
@@ -80,7 +80,7 @@ class Flusher:
     index: Index | None
     checkpoint: Checkpoint
     marks: FlushedMarks
-    dispatched: int = 0  # the dispatched offset at the last flush of the queues
+    saved: Checkpoint | None = None  # what the file of the checkpoint says, as far as it is known
 
     def log_job(self, stored_at: int) -> FlushJob | None:
         """`stored_at` is the store time of the log's last message."""
@@ -90,33 +90,47 @@ class Flusher:
         grown = [file.sync for file in self.log.files.files if file.end_offset > self.marks.log]
         return FlushJob(target, grown, log_stored_at=stored_at)
 
-    def queues_job(self, dispatched: int, stored_at: int, *, everything: bool = False) -> FlushJob | None:
-        """Index files are synced when they are full, and at a clean stop (section 3.3)."""
-        if dispatched == self.dispatched and not everything:
-            return None
-        dirty = [queue for queue in self.queues if queue.is_dirty]
+    def queues_job(
+        self, dispatched: int, stored_at: int, *, least_pages: int = 0, at_stop: bool = False
+    ) -> FlushJob | None:
+        """With `least_pages` only queues that grew by so many, or whose file is full; else all, and the checkpoint.
+
+        Index files are synced when they are full, and at a stop (section 3.3): then, too, the checkpoint is written.
+        """
+        dirty = [queue for queue in self.queues if queue.is_dirty_by(least_pages)]
         syncs = [file.sync for queue in dirty for file in queue.dirty_files()]
-        checkpoint = attrs.evolve(
-            self.checkpoint, logics_msg_timestamp=stored_at or self.checkpoint.logics_msg_timestamp
-        )
-        full = 0
+        positions = [(queue, queue.files.max_offset) for queue in dirty]
+        checkpoint, full = attrs.evolve(self.checkpoint), 0
         if self.index is not None:
             full = len(self.index.full)
-            syncs += [file.file.sync for file in (self.index.files if everything else self.index.full)]
+            syncs += [file.file.sync for file in (self.index.files if at_stop else self.index.full)]
             if full:
                 checkpoint.index_msg_timestamp = self.index.full[-1].end_timestamp
-        positions = [(queue, queue.files.max_offset) for queue in dirty]
-        return FlushJob(dispatched, syncs, checkpoint=checkpoint, positions=positions, full_indexes=full)
+        covers_all = least_pages == 0
+        if covers_all:
+            checkpoint.logics_msg_timestamp = stored_at or checkpoint.logics_msg_timestamp
+        is_moved = checkpoint != self.saved and (covers_all or full > 0)
+        if not (syncs or is_moved or (covers_all and dispatched > self.marks.queues)):
+            return None
+        return FlushJob(
+            dispatched if covers_all else self.marks.queues,
+            syncs,
+            checkpoint=checkpoint if is_moved else None,
+            positions=positions,
+            full_indexes=full,
+        )
 
     def done(self, job: FlushJob) -> None:
-        if job.checkpoint is None:
+        if job.log_stored_at is not None:
             self.marks.log = max(self.marks.log, job.target)
-            stored_at = max(self.checkpoint.physic_msg_timestamp, job.log_stored_at or 0)
+            stored_at = max(self.checkpoint.physic_msg_timestamp, job.log_stored_at)
             self.checkpoint.physic_msg_timestamp = stored_at
         else:
-            self.dispatched = self.marks.queues = job.target
-            self.checkpoint.logics_msg_timestamp = job.checkpoint.logics_msg_timestamp
-            self.checkpoint.index_msg_timestamp = job.checkpoint.index_msg_timestamp
+            self.marks.queues = max(self.marks.queues, job.target)
+            if job.checkpoint is not None:
+                self.saved = job.checkpoint
+                self.checkpoint.logics_msg_timestamp = job.checkpoint.logics_msg_timestamp
+                self.checkpoint.index_msg_timestamp = job.checkpoint.index_msg_timestamp
             for queue, position in job.positions:
                 queue.flushed = max(queue.flushed, position)
             if self.index is not None:

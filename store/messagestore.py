@@ -110,7 +110,6 @@ class MessageStore:
         marks = self.flusher.marks
         if not crashed:
             marks.log, marks.queues = log.max_offset, found.queues_from
-            self.flusher.dispatched = found.queues_from
         self.flusher.cut(log.max_offset)
         self.dispatcher.last_stored_at = found.last_stored_at
         self.dispatcher.catch_up(found.queues_from, found.index_from)
@@ -143,7 +142,7 @@ class MessageStore:
         """Index and flush the rest. False if the disk fails; then `abort` stays, and the next start looks at everything."""
         try:
             self.dispatcher.enter_index()
-            for make_job in (self.flush_job, partial(self.flush_queues_job, everything=True)):
+            for make_job in (self.flush_job, partial(self.flush_queues_job, at_stop=True)):
                 job = make_job()  # the second writes the checkpoint, which the first moves on
                 if job is not None:
                     job.run()
@@ -347,10 +346,15 @@ class MessageStore:
         """What would make the whole log durable; None if it is. Run it anywhere, then call `flushed`."""
         return self.flusher.log_job(self.putter.last_stored_at or self.dispatcher.last_stored_at)
 
-    def flush_queues_job(self, *, everything: bool = False) -> FlushJob | None:
-        """What would make the queues durable, then the checkpoint; None if they are."""
+    def flush_queues_job(self, *, least_pages: int = 0, at_stop: bool = False) -> FlushJob | None:
+        """What would make the queues durable, then the checkpoint; None if they are.
+
+        With `least_pages`, only the queues that have grown by so many, and no checkpoint (section 3.6).
+        """
         dispatcher = self.dispatcher
-        return self.flusher.queues_job(dispatcher.offset, dispatcher.last_stored_at, everything=everything)
+        return self.flusher.queues_job(
+            dispatcher.offset, dispatcher.last_stored_at, least_pages=least_pages, at_stop=at_stop
+        )
 
     def flushed(self, job: FlushJob) -> None:
         """A job has run: what it covered is durable now."""

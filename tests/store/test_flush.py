@@ -95,6 +95,38 @@ def test_the_checkpoint_is_written_with_the_queues(open_store: Open) -> None:
     assert path.stat().st_size == 4096
 
 
+def test_between_thorough_flushes_only_queues_that_grew_by_pages_are_synced(open_store: Open) -> None:
+    """Section 3.6: two pages each second, everything and the checkpoint each minute."""
+    store = open_store(mapped_file_size_consume_queue=20 * 1000, mapped_file_size_commit_log=1 << 20)
+    path = store.config.store_path_root_dir / "checkpoint"
+    for number in range(405):  # 8100 bytes of the first queue: one page and a part
+        store.put(new_message(queue_id=0))
+        store.put(new_message(queue_id=number % 100 + 1))
+    assert store.flush_queues_job(least_pages=2) is None
+    for _ in range(5):
+        store.put(new_message(queue_id=0))
+    job = store.flush_queues_job(least_pages=2)
+    assert job is not None
+    assert (len(job.syncs), job.checkpoint) == (1, None)
+    job.run()
+    store.flushed(job)
+    assert path.read_bytes() == bytes(4096)
+    assert store.flusher.marks.queues == 0
+    assert store.flush_queues_job(least_pages=2) is None
+    for _ in range(590):
+        store.put(new_message(queue_id=0))
+    job = store.flush_queues_job(least_pages=200)
+    assert job is not None
+    assert len(job.syncs) == 1  # its file is full
+    flush_queues(store)
+    assert store.flusher.marks.queues == store.max_commit_log_offset
+    assert Checkpoint.load(path).logics_msg_timestamp == store.dispatcher.last_stored_at
+    assert store.flush_queues_job() is None
+    flush_log(store)
+    flush_queues(store)  # the checkpoint alone has moved
+    assert Checkpoint.load(path).physic_msg_timestamp == store.dispatcher.last_stored_at
+
+
 def test_a_slaves_dispatch_moves_its_physic_time(open_store: Open) -> None:
     """Section 1.2."""
     master, slave = open_store("master"), open_store("slave", is_slave=True)
