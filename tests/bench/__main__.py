@@ -10,14 +10,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bench import catchup, sends, startup, tables
+from tests.bench import catchup, recovery, sends, startup, tables
 from tests.interop import maven
 from tests.interop.java import Java
 from tests.interop.ours import our_cluster
 from tests.interop.realrocketmq import real_cluster
 from tests.interop.topology import Cluster
 
-SUBJECTS = ("start", "idle", "sends", "catchup")
+SUBJECTS = ("start", "idle", "sends", "catchup", "recovery")
 _HEAP = "1g"
 
 
@@ -55,6 +55,10 @@ def run(directory: Path, subjects: list[str], *, quick: bool) -> list[tables.Tab
         print("catch-up", flush=True)
         megabytes, rounds = (200, 1) if quick else (2000, 3)
         found.append(catchup.measure(java, directory / "catchup", megabytes=megabytes, rounds=rounds))
+    if "recovery" in subjects:
+        print("recovery", flush=True)
+        megabytes, rounds = (200, 1) if quick else (1000, 3)
+        found.append(recovery.measure(java, directory / "recovery", megabytes=megabytes, rounds=rounds))
     return found
 
 

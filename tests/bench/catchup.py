@@ -11,42 +11,43 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from tests.bench.brokers import (
+    BODY_SIZE,
+    QUEUES,
+    SYSTEMS,
+    TOPIC,
+    broker_of,
+    entries_of,
+    fill,
+    messages_in,
+    nameserver_of,
+)
 from tests.bench.process import cpu_seconds, own_memory_mb
 from tests.bench.tables import Cell, Table, median, ratio
 from tests.interop import rawrequest
 from tests.interop.java import Java
-from tests.interop.ours import OurBroker, OurNameserver
-from tests.interop.realrocketmq import RealBroker, RealNameserver
-from tests.interop.server import BrokerServer, Server
+from tests.interop.server import BrokerServer
 from tests.interop.waiting import wait_until
-
-SYSTEMS = ("real", "ours")
-BODY_SIZE = 1024
-_BATCH = 64
-_RECORD_OVERHEAD = 150  # bytes, about: what a record has besides its body
-_TOPIC = "CatchUpTopic"
-_HEAP = "1g"
-_QUEUES = range(8)
 
 
 def measure(java: Java, directory: Path, *, megabytes: int, rounds: int) -> Table:
     """Two masters filled alike; then `rounds` times an empty slave for each, in turn."""
     samples: dict[str, list[float]] = defaultdict(list)
-    messages = megabytes * 10**6 // (BODY_SIZE + _RECORD_OVERHEAD)
+    messages = messages_in(megabytes)
     # One file holds all, with room, and is of less than 2 GiB, as Java wants it.
     settings = {"mappedFileSizeCommitLog": min((megabytes * 11 // 10 // 64 + 1) * 64, 2047) * 2**20}
     bare = _compile_receiver(directory)
     with contextlib.ExitStack() as running:
         masters: dict[str, BrokerServer] = {}
         for kind in SYSTEMS:
-            nameserver = running.enter_context(_nameserver(kind, java, directory))
-            master = _broker(kind, java, directory, nameserver.address, 0, settings)
+            nameserver = running.enter_context(nameserver_of(kind, java, directory))
+            master = broker_of(kind, java, directory, nameserver.address, 0, settings)
             masters[kind] = running.enter_context(master)
-            _fill(java, master, messages)
+            fill(java, master, messages)
         for number in range(rounds):
             for kind, master in masters.items():
                 place = directory / f"round-{number}"
-                slave = _broker(kind, java, place, master.namesrv, 1, settings)
+                slave = broker_of(kind, java, place, master.namesrv, 1, settings)
                 rate, cpu, memory = _catch_up(master, slave)
                 shutil.rmtree(slave.directory)
                 samples[f"{kind} MB/s"].append(rate)
@@ -70,26 +71,6 @@ def measure(java: Java, directory: Path, *, megabytes: int, rounds: int) -> Tabl
     title = f"HA catch-up of {megabytes:,} MB with dispatch to queues"
     notes = f"Medians of {rounds}; {messages:,} messages of {BODY_SIZE} B, from the slave's first bytes to its last queue entry."
     return Table(title, ["", "real", "ours", "ratio"], rows, notes, samples)
-
-
-def _nameserver(kind: str, java: Java, directory: Path) -> Server:
-    return RealNameserver(java, directory) if kind == "real" else OurNameserver(directory)
-
-
-def _broker(
-    kind: str, java: Java, directory: Path, namesrv: str, broker_id: int, settings: dict[str, int]
-) -> BrokerServer:
-    role = "ASYNC_MASTER"
-    if kind == "real":
-        return RealBroker(java, directory, namesrv, broker_id=broker_id, role=role, settings=settings, heap=_HEAP)
-    return OurBroker(directory, namesrv, broker_id=broker_id, role=role, settings=settings)
-
-
-def _fill(java: Java, master: BrokerServer, messages: int) -> None:
-    options = [f"namesrv={master.namesrv}", f"topic={_TOPIC}", f"count={messages}", f"batch={_BATCH}"]
-    with java.start("Filler", *options, f"size={BODY_SIZE}", jvm=["-Xmx512m"]) as filler:
-        filler.finish(300)
-    wait_until(lambda: sum(_entries(master)) == messages, f"{master.name} has dispatched {messages} messages", 60)
 
 
 def _compile_receiver(directory: Path) -> Path | None:
@@ -117,7 +98,7 @@ def _receive_barely(program: Path, master: BrokerServer) -> float:
 
 def _catch_up(master: BrokerServer, slave: BrokerServer) -> tuple[float, float, float]:
     """MB/s, CPU seconds of the slave per GB, and its own memory then, in MB."""
-    entries, end = _entries(master), int(rawrequest.runtime_info(master.address)["commitLogMaxOffset"])
+    entries, end = entries_of(master), int(rawrequest.runtime_info(master.address)["commitLogMaxOffset"])
     with slave:
         cpu = cpu_seconds(slave.pid)
         wait_until(lambda: _has_bytes(slave), f"first bytes at {slave.name}", 60, period=0.005)
@@ -129,13 +110,9 @@ def _catch_up(master: BrokerServer, slave: BrokerServer) -> tuple[float, float, 
     return end / 1e6 / seconds, cpu / (end / 1e9), memory
 
 
-def _entries(broker: BrokerServer) -> list[int]:
-    return [rawrequest.max_offset(broker.address, _TOPIC, queue) for queue in _QUEUES]
-
-
 def _has_entries(broker: BrokerServer, wanted: list[int]) -> bool:
     """Asks as little as it can: the slave has other work."""
-    return all(rawrequest.max_offset(broker.address, _TOPIC, queue) == wanted[queue] for queue in reversed(_QUEUES))
+    return all(rawrequest.max_offset(broker.address, TOPIC, queue) == wanted[queue] for queue in reversed(QUEUES))
 
 
 def _has_bytes(broker: BrokerServer) -> bool:

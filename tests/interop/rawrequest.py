@@ -12,6 +12,9 @@ import attrs
 
 GET_ROUTE_INFO_BY_TOPIC = 105
 SEND_MESSAGE = 10
+PULL_MESSAGE = 11
+QUERY_MESSAGE = 12
+VIEW_MESSAGE_BY_ID = 33
 GET_ALL_TOPIC_CONFIG = 21
 GET_BROKER_RUNTIME_INFO = 28
 GET_MAX_OFFSET = 30
@@ -66,7 +69,9 @@ def queue_count(namesrv: str, topic: str) -> int:
     return int(json.loads(answer.body)["queueDatas"][0]["readQueueNums"]) if answer.code == SUCCESS else 0
 
 
-def send(broker: str, topic: str, body: bytes, *, queue_id: int = 0, timeout: float = 10.0) -> Answer:
+def send(
+    broker: str, topic: str, body: bytes, *, queue_id: int = 0, timeout: float = 10.0, properties: str = ""
+) -> Answer:
     """SEND_MESSAGE: code 0 stored and replicated as configured, 10-12 stored with a complaint."""
     fields = {
         "producerGroup": "interop-probe",
@@ -77,7 +82,7 @@ def send(broker: str, topic: str, body: bytes, *, queue_id: int = 0, timeout: fl
         "sysFlag": "0",
         "bornTimestamp": "1700000000000",
         "flag": "0",
-        "properties": "",
+        "properties": properties,
         "reconsumeTimes": "0",
         "unitMode": "false",
     }
@@ -87,6 +92,47 @@ def send(broker: str, topic: str, body: bytes, *, queue_id: int = 0, timeout: fl
 def max_offset(broker: str, topic: str, queue_id: int) -> int:
     answer = _answered(broker, GET_MAX_OFFSET, {"topic": topic, "queueId": str(queue_id)})
     return int(answer.fields["offset"])
+
+
+def pull(broker: str, topic: str, queue_id: int, offset: int) -> tuple[Answer, list[bytes]]:
+    """PULL_MESSAGE with its own subscription, not held; the bodies of what came."""
+    fields = {
+        "consumerGroup": "interop-probe",
+        "topic": topic,
+        "queueId": str(queue_id),
+        "queueOffset": str(offset),
+        "maxMsgNums": "32",
+        "sysFlag": "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subscription": "*",
+        "subVersion": "0",
+        "expressionType": "TAG",
+    }
+    answer = ask(broker, PULL_MESSAGE, fields)
+    return answer, _bodies(answer.body)
+
+
+def query(broker: str, topic: str, key: str) -> list[bytes]:
+    """QUERY_MESSAGE: the bodies of the messages under a key."""
+    fields = {"topic": topic, "key": key, "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**62)}
+    return _bodies(ask(broker, QUERY_MESSAGE, fields).body)
+
+
+def view(broker: str, message_id: str) -> list[bytes]:
+    """VIEW_MESSAGE_BY_ID: the body of the message that an offset message id names."""
+    return _bodies(_answered(broker, VIEW_MESSAGE_BY_ID, {"offset": str(int(message_id[-16:], 16))}).body)
+
+
+def _bodies(records: bytes) -> list[bytes]:
+    """Of records one after the other; their hosts are IPv4."""
+    bodies, at = [], 0
+    while at < len(records):
+        (size,) = struct.unpack_from(">i", records, at)
+        (length,) = struct.unpack_from(">i", records, at + 84)
+        bodies.append(records[at + 88 : at + 88 + length])
+        at += size
+    return bodies
 
 
 def knows_topic(broker: str, topic: str) -> bool:
