@@ -15,6 +15,7 @@ def node_entry(node: Node, life: Life, data_dir: str) -> Document:
     return {
         "name": node.name,
         "kind": str(node.kind),
+        "group": node.group,
         "role": node.role,
         "broker_id": node.broker_id,
         "address": node.address,

@@ -15,7 +15,7 @@ from remoting.kinds import Kind
 
 Document = Mapping[str, Any]
 
-_STATE_STYLES = {
+STATE_STYLES = {
     "ready": "green",
     "starting": "yellow",
     "stopping": "yellow",
@@ -25,7 +25,7 @@ _STATE_STYLES = {
     "powerless": "red",
     "crashed": "bold red",
 }
-_EVENT_STYLES = {
+EVENT_STYLES = {
     "node_ready": "green",
     "node_killed": "bold red",
     "node_crashed": "bold red",
@@ -48,7 +48,7 @@ def render_nodes(document: Document) -> Table:
     for column in ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID"):
         table.add_column(column, no_wrap=column != "STATUS")  # how it ended may take a second line; nothing is cut
     for node in document["nodes"]:
-        status = Text(node["state"], _STATE_STYLES.get(node["state"], ""))
+        status = Text(node["state"], STATE_STYLES.get(node["state"], ""))
         if node["end"] and node["state"] == "crashed":
             status.append(f" ({node['end']})")
         table.add_row(
@@ -166,7 +166,7 @@ def _render_routes(document: Document) -> Table:
                 state = states.get(address, "unknown")
                 line.append(f"{broker_id}={address}")
                 if state != "ready":  # it believes in somebody who is not there
-                    line.append(f" ({state})", _STATE_STYLES.get(state, "yellow"))
+                    line.append(f" ({state})", STATE_STYLES.get(state, "yellow"))
                 line.append("  ")
             table.add_row(nameserver, group, line)
     return table
@@ -223,7 +223,7 @@ def render_event(event: Document) -> Text:
     seconds, millis = divmod(event["at"], 1000)
     line = Text(f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{millis:03}  ", "dim")
     line.append(f"{event['node'] or 'cluster':12} ", "bold")
-    line.append(event["kind"], _EVENT_STYLES.get(event["kind"], ""))
+    line.append(event["kind"], EVENT_STYLES.get(event["kind"], ""))
     for key, value in event.items():
         if key not in ("at", "node", "kind"):
             text = str(value)

@@ -182,7 +182,7 @@ _KINDS = (
     Kind(
         "route_believed",
         "workload",
-        "What a consumer believes of a topic's brokers has changed: its nameserver told it another route.",
+        "What a client believes of a topic's brokers has changed: its nameserver told it another route.",
         {"topic": _TOPIC, "brokers": _map("addresses by broker name, then by broker id")},
     ),
     Kind(
@@ -202,12 +202,6 @@ _KINDS = (
         "workload",
         "A pull was answered again, after one or more that failed.",
         {"queue": _QUEUE, "broker_id": _BROKER_ID, "address": _ADDRESS},
-    ),
-    Kind(
-        "route_learnt",
-        "workload",
-        "A client learnt a route that differs from what it knew.",
-        {"topic": _TOPIC, "brokers": _map("addresses by broker id, by broker name")},
     ),
     Kind(
         "committing_to",

@@ -1,7 +1,7 @@
 """Who is believed to serve, over time: by each nameserver, and by each client. Pure.
 
 Nameservers tell what changes in their routes (`broker_registered` and three ways to go), clients every route that they
-learn (`route_learnt`). Addresses are those of brokers, `host:port`.
+learn (`route_believed`). Addresses are those of brokers, `host:port`.
 """
 
 import collections
@@ -63,8 +63,8 @@ def beliefs_of_clients(history: History) -> list[Belief]:
     routes: dict[str, dict[str, set[str]]] = collections.defaultdict(dict)
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
     beliefs: list[Belief] = []
-    for entry in history.of_kind("route_learnt", "node_killed", "node_crashed", "node_stopped"):
-        if entry.kind == "route_learnt":
+    for entry in history.of_kind("route_believed", "node_killed", "node_crashed", "node_stopped"):
+        if entry.kind == "route_believed":
             brokers = entry.fields.get("brokers") or {}
             routes[entry.node][str(entry.fields["topic"])] = {
                 address for addresses in brokers.values() for address in addresses.values()

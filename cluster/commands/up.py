@@ -1,6 +1,7 @@
 """up and down: the life of a cluster."""
 
 import shutil
+import sys
 import tomllib
 from typing import Annotated, Any
 
@@ -17,11 +18,13 @@ from cluster.commands.terms import (
     console,
     directory_of,
     fail,
+    live_console,
     misused,
     print_json,
 )
 from cluster.directory import AlreadyUpError, ClusterDirectory
 from cluster.lab import Cluster
+from cluster.live.terminal import LiveView, is_terminal
 from cluster.serve import UpFailedError, run_detached, run_foreground
 from cluster.status import Document
 from cluster.topology import ClusterSpec, Placement, place
@@ -51,6 +54,7 @@ def up(
     ] = None,
     *,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Events line by line, even in a terminal.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Start a cluster, and stop it again at Ctrl-C (or, with --detach, at `rmqlab down`).
@@ -78,7 +82,8 @@ def up(
             else:
                 console.print(render_up(document))
         else:
-            run_foreground(spec, directory, _follow_as_json if as_json else _follow)
+            is_live = not plain and is_terminal(live_console)
+            run_foreground(spec, directory, _follow_as_json if as_json else _show_live if is_live else _follow)
             if not as_json:
                 console.print("stopped")
     except UpFailedError as exc:
@@ -131,6 +136,16 @@ def up_document(document: Document) -> Document:
     """What `up --json` prints: who is where."""
     nodes = [{key: node[key] for key in UP_KEYS} for node in document["nodes"]]
     return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes}
+
+
+async def _show_live(cluster: Cluster) -> None:
+    """The live view, and afterwards, where it had been, what was there to know."""
+    document = await cluster.status()
+    console.print(render_up(document))
+    try:
+        await LiveView(cluster, live_console, document).run(sys.stdin.fileno())
+    finally:
+        console.print("\nstopping all nodes ...", style="dim")
 
 
 async def _follow(cluster: Cluster) -> None:

@@ -12,7 +12,6 @@ from client.config import ClientConfig, ConsumerConfig
 from client.instance import open_client
 from client.message import ReceivedMessage
 from client.push import PushConsumer
-from cluster.workload.routes import tell_routes
 from remoting.bodies.heartbeat import ConsumeFromWhere
 from remoting.bodies.queue import MessageQueue
 from remoting.control import ControlLink
@@ -72,7 +71,6 @@ async def main(config: ConsumeConfig, link: ControlLink) -> None:
     )
     try:
         async with open_client(client_config) as client, trio.open_nursery() as nursery:
-            tell_routes(client, link)
             consumer = PushConsumer(
                 client,
                 config.group,

@@ -1,4 +1,4 @@
-"""What a workload's client believes about routes, for the journal."""
+"""What a producer's client believes about routes, for the journal; a consumer tells it by itself."""
 
 from client.instance import Client
 from remoting.bodies.route import TopicRouteData
@@ -13,6 +13,6 @@ def tell_routes(client: Client, link: ControlLink) -> None:
             data.broker_name: {str(broker_id): address for broker_id, address in sorted(data.broker_addrs.items())}
             for data in route.broker_datas
         }
-        link.emit("route_learnt", topic=topic, brokers=brokers)
+        link.emit("route_believed", topic=topic, brokers=brokers)
 
     client.on_route.append(tell)

@@ -8,7 +8,7 @@ from cluster.checks.testing import ADDRESSES, MadeUpRun
 def learn(run: MadeUpRun, *nodes: str, client: str = "produce-1") -> None:
     """A client learns a route of one topic."""
     brokers = {"broker-a": {str(index): ADDRESSES[node] for index, node in enumerate(nodes)}}
-    run.add(client, "route_learnt", topic="orders", brokers=brokers)
+    run.add(client, "route_believed", topic="orders", brokers=brokers)
 
 
 def test_it_is_measured_from_the_signal_to_the_route_change() -> None:

@@ -53,10 +53,10 @@ def test_an_isolated_broker_is_away_until_the_fault_is_healed(target: str) -> No
 def test_a_client_that_names_a_dead_broker_has_a_stale_route() -> None:
     run = MadeUpRun()
     both = {"0": ADDRESSES["broker-a"], "1": ADDRESSES["broker-a-s"]}
-    run.add("produce-1", "route_learnt", topic="orders", brokers={"broker-a": both})
+    run.add("produce-1", "route_believed", topic="orders", brokers={"broker-a": both})
     killed = run.end("broker-a")
     run.wait(29)
-    run.add("produce-1", "route_learnt", topic="orders", brokers={"broker-a": {"1": ADDRESSES["broker-a-s"]}})
+    run.add("produce-1", "route_believed", topic="orders", brokers={"broker-a": {"1": ADDRESSES["broker-a-s"]}})
     finding = run.judge()["stale_route produce-1"]
     assert finding.value == (run.now - killed) / 1000
     assert not finding.is_at_least

@@ -1,0 +1,1 @@
+"""The live view: a cluster on one screen, and keys that act on it."""

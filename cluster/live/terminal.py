@@ -1,0 +1,142 @@
+"""The live view on a terminal: draws, reads keys, and does what they say, until it is cancelled."""
+
+import collections
+import contextlib
+import functools
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import attrs
+import trio
+from rich.console import Console
+from rich.live import Live
+
+from cluster.children import ForkServerGoneError
+from cluster.faults.rules import FaultError
+from cluster.lab import Cluster
+from cluster.live.keys import Act, Deed, Hand, Heal, Quit, decode_keys, press
+from cluster.live.view import render_live
+from cluster.supervisor import NodeFailedError, WrongStateError
+from remoting.clock import real_seconds
+
+PROBE_SECONDS = 0.5
+DRAW_SECONDS = 0.05
+"""Real seconds between two pictures, at least."""
+EVENTS_KEPT = 200
+_DOING = {"pause": "pausing", "stop": "stopping", "isolate": "isolating"}
+_FAILURES = (NodeFailedError, WrongStateError, FaultError, ForkServerGoneError)
+
+
+def is_terminal(console: Console) -> bool:
+    """True if there is somebody who sees and types."""
+    return console.is_terminal and not console.is_dumb_terminal and sys.stdin.isatty()
+
+
+@attrs.define(eq=False)
+class LiveView:
+    """What is on the screen. One nursery: a prober, a reader of events, a reader of keys, a painter."""
+
+    cluster: Cluster
+    console: Console
+    document: dict[str, Any]
+    hand: Hand = attrs.field(factory=Hand)
+    events: collections.deque[dict[str, Any]] = attrs.field(factory=lambda: collections.deque(maxlen=EVENTS_KEPT))
+    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def run(self, keyboard: int) -> NoReturn:
+        """Show the cluster until cancelled; the terminal is then as it was before."""
+        with (
+            raw_keys(keyboard),
+            Live(console=self.console, screen=True, auto_refresh=False, transient=True) as live,
+        ):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._probe_forever)
+                nursery.start_soon(self._follow_forever)
+                nursery.start_soon(self._read_forever, keyboard, nursery)
+                await self._paint_forever(live)
+        raise AssertionError("the painter never ends")
+
+    async def _probe_forever(self) -> NoReturn:
+        """Ask the nodes how they are, as often as is good for those who see and those who are asked."""
+        while True:
+            self.document = await self.cluster.status()
+            self._changed.set()
+            with trio.move_on_after(real_seconds(PROBE_SECONDS)):
+                await self.cluster.events.wait_changed()
+            await trio.sleep(real_seconds(PROBE_SECONDS / 5))
+
+    async def _follow_forever(self) -> NoReturn:
+        while True:  # a reader that fell behind begins anew
+            async with self.cluster.events.follow() as events:
+                async for event in events:
+                    self.events.append(event.as_json())
+                    self._changed.set()
+
+    async def _read_forever(self, keyboard: int, nursery: trio.Nursery) -> None:
+        while data := await read_keyboard(keyboard):
+            for key in decode_keys(data):
+                self.hand, deed = press(self.hand, key, self.document)
+                if deed is not None:
+                    nursery.start_soon(self._do, deed)
+                self._changed.set()
+
+    async def _paint_forever(self, live: Live) -> NoReturn:
+        while True:
+            self._changed = trio.Event()  # before the picture: what comes during it asks for another
+            picture = render_live(self.document, self.hand, tuple(self.events), *self.console.size)
+            # In a thread: a terminal that takes nothing (Ctrl-S, a stopped tmux) must not hold up the supervisor.
+            show = functools.partial(live.update, picture, refresh=True)
+            await trio.to_thread.run_sync(show, abandon_on_cancel=True)
+            await self._changed.wait()
+            await trio.sleep(real_seconds(DRAW_SECONDS))
+
+    async def _do(self, deed: Deed) -> None:
+        """Do what a key meant, and say what came of it."""
+        match deed:
+            case Quit():
+                self._say("stopping the cluster ...")
+                signal.raise_signal(signal.SIGINT)  # q is Ctrl-C: a second one kills
+                return
+            case Heal(ids=ids):
+                self._say(f"healing {', '.join(ids)} ...")
+            case Act(verb=verb, target=target):
+                self._say(f"{_DOING.get(verb, f'{verb}ing')} {target} ...")
+        try:
+            if isinstance(deed, Heal):
+                await self.cluster.supervisor.heal(*deed.ids)
+                self._say(f"healed {', '.join(deed.ids)}")
+            else:
+                await getattr(self.cluster, deed.verb)(deed.target)
+                self._say(f"{deed.verb} {deed.target}: done")
+        except _FAILURES as exc:
+            self._say(str(exc).partition("\n")[0])
+
+    def _say(self, text: str) -> None:
+        self.hand = attrs.evolve(self.hand, says=text)
+        self._changed.set()
+
+
+@contextlib.contextmanager
+def raw_keys(keyboard: int) -> Iterator[None]:
+    """Keys one by one, unseen. Ctrl-C stays a signal."""
+    before = termios.tcgetattr(keyboard)
+    tty.setcbreak(keyboard)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):  # it may be gone
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+async def read_keyboard(keyboard: int) -> bytes:
+    """What is typed next, as it comes; nothing when the terminal is gone."""
+    await trio.lowlevel.wait_readable(keyboard)
+    try:
+        return os.read(keyboard, 1024)
+    except OSError:
+        return b""

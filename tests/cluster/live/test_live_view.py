@@ -1,0 +1,139 @@
+"""The picture as text: 80 columns, 24 lines."""
+
+import io
+import os
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from cluster.live.keys import Hand
+from cluster.live.view import render_live, size
+
+Document = dict[str, Any]
+SOME_DAY = 1_795_200_000_000
+
+
+@pytest.fixture(autouse=True, scope="module")
+def utc() -> Iterator[None]:
+    """Times of day do not depend on where the test runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def shown(document: Document, hand: Hand, events: list[Document], width: int = 80, height: int = 24) -> list[str]:
+    console = Console(width=width, height=height, file=io.StringIO(), record=True, color_system=None)
+    console.print(render_live(document, hand, events, width, height))
+    return [line.rstrip() for line in console.export_text().split("\n")[:-1]]
+
+
+def event(seconds: int, node: str, kind: str, **fields: Any) -> Document:
+    return {"at": SOME_DAY - 60_000 + seconds * 1000, "node": node, "kind": kind, **fields}
+
+
+EVENTS = [
+    event(0, "", "cluster_ready"),
+    event(1, "consume-2", "pulling_from", queue="orders@broker-a:0", broker_id=0, address="127.77.1.20:10911"),
+    event(1, "consume-2", "pulling_from", queue="orders@broker-a:1", broker_id=0, address="127.77.1.20:10911"),
+    event(2, "broker-a", "command", command="kill"),
+    event(2, "namesrv-1", "broker_connection_lost", cluster="c", broker_name="broker-a", remaining={"1": "x"}),
+]
+
+
+def test_a_cluster_that_is_well(document: Document) -> None:
+    assert (
+        "\n".join(shown(document, Hand(), EVENTS))
+        == """\
+ rmqlab default  time x10  NAMESRV_ADDR=127.77.1.1:9876                18:40:00
+   NODE          ROLE         STATE     LOG END       REPLICATION
+>1 broker-a      SYNC_MASTER  ready        1,234,567
+ 2 broker-a-s    SLAVE        ready        1,234,567  ░░░░░░░░ in step
+ 3 namesrv-1     nameserver   ready
+   ROUTES        AS EACH NAMESERVER BELIEVES
+   namesrv-1     true  broker-a broker-a-s
+   CLIENT
+   produce-1     ready     SEND_OK 1,200  refused 31  failed attempts 3
+   consume-2     ready     delivered 1,200  committed 40
+   EVENTS
+ 18:39:00 cluster      cluster_ready
+ 18:39:01 consume-2    pulling_from x2 queue=orders@broker-a:1 broker_id=0 addr…
+ 18:39:02 broker-a     command command=kill
+ 18:39:02 namesrv-1    broker_connection_lost cluster=c broker_name=broker-a
+
+
+
+
+
+
+
+
+ ↑↓ choose  k kill  s start  x stop  p pause  i isolate  h heal  q quit"""
+    )
+
+
+def test_a_cluster_in_trouble(document: Document) -> None:
+    master, slave = document["nodes"][1:3]
+    master |= {"state": "killed", "commit_log": None}
+    document["replication"][0] |= {"lag": 48_000, "connected": False}
+    document["faults"] = [{"id": "f1", "type": "isolate", "target": "broker-a-s", "applied_at": SOME_DAY - 12_000}]
+    lines = shown(document, Hand("broker-a-s", "broker-a is killed: s starts it"), [])
+    assert lines[2:5] == [
+        " 1 broker-a      SYNC_MASTER  killed               ?",
+        ">2 broker-a-s    SLAVE        isolated     1,234,567  █████░░░ 48 KB, cut off",
+        " 3 namesrv-1     nameserver   ready",
+    ]
+    assert lines[6] == "   namesrv-1     WRONG still names broker-a (killed), broker-a-s (isolated)"
+    assert lines[10:12] == [
+        "   FAULTS        IN FORCE",
+        "   f1            isolate target=broker-a-s  for 12 s",
+    ]
+    assert lines[22] == " broker-a is killed: s starts it"
+    assert slave["state"] == "ready"
+
+
+def test_a_nameserver_that_leaves_somebody_out_or_does_not_answer(document: Document) -> None:
+    del document["routes"]["namesrv-1"]["broker-a"]["0"]
+    document["routes"]["namesrv-2"] = None
+    lines = shown(document, Hand(), [])
+    assert lines[6:8] == [
+        "   namesrv-1     WRONG leaves out broker-a",
+        "   namesrv-2     does not answer",
+    ]
+
+
+def test_of_many_nodes_those_around_the_chosen_one_are_shown_and_the_rest_counted(document: Document) -> None:
+    for number in range(40):
+        group = f"broker-{number:02}"
+        document["nodes"].append({**document["nodes"][1], "name": group, "group": group, "address": f"a{number}"})
+    document["nodes"][-1]["state"] = "killed"
+    lines = shown(document, Hand("broker-20"), EVENTS)
+    assert ">  broker-20     SYNC_MASTER  ready        1,234,567" in lines
+    assert "   ... and 37 more; 42 of all 43 are ready" in lines
+    assert lines[-1].endswith("q quit")
+    assert len(lines) == 24
+
+
+def test_the_bar_is_logarithmic_and_sizes_take_four_figures() -> None:
+    assert [size(number) for number in (0, 999, 1000, 12_345, 1_234_567, 256 * 2**20, 10**12)] == [
+        "0 B", "999 B", "1 KB", "12.3 KB", "1.23 MB", "268 MB", "1e+03 GB",
+    ]  # fmt: skip
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(width=st.integers(20, 200), height=st.integers(1, 60), count=st.integers(0, 60), clients=st.integers(0, 30))
+def test_every_screen_is_filled_and_none_overflows(
+    document: Document, width: int, height: int, count: int, clients: int
+) -> None:
+    workload = document["nodes"][-1]
+    many = {**document, "nodes": document["nodes"][:3] + [{**workload, "name": f"c-{n}"} for n in range(clients)]}
+    events = [event(number, f"n{number}", "kind", text="x" * 300) for number in range(count)]
+    lines = shown(many, Hand(), events, width, height)
+    assert len(lines) == height
+    assert max(map(len, lines)) <= width
