@@ -1,22 +1,26 @@
 """What an operator may set for a broker: the keys of RocketMQ's broker.conf in Python's form, with its defaults.
 
 Sources: classes BrokerConfig, MessageStoreConfig, NettyServerConfig of 4.9.8. Milliseconds and bytes, as there.
-One file feeds three classes: the broker's own keys, the store's, and replication's.
+One file feeds four classes: the broker's own keys, the store's, replication's, and those that have no effect here.
 """
 
+import logging
 import pathlib
 from collections.abc import Mapping
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import attrs
 from attrs import validators
 
 from broker.ha.settings import HaSettings
 from broker.profiles import PROFILES
+from broker.unused import UnusedConfig, set_in_vain
 from remoting.names import MASTER_ID, TRACE_TOPIC
 from remoting.settings import Settings, SettingsError, change_settings, read_settings, settings_text
 from store.config import StoreConfig
 from store.configfile import save_config_file
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -158,6 +162,8 @@ class BrokerSettings:
     broker: BrokerConfig
     store: StoreConfig
     ha: HaSettings
+    unused: Any
+    """What is kept and shown, and has no effect here; see broker.unused."""
     source: Settings
 
     @property
@@ -170,11 +176,12 @@ class BrokerSettings:
         broker, values = change_settings(self.broker, changes)
         store, more = change_settings(self.store, changes)
         ha, still_more = change_settings(self.ha, changes)
-        values = {**self.source.values, **values, **more, **still_more}
+        unused, kept = change_settings(self.unused, changes)
+        values = {**self.source.values, **values, **more, **still_more, **kept}
         source = attrs.evolve(self.source, values=values)
         if broker.profile != self.broker.profile:
             ha, broker = _follow_profile(ha, source, broker.profile), _follow_profile(broker, source, broker.profile)
-        return attrs.evolve(self, broker=broker, store=store, ha=ha, source=source)
+        return attrs.evolve(self, broker=broker, store=store, ha=ha, unused=unused, source=source)
 
     def save(self) -> None:
         """Write the file that they came from anew; its former content is kept as `.bak`."""
@@ -183,7 +190,7 @@ class BrokerSettings:
 
 def load_config(path: str | pathlib.Path) -> BrokerSettings:
     """Read and check a settings file. SettingsError names file, key, and what was expected."""
-    source = read_settings(path, [BrokerConfig, StoreConfig, HaSettings])
+    source = read_settings(path, [BrokerConfig, StoreConfig, HaSettings, UnusedConfig])
     profile = PROFILES.get(str(source.values.get("profile")), {})
     settings = attrs.evolve(source, values={**profile, **source.values})
     broker = settings.bind(BrokerConfig)
@@ -192,7 +199,10 @@ def load_config(path: str | pathlib.Path) -> BrokerSettings:
             raise SettingsError(f"{path}: broker_id = {broker.broker_id}: a SLAVE needs one above 0")
     else:  # a master has id 0, whatever the file says (store-and-ha section 5.1)
         broker = attrs.evolve(broker, broker_id=MASTER_ID)
-    return BrokerSettings(broker, settings.bind(StoreConfig), settings.bind(HaSettings), source)
+    if in_vain := set_in_vain(source.values):
+        log.warning("%s: no effect here: %s", path, ", ".join(in_vain))
+    unused = settings.bind(UnusedConfig)
+    return BrokerSettings(broker, settings.bind(StoreConfig), settings.bind(HaSettings), unused, source)
 
 
 def _follow_profile(settings: T, source: Settings, profile: str) -> T:

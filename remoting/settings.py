@@ -19,7 +19,14 @@ from remoting.properties import parse_properties_text, write_properties_text
 
 T = TypeVar("T")
 
-_IRREGULAR = {"broker_ip1": "brokerIP1", "broker_ip2": "brokerIP2", "check_crc_on_recover": "checkCRCOnRecover"}
+_IRREGULAR = {
+    "broker_ip1": "brokerIP1",
+    "broker_ip2": "brokerIP2",
+    "check_crc_on_recover": "checkCRCOnRecover",
+    "enable_dleger_commit_log": "enableDLegerCommitLog",
+    "store_path_dledger_commit_log": "storePathDLedgerCommitLog",
+    "use_tls": "useTLS",
+}
 _IRREGULAR_BACK = {wire: name for name, wire in _IRREGULAR.items()}
 
 

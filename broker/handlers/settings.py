@@ -3,19 +3,22 @@
 Sources: broker-requests sections 3.5 and 6.5; classes AdminBrokerProcessor, Configuration, ClientManageProcessor.
 """
 
-import os
+import logging
 from typing import Any
 
 from broker.config import BrokerSettings
 from broker.filter.lexer import FilterError
 from broker.filter.table import compiled, is_tag_type
 from broker.state import Broker
+from broker.unused import set_in_vain
 from remoting.bodies.heartbeat import CheckClientRequestBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Refusal, Reply, Request, Route
 from remoting.headers.broker_admin import GetBrokerConfigResponseHeader
 from remoting.properties import parse_properties_text, write_properties_text
-from remoting.settings import SettingsError, settings_lines
+from remoting.settings import SettingsError, settings_lines, snake
+
+log = logging.getLogger(__name__)
 
 NEVER_CHANGED = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
 """Keys that no tool may change, whatever the black list of the configuration says."""
@@ -24,20 +27,10 @@ NEVER_CHANGED = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"
 def get_broker_config(broker: Broker, _header: Any, _request: Request) -> Reply:
     """All settings as `key=value` lines, with the version that counts their changes (broker-requests#61)."""
     settings = broker.settings
-    lines = settings_lines(settings.broker, settings.store, settings.ha)
+    lines = settings_lines(settings.broker, settings.store, settings.ha, settings.unused)
     lines["haListenPort"] = broker.registration.ha_address.rpartition(":")[2]
-    lines |= _lines_for_tools()
     header = GetBrokerConfigResponseHeader(version=broker.config_version.encode().decode())
     return Reply(header=header, body=write_properties_text(lines).encode())
-
-
-def _lines_for_tools() -> dict[str, str]:
-    """Settings of parts that we lack, without which a tool fails: exportConfigs copies two, exportMetrics one."""
-    return {
-        "filterServerNums": "0",
-        "useTLS": "false",
-        "clientCallbackExecutorThreads": str(os.cpu_count() or 1),  # shown as the number of processors
-    }
 
 
 def update_broker_config(broker: Broker, _header: Any, request: Request) -> Reply:
@@ -55,6 +48,8 @@ def update_broker_config(broker: Broker, _header: Any, request: Request) -> Repl
         raise Refusal(ResponseCode.NO_PERMISSION, f"{', '.join(sorted(forbidden))} cannot be changed by a tool")
     _apply(broker, settings)
     settings.save()
+    if in_vain := set_in_vain({snake(key): value for key, value in changes.items()}):
+        log.warning("%s set what has no effect here: %s", request.channel.peer, ", ".join(in_vain))
     broker.emit("settings_changed", changes=changes, peer=request.channel.peer)
     return Reply()
 

@@ -3,12 +3,17 @@
 import json
 from collections.abc import Callable
 
+import attrs
 import pytest
 
-from broker.config import load_config
+from broker.config import BrokerConfig, load_config
+from broker.ha.settings import HaSettings
 from broker.testing import TalkingBroker, send_fields
+from broker.unused import DEFAULTS
 from remoting.codes import RequestCode, ResponseCode
 from remoting.properties import parse_properties_text
+from remoting.settings import camel, snake
+from store.config import StoreConfig
 
 Opener = Callable[..., TalkingBroker]
 
@@ -52,6 +57,30 @@ EXPORTED = (  # mqadmin exportConfigs fails where one is missing, exportMetrics 
 @pytest.mark.parametrize("key", EXPORTED)
 def test_what_tools_cannot_do_without_is_there(talk: TalkingBroker, key: str) -> None:
     assert key in shown(talk)
+
+
+def test_settings_of_parts_that_are_not_here_are_kept_and_shown(
+    talk: TalkingBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """broker-requests#61: with 4.9.8's defaults, else as they were set; whoever sets one is told that it means nothing."""
+    assert shown(talk)["sendThreadPoolQueueCapacity"] == "10000"
+    assert len(shown(talk)) > 180
+    assert (
+        change(talk, "sendThreadPoolQueueCapacity=20000\nuseTLS=true\nserverWorkerThreads=8\n") == ResponseCode.SUCCESS
+    )
+    assert "no effect here: send_thread_pool_queue_capacity, use_tls" in caplog.text
+    assert (shown(talk)["sendThreadPoolQueueCapacity"], shown(talk)["useTLS"]) == ("20000", "true")
+    caplog.clear()
+    saved = load_config(talk.broker.settings.source.source)
+    assert (saved.unused.send_thread_pool_queue_capacity, saved.unused.use_tls) == (20_000, True)
+    assert "no effect here: send_thread_pool_queue_capacity, use_tls" in caplog.text
+    assert change(talk, "serverWorkerThreads=many\n") == ResponseCode.SYSTEM_ERROR
+
+
+def test_no_setting_both_has_an_effect_and_has_none() -> None:
+    used = {field.name for kind in (BrokerConfig, StoreConfig, HaSettings) for field in attrs.fields(kind)}
+    assert used & {snake(key) for key in DEFAULTS} == set()
+    assert [key for key in DEFAULTS if camel(snake(key)) != key] == []
 
 
 def test_a_change_counts_at_once_and_after_a_restart(talk: TalkingBroker) -> None:
