@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check spark interop bench clean
+.PHONY: demo test check scenarios spark interop bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -26,6 +26,9 @@ check: $(VENV)/.ready       ## lint, types, import direction
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table
+	$(BIN)/rmqlab scenarios --run
 
 spark: $(VENV)/.spark       ## the data sources and the audit, on Spark; needs PyPI, and no Java
 	$(BIN)/python -m pytest -m spark tests/pipeline

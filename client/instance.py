@@ -52,7 +52,7 @@ class Client:
         self.client_id = client_id(config, self.ip)
         self.nursery = nursery
         """For what must not outlive the instance."""
-        self.chance = random.Random()  # noqa: S311 - spreads load, hides nothing
+        self.chance = random.Random(random.getrandbits(64))  # noqa: S311 - spreads load, hides nothing; a seeded process repeats it
         self.residents = Residents()
         self.consumers = self.residents.consumers
         self.producers: dict[str, set[str]] = {}

@@ -88,6 +88,7 @@ class TransactionProducer(Producer):
         work: LocalWork,
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as Producer.send
+        message_id: str | None = None,
     ) -> TransactionResult:
         """Send the half message, do the work, tell the broker. Errors as `send`: then the work was not begun.
 
@@ -100,7 +101,7 @@ class TransactionProducer(Producer):
             delay_level=0,
             properties={**message.properties, PROPERTY_TRAN_MSG: "true", PROPERTY_PGROUP: self.group},
         )
-        sent = await self.send(half, timeout=timeout)
+        sent = await self.send(half, timeout=timeout, message_id=message_id)
         state = TransactionState.ROLLBACK
         try:
             if sent.status is SendStatus.SEND_OK:

@@ -10,6 +10,7 @@ from cluster.commands.check import check
 from cluster.commands.demo import demo
 from cluster.commands.diff import diff
 from cluster.commands.fault import fault_app, faults, heal, isolate
+from cluster.commands.scenario import repro, run, scenarios
 from cluster.commands.show import events, logs, status
 from cluster.commands.up import down, up
 from cluster.commands.work import consume, produce
@@ -59,6 +60,9 @@ app.command()(produce)
 app.command()(consume)
 app.command()(down)
 app.command()(check)
+app.command()(scenarios)
+app.command()(run)
+app.command()(repro)
 
 
 def main() -> None:

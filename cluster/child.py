@@ -49,6 +49,8 @@ class Birth:
     clock: ClockSettings
     rules: NodeRules = attrs.field(factory=NodeRules)
     """The faults that are in force as it is born."""
+    seed: str = ""
+    """What its random choices follow from; empty: chance."""
 
 
 def live(birth: Birth, parent: int) -> NoReturn:
@@ -57,7 +59,7 @@ def live(birth: Birth, parent: int) -> NoReturn:
     try:
         _redirect_output(birth.log)
         _die_with_parent(parent, birth.name)
-        _reseed()
+        _reseed(birth)
         _log_in_cluster_time()
         _run(birth)
         status = 0
@@ -113,9 +115,9 @@ def _die_with_parent(parent: int, name: str) -> None:
         os._exit(1)
 
 
-def _reseed() -> None:
+def _reseed(birth: Birth) -> None:
     """Forked processes share what their parent's generators would say next; trio shuffles its tasks by its own."""
-    random.seed()
+    random.seed(f"{birth.seed} {birth.name}" if birth.seed else None)
     with contextlib.suppress(AttributeError):
         trio._core._run._r.seed()  # noqa: SLF001
 

@@ -64,14 +64,16 @@ class ClusterDirectory:
     """The paths of one cluster. Making one of these touches nothing."""
 
     path: Path
+    is_lasting: bool = True
+    """False for a cluster that is started once only: its addresses are free for others when it has ended."""
 
     @classmethod
     def named(cls, name: str) -> "ClusterDirectory":
         return cls(home() / name)
 
     @classmethod
-    def at(cls, path: str | os.PathLike[str]) -> "ClusterDirectory":
-        return cls(Path(path).absolute())
+    def at(cls, path: "ClusterDirectory | str | os.PathLike[str]") -> "ClusterDirectory":
+        return path if isinstance(path, ClusterDirectory) else cls(Path(path).absolute())
 
     @property
     def record_path(self) -> Path:
@@ -146,8 +148,9 @@ class ClusterDirectory:
         fresh.replace(self.record_path)
 
     def siblings(self) -> Iterator[Record]:
-        """Records of the other clusters of this home."""
-        for path in self.path.parent.glob("*/cluster.json"):
+        """Records of the other lasting clusters of this home."""
+        around = self.path.parent if self.is_lasting else home()
+        for path in around.glob("*/cluster.json"):
             with contextlib.suppress(OSError, ValueError, cattrs.BaseValidationError):  # not ours to mend
                 other = ClusterDirectory(path.parent)
                 if other.path != self.path and (record := other.read_record()):

@@ -239,14 +239,16 @@ class Cluster:
 async def open_cluster(
     spec: ClusterSpec,
     *,
-    directory: str | os.PathLike[str] | None = None,
+    directory: ClusterDirectory | str | os.PathLike[str] | None = None,
     modules: Mapping[NodeKind, str] = MODULES,
     way: str | None = None,
+    seed: str = "",
     started: Callable[[Cluster], object] = lambda _: None,
 ) -> AsyncIterator[Cluster]:
     """Start a cluster, give it once every node is ready, and stop it in order in the end.
 
-    The directory is `~/.rmqlab/<name>` unless given. `started` gets the cluster before its nodes start.
+    The directory is `~/.rmqlab/<name>` unless given. `started` gets the cluster before its nodes start. With a
+    `seed`, random choices of its processes are the same each time, though not what time makes of them.
     """
     place = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
     place.create()
@@ -263,7 +265,7 @@ async def open_cluster(
                 for node in nodes:
                     _write_settings(place, node.name, node_settings(spec, node, nodes, place.data_dir(node.name)))
                 supervisor = Supervisor(
-                    spec, placement, place, clock, forks, {node.name: node for node in nodes}, EventLog(), modules
+                    spec, placement, place, clock, forks, {node.name: node for node in nodes}, EventLog(), modules, seed
                 )
                 async with _supervised(supervisor):
                     cluster = Cluster(supervisor)

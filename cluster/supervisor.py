@@ -64,6 +64,8 @@ class Supervisor:
     nodes: dict[str, Node]
     events: EventLog
     modules: Mapping[NodeKind, str] = MODULES
+    seed: str = ""
+    """What the random choices of its processes follow from; empty: chance."""
     lives: dict[str, Life] = attrs.field(factory=dict, init=False)
     workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
     board: FaultBoard = attrs.field(factory=FaultBoard, init=False)
@@ -302,6 +304,7 @@ class Supervisor:
                 control=str(self.directory.control_socket),
                 clock=self.clock.settings,
                 rules=rules,
+                seed=self.seed,
             )
         )
 

@@ -174,6 +174,12 @@ _KINDS = (
     ),
     Kind("consumed", "workload", "A consumer has ended.", {"delivered": _count("deliveries")}),
     Kind(
+        "transaction_asked",
+        "workload",
+        "A broker asked what became of a half message.",
+        {"message_id": _MESSAGE_ID, "topic": _TOPIC},
+    ),
+    Kind(
         "rebalanced",
         "workload",
         "A consumer's share of a topic's queues changed.",
@@ -278,6 +284,32 @@ _KINDS = (
         is_open=True,
     ),
     Kind("fault_spent", "any", "A node has done all that a fault with a number wanted.", {"id": _FAULT["id"]}),
+    Kind(
+        "step",
+        "supervisor",
+        "A step of a scenario begins. Number 0 with the labels `begin` and `end` is the scenario itself.",
+        {
+            "number": _count("of the step, from 1"),
+            "label": _text("its name, if it has one"),
+            "action": _text("what is done"),
+        },
+    ),
+    Kind(
+        "probed",
+        "supervisor",
+        "A scenario sent a message straight to a broker.",
+        {"code": _count("response code; None for no answer"), "remark": _text("of the answer, or why there is none")},
+    ),
+    Kind(
+        "measured",
+        "supervisor",
+        "A scenario looked at one of a node's live facts.",
+        {
+            "what": _text("path of the fact"),
+            "value": Field("any", "what it was; None where the node does not tell"),
+            "label": _text("of the step"),
+        },
+    ),
     Kind("store_wiped", "supervisor", "A node's store was deleted.", {"files": _count("files that it had")}),
     # Nameservers
     Kind("broker_registered", "nameserver", "A broker's address came into the routes.", _BROKER_CHANGE),

@@ -34,6 +34,8 @@ class ConsumeConfig:
     tags: str = "*"
     from_where: str = attrs.field(default="first", validator=validators.in_(FROM_WHERE))
     """Where a group that never committed begins."""
+    orderly: bool = False
+    """One message of a queue after the other, by the member that holds its lock at the master."""
     count: int = attrs.field(default=0, validator=validators.ge(0))
     """End after so many deliveries; 0 goes on until it is stopped."""
     poll_name_server_period: float = attrs.field(default=30.0, validator=validators.gt(0))
@@ -67,7 +69,7 @@ async def main(config: ConsumeConfig, link: ControlLink) -> None:
         poll_name_server_period=config.poll_name_server_period,
     )
     consumer_config = ConsumerConfig(
-        consume_from_where=FROM_WHERE[config.from_where], commit_period=config.commit_period
+        consume_from_where=FROM_WHERE[config.from_where], commit_period=config.commit_period, orderly=config.orderly
     )
     try:
         async with open_client(client_config) as client, trio.open_nursery() as nursery:

@@ -16,8 +16,8 @@ from attrs import validators
 from client.config import ClientConfig, ProducerConfig
 from client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError, SendError
 from client.instance import open_client
-from client.message import Attempt, Message, SendResult
-from client.producer import Producer
+from client.message import Attempt, Message, ReceivedMessage, SendResult
+from client.transaction import TransactionProducer, TransactionState
 from cluster.workload.routes import tell_routes
 from remoting.clock import wall_millis
 from remoting.control import ControlLink
@@ -25,6 +25,11 @@ from remoting.settings import read_settings
 
 INDETERMINATE = "indeterminate"
 REFUSED = "refused"
+STATES = {
+    "commit": TransactionState.COMMIT,
+    "rollback": TransactionState.ROLLBACK,
+    "unknown": TransactionState.UNKNOWN,
+}
 _NOT_STORED = (RefusedError, NoRouteError, NoNameServerError)
 
 
@@ -49,6 +54,12 @@ class ProduceConfig:
     send_timeout: float = attrs.field(default=3.0, validator=validators.gt(0))
     retries: int = attrs.field(default=2, validator=validators.ge(0))
     tags: str = ""
+    delay_level: int = attrs.field(default=0, validator=[validators.ge(0), validators.le(18)])
+    """1 to 18: consumers get it 1 s to 2 h later. 0: at once."""
+    transaction: str = attrs.field(default="", validator=validators.in_(("", *STATES)))
+    """Send half messages, and say that of each: commit, rollback or unknown. A broker that asks is told `commit`."""
+    stays: bool = False
+    """After the last message it goes on being a member of its group until it is stopped."""
 
 
 def load_config(path: str | pathlib.Path) -> ProduceConfig:
@@ -61,20 +72,29 @@ async def main(config: ProduceConfig, link: ControlLink) -> None:
     try:
         async with open_client(ClientConfig(namesrv_addr=config.namesrv_addr, source_ip=config.source_ip)) as client:
             tell_routes(client, link)
-            producer = Producer(
+            producer = TransactionProducer(
                 client,
                 config.group,
+                lambda message: _tell_asked(link, message),
                 ProducerConfig(send_timeout=config.send_timeout, retries=config.retries),
                 on_attempt=lambda attempt: tell_attempt(link, attempt),
             )
             link.ready()
             await _send_all(config, producer, link, counts)
+            if config.stays:
+                await trio.sleep_forever()
     finally:
         link.emit("produced", sent=counts.total(), **counts)
 
 
+async def _tell_asked(link: ControlLink, message: ReceivedMessage) -> TransactionState:
+    await trio.lowlevel.checkpoint()
+    link.emit("transaction_asked", message_id=message.message_id, topic=message.topic)
+    return TransactionState.COMMIT
+
+
 async def _send_all(
-    config: ProduceConfig, producer: Producer, link: ControlLink, counts: collections.Counter[str]
+    config: ProduceConfig, producer: TransactionProducer, link: ControlLink, counts: collections.Counter[str]
 ) -> None:
     began = trio.current_time()
     free = trio.Semaphore(config.senders)
@@ -88,18 +108,24 @@ async def _send_all(
 
 async def _send_one(
     config: ProduceConfig,
-    producer: Producer,
+    producer: TransactionProducer,
     link: ControlLink,
     counts: collections.Counter[str],
     number: int,
     free: trio.Semaphore,
 ) -> None:
     message_id = producer.new_id()
-    message = Message(topic=config.topic, body=body_of(number, config.size), keys=f"n{number}", tags=config.tags)
+    message = Message(
+        topic=config.topic,
+        body=body_of(number, config.size),
+        keys=f"n{number}",
+        tags=config.tags,
+        delay_level=config.delay_level,
+    )
     began = wall_millis()
     told: dict[str, object] = {"outcome": INDETERMINATE, "error": "the producer was stopped"}
     try:
-        told = describe_result(await producer.send(message, message_id=message_id))
+        told = describe_result(await _send(config, producer, message, message_id))
     except (*_NOT_STORED, IndeterminateError) as exc:
         told = describe_failure(exc)
     finally:  # cancelled as well: what was written may be stored
@@ -116,6 +142,17 @@ async def _send_one(
             began_at=began,
             took=wall_millis() - began,
         )
+
+
+async def _send(config: ProduceConfig, producer: TransactionProducer, message: Message, message_id: str) -> SendResult:
+    if not config.transaction:
+        return await producer.send(message, message_id=message_id)
+
+    async def work(_message: Message, _message_id: str) -> TransactionState:
+        await trio.lowlevel.checkpoint()
+        return STATES[config.transaction]
+
+    return (await producer.send_in_transaction(message, work, message_id=message_id)).sent
 
 
 def body_of(number: int, size: int) -> bytes:

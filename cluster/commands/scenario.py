@@ -1,0 +1,208 @@
+"""scenarios, run and repro: what can be seen, and seeing it."""
+
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import trio
+import typer
+
+from cluster.commands.terms import AsJson, console, fail, misused, print_json
+from cluster.lab import Cluster, WaitTimeoutError
+from cluster.scenario.catalogue import Listed, NoScenarioError, find_by_source, find_scenario, list_scenarios
+from cluster.scenario.load import ScenarioError, load_scenario
+from cluster.scenario.run import Options, Run, run_scenario
+from cluster.scenario.rundir import RunDirectory
+from cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
+from cluster.serve import UP_FAILURES
+from cluster.view import render_nodes
+
+PROFILES = ("4.9", "hardened")
+Profile = Annotated[str, typer.Option(help="4.9, or hardened: all switches that depart from it.")]
+
+
+def scenarios(
+    *,
+    run_all: Annotated[bool, typer.Option("--run", help="Run all of them, and show one table.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = 2,
+    directory: Annotated[Path | None, typer.Option("--dir", help="Of other scenario files.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the canonical scenarios, or run them all, under both profiles where the outcome differs.
+
+    Exit status with --run: 0 all hold, 1 one is violated, 2 one is unknown.
+    """
+    try:
+        listed = list(list_scenarios(directory))
+    except ScenarioError as exc:
+        misused(str(exc))
+    if run_all:
+        _run_all(listed, jobs, as_json=as_json)
+    elif as_json:
+        print_json([_summary_of(it) for it in listed])
+    else:
+        console.print(render_catalogue(listed))
+
+
+def _summary_of(listed: Listed) -> dict[str, Any]:
+    scenario = listed.scenario
+    return {
+        "name": scenario.name,
+        "claim": scenario.claim,
+        "why": scenario.why,
+        "sources": list(scenario.sources),
+        "hardened": scenario.hardened is not None,
+        "file": str(listed.path),
+    }
+
+
+def run(
+    scenario: Annotated[str, typer.Argument(help="A name that `rmqlab scenarios` lists, or a file.")],
+    profile: Profile = "4.9",
+    rate: Annotated[float | None, typer.Option(min=0.01, help="Cluster seconds per real second.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of random choices; drawn and told unless given.")] = None,
+    *,
+    keep_stores: Annotated[bool, typer.Option("--keep-stores", help="Also where the claim holds.")] = False,
+    attach: Annotated[
+        bool, typer.Option("--attach", help="At rate 1, and up until Ctrl-C after the last step: for other programs.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a scenario and judge it. Exit status: 0 the claim holds, 1 it is violated, 2 not known."""
+    try:
+        path = find_scenario(scenario)
+    except NoScenarioError as exc:
+        misused(str(exc))
+    options = {"profile": profile, "rate": 1.0 if attach else rate, "seed": seed, "stays_up": attach}
+    raise typer.Exit(_run(path, scenario, options | {"keeps_stores": True if keep_stores else None}, as_json=as_json))
+
+
+def repro(
+    issue: Annotated[str, typer.Argument(help="Such as rmq#1094 or ali#400.")],
+    profile: Profile = "4.9",
+    seed: Annotated[int | None, typer.Option(help="Of random choices; drawn and told unless given.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Run the scenarios that reproduce an issue. Exit status as `run`: the worst of them."""
+    try:
+        found = find_by_source(issue)
+    except NoScenarioError as exc:
+        misused(str(exc))
+    except ScenarioError as exc:
+        misused(str(exc))
+    options = {"profile": profile, "seed": seed}
+    statuses = [_run(it.path, it.scenario.name, options, as_json=as_json) for it in found]
+    raise typer.Exit(1 if 1 in statuses else max(statuses))
+
+
+def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool) -> int:
+    """Run one scenario file, show it, and answer its exit status."""
+    if options["profile"] not in PROFILES:
+        misused(f"no profile {options['profile']!r}; profiles: {', '.join(PROFILES)}")
+    try:
+        text = path.read_text(encoding="utf-8")
+        scenario = load_scenario(path)
+        chosen = Options(source=text, target=target, **options)
+        played = scenario.under_profile(chosen.profile)
+    except (ScenarioError, OSError, ValueError) as exc:
+        misused(str(exc))
+    if not as_json:
+        console.print(render_head(played, chosen.profile))
+    directory = RunDirectory.create(scenario.name)
+    try:
+        done = trio.run(_play, scenario, chosen, directory, as_json)
+    except BaseExceptionGroup as group:
+        known = group.subgroup((*UP_FAILURES, WaitTimeoutError, TimeoutError))
+        if known is None:
+            raise
+        fail(str(_first(known)))
+    except UP_FAILURES as exc:
+        fail(str(exc))
+    if done is None:
+        fail(f"interrupted; everything is stopped. What was seen: {directory.path}")
+    if as_json:
+        print_json(done.as_json())
+    else:
+        console.print(render_run(done))
+    return done.verdict.exit_status
+
+
+async def _play(scenario: Any, options: Options, directory: RunDirectory, as_json: bool) -> Run | None:  # noqa: FBT001 -- trio.run hands it over by position
+    scope = trio.CancelScope()
+    done: list[Run] = []
+
+    async def ready(cluster: Cluster) -> None:
+        if options.stays_up and not as_json:
+            console.print(render_nodes(await cluster.status()))
+            console.print(f"\nexport NAMESRV_ADDR='{cluster.namesrv_addr}'\n\nCtrl-C ends the run, and judges it.")
+
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_on_signal, signals, scope)
+            with scope:
+                tell = (lambda _: None) if as_json else console.print
+                done.append(await run_scenario(scenario, options, directory=directory, tell=tell, ready=ready))
+            nursery.cancel_scope.cancel()
+    return done[0] if done else None
+
+
+async def _cancel_on_signal(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    async for _ in signals:
+        scope.cancel()
+
+
+def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool) -> None:
+    """Run each scenario as a process of its own, so many at a time, and show what came of them."""
+    rows: list[dict[str, Any]] = [{"scenario": it.scenario.name} for it in listed]
+    runs = [
+        (row, it, profile)
+        for row, it in zip(rows, listed, strict=True)
+        for profile in PROFILES
+        if profile == "4.9" or it.scenario.hardened is not None
+    ]
+
+    async def work() -> None:
+        free = trio.Semaphore(jobs)
+
+        async def one(row: dict[str, Any], it: Listed, profile: str) -> None:
+            async with free:
+                row[profile] = await _run_apart(it.path, profile)
+                if not as_json:
+                    console.print(
+                        f"{row[profile]['verdict']:9} {row[profile]['seconds']:6.1f} s  {it.scenario.name} ({profile})"
+                    )
+
+        async with trio.open_nursery() as nursery:
+            for args in runs:
+                nursery.start_soon(one, *args)
+
+    trio.run(work)
+    if as_json:
+        print_json(rows)
+    else:
+        console.print(render_summary(rows))
+    verdicts = {row[profile]["verdict"] for row in rows for profile in PROFILES if profile in row}
+    raise typer.Exit(1 if "violated" in verdicts else 2 if "unknown" in verdicts else 0)
+
+
+async def _run_apart(path: Path, profile: str) -> dict[str, Any]:
+    """Run a scenario in a process of its own; what it prints as JSON, or that it is unknown, and why."""
+    command = [sys.executable, "-m", "cluster", "run", str(path), "--profile", profile, "--json"]
+    done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
+    try:
+        document: dict[str, Any] = json.loads(done.stdout)
+    except ValueError:
+        text = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
+        return {"verdict": "unknown", "seconds": 0.0, "expectations": [], "missing": [text.splitlines()[-1]]}
+    return document
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    exc: BaseException = group
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return exc

@@ -1,0 +1,164 @@
+"""What a step can do: the verbs, what each is done to, and how.
+
+kill, stop, start, pause, resume, restart,
+power-loss, wipe, isolate = TARGET or [TARGETS]   nodes, or workloads by their names
+fault = {type = ...}                              see `cluster.faults.rules`
+heal = LABEL or "all"                             the fault of the step with this label
+produce, consume = WORKLOAD                       start one that says `start = "step"`
+stop-workload = WORKLOAD or [WORKLOADS]           and wait for its end
+mark = LABEL                                      give this moment a name
+probe = TARGET                                    send a message straight to a broker, as no client would, and tell what it answers
+measure = "TARGET PATH"                           write down one of a node's live facts, such as `broker-a commit_log.max`
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import attrs
+
+from cluster.faults.board import ActiveFault
+from cluster.faults.rules import Fault, fault_of
+from cluster.lab import Cluster, Workload
+from cluster.scenario import model
+from cluster.scenario.probe import send_straight
+
+MODULES = {"produce": "cluster.workload.produce", "consume": "cluster.workload.consume"}
+
+
+@attrs.define(eq=False)
+class Stage:
+    """What actions work on: a running cluster, and what they left there."""
+
+    cluster: Cluster
+    scenario: model.Scenario
+    workloads: dict[str, Workload] = attrs.field(factory=dict)
+    faults: dict[str, list[ActiveFault]] = attrs.field(factory=dict)
+    """Faults in force, by the label of their step."""
+
+    async def start_workload(self, name: str) -> None:
+        """Start one of the scenario's workloads."""
+        plan = next(plan for plan in self.scenario.workloads if plan.name == name)
+        config = dict(plan.config)
+        if plan.nameservers:
+            nodes = self.cluster.supervisor.nodes
+            config["namesrv_addr"] = ";".join(nodes[nameserver].address for nameserver in plan.nameservers)
+        self.workloads[name] = await self.cluster.run_workload(MODULES[plan.kind], config, name=name)
+
+
+Run = Callable[[Stage, Any, str], Awaitable[None]]
+
+
+@attrs.frozen
+class Verb:
+    """How an argument is read (ValueError, TypeError), and what is done with it; the label of the step comes last."""
+
+    read: Callable[[Any], Any]
+    run: Run
+    takes: str
+    """`targets`, `workloads`, `fault`, `label` or `measure`: how a review looks at the argument."""
+
+
+def read_argument(verb: str, value: Any) -> Any:
+    """The argument of a verb as its action has it. ValueError or TypeError for one that does not fit."""
+    return VERBS[verb].read(value)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) and name for name in names):
+        raise TypeError(f"expected a name, or an array of names, got {value!r}")
+    return tuple(names)
+
+
+def _name(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise TypeError(f"expected a name, got {value!r}")
+    return value
+
+
+def _fault(value: Any) -> Fault:
+    if not isinstance(value, Mapping):
+        raise TypeError(f'expected a table such as {{type = "link", ...}}, got {value!r}')
+    return fault_of(value)
+
+
+def _measure(value: Any) -> tuple[str, str]:
+    words = value.split() if isinstance(value, str) else []
+    if len(words) != 2:
+        raise ValueError(f'{value!r}: expected a target and a fact, such as "broker-a commit_log.max"')
+    return words[0], words[1]
+
+
+def _on_targets(method: str) -> Run:
+    async def run(stage: Stage, targets: tuple[str, ...], _label: str) -> None:
+        for target in targets:
+            await getattr(stage.cluster, method)(target)
+
+    return run
+
+
+async def _isolate(stage: Stage, targets: tuple[str, ...], label: str) -> None:
+    for target in targets:
+        stage.faults.setdefault(label, []).append(await stage.cluster.isolate(target))
+
+
+async def _apply(stage: Stage, fault: Fault, label: str) -> None:
+    stage.faults.setdefault(label, []).append(await stage.cluster.fault(fault))
+
+
+async def _heal(stage: Stage, label: str, _label: str) -> None:
+    if label == "all":
+        await stage.cluster.heal_all()
+        stage.faults.clear()
+        return
+    for fault in stage.faults.pop(label, []):
+        await stage.cluster.heal(fault)
+
+
+async def _start_workload(stage: Stage, name: str, _label: str) -> None:
+    await stage.start_workload(name)
+
+
+async def _stop_workloads(stage: Stage, names: tuple[str, ...], _label: str) -> None:
+    for name in names:
+        await stage.workloads[name].stop()
+
+
+async def _mark(_stage: Stage, _argument: str, _label: str) -> None:
+    """The event that every action leaves is all that is wanted."""
+
+
+async def _probe(stage: Stage, targets: tuple[str, ...], _label: str) -> None:
+    for target in targets:
+        for node in stage.cluster.supervisor.find(target):
+            code, remark = await send_straight(node.address)
+            stage.cluster.supervisor.record(node.name, "probed", code=code, remark=remark)
+
+
+async def _take_measure(stage: Stage, argument: tuple[str, str], label: str) -> None:
+    target, path = argument
+    for node in stage.cluster.supervisor.find(target):
+        facts: Any = await stage.cluster.snapshot(node.name)
+        for key in path.split("."):
+            if isinstance(facts, list):
+                facts = facts[int(key)] if key.isdigit() and int(key) < len(facts) else None
+            else:
+                facts = facts.get(key) if isinstance(facts, Mapping) else None
+        stage.cluster.supervisor.record(node.name, "measured", what=path, value=facts, label=label)
+
+
+VERBS: Mapping[str, Verb] = {
+    **{verb: Verb(_names, _on_targets(verb), "targets") for verb in ("kill", "stop", "start", "pause", "resume")},
+    "restart": Verb(_names, _on_targets("restart"), "targets"),
+    "power-loss": Verb(_names, _on_targets("power_loss"), "targets"),
+    "wipe": Verb(_names, _on_targets("wipe"), "targets"),
+    "isolate": Verb(_names, _isolate, "targets"),
+    "fault": Verb(_fault, _apply, "fault"),
+    "heal": Verb(_name, _heal, "label"),
+    "produce": Verb(_name, _start_workload, "workload"),
+    "consume": Verb(_name, _start_workload, "workload"),
+    "stop-workload": Verb(_names, _stop_workloads, "workloads"),
+    "mark": Verb(_name, _mark, ""),
+    "probe": Verb(_names, _probe, "targets"),
+    "measure": Verb(_measure, _take_measure, "measure"),
+}

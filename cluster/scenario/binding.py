@@ -1,0 +1,224 @@
+"""Mappings bound to the classes of `cluster.scenario.model`, with errors that say where and what was expected. Pure."""
+
+import difflib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from cluster.scenario.actions import VERBS, read_argument
+from cluster.scenario.model import Action, Expectation, Scenario, Step, Variant, Workload
+from cluster.scenario.quantity import Quantity, parse_seconds
+from cluster.topology import ClusterSpec
+from cluster.workload.consume import ConsumeConfig
+from cluster.workload.produce import ProduceConfig
+from remoting.settings import Settings, SettingsError
+
+Path = tuple[str | int, ...]
+CONFIGS: Mapping[str, Any] = {"produce": ProduceConfig, "consume": ConsumeConfig}
+"""Settings of the kinds of workloads."""
+_GIVEN_BY_RUN = {"namesrv_addr", "source_ip"}
+
+
+class BindingError(ValueError):
+    """Something does not fit. `path` leads to it: keys, and indices of arrays."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__(text)
+        self.path = path
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """`; did you mean x?`, or what there is."""
+    names = sorted(known)
+    close = difflib.get_close_matches(word, names, 1)
+    return f"; did you mean {close[0]}?" if close else f"; expected one of {', '.join(names)}"
+
+
+@attrs.frozen
+class Table:
+    """A TOML table that is being read; `path` leads to it."""
+
+    values: Mapping[str, Any]
+    path: Path = ()
+
+    @classmethod
+    def of(cls, value: object, path: Path) -> "Table":
+        if not isinstance(value, Mapping):
+            raise BindingError(path, f"expected a table, got {value!r}")
+        return cls(value, path)
+
+    def only(self, *keys: str) -> None:
+        """Refuse all other keys."""
+        for key in self.values:
+            if key not in keys:
+                raise BindingError((*self.path, key), f"no such key{near(key, keys)}")
+
+    def read(self, key: str, read: Callable[[Any], Any], default: Any = None) -> Any:
+        """A value, read by a function whose ValueErrors and TypeErrors become ours."""
+        if key not in self.values:
+            return default
+        try:
+            return read(self.values[key])
+        except BindingError:
+            raise
+        except (ValueError, TypeError) as exc:
+            raise BindingError((*self.path, key), str(exc)) from None
+
+    def text(self, key: str, default: str | None = None) -> str:
+        if key not in self.values and default is None:
+            raise BindingError(self.path, f"{key} is missing")
+        value: str = self.read(key, _text, default)
+        return value
+
+    def tables(self, key: str) -> list["Table"]:
+        """An array of tables."""
+        values = self.values.get(key, [])
+        if not isinstance(values, list):
+            raise BindingError((*self.path, key), f"expected an array of tables, [[{key}]]")
+        return [Table.of(value, (*self.path, key, index)) for index, value in enumerate(values)]
+
+
+def bind_scenario(values: Mapping[str, Any]) -> Scenario:
+    """Make a scenario of a TOML document. BindingError for the first thing that does not fit."""
+    table = Table(values)
+    table.only("name", "claim", "why", "sources", "cluster", "workload", "step", "end", "expect", "hardened")
+    return Scenario(
+        name=table.text("name"),
+        claim=table.text("claim"),
+        why=table.text("why", ""),
+        sources=table.read("sources", _texts, ()),
+        cluster=_cluster(table),
+        workloads=tuple(map(_workload, table.tables("workload"))),
+        steps=tuple(map(_step, table.tables("step"))),
+        end=table.read("end", parse_seconds),
+        expectations=tuple(map(_expectation, table.tables("expect"))),
+        hardened=_variant(Table.of(values["hardened"], ("hardened",))) if "hardened" in values else None,
+    )
+
+
+def _cluster(scenario: Table) -> ClusterSpec:
+    table = Table.of(scenario.values.get("cluster", {}), ("cluster",))
+    table.only(*(field.name for field in attrs.fields(ClusterSpec) if field.name != "name"))
+    given: dict[str, Any] = {}
+    for key, value in table.values.items():
+        try:
+            ClusterSpec(**{key: value})
+        except (ValueError, TypeError) as exc:
+            raise BindingError(("cluster", key), str(exc.args[0])) from None
+        given[key] = value
+    return ClusterSpec(name="scenario", **given)
+
+
+def _workload(table: Table) -> Workload:
+    kind = table.read("kind", _one_of(CONFIGS))
+    if kind is None:
+        raise BindingError(table.path, f"kind is missing: expected one of {', '.join(CONFIGS)}")
+    own = {"name", "kind", "nameservers", "start"}
+    known = {field.name for field in attrs.fields(CONFIGS[kind])} - _GIVEN_BY_RUN
+    table.only(*own, *known)
+    config = {key: value for key, value in table.values.items() if key not in own}
+    for key, value in config.items():
+        try:
+            Settings("", {key: value}, {}).bind(CONFIGS[kind])
+        except SettingsError as exc:
+            raise BindingError((*table.path, key), str(exc)) from None
+    return Workload(
+        name=table.text("name"),
+        kind=kind,
+        config=config,
+        nameservers=table.read("nameservers", _texts, ()),
+        is_early=table.read("start", _one_of(("early", "step")), "early") == "early",
+    )
+
+
+def _step(table: Table) -> Step:
+    own = ("at", "after", "wait", "within", "label")
+    table.only(*own, *VERBS)
+    verbs = [key for key in table.values if key in VERBS]
+    if len(verbs) > 1:
+        raise BindingError((*table.path, verbs[1]), f"a step does one thing: it has {verbs[0]} already")
+    action = None
+    if verbs:
+        action = Action(verbs[0], table.read(verbs[0], lambda value: read_argument(verbs[0], value)))
+    if action is None and not {"at", "after", "wait"} & table.values.keys():
+        raise BindingError(table.path, "the step does nothing: expected at, after, wait or an action" + near("", VERBS))
+    return Step(
+        at=table.read("at", parse_seconds),
+        after=table.read("after", parse_seconds, 0.0),
+        wait=table.read("wait", _text),
+        within=table.read("within", parse_seconds, Step().within),
+        action=action,
+        label=table.text("label", str(action.argument) if action and action.verb == "mark" else ""),
+    )
+
+
+def _expectation(table: Table) -> Expectation:
+    table.only(*(field.name for field in attrs.fields(Expectation)))
+    if ("metric" in table.values) == ("event" in table.values):
+        raise BindingError(table.path, "expected either metric or event")
+    if not {"at_least", "at_most", "equals", "same_as"} & table.values.keys():
+        raise BindingError(table.path, "expected a bound: at_least, at_most, equals or same_as")
+    try:
+        return Expectation(
+            name=table.text("name", ""),
+            metric=table.read("metric", _text),
+            event=table.read("event", _text),
+            where=table.read("where", _mapping, {}),
+            after=table.read("after", _text),
+            before=table.read("before", _text),
+            take=table.text("take", "count"),
+            field=table.read("field", _text),
+            at_least=table.read("at_least", Quantity.parse),
+            at_most=table.read("at_most", Quantity.parse),
+            equals=table.read("equals", _quantity_or_text),
+            same_as=table.read("same_as", _text),
+            source=table.text("source", ""),
+        )
+    except BindingError:
+        raise
+    except ValueError as exc:
+        raise BindingError(table.path, str(exc.args[0])) from None
+
+
+def _variant(table: Table) -> Variant:
+    table.only("claim", "expect", "drop")
+    return Variant(
+        claim=table.text("claim", ""),
+        expectations=tuple(map(_expectation, table.tables("expect"))),
+        dropped=table.read("drop", _texts, ()),
+    )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"expected a text, got {value!r}")
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise TypeError(f"expected an array of texts, got {value!r}")
+    return tuple(map(_text, value))
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"expected a table, got {value!r}")
+    return value
+
+
+def _one_of(known: Collection[str]) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if value not in known:
+            raise ValueError(f"{value!r}{near(str(value), known)}")
+        return str(value)
+
+    return read
+
+
+def _quantity_or_text(value: object) -> Quantity | str:
+    """Bare words are compared as they are; what looks like a number must have a unit."""
+    if isinstance(value, str) and not value[:1].isdigit() and not value.startswith("-"):
+        return value
+    return Quantity.parse(value)

@@ -1,0 +1,67 @@
+"""Where scenario files are found: by name, by path, by the number of an issue."""
+
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+
+import attrs
+
+from cluster.scenario.binding import near
+from cluster.scenario.load import load_scenario
+from cluster.scenario.model import Scenario
+
+SUFFIX = ".toml"
+
+
+class NoScenarioError(ValueError):
+    """There is no such scenario. The text tells which there are."""
+
+
+@attrs.frozen
+class Listed:
+    """A scenario, and the file that it is in."""
+
+    path: Path
+    scenario: Scenario
+
+
+def catalogue_dir() -> Path:
+    """The canonical scenarios: `examples/scenarios` of the source tree, or their copy in an installed package."""
+    package = Path(str(resources.files("cluster.scenario")))
+    beside = package.parents[1] / "examples" / "scenarios"
+    return beside if beside.is_dir() else package / "files"
+
+
+def list_scenarios(directory: Path | None = None) -> Iterator[Listed]:
+    """All scenarios of a directory by the names of their files. ScenarioError for one that cannot be played."""
+    for path in sorted((directory or catalogue_dir()).glob(f"*{SUFFIX}")):
+        yield Listed(path, load_scenario(path))
+
+
+def find_scenario(word: str) -> Path:
+    """The file that a word means: a path, or the name of a canonical scenario. NoScenarioError otherwise."""
+    if word.endswith(SUFFIX) or "/" in word:
+        if not Path(word).is_file():
+            raise NoScenarioError(f"no scenario file {word}")
+        return Path(word)
+    names = {_name_of(path): path for path in catalogue_dir().glob(f"*{SUFFIX}")}
+    if word not in names:
+        raise NoScenarioError(f"no scenario {word!r}{near(word, names)}")
+    return names[word]
+
+
+def find_by_source(source: str) -> list[Listed]:
+    """The scenarios that reproduce an issue, such as `rmq#1094`. NoScenarioError where none does."""
+    wanted = source if "#" in source else f"rmq#{source}"
+    listed = list(list_scenarios())
+    found = [it for it in listed if wanted in it.scenario.sources]
+    if not found:
+        known = sorted({name for it in listed for name in it.scenario.sources})
+        raise NoScenarioError(f"no scenario reproduces {wanted}{near(wanted, known)}")
+    return found
+
+
+def _name_of(path: Path) -> str:
+    """`07-offset-rollback.toml` is called offset-rollback."""
+    number, dash, name = path.stem.partition("-")
+    return name if dash and number.isdigit() else path.stem

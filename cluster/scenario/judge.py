@@ -1,0 +1,137 @@
+"""The verdict on a run: each expectation against what was found. Pure.
+
+A claim *holds* when every expectation does, is *violated* when one is, and else is *unknown*: what is missing is
+said. Times have an allowance: what a machine needs for itself, times the rate, is none of the protocol's doing.
+"""
+
+import enum
+from collections.abc import Iterable
+from typing import Any
+
+import attrs
+
+from cluster.checks.findings import Finding
+from cluster.scenario.model import Expectation
+from cluster.scenario.quantity import Quantity
+
+
+class Verdict(enum.StrEnum):
+    """What is known of a claim."""
+
+    HOLDS = "holds"
+    VIOLATED = "violated"
+    UNKNOWN = "unknown"
+
+    @property
+    def exit_status(self) -> int:
+        return {Verdict.HOLDS: 0, Verdict.VIOLATED: 1, Verdict.UNKNOWN: 2}[self]
+
+
+@attrs.frozen(kw_only=True)
+class Judged:
+    """One expectation and what became of it."""
+
+    expectation: Expectation
+    finding: Finding
+    verdict: Verdict
+    allowance: float = 0.0
+    """Seconds of the cluster's clock that times may be off."""
+
+    @property
+    def bound(self) -> str:
+        """The bound in words."""
+        expectation = self.expectation
+        parts = [
+            f"{word} {bound}"
+            for word, bound in (
+                ("at least", expectation.at_least),
+                ("at most", expectation.at_most),
+                ("exactly", expectation.equals),
+                ("the same as", expectation.same_as),
+            )
+            if bound is not None
+        ]
+        slack = f" (± {self.allowance:.1f} s)" if self.finding.unit == "s" and self.allowance else ""
+        return " and ".join(parts) + slack
+
+    @property
+    def found(self) -> str:
+        """What was found, in words."""
+        finding = self.finding
+        if finding.value is None:
+            return f"unknown: {finding.missing}"
+        if isinstance(self.expectation.equals, str):
+            return finding.says or f"{finding.value:g}"
+        least = "at least " if finding.is_at_least else ""
+        return f"{least}{finding.value:g} {finding.unit}".rstrip()
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values, evidence included where it does not hold."""
+        document: dict[str, Any] = {
+            "expectation": self.expectation.title,
+            "verdict": str(self.verdict),
+            "bound": self.bound,
+            "found": self.found,
+            "source": self.expectation.source,
+        }
+        if self.verdict is not Verdict.HOLDS:
+            document |= {
+                "missing": self.finding.missing,
+                "message_ids": list(self.finding.message_ids),
+                "evidence": [piece.as_json() for piece in self.finding.evidence],
+            }
+        return document
+
+
+def judge_expectation(
+    expectation: Expectation, finding: Finding, allowance: float, same: Finding | None = None
+) -> Judged:
+    """Hold one expectation against what was found; `same` is what was found of the metric that it names."""
+    slack = allowance if finding.unit == "s" else 0.0
+    verdict = _judge(expectation, finding, slack)
+    if same is not None:
+        exact = attrs.evolve(expectation, at_least=None, at_most=None, equals=Quantity(same.value or 0.0, same.unit))
+        verdict = worst([verdict, Verdict.UNKNOWN if same.value is None else _judge(exact, finding, slack)])
+    return Judged(expectation=expectation, finding=finding, verdict=verdict, allowance=slack)
+
+
+def _judge(expectation: Expectation, finding: Finding, slack: float) -> Verdict:
+    if finding.value is None:
+        return Verdict.UNKNOWN
+    if isinstance(expectation.equals, str):
+        return Verdict.HOLDS if finding.says == expectation.equals else Verdict.VIOLATED
+    verdicts = []
+    if (most := _value(expectation.at_most)) is not None:
+        verdicts.append(_not_above(finding, most + slack))
+    if (least := _value(expectation.at_least)) is not None:
+        verdicts.append(_not_below(finding, least - slack))
+    if (exact := _value(expectation.equals)) is not None:
+        verdicts += [_not_above(finding, exact + slack), _not_below(finding, exact - slack)]
+    return worst(verdicts)
+
+
+def _value(bound: Quantity | str | None) -> float | None:
+    return bound.value if isinstance(bound, Quantity) else None
+
+
+def _not_above(finding: Finding, most: float) -> Verdict:
+    assert finding.value is not None
+    if finding.value > most:
+        return Verdict.VIOLATED
+    return Verdict.UNKNOWN if finding.is_at_least else Verdict.HOLDS
+
+
+def _not_below(finding: Finding, least: float) -> Verdict:
+    assert finding.value is not None
+    if finding.value >= least:
+        return Verdict.HOLDS
+    return Verdict.UNKNOWN if finding.is_at_least else Verdict.VIOLATED
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """Violated if any is, else unknown if any is."""
+    known = set(verdicts)
+    for verdict in (Verdict.VIOLATED, Verdict.UNKNOWN):
+        if verdict in known:
+            return verdict
+    return Verdict.HOLDS

@@ -1,0 +1,79 @@
+"""Scenario files: TOML, bound and reviewed before anything starts. Errors name file, line, key, and what was expected."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from cluster.scenario.binding import BindingError, bind_scenario
+from cluster.scenario.model import Scenario
+from cluster.scenario.review import review
+
+
+class ScenarioError(ValueError):
+    """A scenario that cannot be played. The text names the file, the place, and what was expected."""
+
+
+def load_scenario(path: Path) -> Scenario:
+    """Read and review a scenario file. ScenarioError for one that cannot be played."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise ScenarioError(f"{path}: {getattr(exc, 'strerror', None) or 'is not UTF-8'}") from None
+    return parse_scenario(text, str(path))
+
+
+def parse_scenario(text: str, name: str = "scenario") -> Scenario:
+    """As `load_scenario`, from a text. `name` stands for the file in errors."""
+    try:
+        scenario = bind_scenario(tomllib.loads(text))
+        review(scenario)
+    except tomllib.TOMLDecodeError as exc:
+        raise ScenarioError(f"{name}: {exc}") from None
+    except BindingError as exc:
+        line = line_of(text, exc.path)
+        where = f"{name}:{line}" if line else name
+        raise ScenarioError(f"{where}: {_key_of(exc.path)}: {exc}" if exc.path else f"{where}: {exc}") from None
+    return scenario
+
+
+def _key_of(path: Sequence[str | int]) -> str:
+    """`step[2].kill`, counted from 1 as a reader does."""
+    text = ""
+    for part in path:
+        text += f"[{part + 1}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def line_of(text: str, path: Sequence[str | int]) -> int | None:
+    """The line where a key, or else the table that should have it, stands; None where it cannot be found."""
+    lines = text.splitlines()
+    at, name, found = 0, "", None
+    for index, part in enumerate(path):
+        if isinstance(part, int):
+            at = _nth(lines, rf"\s*\[\[\s*{re.escape(name)}\s*\]\]", part, 0)
+        else:
+            name = f"{name}.{part}" if name else part
+            is_array = index + 1 < len(path) and isinstance(path[index + 1], int)
+            if is_array:
+                continue
+            header = _nth(lines, rf"\s*\[\s*{re.escape(name)}\s*\]", 0, 0)
+            at = header or _key_line(lines, part, at) or at
+        found = at or found
+    return found
+
+
+def _nth(lines: Sequence[str], pattern: str, count: int, start: int) -> int:
+    """The number of the count-th line, from 0, that matches; 0 for none."""
+    seen = [number for number, line in enumerate(lines, 1) if number > start and re.match(pattern, line)]
+    return seen[count] if count < len(seen) else 0
+
+
+def _key_line(lines: Sequence[str], key: str, start: int) -> int:
+    """The line of a key in the table whose header stands at `start`; 0 for none."""
+    for number, line in enumerate(lines[start:], start + 1):
+        if re.match(rf"\s*\"?{re.escape(key)}\"?\s*[=.]", line):
+            return number
+        if re.match(r"\s*\[\[?[\w.\" -]+\]\]?\s*(#.*)?$", line):
+            return 0
+    return 0

@@ -1,0 +1,138 @@
+"""What a scenario says, as values. `cluster.scenario.load` makes them from TOML, a program makes them itself.
+
+    Scenario(
+        name="kill-master",
+        claim="nothing that SYNC_MASTER acknowledged is lost",
+        why="The slave has every byte before the producer hears SEND_OK.",
+        cluster=ClusterSpec(name="x", role="SYNC_MASTER", rate=10),
+        workloads=(Workload(name="orders", kind="produce", config={"topic": "orders"}),),
+        steps=(Step(wait="sent.SEND_OK orders 20", action=Action("kill", "broker-a:master"), label="death"),),
+        expectations=(Expectation(metric="lost.SEND_OK", equals=Quantity(0, "messages")),),
+    )
+
+All times are seconds of the cluster's clock.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from cluster.scenario.quantity import Quantity
+from cluster.topology import ClusterSpec
+
+WAIT_SECONDS = 120.0
+WORKLOAD_KINDS = ("produce", "consume")
+TAKES = ("count", "first", "last", "min", "max", "distinct", "delay")
+
+
+@attrs.frozen(kw_only=True)
+class Workload:
+    """A process that works against the cluster."""
+
+    name: str
+    kind: str = attrs.field(validator=attrs.validators.in_(WORKLOAD_KINDS))
+    config: Mapping[str, Any] = attrs.field(factory=dict)
+    """Keys of its settings (`cluster.workload`)."""
+    nameservers: tuple[str, ...] = ()
+    """The nameservers that it is told of; all, unless some are named."""
+    is_early: bool = True
+    """Started before the first step; else a step starts it."""
+
+
+@attrs.frozen
+class Action:
+    """Something that is done: a verb of `cluster.scenario.actions`, and what it is done to."""
+
+    verb: str
+    argument: Any
+
+
+@attrs.frozen(kw_only=True)
+class Step:
+    """Wait for a time and for a condition, then act. Each part may be left out."""
+
+    at: float | None = None
+    """Not before so many seconds after the beginning."""
+    after: float = 0.0
+    """Not before so many seconds after the step before."""
+    wait: str | None = None
+    """A condition of `cluster.scenario.waits`."""
+    within: float = WAIT_SECONDS
+    """How long the condition may take. In vain: the scenario ends here, and is judged by what was seen."""
+    action: Action | None = None
+    label: str = ""
+    """A name for the moment at which the action begins, for expectations to refer to."""
+
+
+@attrs.frozen(kw_only=True)
+class Expectation:
+    """A bound on what the quick checks measure (`metric`), or on events of the journal (`event`).
+
+    Of events: those of the kind with the fields of `where` (`node` stands for who told it), between two labels.
+    `take` says what counts: their number, the first, last, least or greatest value of `field` or how many different
+    ones there are, or the delay in seconds from the label `after` to the first of them.
+    """
+
+    name: str = ""
+    metric: str | None = None
+    event: str | None = None
+    where: Mapping[str, Any] = attrs.field(factory=dict)
+    after: str | None = None
+    before: str | None = None
+    take: str = attrs.field(default="count", validator=attrs.validators.in_(TAKES))
+    field: str | None = None
+    at_least: Quantity | None = None
+    at_most: Quantity | None = None
+    equals: Quantity | str | None = None
+    same_as: str | None = None
+    """A metric that has the same value."""
+    source: str = ""
+
+    @property
+    def title(self) -> str:
+        return self.name or self.metric or f"{self.take} of {self.event}"
+
+
+@attrs.frozen(kw_only=True)
+class Variant:
+    """How a profile of the brokers changes what is to be seen."""
+
+    claim: str = ""
+    expectations: tuple[Expectation, ...] = ()
+    """Each in place of the one with its title, or beside the others."""
+    dropped: tuple[str, ...] = ()
+    """Titles of those that do not hold here."""
+
+
+@attrs.frozen(kw_only=True)
+class Scenario:
+    """One scenario, whole."""
+
+    name: str
+    claim: str
+    why: str = ""
+    sources: tuple[str, ...] = ()
+    """`rmq#N` is apache/rocketmq issue N, `ali#N` one of the older tracker."""
+    cluster: ClusterSpec
+    workloads: tuple[Workload, ...] = ()
+    steps: tuple[Step, ...] = ()
+    end: float | None = None
+    """Seconds after the beginning when it ends; without, it ends with its last step."""
+    expectations: tuple[Expectation, ...] = ()
+    hardened: Variant | None = None
+    """What is to be seen with `profile = "hardened"`, where that differs."""
+
+    def under_profile(self, profile: str) -> "Scenario":
+        """This scenario with its brokers under a profile, and the expectations that go with it."""
+        settings = {**self.cluster.broker_settings, "profile": profile}
+        changed = attrs.evolve(self, cluster=attrs.evolve(self.cluster, broker_settings=settings))
+        if self.hardened is None or profile != "hardened":
+            return changed
+        replaced = {expectation.title: expectation for expectation in self.hardened.expectations}
+        kept = [
+            replaced.pop(expectation.title, expectation)
+            for expectation in self.expectations
+            if expectation.title not in self.hardened.dropped
+        ]
+        return attrs.evolve(changed, claim=self.hardened.claim or self.claim, expectations=(*kept, *replaced.values()))

@@ -1,0 +1,140 @@
+"""Plays a scenario's steps on a running cluster, and writes down when each began."""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from cluster.conditions import Condition
+from cluster.lab import Cluster, WaitTimeoutError
+from cluster.life import NodeState
+from cluster.scenario.actions import VERBS, Stage
+from cluster.scenario.model import Scenario, Step
+from cluster.scenario.review import BEGIN, END
+from cluster.scenario.waits import parse_wait
+from cluster.topology import NodeKind
+from remoting.clock import real_seconds
+from remoting.journal import JournalEntry
+
+Tell = Callable[[str], object]
+
+_PATIENCE = 10.0
+"""Real seconds that a wait has on top of its own: at a high rate a minute of the cluster's is no time for a machine."""
+
+
+class StepFailedError(Exception):
+    """A step could not be carried out: the rest of the scenario was not played."""
+
+
+@attrs.define(eq=False)
+class Player:
+    """One showing of a scenario."""
+
+    cluster: Cluster
+    scenario: Scenario
+    tell: Tell = lambda _: None
+    """Given a line for each step, as it begins."""
+    stage: Stage = attrs.field(init=False)
+    _seen: list[JournalEntry] = attrs.field(factory=list, init=False)
+    _news: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _began_at: int = attrs.field(default=0, init=False)
+    _acted_at: int = attrs.field(default=0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.stage = Stage(self.cluster, self.scenario)
+
+    @property
+    def now(self) -> int:
+        """Milliseconds of the cluster's clock."""
+        return self.cluster.supervisor.clock.wall_millis()
+
+    async def play(self) -> None:
+        """Start the workloads, play every step, and bring it to its end. StepFailedError where it goes no further."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read_forever)
+            try:
+                await self._begin()
+                done_at = self._began_at
+                for number, step in enumerate(self.scenario.steps, 1):
+                    await self._play(number, step, done_at)
+                    done_at = self.now
+                if self.scenario.end is not None:
+                    await self._sleep_until(self._began_at + self.scenario.end * 1000)
+            finally:
+                self._record(0, END, "")
+                nursery.cancel_scope.cancel()
+
+    async def _begin(self) -> None:
+        self._began_at = self._acted_at = self.now
+        self._record(0, BEGIN, "")
+        for workload in self.scenario.workloads:
+            if workload.is_early:
+                await self.stage.start_workload(workload.name)
+
+    async def _play(self, number: int, step: Step, done_at: int) -> None:
+        at = self._began_at if step.at is None else self._began_at + step.at * 1000
+        await self._sleep_until(max(at, done_at + step.after * 1000))
+        try:
+            if step.wait is not None:
+                await self._wait(step.wait, step.within)
+            if step.action is not None:
+                self._acted_at = self.now
+                self.tell(self._line(step))
+                self._record(number, step.label, f"{step.action.verb} {_plain(step.action.argument)}")
+                await VERBS[step.action.verb].run(self.stage, step.action.argument, step.label)
+            elif step.label:
+                self._record(number, step.label, "")
+        except trio.Cancelled:
+            raise
+        except Exception as exc:  # whatever a node or the machine came up with: the run is judged by what was seen
+            raise StepFailedError(f"step {number}: {exc}") from exc
+
+    def _line(self, step: Step) -> str:
+        assert step.action is not None
+        seconds = (self.now - self._began_at) / 1000
+        note = f"  ({step.label})" if step.label and step.label != step.action.argument else ""
+        return f"{seconds:8.2f} s  {step.action.verb} {_plain(step.action.argument)}{note}"
+
+    def _record(self, number: int, label: str, action: str) -> None:
+        self.cluster.supervisor.record("", "step", number=number, label=label, action=action)
+
+    async def _sleep_until(self, millis: float) -> None:
+        left = max(millis - self.now, 0.0)
+        await trio.sleep(real_seconds(left / 1000 / self.cluster.supervisor.spec.rate))
+
+    async def _wait(self, text: str, within: float) -> None:
+        nodes = [node for node in self.cluster.supervisor.nodes.values() if node.kind is not NodeKind.WORKLOAD]
+        condition = parse_wait(text, nodes, [workload.name for workload in self.scenario.workloads])
+        seconds = within / self.cluster.supervisor.spec.rate + _PATIENCE
+        if isinstance(condition, Condition):
+            await self.cluster.wait_until(text, seconds)
+            return
+        with trio.move_on_after(real_seconds(seconds)):
+            while not condition.holds(self._seen, self._since_action()):
+                await self._news.wait()
+            return
+        raise WaitTimeoutError(f"{text!r} is not so after {within:g} s")
+
+    def _since_action(self) -> Sequence[JournalEntry]:
+        return [entry for entry in self._seen if entry.at_millis >= self._acted_at]
+
+    async def _read_forever(self) -> None:
+        async with self.cluster.follow_journal() as batches:
+            async for batch in batches:
+                self._seen += batch
+                self._news.set()
+                self._news = trio.Event()
+
+
+async def make_whole(cluster: Cluster) -> None:
+    """Heal all faults and let what is paused go on, so that the cluster can stop in order."""
+    await cluster.heal_all()
+    for name, life in list(cluster.supervisor.lives.items()):
+        if life.state is NodeState.PAUSED:
+            await cluster.supervisor.resume(name)
+
+
+def _plain(argument: object) -> str:
+    if isinstance(argument, tuple):
+        return " ".join(map(str, argument))
+    return str(argument)

@@ -1,0 +1,50 @@
+"""Numbers with their units: `10 s`, `1.5 min`, `0 messages`. Pure.
+
+Times are seconds of the cluster's clock. A number alone is no quantity: whoever reads a bound must not guess.
+"""
+
+import re
+
+import attrs
+
+SECONDS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0}
+"""Units of time, in seconds."""
+
+_FORM = re.compile(r"(-?\d+(?:\.\d+)?) ?([A-Za-z][A-Za-z_-]*)")
+
+
+class QuantityError(ValueError):
+    """No number with a unit. The text says what was expected."""
+
+
+@attrs.frozen
+class Quantity:
+    """A number and its unit. Times are in `s`, whatever they were written in."""
+
+    value: float
+    unit: str
+
+    @classmethod
+    def parse(cls, text: object) -> "Quantity":
+        """Read a quantity. QuantityError for what is none."""
+        found = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
+        if found is None:
+            hint = f', such as "{text} s"' if isinstance(text, (int, float)) and not isinstance(text, bool) else ""
+            raise QuantityError(f"{text!r}: expected a number with a unit{hint}")
+        number, unit = float(found[1]), found[2]
+        if unit in SECONDS:
+            return cls(number * SECONDS[unit], "s")
+        return cls(number, unit)
+
+    def __str__(self) -> str:
+        return f"{self.value:g} {self.unit}"
+
+
+def parse_seconds(text: object) -> float:
+    """Read a time, in seconds. QuantityError for what is none."""
+    quantity = Quantity.parse(text)
+    if quantity.unit != "s":
+        raise QuantityError(f"{text!r}: expected a time: a number with one of {', '.join(SECONDS)}")
+    if quantity.value < 0:
+        raise QuantityError(f"{text!r}: expected a time that is not negative")
+    return quantity.value

@@ -1,0 +1,160 @@
+"""Whether a scenario can be played: everything that can be known before anything starts. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from cluster.checks import METRICS
+from cluster.checks.findings import UnknownMetricError, find_metric
+from cluster.conditions import UnknownConditionError
+from cluster.faults.board import check_playable
+from cluster.faults.rules import FaultError
+from cluster.scenario.actions import VERBS
+from cluster.scenario.binding import BindingError, Path, near
+from cluster.scenario.model import Action, Expectation, Scenario, Step
+from cluster.scenario.observation import observation_unit
+from cluster.scenario.quantity import Quantity
+from cluster.scenario.waits import parse_wait
+from cluster.topology import Node, NodeKind, Placement, UnknownTargetError, find_targets, nodes_of, place
+from remoting.kinds import KINDS
+
+BEGIN, END = "begin", "end"
+"""Labels that every scenario has."""
+
+
+def review(scenario: Scenario) -> None:
+    """BindingError for the first thing that cannot be: a target, a time, a label, a metric, a unit."""
+    try:
+        nodes = nodes_of(scenario.cluster, _placement(scenario))
+    except ValueError as exc:
+        raise BindingError(("cluster",), str(exc)) from None
+    names = [workload.name for workload in scenario.workloads]
+    for index, workload in enumerate(scenario.workloads):
+        _review_workload(scenario, nodes, names, index, ("workload", index), workload.nameservers)
+    latest = 0.0
+    for index, step in enumerate(scenario.steps):
+        latest = _review_step(scenario, step, ("step", index), nodes, latest)
+    labels = {BEGIN, END, *(step.label for step in scenario.steps if step.label)}
+    for index, expectation in enumerate(scenario.expectations):
+        _review_expectation(expectation, ("expect", index), labels)
+    variant = scenario.hardened
+    for index, expectation in enumerate(variant.expectations if variant else ()):
+        _review_expectation(expectation, ("hardened", "expect", index), labels)
+    titles = {expectation.title for expectation in scenario.expectations}
+    for title in variant.dropped if variant else ():
+        if title not in titles:
+            raise BindingError(("hardened", "drop"), f"no expectation {title!r}{near(title, titles)}")
+
+
+def _placement(scenario: Scenario) -> Placement:
+    return place(scenario.cluster, Placement(subnet=None if scenario.cluster.single_address else 1))
+
+
+def _review_workload(
+    scenario: Scenario, nodes: Sequence[Node], names: Sequence[str], index: int, path: Path, nameservers: Sequence[str]
+) -> None:
+    name = names[index]
+    if name in names[:index] or any(node.name == name for node in nodes):
+        raise BindingError((*path, "name"), f"there are two called {name!r}")
+    known = [node.name for node in nodes if node.kind is NodeKind.NAMESERVER]
+    for nameserver in nameservers:
+        if nameserver not in known:
+            raise BindingError((*path, "nameservers"), f"no nameserver {nameserver!r}{near(nameserver, known)}")
+    starts = [step for step in scenario.steps if step.action in (Action("produce", name), Action("consume", name))]
+    if not scenario.workloads[index].is_early and not starts:
+        kind = scenario.workloads[index].kind
+        raise BindingError(path, f'{name} is never started: expected a step with {kind} = "{name}"')
+
+
+def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Node], latest: float) -> float:
+    """Look at one step; the time that the next one cannot be before."""
+    if step.at is not None and step.at < latest:
+        raise BindingError(
+            (*path, "at"), f"{step.at:g} s is before the step above it, which is not before {latest:g} s"
+        )
+    begins = max(latest + step.after, step.at or 0.0)
+    if scenario.end is not None and begins > scenario.end:
+        raise BindingError((*path, "at"), f"{begins:g} s is after the scenario's end ({scenario.end:g} s)")
+    names = [workload.name for workload in scenario.workloads]
+    if step.wait is not None:
+        try:
+            parse_wait(step.wait, nodes, names)
+        except (UnknownConditionError, UnknownTargetError) as exc:
+            raise BindingError((*path, "wait"), str(exc)) from None
+    if step.action is not None:
+        for fault in _faults_of_action(scenario, step.action, nodes):
+            raise BindingError((*path, step.action.verb), fault)
+    return begins
+
+
+def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node]) -> Iterator[str]:
+    """What is wrong with an action: its targets, its labels."""
+    workloads = {workload.name: workload.kind for workload in scenario.workloads}
+    everybody = [*nodes, *(Node(name=name, kind=NodeKind.WORKLOAD, host="127.77.1.240") for name in workloads)]
+    try:
+        match VERBS[action.verb].takes:
+            case "targets":
+                for target in action.argument:
+                    find_targets(target, everybody)
+            case "measure":
+                find_targets(action.argument[0], everybody)
+            case "fault":
+                check_playable(action.argument, everybody)
+            case "workload":
+                if workloads.get(action.argument) != action.verb:
+                    known = [name for name, kind in workloads.items() if kind == action.verb]
+                    yield f"no workload {action.argument!r} of kind {action.verb}{near(action.argument, known)}"
+            case "workloads":
+                for name in action.argument:
+                    if name not in workloads:
+                        yield f"no workload {name!r}{near(name, workloads)}"
+            case "label":
+                labels = [step.label for step in scenario.steps if step.action and step.action.verb in FAULT_VERBS]
+                if action.argument not in (*labels, "all"):
+                    yield f"no fault of the label {action.argument!r}{near(action.argument, ['all', *filter(None, labels)])}"
+    except (UnknownTargetError, FaultError) as exc:
+        yield str(exc)
+
+
+FAULT_VERBS = ("isolate", "fault")
+
+
+def _review_expectation(expectation: Expectation, path: Path, labels: set[str]) -> None:
+    for key in ("after", "before"):
+        label = getattr(expectation, key)
+        if label is not None and label not in labels:
+            raise BindingError((*path, key), f"no step has the label {label!r}{near(label, labels)}")
+    unit = _unit_of(expectation, path)
+    if expectation.same_as is not None:
+        _metric((*path, "same_as"), expectation.same_as)
+    for key in ("at_least", "at_most", "equals"):
+        bound = getattr(expectation, key)
+        if isinstance(bound, Quantity) and unit not in ("", bound.unit):
+            raise BindingError((*path, key), f"{bound}: expected a number of {unit}")
+
+
+def _unit_of(expectation: Expectation, path: Path) -> str:
+    """The unit of what is bound; empty where the word behind the number is for the reader only."""
+    if expectation.metric is not None:
+        for key in ("where", "after", "before", "field"):
+            if getattr(expectation, key):
+                raise BindingError((*path, key), f"{key} goes with event, not with metric")
+        return _metric((*path, "metric"), expectation.metric)
+    kind = KINDS.get(expectation.event or "")
+    if kind is None:
+        raise BindingError(
+            (*path, "event"), f"no kind of event {expectation.event!r}{near(expectation.event or '', KINDS)}"
+        )
+    fields = (*(() if expectation.field is None else (expectation.field,)), *expectation.where)
+    for name in fields:
+        if name != "node" and name not in kind.fields and not kind.is_open:
+            raise BindingError(path, f"{kind.name} has no field {name!r}{near(name, [*kind.fields, 'node'])}")
+    if expectation.take not in ("count", "delay") and expectation.field is None:
+        raise BindingError(path, f"take = {expectation.take!r} needs a field of {kind.name}")
+    return observation_unit(expectation)
+
+
+def _metric(path: Path, name: str) -> str:
+    """The unit of a metric."""
+    try:
+        return find_metric(name, METRICS).unit
+    except UnknownMetricError as exc:
+        raise BindingError(path, str(exc)) from None

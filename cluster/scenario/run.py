@@ -1,0 +1,277 @@
+"""Run a scenario: start its cluster, play it, stop, judge what the journals and the stores say.
+
+run = await run_scenario(load_scenario(Path("kill-master.toml")))
+assert run.verdict is Verdict.HOLDS, run.reasons()
+"""
+
+import importlib.metadata
+import math
+import random
+import shlex
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import attrs
+import cattrs
+import trio
+
+from cluster.checks import judge_run
+from cluster.checks.findings import Finding, Findings, unknown
+from cluster.commandserver import serve_commands
+from cluster.lab import Cluster, open_cluster
+from cluster.scenario.history import history_lines
+from cluster.scenario.judge import Judged, Verdict, judge_expectation, worst
+from cluster.scenario.model import Expectation, Scenario
+from cluster.scenario.observation import labels_of, observe
+from cluster.scenario.player import Player, StepFailedError, make_whole
+from cluster.scenario.rundir import RunDirectory
+from cluster.topology import NodeKind, nodes_of
+from remoting.clock import real_seconds
+from remoting.journal import JournalEntry, read_journals
+
+ALLOWED_SECONDS = 0.1
+"""Real seconds that anything may take a machine at rest; the longest time that this one stood still comes on top."""
+_TICK_SECONDS = 0.02
+
+
+@attrs.frozen(kw_only=True)
+class Options:
+    """How a scenario is run, beside what it says itself."""
+
+    profile: str = "4.9"
+    rate: float | None = None
+    """Cluster seconds per real second; the scenario's own unless given."""
+    seed: int | None = None
+    """What random choices follow from; one is drawn unless given."""
+    keeps_stores: bool | None = None
+    """None keeps them where the verdict is not `holds`."""
+    stays_up: bool = False
+    """Leave the cluster up after the last step, until the run is cancelled."""
+    source: str = ""
+    """Text of the scenario's file."""
+    target: str = ""
+    """What the scenario is called on a command line; its name unless given."""
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """A scenario that was run, and judged."""
+
+    scenario: Scenario
+    directory: RunDirectory
+    seed: int
+    profile: str
+    command: str
+    """Plays the same again."""
+    judged: Sequence[Judged]
+    missing: Sequence[str]
+    """Why the run tells less than it should: a step that failed, an interruption."""
+    findings: Findings
+    seconds: float
+    """Real ones."""
+
+    @property
+    def verdict(self) -> Verdict:
+        verdicts = [judged.verdict for judged in self.judged]
+        return worst([*verdicts, *(Verdict.UNKNOWN for _ in self.missing)])
+
+    def reasons(self) -> list[str]:
+        """Why the verdict is not `holds`, a line each."""
+        lines = [
+            f"{judged.verdict}: {judged.expectation.title}: expected {judged.bound}, found {judged.found}"
+            for judged in self.judged
+            if judged.verdict is not Verdict.HOLDS
+        ]
+        return lines + [f"unknown: {text}" for text in self.missing]
+
+    def as_json(self) -> dict[str, Any]:
+        """What `run --json` prints, and verdict.json holds."""
+        return {
+            "scenario": self.scenario.name,
+            "profile": self.profile,
+            "verdict": str(self.verdict),
+            "claim": self.scenario.claim,
+            "expectations": [judged.as_json() for judged in self.judged],
+            "missing": list(self.missing),
+            "seed": self.seed,
+            "rate": self.scenario.cluster.rate,
+            "seconds": round(self.seconds, 2),
+            "command": self.command,
+            "directory": str(self.directory.path),
+        }
+
+
+Ready = Callable[[Cluster], Awaitable[None]]
+
+
+@attrs.define(eq=False)
+class _Machine:
+    """How long the machine let us wait, at worst, when it should have run us: what it makes of times."""
+
+    worst_seconds: float = 0.0
+
+    async def watch_forever(self) -> None:
+        while True:
+            began = trio.current_time()
+            await trio.sleep(real_seconds(_TICK_SECONDS))
+            late = (trio.current_time() - began) / real_seconds(1.0) - _TICK_SECONDS
+            self.worst_seconds = max(self.worst_seconds, late)
+
+
+async def run_scenario(
+    scenario: Scenario,
+    options: Options = Options(),
+    *,
+    directory: RunDirectory | None = None,
+    tell: Callable[[str], object] = lambda _: None,
+    ready: Ready | None = None,
+) -> Run:
+    """Run a scenario, and judge it. What keeps a cluster from coming up is raised, as `open_cluster` does.
+
+    Cancelled, it heals, stops its processes, and leaves a run directory with a verdict of `unknown`. `tell` gets
+    a line for each step; `ready` is called when the cluster is, before the first step.
+    """
+    seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
+    played = scenario.under_profile(options.profile)
+    spec = attrs.evolve(played.cluster, name=scenario.name, rate=options.rate or played.cluster.rate)
+    played = attrs.evolve(played, cluster=spec)
+    where = directory or RunDirectory.create(scenario.name)
+    record = _Record(played, options, seed, where)
+    record.begin()
+    began, machine, missing = trio.current_time(), _Machine(), ["the run was interrupted"]
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(machine.watch_forever)
+            failures = await _play(record, tell, ready)
+            missing[:] = failures
+            nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        if len(group.exceptions) == 1:  # the nursery is ours: its wrapping is none of the caller's business
+            raise group.exceptions[0] from None
+        raise
+    finally:
+        with trio.CancelScope(shield=True):
+            seconds = (trio.current_time() - began) / real_seconds(1.0)
+            run = await trio.to_thread.run_sync(record.judge, missing, machine.worst_seconds, seconds)
+    return run
+
+
+async def _play(record: "_Record", tell: Callable[[str], object], ready: Ready | None) -> list[str]:
+    """Play the scenario on a cluster of its own; what kept it from its end."""
+    scenario, failures = record.scenario, list[str]()
+    async with (
+        open_cluster(scenario.cluster, directory=record.directory.cluster, seed=str(record.seed)) as cluster,
+        trio.open_nursery() as nursery,
+    ):
+        await nursery.start(serve_commands, cluster, nursery.cancel_scope.cancel)
+        try:
+            if ready is not None:
+                await ready(cluster)
+            try:
+                await Player(cluster, scenario, tell).play()
+            except* StepFailedError as group:
+                failures += [str(exc) for exc in group.exceptions]
+            if record.options.stays_up:
+                await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await make_whole(cluster)
+        nursery.cancel_scope.cancel()
+    return failures
+
+
+@attrs.frozen
+class _Record:
+    """Writes down what a run was, and what it came to."""
+
+    scenario: Scenario
+    options: Options
+    seed: int
+    directory: RunDirectory
+
+    @property
+    def command(self) -> str:
+        options = self.options
+        words = ["rmqlab", "run", options.target or self.scenario.name, "--seed", str(self.seed)]
+        words += ["--rate", f"{self.scenario.cluster.rate:g}"]
+        words += ["--profile", options.profile] if options.profile != "4.9" else []
+        return shlex.join(words)
+
+    def begin(self) -> None:
+        if self.options.source:
+            self.directory.write_text("scenario.toml", self.options.source)
+        self.directory.write_json("scenario", cattrs.unstructure(self.scenario))
+        self._write_run()
+
+    def _write_run(self, **more: object) -> None:
+        self.directory.write_json(
+            "run",
+            {
+                "scenario": self.scenario.name,
+                "profile": self.options.profile,
+                "seed": self.seed,
+                "rate": self.scenario.cluster.rate,
+                "version": importlib.metadata.version("rmqlab"),
+                "python": sys.version.split()[0],
+                "command": self.command,
+                **more,
+            },
+        )
+
+    def judge(self, missing: list[str], stood_still: float, seconds: float) -> Run:
+        """Judge what there is, and write it down. Blocks while stores are read."""
+        entries = read_journals(self.directory.cluster.journal_dir)
+        labels = labels_of(entries)
+        findings = judge_run(entries, self._stores(entries))
+        rate = self.scenario.cluster.rate
+        allowance = rate * (ALLOWED_SECONDS + stood_still)
+        judged = [
+            judge_expectation(
+                expectation,
+                self._find(expectation, entries, labels, findings),
+                allowance,
+                findings[expectation.same_as] if expectation.same_as else None,
+            )
+            for expectation in self.scenario.expectations
+        ]
+        run = Run(
+            scenario=self.scenario,
+            directory=self.directory,
+            seed=self.seed,
+            profile=self.options.profile,
+            command=self.command,
+            judged=judged,
+            missing=missing,
+            findings=findings,
+            seconds=seconds,
+        )
+        self._write_run(
+            began_at=labels.get("begin"),
+            ended_at=labels.get("end"),
+            stood_still_seconds=math.ceil(stood_still * 1000) / 1000,
+        )
+        self.directory.write_json("verdict", run.as_json())
+        self.directory.write_json("checks", findings.as_json())
+        self.directory.write_text("history.txt", "".join(f"{line}\n" for line in history_lines(entries)))
+        keeps = self.options.keeps_stores
+        if keeps is False or (keeps is None and run.verdict is Verdict.HOLDS):
+            self.directory.prune_stores()
+        return run
+
+    def _stores(self, entries: Sequence[JournalEntry]) -> dict[str, Any]:
+        record = self.directory.cluster.read_record()
+        if record is None or not entries:
+            return {}
+        brokers = [node for node in nodes_of(record.spec, record.placement) if node.kind is NodeKind.BROKER]
+        return {node.name: self.directory.store(node.name) for node in brokers}
+
+    @staticmethod
+    def _find(
+        expectation: Expectation, entries: Sequence[JournalEntry], labels: dict[str, int], findings: Findings
+    ) -> Finding:
+        if expectation.metric is not None:
+            return findings[expectation.metric]
+        if not entries:
+            return unknown(expectation.title, "", "no journal was written")
+        return observe(expectation, entries, labels)

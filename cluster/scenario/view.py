@@ -1,0 +1,110 @@
+"""What a person sees of scenarios and their verdicts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from cluster.scenario.catalogue import Listed
+from cluster.scenario.model import Scenario
+from cluster.scenario.run import Run
+
+_STYLES = {"holds": "bold green", "violated": "bold red", "unknown": "bold yellow"}
+_MARKS = {"holds": "✓", "violated": "✗", "unknown": "?"}
+_IDS = 10
+_EVIDENCE = 3
+
+
+def render_head(scenario: Scenario, profile: str) -> RenderableType:
+    """What is about to be played, and why it is worth it."""
+    text = Text.assemble((scenario.name, "bold"), f": {scenario.claim}")
+    rate = f"time runs {scenario.cluster.rate:g} times as fast" if scenario.cluster.rate != 1 else "in real time"
+    note = Text(f"profile {profile}, {rate}; {', '.join(scenario.sources)}", "dim")
+    return Group(text, note, Text(scenario.why.strip(), "italic"))
+
+
+def render_run(run: Run) -> RenderableType:
+    """Each expectation, the verdict, the evidence, and how to play it again."""
+    parts: list[RenderableType] = []
+    for judged in run.judged:
+        line = Text(f" {_MARKS[judged.verdict]} ", _STYLES[judged.verdict])
+        line.append(judged.expectation.title, "bold").append(f": {judged.found}").append(f"  ({judged.bound})", "dim")
+        parts.append(line)
+        if judged.verdict != "holds":
+            parts += _evidence(judged.as_json())
+    parts += [Text(f" ? {text}", _STYLES["unknown"]) for text in run.missing]
+    parts.append(Text.assemble((str(run.verdict), _STYLES[run.verdict]), f": {run.scenario.claim}"))
+    parts.append(Text(f"{run.seconds:.1f} s; replay: {run.command}", "dim"))
+    parts.append(Text(f"{run.directory.path}", "dim"))
+    return Group(*parts)
+
+
+def _evidence(document: Mapping[str, Any]) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    ids: Sequence[str] = document["message_ids"]
+    if ids:
+        more = f" and {len(ids) - _IDS} more" if len(ids) > _IDS else ""
+        lines.append(Text(f"     messages {', '.join(ids[:_IDS])}{more}", "dim"))
+    for piece in document["evidence"][:_EVIDENCE]:
+        lines.append(Text(f"     {piece['says']}" + (f" at {piece['at']}" if "at" in piece else "")))
+        lines += [
+            Text(f"       {entry['at']}  {entry['node'] or 'cluster'}  {entry['kind']}", "dim")
+            for entry in piece.get("entries", [])[:_IDS]
+        ]
+    return lines
+
+
+def render_catalogue(listed: Iterable[Listed]) -> Table:
+    """One row for each scenario."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table.add_column("scenario", no_wrap=True)
+    table.add_column("claim")
+    table.add_column("sources")
+    for it in listed:
+        scenario = it.scenario
+        mark = " [dim](hardened differs)[/]" if scenario.hardened else ""
+        table.add_row(scenario.name, f"{scenario.claim}{mark}", " ".join(scenario.sources))
+    return table
+
+
+def render_summary(rows: Iterable[Mapping[str, Any]]) -> Table:
+    """One row for each scenario that was run; its verdicts under each profile side by side."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for column in ("scenario", "4.9", "hardened", "what was found"):
+        table.add_column(column, no_wrap=column in ("4.9", "hardened"))
+    for row in rows:
+        table.add_row(row["scenario"], _verdict(row.get("4.9")), _verdict(row.get("hardened")), _found(row))
+    return table
+
+
+def _verdict(document: Mapping[str, Any] | None) -> Text:
+    if document is None:
+        return Text("as 4.9", "dim")
+    return Text(f"{document['verdict']} {document['seconds']:.0f} s", _STYLES[document["verdict"]])
+
+
+def _found(row: Mapping[str, Any]) -> Text:
+    """What differs between the profiles; of a run that does not hold, why."""
+    text = Text()
+    for profile in ("4.9", "hardened"):
+        document = row.get(profile)
+        if document is None:
+            continue
+        bad = [it for it in document["expectations"] if it["verdict"] != "holds"]
+        for it in bad:
+            text.append(f"{profile}: {it['expectation']}: {it['found']}\n", _STYLES[it["verdict"]])
+        for missing in document["missing"]:
+            text.append(f"{profile}: {missing}\n", _STYLES["unknown"])
+    plain, hardened = row.get("4.9"), row.get("hardened")
+    if plain is not None and hardened is not None:
+        before = {it["expectation"]: it["found"] for it in plain["expectations"]}
+        for it in hardened["expectations"]:
+            if it["expectation"] in before and it["found"] != before[it["expectation"]] and it["bound"]:
+                old = next(e for e in plain["expectations"] if e["expectation"] == it["expectation"])
+                if old["bound"].partition(" (")[0] != it["bound"].partition(" (")[0]:
+                    text.append(f"{it['expectation']}: {old['found']} → {it['found']}\n")
+    text.rstrip()
+    return text

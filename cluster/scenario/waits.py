@@ -1,0 +1,128 @@
+"""What a step can wait for: conditions on the cluster (`cluster.conditions`), and on what the journals tell. Pure.
+
+These count from the moment when the last action began:
+
+sent WORKLOAD N              it has ended N more sends; sent.OUTCOME counts those of one outcome
+delivered WORKLOAD N         it was given N more messages
+told KIND [WHO]              an event of this kind happened (at this node)
+
+These count from the beginning:
+
+ended WORKLOAD               its process has ended
+consumed-all GROUP           the group was given every message whose producer was told that it is stored
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+
+from cluster.conditions import Condition, UnknownConditionError, parse_condition
+from cluster.topology import Node, NodeKind, UnknownTargetError
+from remoting.journal import JournalEntry
+from remoting.kinds import KINDS
+
+STORED = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
+OUTCOMES = (*STORED, "refused", "indeterminate")
+ENDS = frozenset({"node_stopped", "node_killed", "node_crashed"})
+
+Judge = Callable[[Sequence[JournalEntry], Sequence[JournalEntry]], bool]
+
+
+@attrs.frozen
+class JournalCondition:
+    """Something that all entries so far, and those since the last action, show to be so, or not yet."""
+
+    text: str
+    holds: Judge
+
+
+def parse_wait(text: str, nodes: Iterable[Node], workloads: Iterable[str]) -> Condition | JournalCondition:
+    """The condition that a text names. UnknownConditionError or UnknownTargetError otherwise."""
+    name, *arguments = text.split() or [""]
+    verb, _, outcome = name.partition(".")
+    make = _MAKERS.get(verb)
+    if make is None:
+        try:
+            return parse_condition(text.split(), [*nodes, *(_place_of(workload) for workload in workloads)])
+        except UnknownConditionError as exc:
+            if "no condition" not in str(exc):
+                raise
+            raise UnknownConditionError(f"{exc}, {', '.join(_MAKERS)}") from None
+    return JournalCondition(text, make(outcome, arguments, list(workloads)))
+
+
+def _place_of(workload: str) -> Node:
+    return Node(name=workload, kind=NodeKind.WORKLOAD, host="")
+
+
+def _sent(outcome: str, arguments: list[str], workloads: list[str]) -> Judge:
+    if outcome and outcome not in OUTCOMES:
+        raise UnknownConditionError(f"no outcome {outcome!r}; outcomes: {', '.join(OUTCOMES)}")
+    node, count = _counted("sent", arguments, workloads)
+    return lambda _, new: (
+        sum(e.kind == "sent" and e.node == node and outcome in ("", e.fields["outcome"]) for e in new) >= count
+    )
+
+
+def _delivered(outcome: str, arguments: list[str], workloads: list[str]) -> Judge:
+    _no_outcome("delivered", outcome)
+    node, count = _counted("delivered", arguments, workloads)
+    return lambda _, new: sum(entry.kind == "delivered" and entry.node == node for entry in new) >= count
+
+
+def _told(outcome: str, arguments: list[str], _workloads: list[str]) -> Judge:
+    _no_outcome("told", outcome)
+    if not 1 <= len(arguments) <= 2:
+        raise UnknownConditionError("told needs a kind of event, and perhaps who tells it")
+    kind, *who = arguments
+    if kind not in KINDS:
+        raise UnknownConditionError(f"told: no kind of event {kind!r}; see rmqlab events --schema")
+    return lambda _, new: any(entry.kind == kind and (not who or entry.node == who[0]) for entry in new)
+
+
+def _ended(outcome: str, arguments: list[str], workloads: list[str]) -> Judge:
+    _no_outcome("ended", outcome)
+    if len(arguments) != 1:
+        raise UnknownConditionError("ended needs one workload")
+    node = _known(arguments[0], workloads)
+    return lambda seen, _: any(entry.kind in ENDS and entry.node == node for entry in seen)
+
+
+def _consumed_all(outcome: str, arguments: list[str], _workloads: list[str]) -> Judge:
+    _no_outcome("consumed-all", outcome)
+    if len(arguments) != 1:
+        raise UnknownConditionError("consumed-all needs one consumer group")
+    (group,) = arguments
+
+    def holds(seen: Sequence[JournalEntry], _new: Sequence[JournalEntry]) -> bool:
+        stored = {e.fields["message_id"] for e in seen if e.kind == "sent" and e.fields["outcome"] in STORED}
+        given = {e.fields["message_id"] for e in seen if e.kind == "delivered" and e.fields["group"] == group}
+        return stored <= given
+
+    return holds
+
+
+_MAKERS: dict[str, Callable[[str, list[str], list[str]], Judge]] = {
+    "sent": _sent,
+    "delivered": _delivered,
+    "told": _told,
+    "ended": _ended,
+    "consumed-all": _consumed_all,
+}
+
+
+def _counted(name: str, arguments: list[str], workloads: list[str]) -> tuple[str, int]:
+    if len(arguments) != 2 or not arguments[1].isdigit():
+        raise UnknownConditionError(f"{name} needs a workload and a number, such as: {name} orders 20")
+    return _known(arguments[0], workloads), int(arguments[1])
+
+
+def _known(workload: str, workloads: list[str]) -> str:
+    if workload not in workloads:
+        raise UnknownTargetError(f"no workload {workload!r} here; workloads: {', '.join(workloads) or 'none'}")
+    return workload
+
+
+def _no_outcome(name: str, outcome: str) -> None:
+    if outcome:
+        raise UnknownConditionError(f"{name}.{outcome}: only sent has outcomes")

@@ -1,0 +1,60 @@
+"""The canonical scenarios: all can be played, each says why and where from, and each is found."""
+
+import pytest
+
+from cluster.scenario.catalogue import NoScenarioError, catalogue_dir, find_by_source, find_scenario, list_scenarios
+
+CANONICAL = [
+    "kill-master",
+    "freeze-master",
+    "producer-vs-frozen",
+    "async-kill-under-load",
+    "sync-slave-killed",
+    "sync-slave-frozen",
+    "offset-rollback",
+    "lagging-slave-pull",
+    "fresh-slave",
+    "expired-slave",
+    "idle-link",
+    "forged-ack",
+    "orderly-consumer",
+    "delayed-and-transactional",
+    "nameserver-split",
+    "power-loss",
+]
+
+
+def test_all_sixteen_are_there_and_can_be_played() -> None:
+    listed = {it.scenario.name: it for it in list_scenarios()}
+    assert listed.keys() >= set(CANONICAL)
+    for name, it in listed.items():
+        assert it.path.stem.partition("-")[2] == name
+        if name in CANONICAL:
+            assert int(it.path.stem.partition("-")[0]) == CANONICAL.index(name) + 1
+        assert it.scenario.claim
+        assert len(it.scenario.why.strip().splitlines()) in (2, 3), f"{name}: why, in two lines"
+        assert it.scenario.sources
+        assert len(it.scenario.expectations) >= 2
+        assert it.scenario.cluster.rate <= 30
+
+
+def test_a_scenario_is_found_by_name_by_path_and_by_issue() -> None:
+    path = find_scenario("kill-master")
+    assert path.parent == catalogue_dir()
+    assert find_scenario(str(path)) == path
+    assert [it.scenario.name for it in find_by_source("rmq#1094")] == ["offset-rollback"]
+    assert [it.scenario.name for it in find_by_source("3661")] == ["fresh-slave"]
+    assert {it.scenario.name for it in find_by_source("ali#400")} == {"kill-master", "async-kill-under-load"}
+
+
+@pytest.mark.parametrize(
+    ("word", "says"), [("kil-master", "did you mean kill-master"), ("x/y.toml", "no scenario file")]
+)
+def test_what_is_not_there_is_told_with_what_is_near(word: str, says: str) -> None:
+    with pytest.raises(NoScenarioError, match=says):
+        find_scenario(word)
+
+
+def test_an_issue_that_no_scenario_reproduces_is_told() -> None:
+    with pytest.raises(NoScenarioError, match="no scenario reproduces rmq#1"):
+        find_by_source("rmq#1")

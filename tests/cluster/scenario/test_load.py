@@ -1,0 +1,140 @@
+"""Scenario files that cannot be played: each error names the file, the line, the key, and what was expected."""
+
+import pathlib
+
+import pytest
+
+from cluster.scenario.load import ScenarioError, load_scenario, parse_scenario
+from cluster.scenario.model import Action, Step
+from cluster.scenario.quantity import Quantity
+
+GOOD = """\
+name = "x"
+claim = "c"
+sources = ["rmq#1"]
+end = "60 s"
+
+[cluster]
+slaves = 1
+
+[[workload]]
+name = "orders"
+kind = "produce"
+topic = "orders"
+
+[[workload]]
+name = "late"
+kind = "consume"
+topic = "orders"
+start = "step"
+
+[[step]]
+at = "10 s"
+kill = "broker-a:master"
+label = "death"
+
+[[step]]
+wait = "route-gone broker-a:master"
+within = "30 s"
+consume = "late"
+
+[[step]]
+fault = { type = "link", src = "broker-a", dst = "broker-a-s", kind = "blackhole", only = "ha" }
+label = "cut"
+
+[[step]]
+heal = "cut"
+
+[[expect]]
+metric = "lost.SEND_OK"
+equals = "0 messages"
+
+[[expect]]
+event = "broker_connection_lost"
+take = "delay"
+after = "death"
+at_most = "1 s"
+
+[hardened]
+drop = ["lost.SEND_OK"]
+"""
+
+
+def test_a_good_file_becomes_a_scenario() -> None:
+    scenario = parse_scenario(GOOD)
+    assert scenario.steps[0] == Step(at=10.0, action=Action("kill", ("broker-a:master",)), label="death")
+    assert scenario.steps[1].within == 30
+    assert [workload.is_early for workload in scenario.workloads] == [True, False]
+    assert scenario.expectations[0].equals == Quantity(0, "messages")
+    assert [e.title for e in scenario.under_profile("4.9").expectations] == [
+        "lost.SEND_OK",
+        "delay of broker_connection_lost",
+    ]
+    hardened = scenario.under_profile("hardened")
+    assert [e.title for e in hardened.expectations] == ["delay of broker_connection_lost"]
+    assert hardened.cluster.broker_settings["profile"] == "hardened"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "says"),
+    [
+        ('claim = "c"', 'clam = "c"', 2, "clam: no such key; did you mean claim?"),
+        ("slaves = 1", "slave = 1", 7, "cluster.slave: no such key; did you mean slaves?"),
+        ("slaves = 1", "slaves = -1", 7, "cluster.slaves: 'slaves' must be >= 0"),
+        ('name = "orders"\n', 'name = "broker-a"\n', 10, "workload[1].name: there are two called 'broker-a'"),
+        ('kind = "produce"', 'kind = "prodce"', 11, "workload[1].kind: 'prodce'; did you mean produce?"),
+        ('topic = "orders"\n\n', 'topik = "orders"\n\n', 12, "workload[1].topik: no such key; did you mean topic?"),
+        ('start = "step"', 'start = "stop"', 18, "workload[2].start: 'stop'; did you mean step?"),
+        ('at = "10 s"', "at = 10", 21, 'step[1].at: 10: expected a number with a unit, such as "10 s"'),
+        ('at = "10 s"', 'at = "61 s"', 21, "step[1].at: 61 s is after the scenario's end (60 s)"),
+        ('at = "10 s"', 'att = "10 s"', 21, "step[1].att: no such key; did you mean at?"),
+        ('kill = "broker-a:master"', 'kil = "broker-a:master"', 22, "step[1].kil: no such key; did you mean kill?"),
+        ('kill = "broker-a:master"', 'kill = "broker-b"', 22, "step[1].kill: no node 'broker-b' here"),
+        ('label = "death"', 'pause = "broker-a"', 23, "step[1].pause: a step does one thing: it has kill already"),
+        ("route-gone broker-a:master", "rout-gone broker-a", 26, "step[2].wait: no condition 'rout-gone'"),
+        ("route-gone broker-a:master", "sent ordres 5", 26, "step[2].wait: no workload 'ordres' here"),
+        ("route-gone broker-a:master", "sent.SEND_KO orders 5", 26, "step[2].wait: no outcome 'SEND_KO'"),
+        ("route-gone broker-a:master", "told killed", 26, "step[2].wait: told: no kind of event 'killed'"),
+        ('consume = "late"', 'consume = "orders"', 14, "workload[2]: late is never started: expected a step"),
+        ('kind = "blackhole"', 'kind = "backhole"', 31, "step[3].fault: link: kind = 'backhole'"),
+        ('dst = "broker-a-s"', 'dst = "broker-b"', 31, "step[3].fault: no node 'broker-b' here"),
+        ('heal = "cut"', 'heal = "cat"', 35, "step[4].heal: no fault of the label 'cat'; did you mean cut?"),
+        ("lost.SEND_OK", "lost.SENT_OK", 38, "expect[1].metric: no metric 'lost.SENT_OK'"),
+        ("0 messages", "0", 39, "expect[1].equals: '0': expected a number with a unit"),
+        ("0 messages", "0 bytes", 39, "expect[1].equals: 0 bytes: expected a number of messages"),
+        ('event = "broker', 'event = "brocker', 42, "expect[2].event: no kind of event 'brocker_connection_lost'"),
+        ('after = "death"', 'after = "deth"', 44, "expect[2].after: no step has the label 'deth'; did you mean death?"),
+        ('take = "delay"', 'take = "deley"', 41, "expect[2]: 'take' must be in"),
+        ('drop = ["lost.SEND_OK"]', 'drop = ["lost"]', 48, "hardened.drop: no expectation 'lost'; expected one of delay of"),
+        ("[hardened]", "[hardend]", 47, "hardend: no such key; did you mean hardened?"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_told_with_its_line_its_key_and_what_was_expected(
+    old: str, new: str, line: int, says: str
+) -> None:
+    assert GOOD.count(old) >= 1
+    with pytest.raises(ScenarioError) as caught:
+        parse_scenario(GOOD.replace(old, new, 1), "x.toml")
+    assert str(caught.value).startswith(f"x.toml:{line}: {says}"), str(caught.value)
+
+
+def test_a_file_that_is_no_toml_or_not_there_is_told(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ScenarioError, match=r"x\.toml: Invalid value"):
+        parse_scenario("name = ", "x.toml")
+    with pytest.raises(ScenarioError, match=r"none\.toml: No such file"):
+        load_scenario(tmp_path / "none.toml")
+    with pytest.raises(ScenarioError, match="claim is missing"):
+        parse_scenario('name = "x"')
+
+
+def test_a_step_may_not_be_before_the_one_above() -> None:
+    text = GOOD.replace('wait = "route-gone', 'at = "5 s"\nwait = "route-gone')
+    with pytest.raises(
+        ScenarioError, match=r"step\[2\]\.at: 5 s is before the step above it, which is not before 10 s"
+    ):
+        parse_scenario(text)
+
+
+def test_a_workload_that_waits_for_a_step_must_have_one() -> None:
+    with pytest.raises(ScenarioError, match='late is never started: expected a step with consume = "late"'):
+        parse_scenario(GOOD.replace('consume = "late"\n', ""))

@@ -1,0 +1,31 @@
+import pytest
+
+from cluster.scenario.quantity import Quantity, QuantityError, parse_seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "quantity"),
+    [
+        ("10 s", Quantity(10, "s")),
+        ("200 ms", Quantity(0.2, "s")),
+        ("1.5min", Quantity(90, "s")),
+        ("2 h", Quantity(7200, "s")),
+        ("0 messages", Quantity(0, "messages")),
+        ("-5 s", Quantity(-5, "s")),
+        ("14 SERVICE_NOT_AVAILABLE", Quantity(14, "SERVICE_NOT_AVAILABLE")),
+    ],
+)
+def test_a_number_and_its_unit_are_read_and_times_are_seconds(text: str, quantity: Quantity) -> None:
+    assert Quantity.parse(text) == quantity
+
+
+@pytest.mark.parametrize("text", ["10", 10, 1.5, "s", "ten s", "", None, True, "1 s s", "1,5 s"])
+def test_a_number_alone_is_no_quantity(text: object) -> None:
+    with pytest.raises(QuantityError, match="expected a number with a unit"):
+        Quantity.parse(text)
+
+
+@pytest.mark.parametrize(("text", "says"), [("3 messages", "expected a time"), ("-1 s", "not negative")])
+def test_a_time_is_in_units_of_time_and_not_negative(text: str, says: str) -> None:
+    with pytest.raises(QuantityError, match=says):
+        parse_seconds(text)

@@ -1,0 +1,86 @@
+from typing import Any
+
+import pytest
+
+from cluster.conditions import Condition, UnknownConditionError
+from cluster.scenario.waits import JournalCondition, parse_wait
+from cluster.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
+from remoting.journal import JournalEntry
+
+SPEC = ClusterSpec(name="x")
+NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=1)))
+WORKLOADS = ["orders", "shop"]
+
+
+def entry(kind: str, node: str = "orders", **fields: Any) -> JournalEntry:
+    return JournalEntry(0, node, kind, fields)
+
+
+SEEN = [
+    entry("sent", outcome="SEND_OK", message_id="A"),
+    entry("sent", outcome="refused", message_id="B"),
+    entry("delivered", "shop", group="g", message_id="A"),
+]
+
+
+def holds(text: str, seen: list[JournalEntry], new: list[JournalEntry]) -> bool:
+    condition = parse_wait(text, NODES, WORKLOADS)
+    assert isinstance(condition, JournalCondition)
+    return condition.holds(seen, new)
+
+
+def test_sends_and_deliveries_are_counted_since_the_last_action() -> None:
+    assert holds("sent orders 2", SEEN, SEEN)
+    assert not holds("sent orders 3", SEEN, SEEN)
+    assert holds("sent.SEND_OK orders 1", SEEN, SEEN)
+    assert not holds("sent.SEND_OK orders 1", SEEN, [])
+    assert not holds("sent.indeterminate orders 1", SEEN, SEEN)
+    assert holds("delivered shop 1", SEEN, SEEN)
+    assert not holds("delivered orders 1", SEEN, SEEN)
+
+
+def test_all_is_consumed_when_the_group_has_what_is_stored_and_no_more_is_asked() -> None:
+    assert holds("consumed-all g", SEEN, [])
+    assert not holds("consumed-all other", SEEN, [])
+    assert not holds("consumed-all g", [*SEEN, entry("sent", outcome="SLAVE_NOT_AVAILABLE", message_id="C")], [])
+
+
+def test_events_and_ends_are_told_by_whom_they_are_about() -> None:
+    new = [entry("ha_connected", "broker-a")]
+    assert holds("told ha_connected", [], new)
+    assert holds("told ha_connected broker-a", [], new)
+    assert not holds("told ha_connected broker-b", [], new)
+    assert not holds("told ha_connected", new, [])
+    assert holds("ended orders", [entry("node_killed")], [])
+    assert not holds("ended orders", [entry("node_killed", "shop")], [])
+
+
+def test_conditions_of_the_cluster_are_understood_too() -> None:
+    assert isinstance(parse_wait("route-gone broker-a:master", NODES, WORKLOADS), Condition)
+    assert isinstance(parse_wait("stopped orders", NODES, WORKLOADS), Condition)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "no condition"),
+        ("redy", "conditions: ready.*consumed-all"),
+        ("sent orders", "a workload and a number"),
+        ("sent orders many", "a workload and a number"),
+        ("delivered.SEND_OK shop 1", "only sent has outcomes"),
+        ("ended", "needs one workload"),
+        ("told", "needs a kind of event"),
+        ("consumed-all", "needs one consumer group"),
+        ("route-gone", "needs one target"),
+    ],
+)
+def test_what_makes_no_sense_is_told(text: str, says: str) -> None:
+    with pytest.raises(UnknownConditionError, match=says):
+        parse_wait(text, NODES, WORKLOADS)
+
+
+def test_an_unknown_target_names_those_that_there_are() -> None:
+    with pytest.raises(UnknownTargetError, match="workloads: orders, shop"):
+        parse_wait("ended nobody", NODES, WORKLOADS)
+    with pytest.raises(UnknownTargetError, match="broker-a-s"):
+        parse_wait("route-gone broker-z", NODES, WORKLOADS)
