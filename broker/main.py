@@ -134,7 +134,7 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
     ha_slave = HaSlave(
         reactor,
         store,
-        settings.ha,
+        settings.ha if config.is_slave else attrs.evolve(settings.ha, ha_master_address=""),  # a master follows nobody
         on_received=growth.received,
         caution=caution,
         emit=link.emit,

@@ -71,6 +71,8 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
                 "diff": link and link.get("diff"),
                 "transferredByteInSecond": link and link.get("transferred_bytes_per_second"),
                 "inSync": link and link.get("in_sync"),
+                "transferFromWhere": link and link.get("transfer_from_where"),
+                "state": link and link.get("state"),
             }
         )
     return rows

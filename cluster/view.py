@@ -138,6 +138,7 @@ def _render_replication(document: Document) -> Text:
         text.append(
             f"\n{'':15}slaveAckOffset {_known(row['slaveAckOffset'])}  diff {_known(row['diff'])}"
             f"  transferredByteInSecond {_known(row['transferredByteInSecond'])}  inSync {_known(row['inSync'])}\n"
+            f"{'':15}transferFromWhere {_known(row['transferFromWhere'])}  state {_known(row['state'])}\n"
         )
     text.rstrip()
     return text

@@ -5,8 +5,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
-import attrs
-
+from broker.ha.byterate import ByteRate
 from broker.ha.sender import LogSender, SourceLog
 from broker.ha.settings import HaSettings
 from broker.ha.stream import MasterStream, StreamError
@@ -16,7 +15,6 @@ from remoting.reactor import READ, WRITE, Reactor
 log = logging.getLogger(__name__)
 
 _RECEIVE_SIZE = 64 * 1024
-_RATE_WINDOW = 1.0
 
 
 class Owner(Protocol):
@@ -186,32 +184,6 @@ class HaConnection:
                 "slave %s wants bytes from %d on, our log has %d to %d: heartbeats only", self.peer, wanted, first, end
             )
         self._is_starving = is_starving
-
-
-@attrs.define
-class ByteRate:
-    """Bytes per second over the last whole second or so."""
-
-    _since: float
-    _bytes: int = 0
-    _last: int = 0
-
-    def count(self, size: int, now: float) -> None:
-        """So many bytes left just now."""
-        self._roll(now)
-        self._bytes += size
-
-    def per_second(self, now: float) -> int:
-        """The rate, 0 after a second without bytes."""
-        self._roll(now)
-        return self._last
-
-    def _roll(self, now: float) -> None:
-        elapsed = now - self._since
-        if elapsed >= _RATE_WINDOW:
-            # What was counted long ago, and nothing since, is no rate of now.
-            self._last = int(self._bytes / elapsed) if elapsed < 2 * _RATE_WINDOW else 0
-            self._since, self._bytes = now, 0
 
 
 def address_text(address: tuple[str, int] | str) -> str:

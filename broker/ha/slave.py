@@ -12,6 +12,7 @@ from typing import Any, NoReturn, Protocol
 
 import trio
 
+from broker.ha.byterate import ByteRate
 from broker.ha.receiver import LogReceiver, ReplicaLog
 from broker.ha.settings import HaSettings
 from broker.ha.stream import SlaveStream, StreamError
@@ -78,6 +79,7 @@ class HaClient:
         self.close_reason = ""
         self.opened_at = now()
         self.stream = SlaveStream.connected(settings, store.max_commit_log_offset, self.opened_at)
+        self.rate = ByteRate(self.opened_at)
         self._receiver = LogReceiver(self.stream, store)
         self._settings = settings
         self._reactor = reactor
@@ -139,7 +141,8 @@ class HaClient:
             self._write(report)
         if trouble:
             self.close(trouble)
-        if self._store.max_commit_log_offset > had:
+        if (gained := self._store.max_commit_log_offset - had) > 0:
+            self.rate.count(gained, now)
             self._on_received()
 
     def _write(self, report: bytes) -> None:
@@ -202,11 +205,13 @@ class HaSlave:
 
     def snapshot(self) -> dict[str, Any]:
         """What an operator wants to know."""
-        client = self._client
+        client, now = self._client, self._now()
         return {
             "master_address": self._master,
             "connected": client is not None,
             "reported_offset": client.stream.reported if client is not None else self._store.max_commit_log_offset,
+            "received_bytes_per_second": client.rate.per_second(now) if client is not None else 0,
+            "seconds_since_receipt": round(now - client.stream.last_read_at, 3) if client is not None else None,
         }
 
     def close(self) -> None:

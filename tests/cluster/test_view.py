@@ -35,7 +35,9 @@ def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatc
         "slaveAckOffset": 1234567890123,
         "diff": 12345678,
         "transferredByteInSecond": 123456789,
-        "inSync": "the last word",
+        "inSync": True,
+        "transferFromWhere": 90,
+        "state": "the last word",
     }
     keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
     nodes = [dict(zip(keys, node, strict=True)) for node in NODES]

@@ -181,3 +181,52 @@ def test_the_end_of_the_stream_is_told(cut: int) -> None:
     with pytest.raises(StreamError, match="closed by the master"):
         receiver.receive(sock, 0.0)
     assert log.data == b""
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(0, 40), max_size=60), st.integers(0, 3))
+def test_whatever_a_master_sends_is_frames_or_the_end(data: bytes, gives: list[int], frames: int) -> None:
+    """Size fields, offsets, halves: what stands in the log came in whole frames that continue it, and nothing else."""
+    log = MemoryLog(FileSize(2**20))
+    receiver = receiver_of(log)
+    sock = Wire(framed(b"x" * 10 * frames, 10) + data, gives, ends=True)
+    good = b"x" * 10 * frames
+    try:
+        for _ in range(500):
+            receiver.receive(sock, 0.0)
+    except StreamError:
+        pass
+    else:
+        raise AssertionError("the stream ended, and nobody noticed")
+    assert log.data.startswith(good) or good.startswith(log.data)
+    assert log.data[len(good) :] in _bodies(data, len(log.data) - len(log.data[len(good) :]), empty=not frames)
+
+
+def _bodies(data: bytes, end: int, *, empty: bool) -> list[bytes]:
+    """What a log may have gained by frames at the start of `data` that go on from `end`."""
+    gained = [b""]
+    while len(data) >= 12:
+        offset, size = struct.unpack(">qi", data[:12])
+        if size < 0 or len(data) < 12 + size or (offset != end and not (empty and len(gained[-1]) == 0)):
+            break
+        gained.append(gained[-1] + data[12 : 12 + size])
+        end, data = offset + size, data[12 + size :]
+        if offset + size < 0:
+            break
+    return gained
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        pytest.param(struct.pack(">qi", 5, -1), id="negative size"),
+        pytest.param(struct.pack(">qi", 5, 2**31 - 1), id="size of 2 GiB"),
+        pytest.param(struct.pack(">qi", -5, 4), id="negative offset"),
+        pytest.param(struct.pack(">qi", 2**62, 4), id="offset far away"),
+    ],
+)
+def test_a_header_out_of_range_ends_the_stream_and_writes_nothing(header: bytes) -> None:
+    log = MemoryLog()
+    receiver = receiver_of(log)
+    with pytest.raises(StreamError):
+        receiver.receive(Wire(frame(0, b"first") + header + b"body"), 0.0)
+    assert log.data == b"first"

@@ -1,6 +1,7 @@
 """Master and slave together: real stores, loopback sockets. A slave reports at once, to spare 5 s of each test."""
 
 import pathlib
+import tracemalloc
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -209,3 +210,72 @@ async def test_a_slave_with_smaller_files_closes_again_and_again_and_tells_why(r
     await run.follow(copy, address)
     await run.told.wait_until(lambda: "ha_client_disconnected" in run.told.kinds)
     assert run.told.reasons("ha_client_disconnected")[0] == "it sent bytes from 20000 on, our log ends at 10000"
+
+
+async def test_slow_silent_and_dead_slaves_do_not_hold_up_the_others(run: Run, open_store: OpenStore) -> None:
+    """Section 4.4: every connection is served by itself. The slow one has all of it in the end."""
+    source, copy = open_store("master"), open_store("slave", is_slave=True)
+    put(source, 30)
+    master, address = run.serve(source)
+    host, _, port = address.rpartition(":")
+    slow, silent, dead = [await trio.open_tcp_stream(host, int(port)) for _ in range(3)]
+    await slow.send_all(bytes(8))
+    await dead.send_all(bytes(8))
+    await run.follow(copy, address)
+    await run.until_end(copy, source.max_commit_log_offset)
+    await dead.aclose()
+    put(source, 5000)  # more than sockets buffer
+    master.push()
+    end = source.max_commit_log_offset
+    await run.until_end(copy, end)
+    assert log_bytes(copy, 0) == log_bytes(source, 0)
+    states = sorted((one["state"], one["diff"] == 0) for one in master.snapshot()["connections"])
+    assert states == [("READY", False), ("TRANSFER", False), ("TRANSFER", True)]
+    got = bytearray()
+    while len(got) < end:
+        header = await exactly(slow, 12)
+        got += await exactly(slow, int.from_bytes(header[8:]))
+    assert bytes(got) == log_bytes(source, 0)
+    for stream in (slow, silent):
+        await trio.aclose_forcefully(stream)
+
+
+async def exactly(stream: trio.SocketStream, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = await stream.receive_some(size - len(data))
+        assert part, "the stream ended"
+        data += part
+    return bytes(data)
+
+
+async def test_memory_stays_flat_while_a_long_log_is_replicated(run: Run, open_store: OpenStore) -> None:
+    """Both sides in this process, 48 MB after the first 8: what they hold besides the mapped files does not grow.
+
+    The bound is generous: a copy of one pass would be 1 MB, of the log 40.
+    """
+    big = {"mapped_file_size_commit_log": 4 * 2**20, "max_hash_slot_num": 1000, "max_index_num": 100_000}
+    source = open_store("master", **big)
+    copy = open_store("slave", is_slave=True, **big)
+    master, address = run.serve(source)
+    await run.follow(copy, address)
+
+    async def replicate(megabytes: int) -> None:
+        for _ in range(megabytes):
+            put(source, 32, body_size=32_000)
+            master.push()
+            await trio.lowlevel.checkpoint()
+        await run.until_end(copy, source.max_commit_log_offset)
+
+    await replicate(8)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        tracemalloc.reset_peak()
+        await replicate(48)
+        grown, peak = (size - before for size in tracemalloc.get_traced_memory())
+    finally:
+        tracemalloc.stop()
+    assert copy.max_commit_log_offset > 50 * 10**6
+    assert grown < 2 * 2**20
+    assert peak < 8 * 2**20

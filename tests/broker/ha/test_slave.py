@@ -4,6 +4,7 @@ import itertools
 import struct
 import sys
 from collections.abc import AsyncIterator, Callable
+from unittest.mock import ANY
 
 import attrs
 import pytest
@@ -243,5 +244,11 @@ async def test_it_connects_from_its_own_address(
     stream = await master.accept()
     assert stream.socket.getpeername()[0] == "127.77.1.9"
     assert await report_of(stream) == 100
-    assert slave.snapshot() == {"master_address": master.address, "connected": True, "reported_offset": 100}
+    assert slave.snapshot() == {
+        "master_address": master.address,
+        "connected": True,
+        "reported_offset": 100,
+        "received_bytes_per_second": 0,
+        "seconds_since_receipt": ANY,
+    }
     nursery.cancel_scope.cancel()
