@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import os
 import socket
 from collections.abc import Callable
 from typing import Generic, NoReturn, TypeVar
@@ -52,6 +53,8 @@ class Acceptor:
         self._reactor = reactor
         self._sock = sock
         self._on_accept = on_accept
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # given up to turn somebody away, see `_shed`
+        self._is_short = False
         reactor.links.served_ports.add(sock.getsockname()[1])
         reactor.register(sock, READ, self._accept)
 
@@ -65,6 +68,7 @@ class Acceptor:
         """Listen no longer. Connections that were accepted live on."""
         self._reactor.unregister(self._sock)
         self._sock.close()
+        os.close(self._spare)
 
     def _accept(self, _events: int) -> None:
         for _ in range(_ACCEPTS_PER_PASS):
@@ -73,13 +77,29 @@ class Acceptor:
             except BlockingIOError:
                 return
             except OSError as exc:
-                # Too many open files, or a peer that is gone already: serve those that we have.
-                log.warning("cannot accept at %s: %s", self._sock.getsockname(), exc)
-                return
+                if exc.errno not in (errno.EMFILE, errno.ENFILE):  # a peer that is gone already
+                    log.warning("cannot accept at %s: %s", self._sock.getsockname(), exc)
+                    return
+                self._shed(exc)
+                continue
+            self._is_short = False
             if self._reactor.links.rules:
                 self._reactor.links.admit(sock, self._take)
             else:
                 self._take(sock)
+
+    def _shed(self, exc: OSError) -> None:
+        """No more files may be open: turn the next peer away, for what waits in the backlog would wake us for ever."""
+        if not self._is_short:  # said once, until there is room again
+            log.warning("cannot accept at %s: %s: peers are turned away", self._sock.getsockname(), exc.strerror)
+        self._is_short = True
+        os.close(self._spare)
+        try:
+            self._sock.accept()[0].close()
+        except OSError:  # gone, or another thread has taken the spare
+            pass
+        finally:
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def _take(self, sock: socket.socket) -> None:
         try:

@@ -248,6 +248,19 @@ async def test_where_a_group_stands_when_its_master_is_back(
     await master.stop()
 
 
+async def test_a_master_follows_nobody_even_if_an_address_is_set(
+    world: World, fast_clock: trio.testing.MockClock
+) -> None:
+    """Section 4.1: haMasterAddress is a slave's key; a master that obeyed it would write another's log into its own."""
+    assert fast_clock.rate == RATE
+    with open_listener(HOSTS[2], 10912) as other:
+        master = await world.start("a", ha_master_address=f"{HOSTS[2]}:10912")
+        await trio.sleep(15)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+        await master.stop()
+
+
 async def test_an_async_master_never_speaks_of_slaves(world: World) -> None:
     """store-ha#54."""
     master = await world.start("a", broker_role="ASYNC_MASTER")

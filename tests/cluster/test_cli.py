@@ -150,6 +150,19 @@ def test_what_makes_no_sense_is_told_in_one_line(rmqlab: Run, arguments: list[st
     assert "Traceback" not in done.stderr
 
 
+def test_a_profile_reaches_the_brokers(rmqlab: Run, home: pathlib.Path) -> None:
+    done = rmqlab("up", "-n", "hard", "--profile", "hardened", "--rate", "20", "--detach")
+    assert done.returncode == 0, done.stderr
+    assert rmqlab("wait", "slave-connected", "broker-a-s", "-n", "hard").returncode == 0
+    assert rmqlab("down", "-n", "hard").returncode == 0
+    texts = [path.read_text() for path in (home / "hard").glob("broker-a*/*.toml")]
+    assert len(texts) == 2
+    assert all('profile = "hardened"' in text for text in texts)
+    refused = rmqlab("up", "-n", "hard", "--profile", "softened", "--detach")
+    assert refused.returncode == 2
+    assert "profile" in refused.stderr
+
+
 def test_an_unknown_setting_fails_the_start_with_the_nodes_own_words(rmqlab: Run, home: pathlib.Path) -> None:
     done = rmqlab("up", "-n", "bad", "--slaves", "0", "--set", "flushDiskTyp=SYNC_FLUSH", "--detach")
     assert done.returncode == 1

@@ -2,6 +2,9 @@
 
 import contextlib
 import json
+import os
+import resource
+import socket
 import struct
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,7 +22,7 @@ from remoting.dispatch import Dispatcher, Reply, Request, Route, handler_table
 from remoting.frame import JSON, MAX_FRAME, ROCKETMQ, Frame, FrameDecoder, RemoteProtocolError
 from remoting.header import Header, JavaBoolean
 from remoting.reactor import Reactor
-from remoting.server import AddressTakenError, Server, open_listener
+from remoting.server import Acceptor, AddressTakenError, Server, open_listener
 
 
 class EchoHeader(Header, frozen=True, kw_only=True):
@@ -388,3 +391,32 @@ async def test_a_taken_address_is_an_error_that_names_it() -> None:
     async with serving() as running:
         with pytest.raises(AddressTakenError, match=f"127.0.0.1:{running.port}"):
             open_listener("127.0.0.1", running.port)
+
+
+def test_a_process_that_may_open_no_more_files_turns_peers_away_and_says_so_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Otherwise what waits in the backlog would wake the reactor for ever."""
+    reactor, accepted = Reactor(), list[socket.socket]()
+    acceptor = Acceptor(reactor, open_listener("127.0.0.1", 0), accepted.append)
+    peers = [socket.create_connection(acceptor.address) for _ in range(20)]
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
+    try:
+        reactor.run_pass()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert accepted == []
+    assert [peer.recv(1) for peer in peers] == [b""] * 20
+    assert [record.message for record in caplog.records] == [
+        f"cannot accept at {acceptor.address}: Too many open files: peers are turned away"
+    ]
+    peers.append(socket.create_connection(acceptor.address))
+    reactor.run_pass()
+    assert len(accepted) == 1
+    acceptor.close()
+    reactor.close()
+    for sock in [*peers, *accepted]:
+        sock.close()
