@@ -1,0 +1,130 @@
+"""Faults of links between real nodes: felt while they last, and without a trace in the logs afterwards."""
+
+import pathlib
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from cluster.faults.rules import FaultError, LinkFault
+from cluster.lab import Cluster, open_cluster
+from cluster.topology import ClusterSpec
+from remoting.channel import RequestTimeoutError
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.command import request as command
+from remoting.faults import NodeFaults
+from remoting.journal import JournalEntry, read_journals
+from remoting.reactor import open_reactor
+
+LONG = 60.0
+"""Real seconds."""
+
+
+@pytest.fixture(params=[False, True], ids=["own addresses", "single address"])
+async def cluster(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> AsyncIterator[Cluster]:
+    spec = ClusterSpec(name="x", role="SYNC_MASTER", rate=5, single_address=request.param)
+    async with open_cluster(spec, directory=tmp_path / "lab") as made:
+        await made.wait_until(
+            lambda document: document["replication"][0]["slaveAckOffset"] == 0, LONG
+        )  # it has reported
+        yield made
+
+
+async def send(cluster: Cluster, count: int, **config: object) -> list[JournalEntry]:
+    """Send; what became of each."""
+    workload = await cluster.run_workload(
+        "cluster.workload.produce", {"count": count, "rate_per_second": 0, "topic": "orders", **config}
+    )
+    assert await workload.wait_ended(LONG) == 0
+    entries = read_journals(cluster.supervisor.directory.journal_dir)
+    return [entry for entry in entries if entry.node == workload.name and entry.kind == "sent"]
+
+
+def log_of(cluster: Cluster, node: str, end: int) -> bytes:
+    (path,) = (cluster.supervisor.directory.data_dir(node) / "store" / "commitlog").iterdir()
+    with path.open("rb") as file:
+        return file.read(end)
+
+
+async def assert_equal_logs(cluster: Cluster) -> None:
+    document = await cluster.wait_until("slave-caught-up broker-a:master", LONG)
+    end = document["replication"][0]["masterCommitLogMaxOffset"]
+    assert end > 0
+    assert log_of(cluster, "broker-a", end) == log_of(cluster, "broker-a-s", end)
+
+
+def disconnects(cluster: Cluster) -> int:
+    return sum(event.kind == "ha_client_disconnected" for event in cluster.events)
+
+
+async def test_replication_outlives_every_fault_of_its_link(cluster: Cluster) -> None:
+    """What a link does to the stream between two frames, or within one, leaves the slave's log whole."""
+    link = {"src": "broker-a", "dst": "broker-a-s", "only": "ha"}
+    for fault in (
+        LinkFault(**link, kind="slice", segment_bytes=7),  # type: ignore[arg-type]
+        LinkFault(**link, kind="latency", millis=50, jitter_millis=50, both_ways=True),  # type: ignore[arg-type]
+        LinkFault(**link, kind="bandwidth", bytes_per_second=20_000),  # type: ignore[arg-type]
+    ):
+        before = disconnects(cluster)
+        active = await cluster.fault(fault)
+        await send(cluster, 20)
+        await assert_equal_logs(cluster)
+        assert disconnects(cluster) == before
+        await cluster.heal(active)
+    for fault in (
+        LinkFault(**link, kind="cut", after_bytes=100),  # type: ignore[arg-type]
+        LinkFault(**link, kind="reset"),  # type: ignore[arg-type]
+    ):
+        before = disconnects(cluster)
+        active = await cluster.fault(fault)
+        await send(cluster, 20)
+        with trio.fail_after(LONG):
+            while disconnects(cluster) == before:
+                await cluster.events.wait_changed()
+        await cluster.heal(active)
+        await assert_equal_logs(cluster)
+
+
+async def test_a_sync_send_takes_as_long_as_the_way_of_its_ack(cluster: Cluster) -> None:
+    await send(cluster, 1)
+    await cluster.fault(LinkFault(src="broker-a-s", dst="broker-a", kind="latency", millis=500, only="ha"))
+    (sent,) = await send(cluster, 1)
+    assert sent.fields["outcome"] == "SEND_OK"
+    assert sent.fields["took"] >= 490
+
+
+async def test_a_blackhole_of_the_acks_alone_leaves_a_slave_that_has_all_and_a_master_that_does_not_know(
+    cluster: Cluster,
+) -> None:
+    await send(cluster, 1)
+    fault = await cluster.fault(LinkFault(src="broker-a-s", dst="broker-a", kind="blackhole", only="ha"))
+    (sent,) = await send(cluster, 1, send_timeout=15, retries=0)
+    assert sent.fields["outcome"] in {"FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"}  # the latter once it is given up
+    await assert_equal_logs(cluster)
+    await cluster.heal(fault)
+    await cluster.wait_until("slave-connected broker-a:master", LONG)
+
+
+async def test_a_workload_is_cut_off_from_its_nameserver_alone(cluster: Cluster) -> None:
+    await cluster.fault(LinkFault(src="*", dst="namesrv-1", kind="refuse"))
+    sent = await send(cluster, 1)
+    assert [one.fields["outcome"] for one in sent] == ["refused"]
+
+
+async def test_who_is_outside_can_be_told_only_where_nodes_have_addresses_of_their_own(cluster: Cluster) -> None:
+    fault = LinkFault(src="outside", dst="namesrv-1", kind="blackhole")
+    if cluster.supervisor.spec.single_address:
+        with pytest.raises(FaultError, match="nobody can tell who is outside"):
+            await cluster.fault(fault)
+    else:
+        await cluster.fault(fault)
+        assert [one.fields["outcome"] for one in await send(cluster, 1)] == ["SEND_OK"]
+        async with open_reactor(NodeFaults()) as reactor:
+            client = RemotingClient(reactor)
+            with pytest.raises(RequestTimeoutError):
+                await client.request(cluster.namesrv_addr, command(RequestCode.GET_BROKER_CLUSTER_INFO), 0.3)
+            await cluster.heal_all()
+            answer = await client.request(cluster.namesrv_addr, command(RequestCode.GET_BROKER_CLUSTER_INFO), LONG)
+            assert answer.code == 0
+            client.close()
