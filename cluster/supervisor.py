@@ -334,6 +334,9 @@ class Supervisor:
 
     async def pause(self, *names: str) -> None:
         """SIGSTOP, and wait until the kernel says that it stands."""
+        for name in names:
+            if self._alive(name).is_paused:
+                raise WrongStateError(f"{name} is paused already")
         await self._signal(names, signal.SIGSTOP, "pause", lambda life: life.is_paused or not life.is_alive)
 
     async def resume(self, *names: str) -> None:

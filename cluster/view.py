@@ -220,10 +220,12 @@ def render_faults(faults: Sequence[Document]) -> Text:
 
 
 def render_event(event: Document) -> Text:
-    """One line: time of the cluster's clock, node, what happened, and the particulars."""
+    """One line: time of the cluster's clock, node, what happened, and the particulars; single messages in few words."""
     seconds, millis = divmod(event["at"], 1000)
     line = Text(f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{millis:03}  ", "dim")
     line.append(f"{event['node'] or 'cluster':12} ", "bold")
+    if (tell := _MESSAGES.get(event["kind"])) is not None:
+        return line.append_text(tell(event))
     line.append(event["kind"], EVENT_STYLES.get(event["kind"], ""))
     for key, value in event.items():
         if key not in ("at", "node", "kind"):
@@ -231,6 +233,53 @@ def render_event(event: Document) -> Text:
             line.append(f"  {key}=", "dim")
             line.append(text if len(text) <= _LONGEST_VALUE or key == "error" else text[: _LONGEST_VALUE - 1] + "…")
     return line
+
+
+def _tell_sent(event: Document) -> Text:
+    outcome = event["outcome"]
+    line = Text(f"sent #{event.get('number')} ").append(outcome, "green" if outcome == "SEND_OK" else "yellow")
+    if event.get("broker"):
+        line.append(f" {_place(event)}", "dim")
+    return _with_error(line.append(f" {event.get('took')} ms", "dim"), event)
+
+
+def _tell_attempt(event: Document) -> Text:
+    line = Text(f"attempt {event.get('attempt')} at {event.get('broker') or 'no broker'} ")
+    return _with_error(line.append(event["outcome"], "yellow").append(f" {event.get('took')} ms", "dim"), event)
+
+
+def _tell_delivered(event: Document) -> Text:
+    line = Text(f"got #{event.get('number')} ").append(_place(event), "dim")
+    if event.get("from_broker_id"):
+        line.append(f" from slave {event['from_broker_id']}", "yellow")
+    return line.append(f" again ({event['reconsume_times']})" if event.get("reconsume_times") else "", "yellow")
+
+
+def _tell_committed(event: Document) -> Text:
+    line = Text("committed ").append(_place(event), "dim")
+    return line.append(f" to slave {event['broker_id']}" if event.get("broker_id") else "", "yellow")
+
+
+def _tell_sample(event: Document) -> Text:
+    return Text(f"log ends at {event['max_offset']}", "dim")
+
+
+def _place(event: Document) -> str:
+    return f"{event.get('topic')}@{event.get('broker')}:{event.get('queue')} at {event.get('offset')}"
+
+
+def _with_error(line: Text, event: Document) -> Text:
+    return line.append(f": {event['error']}") if event.get("error") else line
+
+
+_MESSAGES = {
+    "sent": _tell_sent,
+    "attempt_failed": _tell_attempt,
+    "delivered": _tell_delivered,
+    "committed": _tell_committed,
+    "log_sampled": _tell_sample,
+}
+"""Kinds of which there are many: told without the names of their fields, which `--json` has."""
 
 
 def render_schema(kinds: Iterable[Kind]) -> Text:

@@ -7,6 +7,7 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
+from cluster.checks.history import STORED
 from cluster.command import CommandFailedError, CommandUsageError, Item, ask_stream
 from cluster.commands.terms import DEFAULT_NAME, AsJson, Name, console, directory_of, fail, misused, print_json
 from cluster.directory import NoClusterError
@@ -93,6 +94,8 @@ def work(name: str, module: str, config: dict[str, Any], *, as_json: bool) -> No
         console.print(_summary(counts))
     if status:
         fail(f"the workload ended with status {status}")
+    if counts["sent"] and not any(counts[outcome] for outcome in STORED):
+        fail(f"none of {counts['sent']} sends is known to be stored")
 
 
 def _counted(event: dict[str, Any]) -> list[str]:

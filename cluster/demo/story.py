@@ -1,5 +1,6 @@
 """The demo itself: five acts, each a thing done and the facts waited for. What is seen is printed as it happens."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import trio
 
 from cluster.demo.narrator import Line, Narrator
 from cluster.demo.reckoning import Reckoning, reckon
+from cluster.demo.timeline import Timeline
 from cluster.lab import Cluster, Workload
 from cluster.topology import ClusterSpec
 from remoting.client import RemotingClient
@@ -25,6 +27,8 @@ MASTER, SLAVE = "broker-a:master", "broker-a:slave"
 SPEC = ClusterSpec(name="demo", role="SYNC_MASTER", rate=5.0)
 PATIENCE = 40.0
 """Real seconds for anything that is waited for."""
+HOLD = 0.25
+"""Real seconds for which a line is held back: what happened before it may be read after it."""
 
 
 class Stage:
@@ -72,6 +76,7 @@ class Story:
     seen: list[JournalEntry] = attrs.field(factory=list, init=False)
     """All that happened, as the journals tell it."""
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)
+    timeline: Timeline = attrs.field(factory=Timeline, init=False)
     killed_at: int = 0
     """Milliseconds of the cluster's clock."""
 
@@ -86,6 +91,7 @@ class Story:
         """Play it through."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._narrate_forever)
+            nursery.start_soon(self._show_forever)
             await self._begin()
             consumer, producer = await self._load()
             await self._kill()
@@ -99,18 +105,19 @@ class Story:
     # ---- the acts ----------------------------------------------------------------------------------------
 
     async def _begin(self) -> None:
-        self.stage.act(
+        self._act(
             "A cluster",
             "A nameserver knows who serves which topic. The master takes messages; its\n"
             "slave copies them. SYNC_MASTER: a send is answered SEND_OK only when the\n"
             "slave has the message, too.",
         )
-        self.stage.nodes(await self.cluster.status())
-        self.stage.say("waiting for the slave: a 4.9 slave looks for its master for 5 s, and reports 5 s later ...")
+        document = await self.cluster.status()
+        self._show(lambda: self.stage.nodes(document))
+        self._say("waiting for the slave: a 4.9 slave looks for its master for 5 s, and reports 5 s later ...")
         await self.cluster.wait_until(_is_in_sync, PATIENCE)
 
     async def _load(self) -> tuple[Workload, Workload]:
-        self.stage.act("Work", "A producer sends 20 messages a second, a consumer group reads them.")
+        self._act("Work", "A producer sends 20 messages a second, a consumer group reads them.")
         producer = await self.cluster.run_workload(
             "cluster.workload.produce", {"topic": TOPIC, "group": "web", "rate_per_second": 20.0}
         )
@@ -121,7 +128,7 @@ class Story:
         return consumer, producer
 
     async def _kill(self) -> None:
-        self.stage.act(
+        self._act(
             "kill -9",
             "The master dies without a word. Its sockets close; its disk stays as it is.",
         )
@@ -138,7 +145,7 @@ class Story:
         reader = await self.cluster.run_workload("cluster.workload.consume", {"topic": TOPIC, "group": "late"})
         await self._until(lambda: len(self._delivered_to(reader)) >= stored, "the late reader")
         got = len(self._delivered_to(reader))
-        self.stage.say(f"a group that starts only now reads all of it from the slave: {got} messages")
+        self._say(f"a group that starts only now reads all of it from the slave: {got} messages")
         await reader.stop()
         return got
 
@@ -148,7 +155,7 @@ class Story:
         masters = [address for view in document["routes"].values() for address in view["broker-a"].get("0", ())]
         code = await _send_to(slave["address"])
         is_promoted = bool(masters) or slave["role"] != "SLAVE" or code != ResponseCode.SERVICE_NOT_AVAILABLE
-        self.stage.say(
+        self._say(
             "nobody was promoted: the slave is still a SLAVE, the route has no broker id 0, and a message sent"
             f" straight to the slave is refused with code {code} ({ResponseCode(code).name})"
             if not is_promoted
@@ -157,7 +164,7 @@ class Story:
         return is_promoted
 
     async def _come_back(self) -> None:
-        self.stage.act(
+        self._act(
             "The master comes back",
             "Somebody starts it again, on its old disk. At first no slave is there to wait\n"
             "for; then one is connected but silent for 5 s, and sends time out though they\n"
@@ -171,7 +178,7 @@ class Story:
         await self._until(reads_again, "the consumer to read from the master")
 
     async def _reckon(self, producer: Workload, consumer: Workload, late: int, *, is_promoted: bool) -> Ending:
-        self.stage.act("The reckoning", "What the producer was told, against what is on which disk.")
+        self._act("The reckoning", "What the producer was told, against what is on which disk.")
         await producer.stop()
         acked = {number for number, outcome in self.narrator.outcomes.items() if outcome == "SEND_OK"}
         await self._until(lambda: acked <= set(self._delivered_to(consumer)), "the last deliveries")
@@ -193,9 +200,27 @@ class Story:
                 self.seen += batch
                 for event in batch:
                     for line in self.narrator.lines(event):
-                        self.stage.line(line)
+                        self.timeline.add(line.at_millis, functools.partial(self.stage.line, line))
                 self._news.set()
                 self._news = trio.Event()
+
+    async def _show_forever(self) -> None:
+        clock = self.cluster.supervisor.clock
+        try:
+            while True:
+                self.timeline.show_until(clock.wall_millis() - round(HOLD * 1000 * clock.rate))
+                await trio.sleep(real_seconds(HOLD / 5))
+        finally:
+            self.timeline.show_all()
+
+    def _show(self, show: Callable[[], None]) -> None:
+        self.timeline.add(self.cluster.supervisor.clock.wall_millis(), show)
+
+    def _act(self, title: str, explanation: str) -> None:
+        self._show(lambda: self.stage.act(title, explanation))
+
+    def _say(self, text: str) -> None:
+        self._show(lambda: self.stage.say(text))
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
         """Wait until something is so. TimeoutError, naming it, where it is not so in time."""

@@ -124,6 +124,23 @@ def test_what_is_produced_is_consumed_and_replicated(rmqlab: Run) -> None:
 
 
 @pytest.mark.usefixtures("shared")
+def test_produce_fails_when_nothing_is_stored(rmqlab: Run) -> None:
+    refused = rmqlab("produce", "-n", "shared", "-t", "SELF_TEST_TOPIC", "-c", "2", "-r", "0")
+    assert refused.returncode == 1
+    assert "rmqlab: none of 2 sends is known to be stored" in refused.stderr
+    assert "sent #1 refused" in refused.stdout
+
+
+@pytest.mark.usefixtures("shared")
+def test_what_a_node_is_already_is_refused_in_both_directions(rmqlab: Run) -> None:
+    assert rmqlab("pause", "-n", "shared", "broker-a-s").returncode == 0
+    again = rmqlab("pause", "-n", "shared", "broker-a-s")
+    assert (again.returncode, again.stderr) == (1, "rmqlab: broker-a-s is paused already\n")
+    assert rmqlab("resume", "-n", "shared", "broker-a-s").returncode == 0
+    assert rmqlab("resume", "-n", "shared", "broker-a-s").returncode == 1
+
+
+@pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
@@ -132,6 +149,7 @@ def test_what_is_produced_is_consumed_and_replicated(rmqlab: Run) -> None:
         (["wait", "-n", "shared", "redy"], 2, "conditions: ready"),
         (["wait", "-n", "shared", "stopped", "broker-a", "--timeout", "0.05"], 1, "'stopped broker-a' is not so"),
         (["resume", "-n", "shared", "broker-a"], 1, "broker-a is ready, not paused"),
+        (["start", "-n", "shared", "broker-a"], 1, "broker-a is ready (pid "),
         (["up", "-n", "shared", "-d"], 1, "cluster shared is already up (supervisor pid "),
         (["status", "-n", "nobody"], 1, "no cluster nobody in "),
         (["down", "-n", "nobody"], 1, "there are: shared"),

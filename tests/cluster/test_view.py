@@ -70,8 +70,39 @@ def test_who_asked_for_what_nobody_serves_is_shown() -> None:
     assert "broker-a: code 901 (not of 4.9) from ::1, 1 times" in text
 
 
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (
+            {"kind": "sent", "number": 7, "outcome": "SEND_OK", "topic": "orders", "broker": "broker-a", "queue": 3,
+             "offset": 123456, "began_at": 1795200000000, "took": 12, "message_id": "7F4D", "error": None},
+            "sent #7 SEND_OK orders@broker-a:3 at 123456 12 ms",
+        ),
+        ({"kind": "sent", "number": 8, "outcome": "refused", "error": "no route", "took": 3}, "sent #8 refused 3 ms: no route"),
+        (
+            {"kind": "attempt_failed", "attempt": 2, "broker": "broker-a", "outcome": "indeterminate", "took": 3000,
+             "error": "no answer"},
+            "attempt 2 at broker-a indeterminate 3000 ms: no answer",
+        ),
+        (
+            {"kind": "delivered", "number": 7, "topic": "orders", "broker": "broker-a", "queue": 3, "offset": 12,
+             "from_broker_id": 1, "reconsume_times": 2},
+            "got #7 orders@broker-a:3 at 12 from slave 1 again (2)",
+        ),
+        (
+            {"kind": "committed", "topic": "orders", "broker": "broker-a", "queue": 3, "offset": 12, "broker_id": 0},
+            "committed orders@broker-a:3 at 12",
+        ),
+    ],
+)  # fmt: skip
+def test_a_single_message_takes_one_line_of_80_columns(event: dict[str, object], told: str) -> None:
+    shown = render_event({"at": 0, "node": "produce-1", **event}).plain
+    assert shown.endswith(f" {told}")
+    assert len(shown) <= 80 or event.get("error"), "only an error may take more: it is told to its end"
+
+
 def test_an_error_is_told_to_its_end_and_long_lists_are_not() -> None:
-    event = {"at": 0, "node": "produce-1", "kind": "sent", "error": "e" * 90 + " full", "held": ["queue"] * 90}
+    event = {"at": 0, "node": "produce-1", "kind": "commit_failed", "error": "e" * 90 + " full", "held": ["queue"] * 90}
     shown = render_event(event).plain
     assert "e full" in shown
     assert shown.endswith("…")
