@@ -13,14 +13,16 @@ import org.apache.rocketmq.common.message.MessageExt;
  * A push consumer from the first offset on. Prints {@code STARTED}, then for each message
  * {@code <msgId> <queueId> <queueOffset> <storeHost> <reconsumeTimes> <body>}. Ends with 0 after {@code count}
  * messages, with 3 if they have not come within {@code timeoutMillis}. It waits {@code lingerMillis} more
- * after the last one, so that a second delivery of any of them is printed too.
+ * after the last one, so that a second delivery of any of them is printed too. {@code namespace}, {@code accessKey}
+ * and {@code secretKey} as for the Producer.
  */
 public final class Consumer {
     public static void main(String[] words) throws Exception {
         Options options = new Options(words);
         int count = options.number("count", 1);
         CountDownLatch missing = new CountDownLatch(count);
-        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(options.text("group"));
+        DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(
+            options.text("namespace", ""), options.text("group"), Accounts.hook(options));
         consumer.setNamesrvAddr(options.text("namesrv"));
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPullBatchSize(options.number("pullBatchSize", 32));

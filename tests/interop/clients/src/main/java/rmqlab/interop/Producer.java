@@ -8,6 +8,7 @@ import org.apache.rocketmq.common.message.Message;
 /**
  * Sends {@code count} messages one after the other, as the quickstart does, and prints one line for each:
  * {@code SEND_OK <msgId> <brokerName> <queueId> <queueOffset> <offsetMsgId>}, or {@code FAILED <exception>}.
+ * With {@code namespace} it belongs to one; with {@code accessKey} and {@code secretKey} its requests are signed.
  * Message i has body {@code <prefix>-i}, tag TagA and key {@code <prefix>-i}, and delay level {@code delayLevel}
  * if that is given. Exit code 3 if a send failed.
  */
@@ -15,7 +16,8 @@ public final class Producer {
     public static void main(String[] words) throws Exception {
         Options options = new Options(words);
         String prefix = options.text("prefix", "m");
-        DefaultMQProducer producer = new DefaultMQProducer(options.text("group", "interop-producers"));
+        DefaultMQProducer producer = new DefaultMQProducer(
+            options.text("namespace", ""), options.text("group", "interop-producers"), Accounts.hook(options));
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setSendMsgTimeout(options.number("timeoutMillis", 3000));
         producer.start();
