@@ -57,6 +57,7 @@ class MetadataSync:
     _boot: str | None = attrs.field(default=None, init=False)  # when the master was started, by its own account
     _has_forgotten: bool = attrs.field(default=False, init=False)
     _is_syncing: bool = attrs.field(default=False, init=False)
+    _told_kept: dict[str, dict[int, tuple[int, int]]] = attrs.field(factory=dict, init=False)
 
     async def sync_forever(self) -> NoReturn:
         """Copy after 3 s, then every 10 s."""
@@ -112,6 +113,7 @@ class MetadataSync:
     def _take_offsets(self, body: bytes) -> None:
         fresh, table = ConsumerOffsets.decode(body), self.offsets
         kept: dict[str, dict[int, int]] = {}
+        stays: dict[str, dict[int, tuple[int, int]]] = {}
         if self.keeps_newer or self.hands_back:
             forgotten = self.keeps_newer and self._has_forgotten
             kept = kept_offsets(table.offsets, fresh.offset_table, table.own, has_forgotten=forgotten)
@@ -124,8 +126,10 @@ class MetadataSync:
             stay = {queue_id: newer.pop(queue_id) for queue_id in kept.get(key, ()) if queue_id in newer}
             if newer:
                 self.emit("consumer_offsets_overwritten", key=key, queues=newer)
-            if stay:
+            if stay and stay != self._told_kept.get(key):  # once, not every 10 s
                 self.emit("consumer_offsets_kept", key=key, queues=stay)
+            stays[key] = stay
+        self._told_kept = stays
         table.merge(fresh, kept)
 
     async def _hand_back(self, master: str) -> None:

@@ -22,6 +22,7 @@ _BLANK: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
 _INT: Final = struct.Struct(">i")
 _PLAIN_SIZE: Final = HEADS[0].size
+_ZEROED_AT_ONCE: Final = 1 << 20
 
 
 @attrs.define(eq=False)
@@ -91,6 +92,17 @@ class CommitLog:
         file = self.files.files[-1]
         file.wrote = min(file.size, file.wrote + end - self._stream_at)
         self._stream_at = end
+
+    def cut(self, end: int) -> None:
+        """Forget everything from `end` on, for good: its bytes are zeroed."""
+        wrote = {file.first_offset: file.wrote for file in self.files.files}
+        self.files.trim(end)
+        file = self.files.last
+        if file is None:
+            return
+        for start in range(file.wrote, wrote[file.first_offset], _ZEROED_AT_ONCE):
+            stop = min(start + _ZEROED_AT_ONCE, wrote[file.first_offset])
+            file.map[start:stop] = bytes(stop - start)
 
     def warm_job(self, ahead: int, step: int) -> Callable[[], None] | None:
         """What brings the next `step` bytes of the file into memory, if they are not yet `ahead` of its end.

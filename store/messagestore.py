@@ -299,9 +299,9 @@ class MessageStore:
     def truncate(self, log_end: int) -> None:
         """Forget the log from here on, which must be where a record begins: for a slave ahead of its master.
 
-        RocketMQ 4.9 has nothing like it (section 4.9).
+        RocketMQ 4.9 has nothing like it (section 4.9). What is cut is zeroed: a restart would take it for the log's end.
         """
-        self.log.files.trim(log_end)
+        self.log.cut(log_end)
         self.queues.trim_to_log(log_end)
         self.queues.recover_counters()
         if self.index is not None:

@@ -111,7 +111,9 @@ async def test_with_keep_newer_consumer_offsets_it_stays_on_the_slave(tmp_path: 
     for _ in range(3):
         await slave.sync.sync()
     assert (slave.position(0), slave.position(1)) == (15, 7)
-    assert slave.events[0] == ("consumer_offsets_kept", {"key": "T@g", "queues": {0: (15, 10)}})
+    assert [event for event in slave.events if event[0].startswith("consumer")] == [
+        ("consumer_offsets_kept", {"key": "T@g", "queues": {0: (15, 10)}})
+    ]
     assert master.commits == []
 
 

@@ -30,6 +30,7 @@ from remoting.process import StartError
 from remoting.reactor import open_reactor
 from remoting.server import Server, open_listener
 from remoting.settings import SettingsError
+from store.messagestore import MessageStore
 
 RATE = 50.0
 HOSTS = tuple(f"127.78.{os.getpid() % 250}.{number}" for number in (1, 2, 3))
@@ -246,6 +247,43 @@ async def test_where_a_group_stands_when_its_master_is_back(
         await until_offset(broker, offset)
     await slave.stop()
     await master.stop()
+
+
+@pytest.mark.parametrize(
+    ("profile", "is_same"), [pytest.param("4.9", False, id="4.9"), pytest.param("hardened", True, id="hardened")]
+)
+async def test_a_slave_ahead_of_a_master_that_lost_its_last_messages(
+    world: World, fast_clock: trio.testing.MockClock, profile: str, *, is_same: bool
+) -> None:
+    """Scenario 16, section 4.9: in 4.9 their logs differ for good while both look healthy; the switches mend it."""
+    assert fast_clock.rate == RATE
+
+    def end_of(broker: Running) -> int:
+        return int(broker.link.ask()["commit_log"]["max"])
+
+    async def until_caught_up() -> None:
+        await world.until(lambda: end_of(slave) == end_of(master) and master.link.ask()["ha"]["connections"])
+
+    master = await world.start("a", profile=profile)
+    slave = await world.start("s", HOSTS[1], broker_role="SLAVE", broker_id=1, profile=profile)
+    for _ in range(3):
+        await world.send(master, b"on disk")
+    kept = end_of(master)
+    for _ in range(3):
+        await world.send(master, b"not on disk")
+    await until_caught_up()
+    await master.stop()
+    store = MessageStore.open(world.settings("a").store, now_millis=lambda: 0)
+    store.truncate(kept)  # as a power loss does
+    store.close()
+    master = await world.start("a", profile=profile)
+    for _ in range(9):
+        await world.send(master, b"new, and longer than what was lost")
+    await until_caught_up()
+    await slave.stop()
+    await master.stop()
+    logs = [(world.tmp_path / name / "commitlog" / f"{0:020d}").read_bytes() for name in ("a", "s")]
+    assert (logs[0] == logs[1]) is is_same
 
 
 async def test_a_master_follows_nobody_even_if_an_address_is_set(

@@ -178,6 +178,20 @@ def test_a_truncated_slave_takes_another_history_from_there(open_store: Open, cl
     assert open_store("slave", is_slave=True).max_commit_log_offset == new.max_commit_log_offset
 
 
+@pytest.mark.parametrize("how", ["clean", "crash"])
+def test_what_was_cut_does_not_come_back_with_a_restart(open_store: Open, how: str) -> None:
+    """The records behind the cut were whole; recovery would find them again."""
+    slave = open_store("slave", is_slave=True)
+    replicate(busy_master(open_store("master"), 60), slave)
+    end = slave.queue_entries("orders", 0, 10, 1)[0][0]
+    slave.truncate(end)
+    slave.close()
+    if how == "crash":
+        (slave.config.store_path_root_dir / "abort").touch()
+    again = open_store("slave", is_slave=True)
+    assert (again.max_commit_log_offset, again.max_queue_offset("orders", 0)) == (end, 10)
+
+
 def test_a_slave_that_starts_anew_takes_a_log_that_begins_elsewhere(open_store: Open) -> None:
     """For the switch that ends the standstill of an expired slave (section 4.8): log, queues, index and counters."""
     master, slave = busy_master(open_store("master")), open_store("slave", is_slave=True)
