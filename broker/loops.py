@@ -18,6 +18,7 @@ from broker.state import Broker
 from broker.transactions import TransactionCheck
 from remoting.control import ControlLink
 from remoting.server import Server
+from store.configfile import keep_unsaved_files
 from store.flush import FlushJob
 from store.messagestore import MessageStore
 
@@ -28,6 +29,8 @@ CLIENT_SCAN_PERIOD = 10.0
 SAVE_FILTERS_PERIOD = 10.0
 STATS_PERIOD = 10.0
 CLEAN_FIRST_AFTER = 60.0
+DISK_FIRST_AFTER = 1.0
+DISK_PERIOD = 10.0
 SAMPLE_PERIOD = 1.0
 WAIT_SCAN_PERIOD = 0.5
 """How often overdue sends are looked for: RocketMQ answers a time-out of 3 s after 3 to 4 s (store-ha#51)."""
@@ -51,6 +54,7 @@ async def run_broker(broker: Broker, servers: list[Server[Broker]], link: Contro
         nursery.start_soon(_sample_stats_forever, broker)
         nursery.start_soon(_save_offsets_forever, broker)
         nursery.start_soon(_every, SAVE_FILTERS_PERIOD, broker.filters.save)
+        nursery.start_soon(_check_disk_forever, broker)
         nursery.start_soon(_clean_forever, broker)
         nursery.start_soon(sample_log_forever, broker)
         if broker.access is not None:
@@ -176,9 +180,10 @@ def _drop_silent_clients(broker: Broker) -> None:
 
 
 async def _save_offsets_forever(broker: Broker) -> NoReturn:
-    """Write consumerOffset.json every 5 s, first after 10 s (store-ha#63)."""
+    """Write consumerOffset.json every 5 s, first after 10 s (store-ha#63), and what a full disk did not take before."""
     await trio.sleep(FIRST_SAVE)
     while True:
+        keep_unsaved_files()
         broker.offsets.save()
         await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
 
@@ -189,6 +194,14 @@ async def _save_delay_offsets_forever(broker: Broker) -> NoReturn:
     while True:
         broker.delay.save()
         await trio.sleep(broker.config.flush_delay_offset_interval / 1000)
+
+
+async def _check_disk_forever(broker: Broker) -> NoReturn:
+    """See whether the disk is too full for more messages, first after a second (store-ha#31)."""
+    await trio.sleep(DISK_FIRST_AFTER)
+    while True:
+        broker.store.check_disk()
+        await trio.sleep(DISK_PERIOD)
 
 
 async def _clean_forever(broker: Broker) -> NoReturn:

@@ -10,6 +10,8 @@ from attrs import validators
 QUEUE_ENTRY_SIZE: Final = 20
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 _UNIT_MILLIS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+LARGEST_FILE: Final = 2**31 - 1
+"""Bytes: sizes within a file are signed int32, in Java and in the blank at a file's end."""
 _ASSUMED_MEMORY = 24 * 2**30  # what RocketMQ takes the machine to have when it cannot tell
 
 
@@ -31,6 +33,28 @@ def _whole_entries(size: int) -> int:
     return -(-size // QUEUE_ENTRY_SIZE) * QUEUE_ENTRY_SIZE
 
 
+def _is_mappable(_config: object, field: "attrs.Attribute[int]", size: int) -> None:
+    if size > LARGEST_FILE:
+        raise ValueError(f"{field.name} = {size}: a file has at most {LARGEST_FILE} bytes")
+
+
+def _are_hours(_config: object, field: "attrs.Attribute[str]", text: str) -> None:
+    for hour in filter(None, map(str.strip, text.split(";"))):
+        if not (hour.isdecimal() and int(hour) < 24):
+            raise ValueError(f"{field.name} = {text!r}: {hour!r} is no hour from 00 to 23 (several are separated by ;)")
+
+
+def _are_delays(_config: object, field: "attrs.Attribute[str]", text: str) -> None:
+    for level in text.split():
+        if not (level[:-1].isdecimal() and level[-1] in _UNIT_MILLIS):
+            raise ValueError(f"{field.name} = {text!r}: {level!r} is no time such as 10s, 5m, 2h or 1d")
+
+
+def _is_one_directory(_config: object, field: "attrs.Attribute[Path]", path: Path) -> None:
+    if "," in str(path):
+        raise ValueError(f"{field.name} = {str(path)!r}: a commit log in several directories is not supported")
+
+
 def _within_limits(percent: int) -> int:
     return min(95, max(10, percent))
 
@@ -40,11 +64,13 @@ class StoreConfig:
     """One broker's store. Sizes in bytes, times in ms unless the name says hours."""
 
     store_path_root_dir: Path = attrs.field(factory=lambda: Path.home() / "store", converter=Path)
-    store_path_commit_log: Path = attrs.field(converter=Path)
+    store_path_commit_log: Path = attrs.field(converter=Path, validator=_is_one_directory)
 
-    mapped_file_size_commit_log: int = attrs.field(default=1 << 30, validator=validators.ge(4096))
+    mapped_file_size_commit_log: int = attrs.field(default=1 << 30, validator=[validators.ge(4096), _is_mappable])
     mapped_file_size_consume_queue: int = attrs.field(
-        default=300_000 * QUEUE_ENTRY_SIZE, converter=_whole_entries, validator=validators.ge(QUEUE_ENTRY_SIZE)
+        default=300_000 * QUEUE_ENTRY_SIZE,
+        converter=_whole_entries,
+        validator=[validators.ge(QUEUE_ENTRY_SIZE), _is_mappable],
     )
     max_hash_slot_num: int = attrs.field(default=5_000_000, validator=validators.gt(0))
     max_index_num: int = attrs.field(default=20_000_000, validator=validators.gt(1))
@@ -53,27 +79,28 @@ class StoreConfig:
     check_crc_on_recover: bool = True
 
     max_message_size: int = attrs.field(default=4 * 2**20, validator=validators.gt(0))
-    message_delay_level: str = DEFAULT_DELAY_LEVELS
+    message_delay_level: str = attrs.field(default=DEFAULT_DELAY_LEVELS, validator=_are_delays)
 
     flush_disk_type: str = attrs.field(default="ASYNC_FLUSH", validator=validators.in_(("ASYNC_FLUSH", "SYNC_FLUSH")))
-    flush_interval_commit_log: int = 500
-    flush_commit_log_least_pages: int = 4
-    flush_commit_log_thorough_interval: int = 10_000
-    flush_interval_consume_queue: int = 1000
-    flush_consume_queue_least_pages: int = 2
-    flush_consume_queue_thorough_interval: int = 60_000
-    sync_flush_timeout: int = 5000
+    flush_interval_commit_log: int = attrs.field(default=500, validator=validators.gt(0))
+    flush_commit_log_least_pages: int = attrs.field(default=4, validator=validators.ge(0))
+    flush_commit_log_thorough_interval: int = attrs.field(default=10_000, validator=validators.ge(0))
+    flush_interval_consume_queue: int = attrs.field(default=1000, validator=validators.gt(0))
+    flush_consume_queue_least_pages: int = attrs.field(default=2, validator=validators.ge(0))
+    flush_consume_queue_thorough_interval: int = attrs.field(default=60_000, validator=validators.ge(0))
+    sync_flush_timeout: int = attrs.field(default=5000, validator=validators.ge(0))
 
-    delete_when: str = "04"  # hours of the day, separated by `;`
+    delete_when: str = attrs.field(default="04", validator=_are_hours)  # hours of the day, separated by `;`
     file_reserved_time: int = 72  # hours
     clean_file_forcibly_enable: bool = True
-    clean_resource_interval: int = 10_000
+    clean_resource_interval: int = attrs.field(default=10_000, validator=validators.gt(0))
     disk_max_used_space_ratio: int = attrs.field(default=75, converter=_within_limits)
     disk_space_clean_forcibly_ratio: int = 85  # a JVM property in RocketMQ, like the next
     disk_space_warning_level_ratio: int = 90
 
     access_message_in_memory_max_ratio: int = 40  # percent of total_memory
-    total_memory: int = attrs.field(factory=machine_memory)
+    total_memory: int = attrs.field(factory=machine_memory, validator=validators.ge(0))
+    """Bytes that the machine is taken to have (ours: RocketMQ asks it). A small one shows the way to the slave."""
     max_transfer_bytes_on_message_in_memory: int = 262_144
     max_transfer_count_on_message_in_memory: int = 32
     max_transfer_bytes_on_message_in_disk: int = 65_536

@@ -24,18 +24,51 @@ def save_config_file(path: pathlib.Path, content: bytes) -> None:
         check(len(content))
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path, ".tmp")
-    temporary.write_bytes(content)
-    with contextlib.suppress(FileNotFoundError):
-        backup_path(path).write_bytes(path.read_bytes())
-    temporary.replace(path)
+    try:
+        temporary.write_bytes(content)
+        with contextlib.suppress(FileNotFoundError):
+            _keep_backup(path)
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)  # what was written of it takes room
+        raise
+
+
+def _keep_backup(path: pathlib.Path) -> None:
+    """Make X's content that of `X.bak`: under a second name, which needs no room on a full disk, or as a copy."""
+    linked = _beside(path, ".old")
+    linked.unlink(missing_ok=True)
+    try:
+        linked.hardlink_to(path)
+    except PermissionError:  # a file system without hard links
+        linked.write_bytes(path.read_bytes())
+    linked.replace(backup_path(path))
+
+
+_unsaved: dict[pathlib.Path, bytes] = {}
 
 
 def keep_config_file(path: pathlib.Path, content: bytes) -> None:
-    """Write a table that lives in memory. A failure is logged: the table counts, and is written again later."""
+    """Write a table that lives in memory. It counts, and is written again later if it cannot be now.
+
+    That is logged once, and once when it is saved again.
+    """
     try:
         save_config_file(path, content)
     except OSError as exc:
-        logger.error("%s is not saved: %s", path, exc)  # noqa: TRY400 - the cause is the disk's, not the code's
+        if path not in _unsaved:
+            logger.error("%s is not saved: %s; tried again until it is", path, exc.strerror or exc)  # noqa: TRY400 - the disk's fault, not the code's
+        _unsaved[path] = content
+    else:
+        if _unsaved.pop(path, None) is not None:
+            logger.warning("%s is saved again", path)
+
+
+def keep_unsaved_files() -> None:
+    """Write what could not be written before."""
+    for path, content in list(_unsaved.items()):
+        keep_config_file(path, content)
 
 
 def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:

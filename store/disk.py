@@ -35,8 +35,11 @@ class Disk:
         os.fdatasync(descriptor)
 
     def used_percent(self, path: Path) -> int:
-        """Used space as RocketMQ counts it: of what ordinary users see, rounded up."""
-        stat = os.statvfs(path)
+        """Used space as RocketMQ counts it: of what ordinary users see, rounded up. -1 where there is no such path."""
+        try:
+            stat = os.statvfs(path)
+        except OSError:
+            return -1
         used = stat.f_blocks - stat.f_bfree
         seen = used + stat.f_bavail
         return -(-100 * used // seen) if seen else 0

@@ -108,12 +108,15 @@ class Dispatcher:
         """At a start, enter what is missing: in the queues from `replay_from` on, in the index from `indexed` if less.
 
         What a crash took with the young index files and lies before both stays lost, as in RocketMQ (section 3.5).
+        OSError: no room.
         """
         self.offset = max(replay_from, self.log.min_offset)
         self.indexed = min(indexed, self.offset)
         watcher, self.on_dispatched = self.on_dispatched, None  # nobody waits for old messages
-        self.follow()
-        self.on_dispatched = watcher
+        try:
+            self.follow()
+        finally:
+            self.on_dispatched = watcher
 
     def follow(self) -> None:
         """Enter all that is readable in the queues, and in the index unless that is much. OSError: no room.

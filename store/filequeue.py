@@ -20,10 +20,16 @@ class FileQueue:
     files: list[LogFile] = attrs.field(factory=list, init=False)
 
     def load(self) -> None:
-        """Map what is there, in order. Files count as full until recovery says otherwise (section 3.5)."""
+        """Map what is there, in order. Files count as full until recovery says otherwise (section 3.5).
+
+        An empty last file was being made when its process died: it goes.
+        """
         if not self.directory.is_dir():
             return
-        for path in sorted(path for path in self.directory.iterdir() if path.name.isdigit()):
+        paths = sorted(path for path in self.directory.iterdir() if path.name.isdigit())
+        if paths and not paths[-1].stat().st_size:
+            paths.pop().unlink()
+        for path in paths:
             file = self._open(path, create=False)
             file.wrote = file.size
             self.files.append(file)

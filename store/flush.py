@@ -5,6 +5,7 @@ then erase what was never synced. It is kept in `config/rmqlab.flushed`, a name 
 two int64, the commit log offset up to which records, and up to which their queue entries, were synced.
 """
 
+import contextlib
 import os
 import struct
 from collections.abc import Callable, Sequence
@@ -44,7 +45,8 @@ class FlushedMarks:
         return marks
 
     def write(self) -> None:
-        os.pwrite(self._descriptor, _MARKS.pack(self.log, self.queues), 0)
+        with contextlib.suppress(OSError):  # a full disk: a power loss then takes more than it need
+            os.pwrite(self._descriptor, _MARKS.pack(self.log, self.queues), 0)
 
     def close(self) -> None:
         os.close(self._descriptor)

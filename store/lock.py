@@ -1,5 +1,6 @@
 """One process per store: the files `lock` and `abort` (sections 1.1 and 1.3)."""
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -31,7 +32,9 @@ class StoreLock:
         except OSError as problem:
             os.close(descriptor)
             raise refusal from problem
-        os.pwrite(descriptor, b"lock", 0)
+        if os.pread(descriptor, 5, 0) != b"lock":
+            with contextlib.suppress(OSError):  # a full disk: its content is for people, the lock holds without
+                os.pwrite(descriptor, b"lock", 0)
         _held_here.add(path)
         return cls(path, descriptor)
 

@@ -13,8 +13,8 @@ from typing import Self
 import attrs
 
 from remoting.message import BatchItem, NewMessage
-from store import cleaning
 from store.checkpoint import Checkpoint
+from store.cleaner import Cleaner
 from store.commitlog import CommitLog
 from store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from store.consumequeue import ENTRY
@@ -50,6 +50,7 @@ class MessageStore:
     putter: Putter
     puller: Puller
     flusher: Flusher
+    cleaner: Cleaner
     _lock: StoreLock
     _abort: AbortFile
     _closed: bool = attrs.field(default=False, init=False)
@@ -66,9 +67,13 @@ class MessageStore:
         on_dispatched: OnDispatched | None = None,
         disk: Disk | None = None,
     ) -> Self:
-        """Lock, map, recover, dispatch to the log's end. StoreLocked, StoreCorrupt or OSError if it cannot."""
+        """Lock, map, recover, dispatch to the log's end. StoreLocked, StoreCorrupt or OSError if it cannot.
+
+        On a full disk it opens as well, and refuses puts.
+        """
         root, disk = config.store_path_root_dir, disk or Disk()
-        root.mkdir(parents=True, exist_ok=True)
+        for directory in (root, config.store_path_commit_log, root / "consumequeue"):
+            directory.mkdir(parents=True, exist_ok=True)
         lock = StoreLock.acquire(root / "lock")
         try:
             log = CommitLog(FileQueue(config.store_path_commit_log, config.mapped_file_size_commit_log, disk))
@@ -79,11 +84,11 @@ class MessageStore:
             checkpoint = Checkpoint.load(root / "checkpoint")
             marks = FlushedMarks.open(root / MARKS_FILE)
             dispatcher = Dispatcher(log, queues, index, config.delay_millis, is_slave, on_dispatched)
+            putter = Putter(config, log, queues, index, dispatcher, now_millis)
             store = cls(
-                config, now_millis, is_slave, disk, log, queues, index, checkpoint, dispatcher,
-                Putter(config, log, queues, index, dispatcher, now_millis),
+                config, now_millis, is_slave, disk, log, queues, index, checkpoint, dispatcher, putter,
                 Puller.of(log, config, is_slave=is_slave), Flusher(log, queues, index, checkpoint, marks),
-                lock, AbortFile(root / "abort"),
+                Cleaner(config, log, queues, index, putter, disk, now_millis, is_slave), lock, AbortFile(root / "abort"),
             )  # fmt: skip
             store._recover()
         except BaseException:
@@ -112,18 +117,21 @@ class MessageStore:
             marks.log, marks.queues = log.max_offset, found.queues_from
         self.flusher.cut(log.max_offset)
         self.dispatcher.last_stored_at = found.last_stored_at
-        self.dispatcher.catch_up(found.queues_from, found.index_from)
+        try:
+            self.dispatcher.catch_up(found.queues_from, found.index_from)
+        except OSError as problem:  # a full disk: what is in the queues is served
+            self.putter.no_room(problem)
         queues.recover_counters()
         if self.is_slave:
             self.putter.refusal = "a slave takes no messages but its master's"
 
     def reconfigure(self, config: StoreConfig) -> None:
         """Go on with other settings. Paths, sizes and delay levels stay as they were at the start, as in RocketMQ."""
-        self.config = config
+        self.config = self.cleaner.config = config
         self.puller = Puller.of(self.log, config, is_slave=self.is_slave)
 
     def close(self) -> None:
-        """A clean stop: all on disk, `abort` removed only if queues and index have everything (store-ha#5)."""
+        """A clean stop: all on disk, `abort` removed if queues and index have everything (store-ha#5) and the disk has room."""
         if self._closed:
             return
         self._closed = True
@@ -131,7 +139,7 @@ class MessageStore:
         is_safe = self._finish()
         if self.index is not None:
             self.index.close()
-        if is_safe and self.dispatch_behind_bytes == 0:
+        if is_safe and self.dispatch_behind_bytes == 0 and not self.cleaner.is_disk_full:
             self._abort.remove()
         self.log.files.close()
         self.queues.close()
@@ -364,43 +372,20 @@ class MessageStore:
 
     def disk_ratio(self) -> float:
         """Used part of the fuller disk of commit log and queues, from 0 to 1."""
-        return self._used_percent() / 100
+        return self.cleaner.used_percent() / 100
 
-    def _used_percent(self) -> int:
-        root = self.config.store_path_root_dir
-        log = self.config.store_path_commit_log
-        return max(self.disk.used_percent(root), self.disk.used_percent(log if log.is_dir() else root))
+    def check_disk(self) -> None:
+        """Decide whether puts are refused because the disk is full, or taken again; due every 10 s (store-ha#31)."""
+        if not self._closed:
+            self.cleaner.check_disk()
 
-    def delete_expired(self, hour: int, *, by_hand: bool = False) -> list[str]:
-        """One round of cleaning, due every 10 s; `hour` is the local one. Answers the commit log files deleted.
+    def delete_expired(self, hour: int) -> list[str]:
+        """One round of cleaning, due every 10 s; `hour` is the local one. Answers the commit log files deleted."""
+        return [] if self._closed else self.cleaner.delete_expired(hour)
 
-        Also decides whether puts are refused because the disk is full, or taken again (store-ha#31).
-        """
-        used, files = self._used_percent(), self.log.files.files
-        # RocketMQ asks the file system when a file was last written. Our clock may be rated, so the first
-        # record of the next file tells: both happen in one put.
-        written_until = [max(0, self.log.stored_at(following.first_offset)) for following in files[1:]]
-        count = cleaning.expired_count(
-            written_until, self.config, now=self.now_millis(), hour=hour, used_percent=used, by_hand=by_hand
-        )
-        deleted = [file.path.name for file in files[:count]]
-        for _ in range(count):
-            self.log.files.drop_first()
-        if count:
-            self.queues.delete_expired(self.log.min_offset)
-            if self.index is not None:
-                self.index.delete_expired(self.log.min_offset)
-        self._judge_disk(used)
-        return deleted
-
-    def _judge_disk(self, used_percent: int) -> None:
-        if self.is_slave or self._closed:
-            return
-        if used_percent > self.config.disk_space_warning_level_ratio:
-            self.putter.refusal = f"the disk of {self.config.store_path_root_dir} is {used_percent} % full"
-        elif self.putter.refusal is not None:
-            self.putter.refusal = None
-            self.putter.catch_up()  # refuses again if there is no room for what is behind
+    def delete_by_hand(self) -> None:
+        """Let the next 20 rounds of cleaning delete what is old enough, whatever the hour."""
+        self.cleaner.delete_by_hand()
 
     def delete_topic(self, topic: str) -> None:
         """Drop a topic's queues and their counters; its messages stay in the commit log until they expire."""

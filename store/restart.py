@@ -38,7 +38,7 @@ def restart(
     start = recovery.first_file_after_clean_stop(len(files))
     if crashed:
         safe = checkpoint.safe_timestamp
-        if config.message_index_safe:
+        if config.message_index_enable and config.message_index_safe:
             safe = min(safe, checkpoint.index_msg_timestamp)
         start = recovery.first_file_after_crash([recovery.FirstRecord.read(view) for view in views], safe)
     walk = recovery.LogWalk(views, offsets, start, config.check_crc_on_recover)

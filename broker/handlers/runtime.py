@@ -5,7 +5,6 @@ sizes and waits of RocketMQ's thread pools are truly 0, and so is the time for w
 """
 
 import shutil
-import time
 from typing import Any
 
 from broker.state import Broker
@@ -153,10 +152,8 @@ def clean_expired_consumequeue(broker: Broker, _header: Any, _request: Request) 
 
 
 def delete_expired_commitlog(broker: Broker, _header: Any, _request: Request) -> Reply:
-    """Delete commit log files that are old enough, whatever the hour."""
-    hour = time.localtime(broker.now_millis() // 1000).tm_hour
-    for name in broker.store.delete_expired(hour, by_hand=True):
-        broker.emit("file_deleted", file=name)
+    """Let the next 20 rounds of cleaning delete commit log files that are old enough, whatever the hour."""
+    broker.store.delete_by_hand()
     return Reply()
 
 

@@ -383,6 +383,11 @@ def test_a_broker_is_known_by_where_it_listens_unless_that_is_everywhere(tmp_pat
         ('broker_role = "SLAVE"', "needs one above 0"),
         ("listen_prot = 1", "did you mean listen_port"),
         ('listen_port = "many"', "listen_port = 'many': expected int"),
+        ('delete_when = "04;4am"', "'4am' is no hour from 00 to 23"),
+        ('message_delay_level = "1s soon"', "'soon' is no time such as 10s"),
+        ("mapped_file_size_commit_log = 4294967296", "a file has at most 2147483647 bytes"),
+        ('store_path_commit_log = "/a,/b"', "a commit log in several directories is not supported"),
+        ("flush_interval_commit_log = -1", "'flush_interval_commit_log' must be > 0"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(tmp_path: pathlib.Path, setting: str, said: str) -> None:

@@ -1,5 +1,6 @@
 """When commit log files go, and when the disk is too full to write (sections 3.7, 3.9)."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,9 @@ def test_old_files_go_at_the_hour_or_when_the_disk_fills(
         ({}, {"hour": 7, "by_hand": True}, 1),
         ({"disk_max_used_space_ratio": 5}, {"hour": 7, "used_percent": 11}, 1),  # clamped to 10
         ({"disk_max_used_space_ratio": 5}, {"hour": 7, "used_percent": 10}, 0),
+        ({"disk_max_used_space_ratio": 99}, {"hour": 7, "used_percent": 95}, 0),  # clamped to 95, and age not ignored
+        ({"disk_max_used_space_ratio": 99}, {"hour": 7, "used_percent": 96}, 2),
+        ({}, {"hour": 7, "used_percent": -1}, 1),
     ],
 )
 def test_settings_decide_when_and_what(changes: dict[str, Any], arguments: dict[str, Any], expected: int) -> None:
@@ -89,6 +93,70 @@ def test_a_deleted_log_file_takes_its_queue_and_index_files_and_moves_the_minimu
     assert again.put(new_message(queue_id=0)).queue_offset == 200
 
 
+def test_a_young_file_stays_though_nothing_whole_is_in_the_next(open_store: Open, clock: ManualClock) -> None:
+    """A slave that has received the beginning of a record only: its file before is not of the year 1970."""
+    master, slave = open_store("master"), open_store("slave", is_slave=True)
+    for _ in range(200):
+        master.put(new_message(b"x" * 400))
+    while slave.max_commit_log_offset < 65536:
+        slave.append_raw(slave.max_commit_log_offset, master.read_log(slave.max_commit_log_offset, 65536))
+    slave.append_raw(65536, master.read_log(65536, 50))
+    assert slave.delete_expired(hour=4) == []
+    clock.now += 73 * HOUR
+    assert slave.delete_expired(hour=4) == []
+    slave.append_raw(65586, master.read_log(65586, 5000))
+    assert slave.delete_expired(hour=4) == [f"{0:020d}"]
+
+
+def test_a_stop_on_a_disk_that_is_too_full_keeps_abort(open_store: Open) -> None:
+    """Section 1.3: of either role."""
+    disk = FaultyDisk(shown_percent=91)
+    for name, is_slave in [("master", False), ("slave", True)]:
+        store = open_store(name, disk=disk, is_slave=is_slave)
+        store.check_disk()
+        store.close()
+        assert (store.config.store_path_root_dir / "abort").exists()
+
+
+def test_queue_files_that_a_stop_left_behind_go_at_the_next_start(open_store: Open) -> None:
+    store = open_store()
+    for _ in range(400):
+        store.put(new_message(b"x" * 400))
+    store.log.files.drop_first()
+    store.close()
+    again = open_store()
+    before = len(again.queues.table["orders", 0].files.files)
+    again.delete_expired(hour=12)
+    assert len(again.queues.table["orders", 0].files.files) < before
+
+
+@pytest.mark.parametrize("quota", [0, 20_000, 300_000])
+def test_a_store_opens_on_a_full_disk_serves_what_is_there_and_goes_on_when_there_is_room(
+    open_store: Open, tmp_path: Path, quota: int
+) -> None:
+    """After a crash that took queues and index, too: what is in the log is entered when there is room."""
+    store = open_store()
+    for number in range(300):
+        store.put(new_message(b"x" * 300, queue_id=number % 3, keys=f"k{number}"))
+    shutil.copytree(tmp_path / "store", tmp_path / "dead")
+    shutil.rmtree(tmp_path / "dead" / "consumequeue" / "orders" / "1")
+    disk = FaultyDisk(quota=quota)
+    again = open_store("dead", disk=disk)
+    if quota == 0:
+        assert again.max_queue_offset("orders", 0) == 100
+        assert again.max_queue_offset("orders", 1) == 0
+    while again.put(new_message(b"x" * 300)).status is PutStatus.PUT_OK:
+        pass
+    assert "No space left" in str(again.write_refused())
+    assert again.get_message("orders", 0, 0, 1).count == 1
+    disk.quota = None
+    again.check_disk()
+    assert again.write_refused() is None
+    assert again.dispatch_behind_bytes == 0
+    assert again.put(new_message(queue_id=1)).queue_offset == 100
+    assert all(again.query("orders", f"k{number}", 9, 0, 2**62).buffers for number in range(300))
+
+
 def test_the_last_file_is_never_deleted(open_store: Open, clock: ManualClock) -> None:
     """store-ha#30."""
     disk = FaultyDisk(shown_percent=99)
@@ -104,17 +172,17 @@ def test_above_90_percent_puts_are_refused_and_all_else_goes_on(open_store: Open
     disk = FaultyDisk(shown_percent=90)
     store, slave = open_store(disk=disk), open_store("slave", is_slave=True, disk=disk)
     store.put(new_message())
-    store.delete_expired(hour=12)
+    store.check_disk()
     assert store.write_refused() is None
     disk.shown_percent = 91
     assert store.disk_ratio() == 0.91
-    store.delete_expired(hour=12)
-    slave.delete_expired(hour=12)
+    store.check_disk()
+    slave.check_disk()
     assert "91 %" in str(store.write_refused())
     assert store.put(new_message()).status is PutStatus.SERVICE_NOT_AVAILABLE
     assert store.get_message("orders", 0, 0, 1).count == 1
     assert slave.append_raw(0, store.read_log(0, 1000))
     assert slave.dispatch()
     disk.shown_percent = 90
-    store.delete_expired(hour=12)
+    store.check_disk()
     assert store.put(new_message()).status is PutStatus.PUT_OK

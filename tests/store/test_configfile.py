@@ -1,11 +1,13 @@
 """Files that are replaced as a whole."""
 
+import errno
 import json
+import os
 import pathlib
 
 import pytest
 
-from store.configfile import keep_config_file, load_config_file, save_config_file
+from store.configfile import keep_config_file, keep_unsaved_files, load_config_file, save_config_file
 
 
 def test_the_backup_holds_the_former_content(tmp_path: pathlib.Path) -> None:
@@ -42,3 +44,45 @@ def test_a_table_that_cannot_be_saved_is_logged_and_lives_on(
     (tmp_path / "config").write_text("a file where the directory should be")
     keep_config_file(tmp_path / "config" / "topics.json", b"1")
     assert "topics.json is not saved" in caplog.text
+    keep_config_file(tmp_path / "config" / "topics.json", b"2")
+    keep_unsaved_files()
+    assert caplog.text.count("topics.json is not saved") == 1
+    (tmp_path / "config").unlink()
+    keep_unsaved_files()
+    assert (tmp_path / "config" / "topics.json").read_bytes() == b"2"
+    assert caplog.text.count("topics.json is saved again") == 1
+
+
+def test_a_write_that_fails_half_way_leaves_file_and_backup_as_they_were(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """store-ha#62: as on a full disk; nothing half-written stays to take room."""
+    path = tmp_path / "topics.json"
+    save_config_file(path, b"1")
+    save_config_file(path, b"2")
+
+    def write_half(self: pathlib.Path, content: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(pathlib.Path, "write_bytes", write_half)
+    with pytest.raises(OSError, match="No space left"):
+        save_config_file(path, b"a longer text")
+    monkeypatch.undo()
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {
+        "topics.json": b"2",
+        "topics.json.bak": b"1",
+    }
+    assert load_config_file(path, json.loads) == 2
+
+
+def test_without_hard_links_the_backup_is_a_copy(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_self: pathlib.Path, _target: pathlib.Path) -> None:
+        raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+    monkeypatch.setattr(pathlib.Path, "hardlink_to", refuse)
+    path = tmp_path / "topics.json"
+    for content in (b"1", b"2", b"3"):
+        save_config_file(path, content)
+    assert (path.read_bytes(), path.with_name("topics.json.bak").read_bytes()) == (b"3", b"2")

@@ -8,6 +8,7 @@ import pytest
 
 from store.disk import Disk, StoreCorrupt
 from store.faults import FaultyDisk
+from store.filequeue import FileQueue
 from store.logfile import LogFile, offset_name
 
 
@@ -61,6 +62,16 @@ def test_a_new_file_is_sparse(tmp_path: Path) -> None:
     assert file.path.stat().st_size == 2**30
     assert file.path.stat().st_blocks * 512 < 2**20
     file.close()
+
+
+def test_an_empty_last_file_was_being_made_and_goes(tmp_path: Path) -> None:
+    for name, size in [(f"{0:020d}", 100), (f"{100:020d}", 0)]:
+        (tmp_path / name).write_bytes(bytes(size))
+    files = FileQueue(tmp_path, 100, Disk())
+    files.load()
+    assert [file.path.name for file in files.files] == [f"{0:020d}"]
+    files.close()
+    assert not (tmp_path / f"{100:020d}").exists()
 
 
 def test_another_length_is_named(tmp_path: Path) -> None:

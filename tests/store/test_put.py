@@ -236,7 +236,7 @@ def test_a_full_disk_refuses_puts_and_loses_nothing(open_store: Open, quota: int
     assert refusal
     assert "No space left" in refusal
     disk.quota = None
-    assert store.delete_expired(hour=12) == []
+    store.check_disk()
     assert store.write_refused() is None
     stored.append(store.put(new_message(b"after")).physical_offset)
     assert store.dispatch_behind_bytes == 0
@@ -258,7 +258,7 @@ def test_batches_on_a_full_disk_are_whole_or_refused(open_store: Open, quota: in
         sent += 9
     assert sent < 10_000
     disk.quota = None
-    store.delete_expired(hour=12)
+    store.check_disk()
     assert store.write_refused() is None
     assert (store.max_queue_offset("orders", 0), store.dispatch_behind_bytes) == (sent, 0)
     last = store.put_batch(new_message(), [BatchItem(b"last", b"UNIQ_KEY\x01last")])
