@@ -169,7 +169,7 @@ async def test_refused_are_new_connections_only(node: Node) -> None:
         await client.request(node.address, request(ECHO), LONG)
         node.play(rule("refuse", out=True, hosts=(HERE,)))
         assert (await client.request(node.address, request(ECHO), LONG)).code == 0
-        client.close()
+        client.close_channel(node.address, "to connect anew")
         with pytest.raises(ConnectError, match="refused"):
             await client.channel(node.address)
 
