@@ -71,6 +71,7 @@ class Supervisor:
     board: FaultBoard = attrs.field(factory=FaultBoard, init=False)
     is_stopping: bool = attrs.field(default=False, init=False)
     """All is about to end."""
+    _rules: dict[str, NodeRules] = attrs.field(factory=dict, init=False)  # by node, until something changes
     _rules_changed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
     _strangers: dict[str, trio.CancelScope] = attrs.field(factory=dict, init=False)
@@ -176,7 +177,9 @@ class Supervisor:
 
     def rules_for(self, name: str) -> NodeRules:
         """The fault rules of a node."""
-        return self.board.rules_for(self.nodes[name], [*self.nodes.values()])
+        if name not in self._rules:
+            self._rules[name] = self.board.rules_for(self.nodes[name], [*self.nodes.values()])
+        return self._rules[name]
 
     def _heal(self, fault_id: str, **fields: object) -> ActiveFault:
         active = self.board.remove(fault_id)
@@ -197,12 +200,15 @@ class Supervisor:
             self._heal(fault_id, reason=str(exc))
             raise NodeFailedError(str(exc)) from None
         assert self._services is not None, "it runs"
-        self._services.start_soon(self._attend_strangers, fault_id, fault, strangers)
-
-    async def _attend_strangers(self, fault_id: str, fault: HaReportFault, strangers: list[Stranger]) -> None:
-        """Stay connected until the fault is healed, or the last broker has closed: then it is over."""
+        self._strangers[fault_id] = scope = trio.CancelScope()
         period = REPORT_PERIOD / self.clock.rate if fault.is_repeated else math.inf
-        with trio.CancelScope() as self._strangers[fault_id]:
+        self._services.start_soon(self._attend_strangers, fault_id, strangers, period, scope)
+
+    async def _attend_strangers(
+        self, fault_id: str, strangers: list[Stranger], period: float, scope: trio.CancelScope
+    ) -> None:
+        """Stay connected until the fault is healed, or the last broker has closed: then it is over."""
+        with scope:
             async with trio.open_nursery() as nursery:
                 for stranger in strangers:
                     nursery.start_soon(stranger.stay, period)
@@ -215,6 +221,7 @@ class Supervisor:
         self._change_rules()
 
     def _change_rules(self) -> None:
+        self._rules.clear()
         self._rules_changed.set()
         self._rules_changed = trio.Event()
 

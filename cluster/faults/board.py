@@ -173,26 +173,27 @@ def _link_rules(fault_id: str, fault: LinkFault | Isolation, node: Node, nodes: 
     """What a node is told of a link: one rule for each peer and direction that concerns it."""
     if isinstance(fault, Isolation):
         fault = LinkFault(src=fault.target, dst=ANYONE, kind="blackhole", both_ways=True)
-    ways = [(fault.src, fault.dst)]
+    src, dst = _names(fault.src, fault.dst, nodes), _names(fault.dst, fault.src, nodes)
+    ways = [(True, src, dst, fault.dst), (False, dst, src, fault.src)]
     if fault.both_ways:
-        ways.append((fault.dst, fault.src))
-    for src, dst in ways:
-        for is_outbound, own, other in ((True, src, dst), (False, dst, src)):
-            if _is_end(node, own, other, nodes):
-                peers = [peer for peer in nodes if peer != node and _is_end(peer, other, own, nodes)]
-                yield from _rules_between(fault_id, fault, node, peers, is_outbound=is_outbound)
-                if other in (OUTSIDE, ANYONE) and not _is_single(nodes):
-                    network = node.host.rpartition(".")[0] + "."
-                    yield _rule(fault_id, fault, is_outbound=is_outbound, ports=_ports(fault, [node]), not_in=network)
+        ways += [(True, dst, src, fault.src), (False, src, dst, fault.dst)]
+    for is_outbound, own, others, other in ways:
+        if node.name in own:
+            peers = [peer for peer in nodes if peer != node and peer.name in others]
+            yield from _rules_between(fault_id, fault, node, peers, is_outbound=is_outbound)
+            if other in (OUTSIDE, ANYONE) and not _is_single(nodes):
+                network = node.host.rpartition(".")[0] + "."
+                yield _rule(fault_id, fault, is_outbound=is_outbound, ports=_ports(fault, [node]), not_in=network)
 
 
-def _is_end(node: Node, own: str, other: str, nodes: Sequence[Node]) -> bool:
-    """True if a node is meant by this end of a link: by name, or as one of all those that the other end is not."""
-    if own == OUTSIDE:
-        return False
-    if own == ANYONE:
-        return other in (OUTSIDE, ANYONE) or not _is_meant(node, other, nodes)
-    return _is_meant(node, own, nodes)
+def _names(end: str, other: str, nodes: Sequence[Node]) -> set[str]:
+    """Who is meant by an end of a link: by name, or as one of all those that the other end is not."""
+    if end == OUTSIDE:
+        return set()
+    if end != ANYONE:
+        return {node.name for node in find_targets(end, nodes)}
+    others = set() if other in (OUTSIDE, ANYONE) else {node.name for node in find_targets(other, nodes)}
+    return {node.name for node in nodes} - others
 
 
 def _rules_between(

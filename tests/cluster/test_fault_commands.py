@@ -6,8 +6,13 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 from typer.testing import CliRunner
 
+from client.calls import PullStatus
+from client.config import ClientConfig
+from client.instance import open_client
+from client.pull import PullConsumer
 from cluster.__main__ import app
 
 
@@ -161,3 +166,30 @@ def test_random_faults_are_the_seeds_and_leave_nothing_behind(rmqlab: Run) -> No
     assert {strike["error"] for strike in strikes} == {None}
     assert listed(rmqlab) == []
     assert rmqlab("wait", "ready").returncode == 0
+
+
+async def stored_at(namesrv_addr: str, topic: str) -> list[int]:
+    """Store timestamps of a topic's messages, in order."""
+    async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client:
+        consumer, stamps = PullConsumer(client, "reader"), list[int]()
+        for queue in await consumer.queues(topic):
+            offset = await consumer.min_offset(queue)
+            while (result := await consumer.pull(queue, offset)).status is PullStatus.FOUND:
+                stamps += [message.store_timestamp for message in result.messages]
+                offset = result.next_offset
+    return sorted(stamps)
+
+
+def test_messages_are_stored_at_the_time_of_the_brokers_clock_and_events_told_in_the_clusters(rmqlab: Run) -> None:
+    document = json.loads(rmqlab("status", "--json").stdout)
+    rmqlab("fault", "clock", "broker-a", "--kind", "step", "--millis", "-3600000")
+    sent = rmqlab("produce", "-t", "early", "-c", "1", "--json")
+    (event,) = [event for event in map(json.loads, sent.stdout.splitlines()) if event["kind"] == "sent"]
+    (stored,) = trio.run(stored_at, document["namesrv_addr"], "early")
+    assert event["at"] >= document["clock_millis"]
+    assert event["at"] - 3_600_000 - 600_000 < stored < event["at"] - 3_600_000 + 600_000
+    rmqlab("heal", "all")
+    rmqlab("produce", "-t", "early", "-c", "1")
+    stamps = trio.run(stored_at, document["namesrv_addr"], "early")
+    assert len(stamps) == 2
+    assert stamps[1] - stamps[0] > 3_000_000

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from cluster import supervisor
-from cluster.faults.rules import ClockFault, FaultError, LinkFault
+from cluster.faults.rules import ClockFault, FaultError, HaReportFault, LinkFault, RequestFault
 from cluster.lab import WaitTimeoutError, open_cluster
 from cluster.ports import PortTakenError
 from cluster.supervisor import NodeFailedError, WrongStateError
@@ -271,3 +271,24 @@ async def test_a_paused_node_takes_its_faults_when_it_goes_on(place: pathlib.Pat
             return cluster.supervisor._links["broker-a"].rules == cluster.supervisor.rules_for("broker-a")
 
         await cluster.wait_until(is_told)
+
+
+async def test_a_node_that_is_executed_is_born_with_its_faults_as_well(place: pathlib.Path) -> None:
+    spec = ClusterSpec(name="x", slaves=0, single_address=True)
+    async with open_cluster(spec, directory=place, modules=FAKES, way="exec") as cluster:
+        await cluster.kill("broker-a")
+        await cluster.fault(RequestFault(target="broker-a", code="310", times=2))
+        await cluster.isolate("namesrv-1")
+        await cluster.start("broker-a")
+        assert cluster.supervisor._links["broker-a"].rules == cluster.supervisor.rules_for("broker-a")
+        snapshot = await cluster.snapshot("broker-a")
+        assert snapshot is not None
+        assert [rule["code"] for rule in snapshot["rules"]["requests"]] == [310]
+        assert snapshot["rules"]["links"]
+
+
+async def test_a_stranger_who_finds_nobody_is_told_so_and_is_no_fault(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
+        with pytest.raises(NodeFailedError, match="no connection to the HA port"):
+            await cluster.fault(HaReportFault(target="broker-a"))
+        assert cluster.faults == []
