@@ -1,5 +1,6 @@
 """scenarios, run and repro: what can be seen, and seeing it."""
 
+import collections
 import json
 import signal
 import sys
@@ -185,7 +186,10 @@ def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool) -> None:
         print_json(rows)
     else:
         console.print(render_summary(rows))
-    verdicts = {row[profile]["verdict"] for row in rows for profile in PROFILES if profile in row}
+    verdicts = [row[profile]["verdict"] for row in rows for profile in PROFILES if profile in row]
+    if not as_json:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in collections.Counter(verdicts).items())
+        console.print(f"{len(rows)} scenarios, {len(verdicts)} runs: {counts}")
     raise typer.Exit(1 if "violated" in verdicts else 2 if "unknown" in verdicts else 0)
 
 

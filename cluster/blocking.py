@@ -1,0 +1,196 @@
+"""A cluster for programs without an event loop of ours: it lives in a thread, and every call waits for its end.
+
+    with BlockingCluster(ClusterSpec(name="shop", role="SYNC_MASTER"), directory) as cluster:
+        cluster.kill("broker-a:master")
+        cluster.wait_until("route-gone broker-a:master")
+
+Methods are those of `cluster.lab.Cluster`, with the same errors. Time-outs are real seconds.
+"""
+
+import concurrent.futures
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import trio
+
+from cluster.checks import judge_run
+from cluster.checks.findings import Findings
+from cluster.directory import ClusterDirectory
+from cluster.faults.board import ActiveFault
+from cluster.faults.rules import Fault
+from cluster.lab import WAIT_SECONDS, Cluster, WaitTimeoutError, Workload, open_cluster
+from cluster.status import Document
+from cluster.topology import ClusterSpec, NodeKind
+from remoting.journal import JournalEntry
+
+T = TypeVar("T")
+
+PRODUCE, CONSUME = "cluster.workload.produce", "cluster.workload.consume"
+
+
+class BlockingCluster:
+    """A running cluster, from the beginning of a `with` block to its end. One thread at a time may call it."""
+
+    def __init__(self, spec: ClusterSpec, directory: ClusterDirectory) -> None:
+        self.spec = spec
+        self.directory = directory
+        self._thread = threading.Thread(target=self._run, name=f"rmqlab {spec.name}")
+        self._ready: concurrent.futures.Future[Cluster] = concurrent.futures.Future()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._over: trio.Event | None = None
+        self._failure: BaseException | None = None
+
+    # ---- its life ----------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        """Start it, and return when every node is ready. Errors as `open_cluster`."""
+        self._thread.start()
+        try:
+            self._ready.result()
+        except BaseException:
+            self._thread.join()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Stop everything in order. What ended the cluster before its time is raised here."""
+        if self._token is not None and self._over is not None:
+            with contextlib.suppress(trio.RunFinishedError):  # it has ended by itself: the failure tells why
+                trio.from_thread.run_sync(self._over.set, trio_token=self._token)
+        self._thread.join()
+        if self._failure is not None and exc is None:
+            raise self._failure
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._serve)
+        except BaseException as failure:  # noqa: BLE001 -- of another thread: told to the one that waits
+            if self._ready.done():
+                self._failure = failure
+            else:
+                self._ready.set_exception(failure)
+
+    async def _serve(self) -> None:
+        self._token, self._over = trio.lowlevel.current_trio_token(), trio.Event()
+        async with open_cluster(self.spec, directory=self.directory) as cluster:
+            self._ready.set_result(cluster)
+            await self._over.wait()
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._ready.result(timeout=0)
+
+    def _call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        assert self._token is not None, "the cluster has not been started"
+        return trio.from_thread.run(function, *arguments, trio_token=self._token)
+
+    # ---- looking at it -----------------------------------------------------------------------------------
+
+    @property
+    def namesrv_addr(self) -> str:
+        """What clients are given."""
+        return self._cluster.namesrv_addr
+
+    def status(self) -> Document:
+        """What `rmqlab status --json` prints."""
+        return self._call(self._cluster.status)
+
+    def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
+        """Wait until a condition (`cluster.conditions`), or a function of the status, holds. WaitTimeoutError."""
+        return self._call(self._cluster.wait_until, condition, seconds)
+
+    def journal(self) -> list[JournalEntry]:
+        """All that its processes have told so far, by time."""
+        return self._cluster.journal()
+
+    def findings(self) -> Findings:
+        """What the quick checks find now, of the cluster's own workloads: `findings()["lost"].value == 0`."""
+        nodes = self._cluster.supervisor.nodes.values()
+        stores = {
+            node.name: self.directory.data_dir(node.name) / "store" for node in nodes if node.kind is NodeKind.BROKER
+        }
+        return judge_run(self.journal(), stores)
+
+    # ---- acting on it ------------------------------------------------------------------------------------
+
+    def start(self, target: str) -> None:
+        """Start what does not run, and wait until it is ready."""
+        self._call(self._cluster.start, target)
+
+    def kill(self, target: str) -> None:
+        """kill -9, and wait for the end."""
+        self._call(self._cluster.kill, target)
+
+    def stop(self, target: str) -> None:
+        """Stop in order, and wait for the end."""
+        self._call(self._cluster.stop, target)
+
+    def pause(self, target: str) -> None:
+        """Freeze: sockets stay open, nothing answers."""
+        self._call(self._cluster.pause, target)
+
+    def resume(self, target: str) -> None:
+        """Let a frozen node go on."""
+        self._call(self._cluster.resume, target)
+
+    def restart(self, target: str) -> None:
+        """Stop what runs, start, and wait until it is ready."""
+        self._call(self._cluster.restart, target)
+
+    def power_loss(self, target: str) -> None:
+        """Kill, and erase what was not synced to disk."""
+        self._call(self._cluster.power_loss, target)
+
+    def wipe(self, target: str) -> None:
+        """Kill, and delete the store."""
+        self._call(self._cluster.wipe, target)
+
+    def isolate(self, target: str) -> ActiveFault:
+        """Cut a node off from all others, your application included."""
+        return self._call(self._cluster.isolate, target)
+
+    def fault(self, fault: Fault) -> ActiveFault:
+        """Put a fault in force (`cluster.faults.rules`)."""
+        return self._call(self._cluster.fault, fault)
+
+    def heal(self, fault: ActiveFault | str) -> None:
+        """End one fault."""
+        self._call(self._cluster.heal, fault)
+
+    def heal_all(self) -> None:
+        """End all faults."""
+        self._call(self._cluster.heal_all)
+
+    # ---- working against it ------------------------------------------------------------------------------
+
+    def run_workload(self, module: str, config: Mapping[str, Any], name: str | None = None) -> Workload:
+        """Start a workload process, which goes on by itself."""
+        return self._call(lambda: self._cluster.run_workload(module, config, name=name))
+
+    def stop_workload(self, workload: Workload) -> None:
+        """Ask one to end, and wait for it."""
+        self._call(workload.stop)
+
+    def produce(self, topic: str, count: int, seconds: float = WAIT_SECONDS, **config: Any) -> list[Mapping[str, Any]]:
+        """Send numbered messages, and give the fields of each `sent` event. Keys as `rmqlab produce` has options."""
+        given = {"topic": topic, "count": count, "rate_per_second": 0.0, **config}
+        return self._work(PRODUCE, given, "sent", seconds)
+
+    def consume(self, topic: str, count: int, seconds: float = WAIT_SECONDS, **config: Any) -> list[Mapping[str, Any]]:
+        """Consume so many messages, and give the fields of each `delivered` event. WaitTimeoutError for too few."""
+        return self._work(CONSUME, {"topic": topic, "count": count, **config}, "delivered", seconds)
+
+    def _work(self, module: str, config: Mapping[str, Any], kind: str, seconds: float) -> list[Mapping[str, Any]]:
+        workload = self.run_workload(module, config)
+        try:
+            self._call(workload.wait_ended, seconds)
+        except WaitTimeoutError as exc:
+            self.stop_workload(workload)
+            got = sum(event.kind == kind for event in workload.events())
+            raise WaitTimeoutError(f"{exc}, and has {got} of {config['count']} messages {kind}") from None
+        return [event.fields for event in workload.events() if event.kind == kind]

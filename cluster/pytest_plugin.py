@@ -1,0 +1,117 @@
+"""For test suites of applications: a RocketMQ cluster as a pytest fixture, and its failures in three lines.
+
+    def test_no_order_is_lost(rmq_cluster):
+        rmq_cluster.kill("broker-a:master")
+        ...
+
+`rmq_cluster` is a `cluster.blocking.BlockingCluster` for each test: one nameserver, a master, a slave, in real time.
+`@pytest.mark.rmq_cluster(role="SYNC_MASTER", groups=2)` gives it other keys of `cluster.topology.ClusterSpec`. For
+another scope, make a fixture of your own in conftest.py:
+
+    from cluster.pytest_plugin import cluster_fixture
+
+    shop_cluster = cluster_fixture(scope="module", role="SYNC_MASTER")
+
+`rmq_trio_cluster` is the same as a `cluster.lab.Cluster`, for tests that run in trio (pytest-trio).
+
+Clusters are made below pytest's own temporary directory, at addresses of their own: any number of them, in any
+number of pytest processes, do not meet. A test that fails is told what happened in its clusters.
+"""
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import pytest
+
+if TYPE_CHECKING:  # pytest loads this file in every suite beside which rmqlab is installed: it must cost them nothing
+    from cluster.blocking import BlockingCluster
+    from cluster.directory import ClusterDirectory
+    from cluster.lab import Cluster
+    from cluster.topology import ClusterSpec
+
+Scope = Literal["session", "package", "module", "class", "function"]
+
+MARK = "rmq_cluster"
+_TOLD_LINES = 40
+_numbers = itertools.count(1)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line("markers", f"{MARK}(**keys): what the cluster of this test is like; keys of ClusterSpec")
+
+
+def cluster_fixture(scope: Scope = "function", **keys: Any) -> Callable[..., Any]:
+    """Make a fixture that gives a `BlockingCluster`. Keys are those of ClusterSpec; a mark of the test adds to them.
+
+    A key that does not fit fails the test with its name and what was expected.
+    """
+
+    @pytest.fixture(scope=scope)
+    def cluster(
+        request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    ) -> "Iterator[BlockingCluster]":
+        from cluster.blocking import BlockingCluster  # noqa: PLC0415 -- see above
+
+        spec, directory = _place(request, tmp_path_factory, keys)
+        with BlockingCluster(spec, directory) as running:
+            yield running
+
+    return cluster
+
+
+rmq_cluster = cluster_fixture()
+
+
+@pytest.fixture
+async def rmq_trio_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> "AsyncIterator[Cluster]":
+    """A cluster for a test that runs in trio."""
+    from cluster.lab import open_cluster  # noqa: PLC0415 -- see above
+
+    spec, directory = _place(request, tmp_path_factory, {})
+    async with open_cluster(spec, directory=directory) as cluster:
+        yield cluster
+
+
+def _place(
+    request: pytest.FixtureRequest, factory: pytest.TempPathFactory, keys: dict[str, Any]
+) -> "tuple[ClusterSpec, ClusterDirectory]":
+    from cluster.directory import ClusterDirectory  # noqa: PLC0415 -- see above
+    from cluster.topology import ClusterSpec  # noqa: PLC0415 -- see above
+
+    mark = request.node.get_closest_marker(MARK)
+    given = {"name": f"rmq-{next(_numbers)}", **keys, **(mark.kwargs if mark else {})}
+    try:
+        spec = ClusterSpec(**given)
+    except (TypeError, ValueError) as exc:
+        pytest.fail(f"{MARK}: {exc.args[0]}", pytrace=False)
+    return spec, ClusterDirectory(factory.mktemp(spec.name), is_lasting=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Any:
+    """Tell a failed test what happened in its clusters."""
+    report = yield
+    if report.failed:
+        for name, value in getattr(item, "funcargs", {}).items():
+            directory = _directory_of(value)
+            if directory is not None:
+                report.sections.append((f"what happened in {name}, see {directory.path}", _history(directory)))
+    return report
+
+
+def _directory_of(value: object) -> "ClusterDirectory | None":
+    """The directory of a cluster that one of our fixtures gave."""
+    supervisor = getattr(value, "supervisor", None)
+    found = getattr(value, "directory", None) or getattr(supervisor, "directory", None)
+    return found if type(found).__name__ == "ClusterDirectory" else None
+
+
+def _history(directory: "ClusterDirectory") -> str:
+    from cluster.scenario.history import history_lines  # noqa: PLC0415 -- see above
+    from remoting.journal import read_journals  # noqa: PLC0415 -- see above
+
+    return "\n".join(list(history_lines(read_journals(directory.journal_dir)))[-_TOLD_LINES:])

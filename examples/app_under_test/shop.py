@@ -1,0 +1,41 @@
+"""A small application: a shop that sends an order as a message, and does not believe that sending succeeds.
+
+    python examples/app_under_test/shop.py 127.0.0.1:9876 book pen
+
+An order whose send was refused, or whose end is not known, is sent again until it is stored. So each order arrives,
+and some arrive twice: who receives them goes by the key.
+"""
+
+import sys
+from collections.abc import Iterable
+
+import trio
+
+from client.config import ClientConfig
+from client.errors import ClientError
+from client.instance import open_client
+from client.message import Message
+from client.producer import Producer
+
+PAUSE = 0.2
+
+
+async def sell(namesrv_addr: str, orders: Iterable[str]) -> int:
+    """Send every order until it is stored; answer how many sends it took."""
+    sends = 0
+    async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client:
+        producer = Producer(client, "shop")
+        for order in orders:
+            while True:
+                sends += 1
+                try:
+                    await producer.send(Message(topic="orders", body=order.encode(), keys=order))
+                    break
+                except ClientError as exc:
+                    print(f"{order}: {exc}", file=sys.stderr)
+                    await trio.sleep(PAUSE)
+    return sends
+
+
+if __name__ == "__main__":
+    print(trio.run(sell, sys.argv[1], sys.argv[2:]), "sends")

@@ -1,0 +1,231 @@
+"""Scenarios run as a user runs them, on real processes: what they leave, how they end, what they tell."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import attrs
+import pytest
+
+from cluster.scenario.load import parse_scenario
+from cluster.scenario.run import Options, Run, run_scenario
+from cluster.scenario.rundir import RunDirectory
+
+SMALL = """\
+name = "small"
+claim = "what is sent is stored"
+sources = ["rmq#1"]
+
+[cluster]
+slaves = 0
+rate = 10
+
+[[workload]]
+name = "orders"
+kind = "produce"
+topic = "orders"
+send_timeout = 60.0
+count = 20
+
+[[step]]
+wait = "ended orders"
+fault = { type = "clock", target = "broker-a", kind = "step", millis = 1000 }
+
+[[step]]
+mark = "done"
+
+"""
+HOLDS = SMALL + '[[expect]]\nmetric = "lost"\nequals = "0 messages"\n'
+VIOLATED = SMALL + '[[expect]]\nmetric = "lost"\nat_least = "1 messages"\n'
+UNKNOWN = SMALL.replace("ended orders", "told power_lost").replace("count = 20", "count = 20\n") + (
+    '[[expect]]\nevent = "sent"\nafter = "done"\nequals = "0 events"\n'
+)
+
+
+def rmqlab(home: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cluster", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+        env={**os.environ, "RMQLAB_HOME": str(home), "COLUMNS": "200"},
+    )
+
+
+def test_a_claim_that_holds_exits_with_0_and_leaves_a_run_to_look_at(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "small.toml").write_text(HOLDS)
+    done = rmqlab(tmp_path, "run", str(tmp_path / "small.toml"), "--seed", "7", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert document["verdict"] == "holds"
+    assert document["command"] == f"rmqlab run {tmp_path}/small.toml --seed 7 --rate 10"
+    run = tmp_path / "runs" / "small" / "latest"
+    assert run.resolve() == pathlib.Path(document["directory"])
+    assert (run / "scenario.toml").read_text() == HOLDS
+    facts = json.loads((run / "run.json").read_text())
+    assert (facts["seed"], facts["rate"], facts["profile"]) == (7, 10, "4.9")
+    assert json.loads((run / "verdict.json").read_text()) == document
+    assert json.loads((run / "checks.json").read_text())["sent.SEND_OK"]["value"] == 20
+    history = (run / "history.txt").read_text()
+    assert "sent SEND_OK" in history
+    assert history.index("fault_applied") < history.index("fault_healed") < history.index("cluster_stopped")
+    assert (run / "broker-a" / "node.log").exists()
+    assert not (run / "broker-a" / "store").exists(), "nobody needs the store of a claim that holds"
+
+
+def test_a_violation_exits_with_1_and_keeps_the_stores(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "small.toml").write_text(VIOLATED)
+    done = rmqlab(tmp_path, "run", str(tmp_path / "small.toml"))
+    assert done.returncode == 1
+    assert "violated: what is sent is stored" in done.stdout
+    assert "✗ lost: 0 messages  (at least 1 messages)" in done.stdout
+    assert "replay: rmqlab run" in done.stdout
+    assert (tmp_path / "runs" / "small" / "latest" / "broker-a" / "store" / "commitlog").is_dir()
+
+
+def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(tmp_path: pathlib.Path) -> None:
+    text = UNKNOWN.replace('wait = "told power_lost"', 'wait = "told power_lost"\nwithin = "1 s"')
+    (tmp_path / "small.toml").write_text(text)
+    done = rmqlab(tmp_path, "run", str(tmp_path / "small.toml"), "--json")
+    assert done.returncode == 2, done.stdout + done.stderr
+    document = json.loads(done.stdout)
+    assert document["missing"] == ["step 1: 'told power_lost' is not so after 1 s"]
+    assert document["expectations"][0]["missing"] == "the run did not come to 'done'"
+
+
+def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "small.toml").write_text(HOLDS.replace('mark = "done"', 'after = "1 h"\nmark = "done"'))
+    command = [sys.executable, "-m", "cluster", "run", str(tmp_path / "small.toml")]
+    environment = {**os.environ, "RMQLAB_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        for line in run.stdout:
+            if " s  fault " in line:
+                break
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=60)
+    assert run.returncode == 1
+    assert errors.startswith("rmqlab: interrupted; everything is stopped. What was seen: ")
+    latest = tmp_path / "runs" / "small" / "latest"
+    verdict = json.loads((latest / "verdict.json").read_text())
+    assert (verdict["verdict"], verdict["missing"]) == ("unknown", ["the run was interrupted"])
+    history = (latest / "history.txt").read_text()
+    assert history.index("fault_applied") < history.index("fault_healed") < history.index("cluster_stopped")
+    assert not (latest / "control.sock").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["run", "kill-mastr"], "did you mean kill-master"),
+        (["run", "none.toml"], "no scenario file none.toml"),
+        (["run", "kill-master", "--profile", "hard"], "profiles: 4.9, hardened"),
+        (["repro", "rmq#1"], "no scenario reproduces rmq#1"),
+    ],
+)
+def test_what_makes_no_sense_exits_with_2_before_anything_starts(
+    tmp_path: pathlib.Path, arguments: list[str], says: str
+) -> None:
+    done = rmqlab(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_file_that_does_not_fit_is_told_with_its_line(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "small.toml").write_text(HOLDS.replace("rate = 10", "rats = 10"))
+    done = rmqlab(tmp_path, "run", str(tmp_path / "small.toml"))
+    assert done.returncode == 2
+    assert done.stderr == f"rmqlab: {tmp_path}/small.toml:7: cluster.rats: no such key; did you mean rate?\n"
+
+
+def test_scenarios_are_listed_and_run_side_by_side(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "small.toml").write_text(
+        HOLDS + '[hardened]\n[[hardened.expect]]\nmetric = "lost"\nat_most = "1 messages"\n'
+    )
+    assert "what is sent is stored" in rmqlab(tmp_path, "scenarios", "--dir", str(tmp_path / "files")).stdout
+    done = rmqlab(tmp_path, "scenarios", "--run", "--dir", str(tmp_path / "files"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = next(line for line in done.stdout.splitlines() if line.strip().startswith("small"))
+    assert row.count("holds") == 2
+
+
+FACTS = """\
+name = "facts"
+claim = "RocketMQ's periods are the same at any rate"
+
+[cluster]
+role = "SYNC_MASTER"
+
+[[workload]]
+name = "orders"
+kind = "produce"
+topic = "orders"
+send_timeout = 60.0
+rate_per_second = 2.0
+start = "step"
+
+[[step]]
+wait = "slave-connected broker-a"
+label = "connected"
+
+[[step]]
+wait = "slave-in-sync broker-a"
+produce = "orders"
+
+[[step]]
+wait = "sent.SEND_OK orders 1"
+pause = "broker-a:slave"
+label = "freeze"
+
+[[step]]
+wait = "sent.FLUSH_SLAVE_TIMEOUT orders 1"
+stop-workload = "orders"
+
+[[expect]]
+name = "a slave's first report after it connected"
+event = "ha_first_report"
+take = "delay"
+after = "connected"
+at_least = "4.9 s"
+at_most = "5.1 s"
+
+[[expect]]
+name = "a send that waits for a frozen slave"
+event = "sent"
+where = { outcome = "FLUSH_SLAVE_TIMEOUT" }
+take = "min"
+field = "took"
+at_least = "3 s"
+at_most = "4 s"
+
+[[expect]]
+name = "slaves"
+event = "ha_connected"
+after = "connected"
+equals = "0 events"
+"""
+
+
+async def facts(rate: float, root: pathlib.Path) -> Run:
+    scenario = parse_scenario(FACTS)
+    scenario = attrs.evolve(scenario, cluster=attrs.evolve(scenario.cluster, rate=rate))
+    return await run_scenario(scenario, Options(seed=1), directory=RunDirectory.create("facts", root))
+
+
+async def test_the_same_facts_at_rate_1_and_at_rate_30(tmp_path: pathlib.Path) -> None:
+    """Within the stated allowance: what the machine needs for itself, times the rate."""
+    slow, fast = await facts(1, tmp_path), await facts(30, tmp_path)
+    assert slow.verdict == "holds", slow.reasons()
+    assert fast.verdict == "holds", fast.reasons()
+    for one, other in zip(slow.judged, fast.judged, strict=True):
+        values: list[Any] = [one.finding.value, other.finding.value]
+        assert (
+            abs(values[0] - values[1]) <= 1.0 + one.allowance + other.allowance
+        )  # a slave's wait ends within a second

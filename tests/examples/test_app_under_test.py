@@ -1,0 +1,56 @@
+"""The pytest plugin, as a team uses it that has installed rmqlab beside its application."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+BAD = """\
+import pytest
+
+def test_that_fails(rmq_cluster):
+    rmq_cluster.produce("orders", 3)
+    assert rmq_cluster.findings()["lost"].value == 0
+    rmq_cluster.pause("broker-a:master")
+    raise AssertionError("told with what happened")
+
+@pytest.mark.rmq_cluster(slave=3)
+def test_with_a_misspelt_key(rmq_cluster):
+    pass
+
+async def test_in_trio(rmq_trio_cluster):
+    await rmq_trio_cluster.kill("broker-a:slave")
+    await rmq_trio_cluster.wait_until("killed broker-a:slave")
+"""
+
+
+def start(cwd: pathlib.Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    environment = {**os.environ, "PYTEST_ADDOPTS": ""}
+    return subprocess.Popen(
+        command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def test_the_tests_of_the_small_application_pass_in_two_processes_at_once() -> None:
+    app = ROOT / "examples" / "app_under_test"
+    with start(app, "-k", "arrives") as one, start(app, "-k", "no_order_is_lost") as other:
+        for run in (one, other):
+            told, _ = run.communicate(timeout=100)
+            assert run.returncode == 0, told
+            assert "1 passed" in told
+
+
+def test_a_test_that_fails_is_told_what_happened_and_a_misspelt_key_is_named(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\nfilterwarnings = error\n")
+    (tmp_path / "test_bad.py").write_text(BAD)
+    with start(tmp_path) as run:
+        told, _ = run.communicate(timeout=100)
+    assert run.returncode == 1, told
+    assert "1 failed, 1 passed, 1 error" in told
+    assert "what happened in rmq_cluster" in told
+    assert "3 x sent SEND_OK" in told
+    assert "node_paused" in told
+    assert "unexpected keyword argument 'slave'" in told
