@@ -181,7 +181,7 @@ class Broker:
             if master_address and self.config.hand_back_consumer_offsets:
                 self.run_soon(self.sync.sync)  # on the next line it is known; a task begins later
         self.sync.master_address = master_address
-        self.ha_slave.set_master(self.settings.ha.ha_master_address or ha_address)
+        self.ha_slave.set_master(ha_address)
 
     def master_seen(self) -> None:
         """Replication has found the master again: hand back what was committed here, before consumers ask there."""

@@ -133,7 +133,7 @@ class Examination:
     def _remoting_address(self, ha_address: str, settings: HaSettings) -> str:
         """What the nameservers say of the master; of one that was set by hand, the port that 4.9 always has."""
         known = self.master_address()
-        if known is not None and not settings.ha_master_address:
+        if known is not None and settings.fixed_master is None:
             return known
         host, _, port = ha_address.rpartition(":")
         return f"{host}:{int(port) - HA_PORT_DISTANCE}"

@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 _REFUSALS_SAID_EVERY = 10.0
 """Seconds: of a flood of connections one in this time is told of, with the number of the others."""
+_MOST_HOSTS = 1000
 
 
 def copied_offset(acks: Iterable[int], copies: int) -> int:
@@ -204,7 +205,7 @@ class HaMaster:
 
     def _note_refused(self, host: str, from_there: int) -> None:
         """Say who is turned away, and how many were: of a flood, a line now and then."""
-        self._refused[host] += 1
+        self._refused[host if host in self._refused or len(self._refused) < _MOST_HOSTS else "others"] += 1
         if self._now() < self._say_refused_at:
             return
         self._say_refused_at = self._now() + _REFUSALS_SAID_EVERY

@@ -12,6 +12,7 @@ from attrs import validators
 MAX_FRAME: Final = 4 * 2**20
 """Header and body of the largest frame that a 4.9 slave takes: its receive buffer (section 4.5)."""
 HEADER_SIZE: Final = 12
+_SHORTEST_ADDRESS: Final = 6
 
 
 @attrs.frozen(kw_only=True)
@@ -66,6 +67,11 @@ class HaSettings:
     """Slaves served at once, those that never report included; the next one is closed at accept."""
     ha_max_connections_per_address: int = attrs.field(default=16, validator=validators.ge(1))
     """As many of them from one IP address, so that a stranger leaves room for slaves."""
+
+    @property
+    def fixed_master(self) -> str | None:
+        """`ha_master_address` if it counts: what is shorter is no address to 4.9 either."""
+        return self.ha_master_address if len(self.ha_master_address) >= _SHORTEST_ADDRESS else None
 
     @property
     def examines_master(self) -> bool:

@@ -27,7 +27,6 @@ RETRY_PERIOD = 5.0
 CONNECT_TIMEOUT = 5.0
 _SHORT_LIFE = 1.0
 _FIRST_PAUSE = 0.1
-_SHORTEST_ADDRESS = 6
 _WRITE_ATTEMPTS = 3
 
 
@@ -186,8 +185,8 @@ class HaSlave:
         self._caution = caution or Trust()
         self._source_ip = source_ip
         self._now = now
-        self._is_fixed = len(settings.ha_master_address) >= _SHORTEST_ADDRESS
-        self._master = settings.ha_master_address if self._is_fixed else None
+        self._is_fixed = settings.fixed_master is not None
+        self._master = settings.fixed_master
         self._master_set = trio.Event()
         self._client: HaClient | None = None
         self._last_failure = ""

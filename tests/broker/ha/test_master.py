@@ -304,3 +304,49 @@ async def test_one_address_gets_a_part_of_the_connections_and_a_flood_is_told_of
         await trio.aclose_forcefully(stream)
     master.close()
     nursery.cancel_scope.cancel()
+
+
+async def test_a_flood_of_reports_is_read_in_passing_and_others_are_served(
+    connect: Connect, told: Recorder, master: HaMaster, nursery: trio.Nursery
+) -> None:
+    """Of what comes at once the last report counts; the rest costs a look at 64 KB at a time."""
+    stranger, slave = await connect(), await connect()
+    await slave.report(90)
+    assert await slave.frame() == (90, b"abcdefghij")
+    await stranger.report(95)
+    assert await stranger.frame() == (95, b"fghij")
+
+    async def flood() -> None:
+        await stranger.stream.send_all(struct.pack(">q", 96) * 500_000 + struct.pack(">q", 99))
+
+    nursery.start_soon(flood)
+    await told.wait_until(lambda: 99 in told.acks)
+    assert told.acks == [90, 95, 96, 99]
+    assert master.connection_count == 2
+    await slave.report(100)
+    await told.wait_until(lambda: told.acks[-1] == 100)
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        pytest.param(struct.pack(">q", -1), "it reported -1", id="negative"),
+        pytest.param(struct.pack(">q", 5) * 2 + struct.pack(">q", 101), "", id="beyond the end, first of all"),
+        pytest.param(b"GET / HTTP/1.1", "", id="another protocol"),
+    ],
+)
+async def test_what_no_slave_says_costs_one_line_and_no_byte(
+    connect: Connect, told: Recorder, master: HaMaster, sent: bytes, reason: str
+) -> None:
+    """4.9 believes any first report that is not negative; from the second on it closes (store-ha#41)."""
+    stranger = await connect()
+    await stranger.stream.send_all(sent)
+    if reason:
+        assert await stranger.is_at_end()
+        assert told.reasons("ha_disconnected") == [reason]
+        assert master.push_to_slave_max_offset == 0
+        return
+    await told.wait_until(lambda: "ha_first_report" in told.kinds)
+    await stranger.report(2**62)
+    assert await stranger.is_at_end()
+    assert len(told.reasons("ha_disconnected")) == 1

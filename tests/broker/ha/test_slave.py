@@ -197,6 +197,10 @@ async def test_no_news_of_the_master_never_clears_its_address(start: Start, mast
     fixed = start(HaSettings(ha_master_address=master.address))
     fixed.set_master("127.0.0.1:1")
     assert fixed.snapshot()["master_address"] == master.address
+    short = start(HaSettings(ha_master_address="a:1"))
+    assert short.snapshot()["master_address"] is None
+    short.set_master(master.address)
+    assert short.snapshot()["master_address"] == master.address
 
 
 async def test_another_address_counts_from_the_next_connection_on(start: Start, master: Master) -> None:
