@@ -5,6 +5,7 @@ Times are milliseconds of the cluster's clock. A queue is written `topic@broker:
 
 import bisect
 import collections
+import functools
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Mapping
@@ -24,7 +25,7 @@ _AROUND = 3
 _MOST_OF_A_MESSAGE = 12
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Queue:
     """One queue of one broker name, as clients see it."""
 
@@ -279,9 +280,15 @@ def _commit(entry: JournalEntry) -> Commit | None:
     return Commit(node=entry.node, group=group, queue=queue, offset=offset, at=entry.at_millis, entry=entry)
 
 
+@functools.lru_cache(maxsize=1 << 16)
+def _known_queue(topic: str, broker: str, queue_id: int) -> Queue:
+    """A run names few queues many times."""
+    return Queue(topic, broker, queue_id)
+
+
 def _queue(topic: str, fields: Mapping[str, Any]) -> Queue | None:
     broker, queue_id = fields.get("broker"), fields.get("queue")
-    return None if not broker or queue_id is None else Queue(topic, str(broker), int(queue_id))
+    return None if not broker or queue_id is None else _known_queue(topic, broker, queue_id)
 
 
 def _groups(deliveries: Iterable[Delivery], commits: Iterable[Commit]) -> Iterator[tuple[str, str]]:
