@@ -30,19 +30,29 @@ class UpFailedError(Exception):
 
 
 async def serve_cluster(
-    spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[Cluster], Awaitable[None]]
+    spec: ClusterSpec,
+    directory: ClusterDirectory,
+    ready: Callable[[Cluster], Awaitable[None]],
+    started: Callable[[Cluster], object],
 ) -> None:
     """Run a cluster until a signal or a command ends it, calling `ready` once all nodes are. UpFailedError otherwise.
+
+    `started` gets the cluster before its nodes start.
 
     The first SIGINT or SIGTERM stops all nodes in order, the next one kills them.
     """
     serving = trio.CancelScope()
     supervisors: list[Supervisor] = []
+
+    def begin(cluster: Cluster) -> None:
+        supervisors.append(cluster.supervisor)
+        started(cluster)
+
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_stop_on_signal, signals, serving, supervisors)
             with serving:
-                await _serve(spec, directory, ready, supervisors, serving)
+                await _serve(spec, directory, ready, begin, serving)
             nursery.cancel_scope.cancel()
 
 
@@ -50,14 +60,12 @@ async def _serve(
     spec: ClusterSpec,
     directory: ClusterDirectory,
     ready: Callable[[Cluster], Awaitable[None]],
-    supervisors: list[Supervisor],
+    started: Callable[[Cluster], object],
     serving: trio.CancelScope,
 ) -> None:
     try:
         async with (
-            open_cluster(
-                spec, directory=directory.path, started=lambda cluster: supervisors.append(cluster.supervisor)
-            ) as cluster,
+            open_cluster(spec, directory=directory.path, started=started) as cluster,
             trio.open_nursery() as nursery,
         ):
             await nursery.start(serve_commands, cluster, serving.cancel)
@@ -77,10 +85,16 @@ async def _stop_on_signal(
         serving.cancel()
 
 
-def run_foreground(spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[Cluster], Awaitable[None]]) -> None:
-    """Run a cluster in this process. UpFailedError when it does not come up."""
+def run_foreground(
+    spec: ClusterSpec,
+    directory: ClusterDirectory,
+    ready: Callable[[Cluster], Awaitable[None]],
+    *,
+    started: Callable[[Cluster], object] = lambda _: None,
+) -> None:
+    """Run a cluster in this process; as `serve_cluster`."""
     try:
-        trio.run(serve_cluster, spec, directory, ready)
+        trio.run(serve_cluster, spec, directory, ready, started)
     except BaseExceptionGroup as group:
         raise _known_failure(group) or group from None
 

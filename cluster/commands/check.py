@@ -8,6 +8,7 @@ import typer
 from cluster.checks import METRICS, judge_directory
 from cluster.checks.findings import Findings, UnknownMetricError
 from cluster.checks.view import render_evidence, render_findings, render_metrics
+from cluster.commands.progress import working
 from cluster.commands.terms import DEFAULT_NAME, AsJson, console, directory_of, fail, misused, print_json
 
 Run = Annotated[str, typer.Argument(metavar="[CLUSTER|DIRECTORY]", help="A cluster's name, or a run's directory.")]
@@ -31,7 +32,8 @@ def check(
         console.print(render_metrics(METRICS))
         return
     try:
-        findings = judge_directory(_directory(run))
+        with working(f"judging {run}"):
+            findings = judge_directory(_directory(run))
         chosen = [findings[name] for name in metric or ()]
     except UnknownMetricError as exc:
         misused(str(exc))

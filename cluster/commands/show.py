@@ -14,6 +14,7 @@ from cluster.commands.terms import (
     AsJson,
     Name,
     Target,
+    ask_quietly,
     command,
     console,
     directory_of,
@@ -47,7 +48,7 @@ def status(
         with Live(render_status(command(name, "status")), console=live_console, auto_refresh=False) as live:
             while True:
                 time.sleep(_WATCH_SECONDS)
-                live.update(render_status(command(name, "status")), refresh=True)
+                live.update(render_status(ask_quietly(name, "status")), refresh=True)
     document = command(name, "status")
     while watch:
         print_json(document)

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from cluster.command import CommandFailedError, CommandUsageError, ask
+from cluster.commands.progress import working
 from cluster.directory import ClusterDirectory, NoClusterError
 from cluster.topology import ClusterSpec
 
@@ -35,6 +36,13 @@ def directory_of(name: str) -> ClusterDirectory:
 
 
 def command(name: str, verb: str, **arguments: Any) -> Any:
+    """As `ask_quietly`, and tell whoever waits that it is under way."""
+    doing = " ".join(str(arguments[key]) for key in ("target", "condition") if key in arguments)
+    with working(f"{verb} {doing}".strip()):
+        return ask_quietly(name, verb, **arguments)
+
+
+def ask_quietly(name: str, verb: str, **arguments: Any) -> Any:
     """Ask a cluster's supervisor; end the program with the right status when it cannot."""
     try:
         return ask(directory_of(name), verb, **arguments)

@@ -1,8 +1,10 @@
 """up and down: the life of a cluster."""
 
+import contextlib
 import shutil
 import sys
 import tomllib
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any
 
 import attrs
@@ -10,6 +12,7 @@ import cattrs
 import typer
 
 from cluster.command import explain_absence
+from cluster.commands.progress import Progress, working
 from cluster.commands.terms import (
     DEFAULT_NAME,
     AsJson,
@@ -27,7 +30,7 @@ from cluster.lab import Cluster
 from cluster.live.terminal import LiveView, is_terminal
 from cluster.serve import UpFailedError, run_detached, run_foreground
 from cluster.status import Document
-from cluster.topology import ClusterSpec, Placement, place
+from cluster.topology import ClusterSpec, Placement, node_names, place
 from cluster.view import render_event, render_up
 from remoting.settings import snake
 
@@ -76,16 +79,17 @@ def up(
     spec = build_spec(directory, {key: value for key, value in given.items() if value is not None})
     try:
         if detach:
-            document = run_detached(spec, directory)
+            with working(f"starting {node_count(spec)} nodes"):
+                document = run_detached(spec, directory)
             if as_json:
                 print_json(up_document(document))
             else:
                 console.print(render_up(document))
         else:
-            is_live = not plain and is_terminal(live_console)
-            run_foreground(spec, directory, _follow_as_json if as_json else _show_live if is_live else _follow)
+            is_live = not plain and not as_json and is_terminal(live_console)
+            _run_here(spec, directory, _follow_as_json if as_json else _show_live if is_live else _follow)
             if not as_json:
-                console.print("stopped")
+                _print_if_possible("stopped")
     except UpFailedError as exc:
         fail(str(exc))
 
@@ -102,7 +106,7 @@ def down(
     elif not directory.record_path.exists():
         fail(explain_absence(directory))
     try:
-        with directory.locked(patient=True):  # returns once the supervisor has ended
+        with working("stopping"), directory.locked(patient=True):  # returns once the supervisor has ended
             if purge:
                 shutil.rmtree(directory.path)
     except AlreadyUpError as exc:
@@ -138,6 +142,34 @@ def up_document(document: Document) -> Document:
     return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes}
 
 
+def node_count(spec: ClusterSpec) -> int:
+    """How many nodes a cluster begins with."""
+    return sum(map(len, node_names(spec)))
+
+
+def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[Cluster], Awaitable[None]]) -> None:
+    """Be the supervisor until the cluster ends; tell how far the start is."""
+    progress = Progress()
+    count = node_count(spec)
+
+    def started(cluster: Cluster) -> None:
+        lives = cluster.supervisor.lives
+
+        def how_far() -> str:
+            return f"starting: {sum(life.ready is not None for life in [*lives.values()])} of {count} nodes are ready"
+
+        progress.begin(how_far)
+
+    async def when_ready(cluster: Cluster) -> None:
+        progress.end()
+        await ready(cluster)
+
+    try:
+        run_foreground(spec, directory, when_ready, started=started)
+    finally:
+        progress.end()
+
+
 async def _show_live(cluster: Cluster) -> None:
     """The live view, and afterwards, where it had been, what was there to know."""
     document = await cluster.status()
@@ -145,7 +177,13 @@ async def _show_live(cluster: Cluster) -> None:
     try:
         await LiveView(cluster, live_console, document).run(sys.stdin.fileno())
     finally:
-        console.print("\nstopping all nodes ...", style="dim")
+        _print_if_possible("\nstopping all nodes ...")
+
+
+def _print_if_possible(text: str) -> None:
+    """A terminal that was closed is no reason to fail."""
+    with contextlib.suppress(OSError):
+        console.print(text)
 
 
 async def _follow(cluster: Cluster) -> None:

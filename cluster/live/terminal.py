@@ -49,16 +49,18 @@ class LiveView:
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def run(self, keyboard: int) -> NoReturn:
-        """Show the cluster until cancelled; the terminal is then as it was before."""
-        with (
-            raw_keys(keyboard),
-            Live(console=self.console, screen=True, auto_refresh=False, transient=True) as live,
-        ):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._probe_forever)
-                nursery.start_soon(self._follow_forever)
-                nursery.start_soon(self._read_forever, keyboard, nursery)
-                await self._paint_forever(live)
+        """Show the cluster until cancelled; the terminal is then as it was before, if it is still there."""
+        live = Live(console=self.console, screen=True, auto_refresh=False, transient=True)
+        with raw_keys(keyboard):
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._probe_forever)
+                    nursery.start_soon(self._follow_forever)
+                    nursery.start_soon(self._read_forever, keyboard, nursery)
+                    await self._paint_forever(live)
+            finally:
+                with contextlib.suppress(OSError):
+                    live.stop()
         raise AssertionError("the painter never ends")
 
     async def _probe_forever(self) -> NoReturn:
@@ -86,14 +88,18 @@ class LiveView:
                 self._changed.set()
 
     async def _paint_forever(self, live: Live) -> NoReturn:
-        while True:
-            self._changed = trio.Event()  # before the picture: what comes during it asks for another
-            picture = render_live(self.document, self.hand, tuple(self.events), *self.console.size)
-            # In a thread: a terminal that takes nothing (Ctrl-S, a stopped tmux) must not hold up the supervisor.
-            show = functools.partial(live.update, picture, refresh=True)
-            await trio.to_thread.run_sync(show, abandon_on_cancel=True)
-            await self._changed.wait()
-            await trio.sleep(real_seconds(DRAW_SECONDS))
+        """Paint what has changed. In a thread: a terminal that takes nothing (Ctrl-S) must not hold up the supervisor."""
+        try:
+            live.start()
+            while True:
+                self._changed = trio.Event()  # before the picture: what comes during it asks for another
+                picture = render_live(self.document, self.hand, tuple(self.events), *self.console.size)
+                show = functools.partial(live.update, picture, refresh=True)
+                await trio.to_thread.run_sync(show, abandon_on_cancel=True)
+                await self._changed.wait()
+                await trio.sleep(real_seconds(DRAW_SECONDS))
+        except OSError:  # the terminal is gone; its end (SIGHUP) stops the cluster in order
+            await trio.sleep_forever()
 
     async def _do(self, deed: Deed) -> None:
         """Do what a key meant, and say what came of it."""

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import pytest
 import trio
 
 from cluster.live.terminal import raw_keys, read_keyboard
+from remoting.journal import read_journal
 
 PATIENCE = 60.0
 
@@ -33,6 +35,11 @@ class Screen:
 
     def press(self, keys: str) -> None:
         os.write(self.terminal, keys.encode())
+
+    def hang_up(self) -> None:
+        """Close the terminal: whoever writes to it or reads from it fails."""
+        os.close(self.terminal)
+        self.terminal = -1
 
     def wait_for(self, pattern: str) -> None:
         """Read until this is shown; what was shown up to there is not looked at again."""
@@ -58,14 +65,16 @@ def screen(tmp_path: Path) -> Iterator[Screen]:
         command, env=environment, stdin=inside, stdout=inside, stderr=inside, start_new_session=True
     )
     before = termios.tcgetattr(inside)
+    screen = Screen(terminal, process)
     try:
-        yield Screen(terminal, process)
-        assert termios.tcgetattr(inside) == before, "the terminal is left as it was found"
+        yield screen
+        if screen.terminal >= 0:
+            assert termios.tcgetattr(inside) == before, "the terminal is left as it was found"
+            os.close(terminal)
     finally:
         process.kill()
         process.wait()
         os.close(inside)
-        os.close(terminal)
 
 
 def states(home: Path) -> dict[str, str]:
@@ -101,6 +110,17 @@ def test_keys_kill_and_start_and_freeze_real_nodes_and_q_stops_the_cluster(scree
     screen.wait_for(r"stopping all nodes")
     screen.wait_for(r"stopped")
     assert screen.process.wait(PATIENCE) == 0
+
+
+@pytest.mark.timeout(300)
+def test_a_terminal_that_is_closed_stops_the_cluster_in_order(screen: Screen, tmp_path: Path) -> None:
+    screen.wait_for(r"AS EACH NAMESERVER BELIEVES")
+    screen.process.send_signal(signal.SIGHUP)  # as the kernel does when the terminal goes
+    screen.hang_up()
+    assert screen.process.wait(PATIENCE) == 0
+    ends = [event.kind for event in read_journal(tmp_path / "live" / "journal" / "cluster.msgpack")]
+    assert ends[-1] == "cluster_stopped"
+    assert "node_killed" not in ends
 
 
 async def test_the_keyboard_is_read_key_by_key_and_given_back() -> None:
