@@ -11,6 +11,7 @@ from broker.filter.lexer import FilterError
 from broker.filter.sql92 import Matches
 from broker.filter.table import ConsumerFilterTable, compiled
 from remoting.bodies.filter import ConsumerFilterData
+from remoting.bodies.heartbeat import SubscriptionData
 from remoting.message import java_hash
 from remoting.names import RETRY_PREFIX
 
@@ -27,11 +28,24 @@ EVERYTHING = Wanted()
 
 
 def wanted_by_tags(expression: str | None) -> Wanted:
-    """Make the filter of a tag expression such as `TagA || TagB` (FilterAPI)."""
-    if expression is None or expression.strip() in ("", "*"):
+    """Make the filter of a tag expression such as `TagA || TagB` (FilterAPI). FilterError for one of bars alone.
+
+    Blanks alone are no tag, and let nothing through.
+    """
+    if expression in (None, "", "*"):
         return EVERYTHING
-    codes = {java_hash(tag.strip()) for tag in expression.split("||") if tag.strip()}
+    parts = expression.split("||")
+    if not any(parts):
+        raise FilterError(f"{expression}: there is no tag between the bars")
+    codes = {java_hash(part.strip()) for part in parts if part.strip()}
     return Wanted(by_code=codes.__contains__)
+
+
+def wanted_by_subscription(data: SubscriptionData) -> Wanted:
+    """Make the filter of a heartbeat's tags: its codes count, not its text, unless that is every tag."""
+    if data.sub_string in ("", "*"):
+        return EVERYTHING
+    return Wanted(by_code=frozenset(data.code_set).__contains__)
 
 
 def wanted_by_expression(data: ConsumerFilterData) -> Wanted:

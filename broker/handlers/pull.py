@@ -8,7 +8,14 @@ import time
 
 from broker.filter.lexer import FilterError
 from broker.filter.table import compiled, is_tag_type
-from broker.filter.wanted import EVERYTHING, Wanted, wanted_by_expression, wanted_by_tags, wanted_of_retries
+from broker.filter.wanted import (
+    EVERYTHING,
+    Wanted,
+    wanted_by_expression,
+    wanted_by_subscription,
+    wanted_by_tags,
+    wanted_of_retries,
+)
 from broker.hold import HeldPull
 from broker.state import Broker
 from broker.topics import PERM_READ
@@ -127,12 +134,12 @@ def _wanted_by_pull(broker: Broker, header: PullMessageRequestHeader) -> Wanted:
 
     4.9.8 means to refuse one that is none, but does so by an assertion, and those are off: it lets all through.
     """
-    if is_tag_type(header.expression_type):
-        return wanted_by_tags(header.subscription)
     try:
+        if is_tag_type(header.expression_type):
+            return wanted_by_tags(header.subscription)
         return Wanted(by_properties=compiled(header.expression_type or "", header.subscription or ""))
     except FilterError as exc:
-        if not broker.config.enable_property_filter:
+        if not is_tag_type(header.expression_type) and not broker.config.enable_property_filter:
             raise _no_property_filter(header.expression_type) from None
         raise Refusal(
             ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {exc}"
@@ -163,7 +170,7 @@ def _wanted_by_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tu
     if subscription.class_filter_mode:
         return subscription.expression_type, EVERYTHING
     if is_tag_type(subscription.expression_type):
-        return subscription.expression_type, wanted_by_tags(subscription.sub_string)
+        return subscription.expression_type, wanted_by_subscription(subscription)
     return subscription.expression_type, _wanted_as_registered(broker, header)
 
 

@@ -19,7 +19,7 @@ def survey(java: Java, cluster: Cluster) -> Mapping[str, str]:
     # A process of its own: sendMessage works once in each.
     with Mqadmin(java) as mqadmin:
         shown = _look(java, lambda command, *args: mqadmin.run(cluster.namesrv, command, *args), cluster)
-    return {label: _anonymous(text, cluster) for label, text in shown.items()}
+    return {label: anonymous(text, cluster) for label, text in shown.items()}
 
 
 def _look(java: Java, run: Callable[..., str], cluster: Cluster) -> dict[str, str]:
@@ -63,7 +63,7 @@ def _look(java: Java, run: Callable[..., str], cluster: Cluster) -> dict[str, st
     return shown
 
 
-def _anonymous(text: str, cluster: Cluster) -> str:
+def anonymous(text: str, cluster: Cluster) -> str:
     """Names for what differs between any two clusters: addresses, paths, ids, times. Blanks collapse.
 
     Of a refusal its code counts; what a server says to it is its own, and no client reads that.

@@ -128,7 +128,7 @@ def test_the_next_offset_counts_what_was_looked_at(talk: TalkingBroker) -> None:
     assert (len(bodies(limited)), int(limited.ext_fields["nextBeginOffset"])) == (1, 1)
 
 
-@pytest.mark.parametrize("expression", ["*", "", " * ", None])
+@pytest.mark.parametrize("expression", ["*", "", None])
 def test_every_tag_can_be_asked_for(filled: TalkingBroker, expression: str | None) -> None:
     """broker-requests#30, section 2.3."""
     assert len(bodies(pull(filled, "T", subscription=expression))) == 5
@@ -154,6 +154,34 @@ def test_the_subscription_of_the_heartbeat_counts_unless_the_pull_has_one(talk: 
     assert newer.code == ResponseCode.SUBSCRIPTION_NOT_LATEST
     assert newer.raw_fields is not None
     assert newer.ext_fields == {}
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"), [("A", 2), ("A || B", 5), (" A||", 2), (" ", None), (" || ", None), (" * ", None)]
+)
+def test_tags_are_cut_as_the_java_client_cuts_them(talk: TalkingBroker, expression: str, found: int | None) -> None:
+    """broker-requests section 2.3: blanks are no tag, and a star among others is no star."""
+    for tag in "ABABB":
+        talk.send("T", TAGS=tag)
+    reply = pull(talk, "T", subscription=expression)
+    assert (len(bodies(reply)) if found else reply.code) == (found or ResponseCode.PULL_RETRY_IMMEDIATELY)
+    assert pull(talk, "T", subscription="||").code == ResponseCode.SUBSCRIPTION_PARSE_FAILED
+
+
+def test_namespaces_are_part_of_the_names(talk: TalkingBroker) -> None:
+    """As 4.9's clients send them: `NS%topic`, `%RETRY%NS%group`; nothing is created beside them."""
+    talk.send("NS%orders", body=b"one")
+    talk.heartbeat("NS%shop", "NS%orders", "%RETRY%NS%shop")
+    assert talk.broker.topics.get("%RETRY%NS%shop") is not None
+    (reply,) = talk.pull("NS%orders", consumerGroup="NS%shop", sysFlag=0, subscription=None)
+    (message,) = decode_messages(reply.body)
+    fields = {"offset": str(message.physical_offset), "group": "NS%shop", "delayLevel": "1"}
+    assert talk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, fields).code == ResponseCode.SUCCESS
+    talk.clock.advance(2)
+    talk.broker.delay.deliver_due()
+    (again,) = decode_messages(pull(talk, "%RETRY%NS%shop").body)
+    assert (again.body, again.properties["RETRY_TOPIC"]) == (b"one", "NS%orders")
+    assert not {"orders", "shop", "%RETRY%shop"} & talk.broker.topics.topics.keys()
 
 
 def test_a_group_that_may_not_broadcast_is_refused(talk: TalkingBroker) -> None:
