@@ -6,6 +6,8 @@ Stop order: the ports close, the store closes, the nameservers are told (remotin
 
 import functools
 import socket
+from collections.abc import Sequence
+from typing import NoReturn
 
 import attrs
 import trio
@@ -48,6 +50,8 @@ __all__ = ["load_config", "main"]  # what is asked of the module of any node
 
 VIP_PORT_DISTANCE = 2
 HA_PORT_DISTANCE = 1
+PROGRESS_PERIOD = 1.0
+"""Real seconds between two words of how far recovery has come."""
 GOODBYE_TIMEOUT = 9.0
 """Seconds for all that is said to nameservers at a stop: three of them at 3 s each."""
 
@@ -57,7 +61,7 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
     config, sock, vip_sock = _open_ports(settings.broker)
     with sock, vip_sock, open_faulty_disk(link.faults, rate=real_seconds(1)) as disk:
         settings = attrs.evolve(settings, broker=config)
-        store = await _open_store(settings, disk)
+        store = await _open_store(settings, disk, link)
         try:
             async with open_reactor() as reactor:
                 broker = _assemble(settings, store, reactor, link)
@@ -98,17 +102,45 @@ def _open_ports(config: BrokerConfig) -> tuple[BrokerConfig, socket.socket, sock
     return attrs.evolve(config, listen_port=port, fast_listen_port=vip_sock.getsockname()[1]), sock, vip_sock
 
 
-async def _open_store(settings: BrokerSettings, disk: Disk) -> MessageStore:
-    """Open the store in a thread: recovery of a long log takes a while, and the supervisor wants to be heard."""
+async def _open_store(settings: BrokerSettings, disk: Disk, link: ControlLink) -> MessageStore:
+    """Open the store in a thread: recovery of a long log takes a while, and the supervisor is told how far it is."""
+    come_to = [0]
     opening = functools.partial(
-        MessageStore.open, settings.store, now_millis=wall_clock(), is_slave=settings.broker.is_slave, disk=disk
+        MessageStore.open,
+        settings.store,
+        now_millis=wall_clock(),
+        is_slave=settings.broker.is_slave,
+        disk=disk,
+        on_progress=lambda offset: come_to.__setitem__(0, offset),
     )
+    opened: list[MessageStore] = []
+    problem: StartError | None = None
     try:
-        return await trio.to_thread.run_sync(opening)
-    except StoreError as exc:
-        raise StartError(str(exc)) from None
-    except OSError as exc:
-        raise StartError(f"{settings.store.store_path_root_dir}: {exc.strerror}") from None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_tell_progress_forever, come_to, link)
+            try:
+                opened.append(await trio.to_thread.run_sync(opening))
+            except StoreError as exc:
+                problem = StartError(str(exc))
+            except OSError as exc:
+                problem = StartError(f"{settings.store.store_path_root_dir}: {exc.strerror}")
+            nursery.cancel_scope.cancel()
+    except BaseException:  # stopped meanwhile
+        for store in opened:
+            store.close()
+        raise
+    if problem is not None:
+        raise problem
+    return opened[0]
+
+
+async def _tell_progress_forever(come_to: Sequence[int], link: ControlLink) -> NoReturn:
+    told = 0
+    while True:
+        await trio.sleep(real_seconds(PROGRESS_PERIOD))
+        if come_to[0] != told:
+            told = come_to[0]
+            link.emit("recovering", offset=told)
 
 
 def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, link: ControlLink) -> Broker:

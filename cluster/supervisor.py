@@ -77,6 +77,7 @@ class Supervisor:
     _strangers: dict[str, trio.CancelScope] = attrs.field(factory=dict, init=False)
     _services: trio.Nursery | None = attrs.field(default=None, init=False)
     _links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
+    _recovered: dict[str, int] = attrs.field(factory=dict, init=False)
     _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
     _births: dict[int, str] = attrs.field(factory=dict, init=False)
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
@@ -150,6 +151,8 @@ class Supervisor:
 
     def _event(self, link: NodeLink, event: Event) -> None:
         self.events.heard(JournalEntry(event.at_millis, link.hello.name, event.kind, event.fields))
+        if event.kind == "recovering":
+            self._recovered[link.hello.name] = int(event.fields["offset"])
         if event.kind == "fault_spent":
             self._spent(str(event.fields["id"]), link.hello.name)
 
@@ -299,6 +302,7 @@ class Supervisor:
         number = next(self._numbers)
         self._births[number] = name
         self.lives[name] = Life(is_alive=True)
+        self._recovered.pop(name, None)
         self._born_with[name] = rules = self.rules_for(name)
         await self.forks.spawn(
             Birth(
@@ -316,9 +320,15 @@ class Supervisor:
         )
 
     async def wait_ready(self, name: str, seconds: float = START_SECONDS) -> None:
-        """Wait until a node says that it is ready. NodeFailedError when it ends, or takes too long."""
-        if not await self.wait_life(name, lambda life: life.ready is not None or not life.is_alive, seconds):
-            raise NodeFailedError(f"{name} is not ready after {seconds:g} s{self._last_words(name)}")
+        """Wait until a node says that it is ready. NodeFailedError when it ends, or takes too long.
+
+        One that recovers a long log has as much time again after each word of how far it has come.
+        """
+        told = -1
+        while not await self.wait_life(name, lambda life: life.ready is not None or not life.is_alive, seconds):
+            if self._recovered.get(name, -1) == told:
+                raise NodeFailedError(f"{name} is not ready after {seconds:g} s{self._last_words(name)}")
+            told = self._recovered[name]
         life = self.life(name)
         if not life.is_alive:
             raise NodeFailedError(f"{name} ended with {describe_end(life.exit_status)}{self._last_words(name)}")

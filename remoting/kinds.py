@@ -466,6 +466,12 @@ _KINDS = (
             "acknowledged": _log_offset("the highest that any slave reported to this master"),
         },
     ),
+    Kind(
+        "recovering",
+        "broker",
+        "A broker that starts has come so far through the log that it found.",
+        {"offset": _count("bytes of the commit log")},
+    ),
     Kind("file_deleted", "broker", "A file of the store expired.", {"file": _text("its name")}),
     Kind(
         "transaction_checked",

@@ -104,7 +104,9 @@ class Dispatcher:
     _events: list[tuple[str, int, int, int, int]] = attrs.field(factory=list, init=False)
     _keys: KeyReader = attrs.field(factory=KeyReader, init=False)
 
-    def catch_up(self, replay_from: int, indexed: int) -> None:
+    def catch_up(
+        self, replay_from: int, indexed: int, on_progress: Callable[[int], object] = lambda _offset: None
+    ) -> None:
         """At a start, enter what is missing: in the queues from `replay_from` on, in the index from `indexed` if less.
 
         What a crash took with the young index files and lies before both stays lost, as in RocketMQ (section 3.5).
@@ -114,6 +116,8 @@ class Dispatcher:
         self.indexed = min(indexed, self.offset)
         watcher, self.on_dispatched = self.on_dispatched, None  # nobody waits for old messages
         try:
+            while self.enter_queues(_CHUNK):
+                on_progress(self.offset)
             self.follow()
         finally:
             self.on_dispatched = watcher

@@ -66,10 +66,11 @@ class MessageStore:
         is_slave: bool = False,
         on_dispatched: OnDispatched | None = None,
         disk: Disk | None = None,
+        on_progress: Callable[[int], object] = lambda _offset: None,
     ) -> Self:
         """Lock, map, recover, dispatch to the log's end. StoreLocked, StoreCorrupt or OSError if it cannot.
 
-        On a full disk it opens as well, and refuses puts.
+        On a full disk it opens as well, and refuses puts. `on_progress` is told to which offset of the log it has come.
         """
         root, disk = config.store_path_root_dir, disk or Disk()
         for directory in (root, config.store_path_commit_log, root / "consumequeue"):
@@ -90,7 +91,7 @@ class MessageStore:
                 Puller.of(log, config, is_slave=is_slave), Flusher(log, queues, index, checkpoint, marks),
                 Cleaner(config, log, queues, index, putter, disk, now_millis, is_slave), lock, AbortFile(root / "abort"),
             )  # fmt: skip
-            store._recover()
+            store._recover(on_progress)
         except BaseException:
             lock.release()
             raise
@@ -99,7 +100,7 @@ class MessageStore:
             store.checkpoint.write()
         return store
 
-    def _recover(self) -> None:
+    def _recover(self, on_progress: Callable[[int], object]) -> None:
         """Load, cut what is torn, enter what queues and index lack (section 3.5)."""
         crashed = self._abort.exists
         log, queues, checkpoint = self.log, self.queues, self.checkpoint
@@ -108,7 +109,7 @@ class MessageStore:
         indexed = 0
         if self.index is not None:
             indexed = self.index.load(safe_until=checkpoint.index_msg_timestamp if crashed else None)
-        found = restart(log, queues, checkpoint, self.config, crashed=crashed, indexed=indexed)
+        found = restart(log, queues, checkpoint, self.config, on_progress, crashed=crashed, indexed=indexed)
         queues.correct_min_offsets(log.min_offset)
         for queue in queues:
             queue.flushed = 0 if crashed else queue.files.max_offset
@@ -118,7 +119,7 @@ class MessageStore:
         self.flusher.cut(log.max_offset)
         self.dispatcher.last_stored_at = found.last_stored_at
         try:
-            self.dispatcher.catch_up(found.queues_from, found.index_from)
+            self.dispatcher.catch_up(found.queues_from, found.index_from, on_progress)
         except OSError as problem:  # a full disk: what is in the queues is served
             self.putter.no_room(problem)
         queues.recover_counters()

@@ -4,6 +4,8 @@ After a crash RocketMQ enters every record of the files it walks once more, and 
 the queues' entries are held against the log first: after a mere kill they have everything, and nothing is left to do.
 """
 
+from collections.abc import Callable
+
 import attrs
 
 from store import recovery
@@ -25,9 +27,19 @@ class Restart:
 
 
 def restart(
-    log: CommitLog, queues: Queues, checkpoint: Checkpoint, config: StoreConfig, *, crashed: bool, indexed: int
+    log: CommitLog,
+    queues: Queues,
+    checkpoint: Checkpoint,
+    config: StoreConfig,
+    on_progress: Callable[[int], object],
+    *,
+    crashed: bool,
+    indexed: int,
 ) -> Restart:
-    """Cut log and queues to what is whole. `indexed` is how far the index had come, before files of it were dropped."""
+    """Cut log and queues to what is whole. `indexed` is how far the index had come, before files of it were dropped.
+
+    `on_progress` is told to which commit log offset it has looked.
+    """
     queues.recover()
     files = log.files.files
     if not files:
@@ -42,7 +54,7 @@ def restart(
             safe = min(safe, checkpoint.index_msg_timestamp)
         start = recovery.first_file_after_crash([recovery.FirstRecord.read(view) for view in views], safe)
     walk = recovery.LogWalk(views, offsets, start, config.check_crc_on_recover)
-    missing = _walk_to_end(walk, queues if crashed else None)
+    missing = _walk_to_end(walk, queues if crashed else None, on_progress)
     del views
     log.files.trim(walk.end)
     if queues.max_physical >= walk.end:
@@ -56,12 +68,13 @@ def restart(
     )
 
 
-def _walk_to_end(walk: recovery.LogWalk, queues: Queues | None) -> int | None:
+def _walk_to_end(walk: recovery.LogWalk, queues: Queues | None, on_progress: Callable[[int], object]) -> int | None:
     """Find the log's end, and the first record that these queues lack."""
     missing = None
     for low, high, entered in walk.windows():
         if queues is not None and missing is None:
             missing = recovery.first_missing(entered, queues.offsets_between(low, high))
+        on_progress(high)
     return missing
 
 

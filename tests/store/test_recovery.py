@@ -165,6 +165,20 @@ def test_what_the_queues_have_is_not_entered_again_after_a_kill(torn: Torn, tmp_
     store.close()
 
 
+def test_it_tells_how_far_it_has_come(open_store: Open, tmp_path: Path) -> None:
+    store = open_store()
+    for _ in range(300):
+        store.put(new_message(b"x" * 300))
+    shutil.copytree(tmp_path / "store", tmp_path / "crashed")
+    shutil.rmtree(tmp_path / "crashed" / "consumequeue")
+    told: list[int] = []
+    config = small_config(tmp_path / "crashed")
+    MessageStore.open(config, now_millis=ManualClock(), on_progress=told.append).close()
+    end = store.max_commit_log_offset
+    assert told.count(end) == 2  # looked through, then entered in the queues
+    assert told[-1] == end
+
+
 def test_one_queue_that_lost_its_end_is_filled_from_there(torn: Torn, tmp_path: Path) -> None:
     shutil.copytree(torn.root / "crashed", tmp_path / "store")
     path = tmp_path / "store" / "consumequeue" / "orders" / "1" / f"{0:020d}"
