@@ -42,7 +42,10 @@ class Cleaner:
         was_full, self.is_disk_full = self.is_disk_full, used > self.config.disk_space_warning_level_ratio
         if self.is_disk_full != was_full:
             what = "no more puts" if self.is_disk_full else "puts are taken again"
-            logger.warning("the disk of %s is %d %% full: %s", self.config.store_path_root_dir, used, what)
+            logger.warning(
+                "the disk of %s is %d %% full: %s (disk_space_warning_level_ratio = %d)",
+                self.config.store_path_root_dir, used, what, self.config.disk_space_warning_level_ratio,
+            )  # fmt: skip
         if self.is_slave:
             return
         if self.is_disk_full:

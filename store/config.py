@@ -38,6 +38,12 @@ def _is_mappable(_config: object, field: "attrs.Attribute[int]", size: int) -> N
         raise ValueError(f"{field.name} = {size}: a file has at most {LARGEST_FILE} bytes")
 
 
+def _fits_into_a_file(config: "StoreConfig", field: "attrs.Attribute[int]", count: int) -> None:
+    size = 40 + 4 * config.max_hash_slot_num + QUEUE_ENTRY_SIZE * count  # an index entry has 20 bytes as well
+    if size > LARGEST_FILE:
+        raise ValueError(f"{field.name} = {count}: an index file of {size} bytes; a file has at most {LARGEST_FILE}")
+
+
 def _are_hours(_config: object, field: "attrs.Attribute[str]", text: str) -> None:
     for hour in filter(None, map(str.strip, text.split(";"))):
         if not (hour.isdecimal() and int(hour) < 24):
@@ -73,7 +79,7 @@ class StoreConfig:
         validator=[validators.ge(QUEUE_ENTRY_SIZE), _is_mappable],
     )
     max_hash_slot_num: int = attrs.field(default=5_000_000, validator=validators.gt(0))
-    max_index_num: int = attrs.field(default=20_000_000, validator=validators.gt(1))
+    max_index_num: int = attrs.field(default=20_000_000, validator=[validators.gt(1), _fits_into_a_file])
     message_index_enable: bool = True
     message_index_safe: bool = False
     check_crc_on_recover: bool = True
