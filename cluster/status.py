@@ -73,6 +73,7 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
                 "inSync": link and link.get("in_sync"),
                 "transferFromWhere": link and link.get("transfer_from_where"),
                 "state": link and link.get("state"),
+                "verdict": ((facts.get(slave.name) or {}).get("ha") or {}).get("verdict"),
             }
         )
     return rows

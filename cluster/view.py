@@ -140,6 +140,8 @@ def _render_replication(document: Document) -> Text:
             f"  transferredByteInSecond {_known(row['transferredByteInSecond'])}  inSync {_known(row['inSync'])}\n"
             f"{'':15}transferFromWhere {_known(row['transferFromWhere'])}  state {_known(row['state'])}\n"
         )
+        if row["verdict"]:
+            text.append(f"{'':15}{row['verdict']}\n", "red")
     text.rstrip()
     return text
 

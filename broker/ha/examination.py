@@ -89,7 +89,8 @@ class Examination:
     emit: Callable[..., None]
     master_address: Callable[[], str | None] = lambda: None
     """The master's remoting address as the nameservers have it, if they do."""
-    _said: str = attrs.field(default="", init=False)
+    verdict: str = attrs.field(default="", init=False)
+    """What was said last of a master that is not followed, or unexamined; empty if all is well."""
     _verifier: LogVerifier | None = attrs.field(default=None, init=False)
 
     def begin(self, settings: HaSettings) -> None:
@@ -127,7 +128,7 @@ class Examination:
         except Unwilling as exc:
             self._say(f"master {ha_address} is followed unexamined, as 4.9 does it: {exc}")
         else:
-            self._said = ""
+            self.verdict = ""
         return True
 
     def _remoting_address(self, ha_address: str, settings: HaSettings) -> str:
@@ -139,10 +140,10 @@ class Examination:
         return f"{host}:{int(port) - HA_PORT_DISTANCE}"
 
     def _say(self, text: str) -> None:
-        if text != self._said:  # once, not every 5 s
+        if text != self.verdict:  # once, not every 5 s
             log.warning("%s", text)
             self.emit("ha_master_examined", verdict=text)
-        self._said = text
+        self.verdict = text
 
     async def _examine(self, ask: Ask, settings: HaSettings, ha_address: str) -> None:
         if settings.ha_check_master:

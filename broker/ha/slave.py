@@ -33,6 +33,10 @@ _WRITE_ATTEMPTS = 3
 class Caution(Protocol):
     """What a slave does by its switches that 4.9 does not (see broker.ha.examination)."""
 
+    @property
+    def verdict(self) -> str:
+        """What was said last of a master that is not followed, or unexamined; empty if all is well."""
+
     async def is_fit(self, ha_address: str, settings: HaSettings, /) -> bool:
         """Whether to follow the master there."""
 
@@ -45,6 +49,8 @@ class Caution(Protocol):
 
 class Trust:
     """4.9's: none of it."""
+
+    verdict = ""
 
     async def is_fit(self, _ha_address: str, _settings: HaSettings, /) -> bool:
         """Follow anybody."""
@@ -208,6 +214,7 @@ class HaSlave:
         return {
             "master_address": self._master,
             "connected": client is not None,
+            "verdict": self._caution.verdict,
             "reported_offset": client.stream.reported if client is not None else self._store.max_commit_log_offset,
             "received_bytes_per_second": client.rate.per_second(now) if client is not None else 0,
             "seconds_since_receipt": round(now - client.stream.last_read_at, 3) if client is not None else None,

@@ -34,6 +34,8 @@ CONNECTION = {
     "diff": 10,
     "transferred_bytes_per_second": 5,
     "in_sync": True,
+    "transfer_from_where": 100,
+    "state": "TRANSFER",
 }
 WHOLE: dict[str, Facts] = {
     "namesrv-1": routes(**{"0": MASTER, "1": SLAVE}),
@@ -67,6 +69,9 @@ def test_replication_is_told_with_the_labels_of_ha_status() -> None:
             "diff": 10,
             "transferredByteInSecond": 5,
             "inSync": True,
+            "transferFromWhere": 100,
+            "state": "TRANSFER",
+            "verdict": None,
         }
     ]
 

@@ -37,7 +37,8 @@ def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatc
         "transferredByteInSecond": 123456789,
         "inSync": True,
         "transferFromWhere": 90,
-        "state": "the last word",
+        "state": "TRANSFER",
+        "verdict": "the last word",
     }
     keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
     nodes = [dict(zip(keys, node, strict=True)) for node in NODES]

@@ -332,9 +332,12 @@ async def test_a_master_that_does_not_answer_is_not_followed_yet_and_that_is_sai
     examination = pair.examination()
     for _ in range(3):
         assert not await examination.is_fit(pair.ha_address, HaSettings(**ALL))  # type: ignore[arg-type]
-    assert [fields["verdict"] for _, fields in pair.told.events] == [
-        f"master {pair.ha_address} is not followed: {failure}"
-    ]
+    said = f"master {pair.ha_address} is not followed: {failure}"
+    assert [fields["verdict"] for _, fields in pair.told.events] == [said]
+    assert examination.verdict == said
+    pair.line.fails_with = None
+    assert await examination.is_fit(pair.ha_address, HaSettings(**ALL))  # type: ignore[arg-type]
+    assert examination.verdict == ""
 
 
 @pytest.mark.parametrize("refused", [RequestCode.GET_BROKER_CONFIG, RequestCode.GET_BROKER_RUNTIME_INFO])

@@ -251,6 +251,7 @@ async def test_it_connects_from_its_own_address(
     assert slave.snapshot() == {
         "master_address": master.address,
         "connected": True,
+        "verdict": "",
         "reported_offset": 100,
         "received_bytes_per_second": 0,
         "seconds_since_receipt": ANY,
