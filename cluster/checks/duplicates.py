@@ -1,10 +1,12 @@
 """Duplicates by cause: messages that are stored twice, or that a consumer group was given twice.
 
 * `stored_twice`: messages that lie at more than one place (broker name, queue, queue offset) of the topic they were
-  sent to. Only a client that tries again does this: it had no answer, and the first attempt was carried out.
+  sent to: mostly because a client had no answer and tried again, and the first attempt was carried out, too.
 * `duplicates`: deliveries of a message to a group beyond the first. Each counts under exactly one cause:
   - `duplicates.redelivery`: it had been handed back (reconsume times above 0).
   - `duplicates.client_retry`: it came from another place than before, so it is stored twice.
+  - `duplicates.deferred`: the same of a delayed or half message: its broker carried it out twice, for what a killed
+    broker forgets of its delay and transaction offsets it does again.
   - `duplicates.offset_rollback`: from the same place, though the group had committed an offset beyond it, or though an
     offset beyond it was moved back (by a commit, by a slave's metadata sync, by a correction of the consumer's own).
   - `duplicates.rebalance`: from the same place, by another consumer, or by one that had taken the queue on anew:
@@ -31,6 +33,7 @@ from cluster.checks.moves import Move, find_moves
 _DELIVERIES = "deliveries"
 CAUSES = {
     "client_retry": "stored twice, by a client that tried again",
+    "deferred": "a delayed or half message that its broker carried out twice",
     "offset_rollback": "the group's offset went back",
     "rebalance": "the queue changed hands before a commit",
     "redelivery": "handed back by a consumer",
@@ -51,7 +54,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         for row in METRICS[1:]:
             yield unknown(row.name, row.unit, "nothing was delivered to a workload of the journal")
         return
-    repeats = list(find_repeats(history))
+    repeats = list(find_repeats(history, stores))
     for cause in ("", *CAUSES):
         found = [repeat for repeat in repeats if cause in ("", repeat.cause)]
         yield count_of(
@@ -115,10 +118,10 @@ class Repeat:
     """The latest earlier delivery of the message to the group."""
 
 
-def find_repeats(history: History) -> Iterator[Repeat]:
+def find_repeats(history: History, stores: Stores) -> Iterator[Repeat]:
     """Give every repeated delivery, by time."""
     seen: dict[tuple[str, str], list[Delivery]] = collections.defaultdict(list)
-    causes = _Causes(history)
+    causes = _Causes(history, stores)
     for delivery in history.deliveries:
         earlier = seen[delivery.group, delivery.message_id]
         if earlier:
@@ -130,7 +133,8 @@ def find_repeats(history: History) -> Iterator[Repeat]:
 class _Causes:
     """What may explain that a message comes again: commits, moved offsets, queues taken on."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: History, stores: Stores) -> None:
+        self._stores = stores
         self._moves: dict[tuple[str, Queue], list[Move]] = collections.defaultdict(list)
         for move in find_moves(history):
             self._moves[move.group, move.queue].append(move)
@@ -150,7 +154,9 @@ class _Causes:
         same = [before for before in earlier if (before.queue, before.offset) == (delivery.queue, delivery.offset)]
         if not same:
             first = earlier[0]
-            return "client_retry", f"it had come from {first.queue} offset {first.offset}"
+            is_deferred = self._stores.is_deferred(delivery.message_id, delivery.queue.topic)
+            why = f"it had come from {first.queue} offset {first.offset}"
+            return "deferred" if is_deferred else "client_retry", why
         before = same[-1]
         if why := self._moved_back(delivery, before):
             return "offset_rollback", why
