@@ -58,6 +58,7 @@ GOODBYE_TIMEOUT = 9.0
 
 async def main(settings: BrokerSettings, link: ControlLink) -> None:
     """Run one broker until cancelled. StartError for a reason that an operator can mend."""
+    access = _open_access(settings)
     config, sock, vip_sock = _open_ports(settings.broker)
     with sock, vip_sock, open_faulty_disk(link.faults, rate=real_seconds(1)) as disk:
         settings = attrs.evolve(settings, broker=config)
@@ -65,6 +66,7 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
         try:
             async with open_reactor() as reactor:
                 broker = _assemble(settings, store, reactor, link)
+                broker.access = access
                 servers = _serve(broker, reactor, sock, vip_sock)
                 link.set_snapshot(functools.partial(snapshot, broker))
                 try:
@@ -205,7 +207,6 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
         emit=link.emit,
         started_at_millis=wall_millis(),
     )
-    broker.access = _open_access(settings)
     broker.hold.wake = functools.partial(wake_pull, broker)
     broker.apply_switches()
     ha_slave.on_connected = broker.master_seen

@@ -104,6 +104,7 @@ class Reactor:
     def run(self, fn: Callable[[], None]) -> None:
         """Make a pass of this call: what it puts off happens at its end."""
         self._is_passing = True
+        self.pass_began, self.pass_began_cpu = time.perf_counter(), time.thread_time()
         try:
             fn()
             self._run_deferred()

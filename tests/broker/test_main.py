@@ -367,6 +367,17 @@ async def _cut_log(world: World) -> None:
     (directory / f"{0:020d}").write_bytes(b"short")
 
 
+async def _break_acl(world: World) -> None:
+    (world.tmp_path / "conf").mkdir()
+    (world.tmp_path / "conf" / "plain_acl.yml").write_text("accounts: [{accessKey: short, secretKey: 12345678}]")
+
+
+async def test_with_broken_acl_files_a_broker_does_not_start(world: World) -> None:
+    await _break_acl(world)
+    with pytest.raises(StartError, match=r"ACL files cannot be used.*accessKey=short"):
+        await main(world.settings("a", acl_enable="true"), Link())
+
+
 def test_a_broker_is_known_by_where_it_listens_unless_that_is_everywhere(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "broker.toml"
     for listen, known in (("127.0.0.9", "127.0.0.9"), ("0.0.0.0", "127.0.0.1")):

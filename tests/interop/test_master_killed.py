@@ -14,7 +14,7 @@ BEFORE_THE_KILL = 100
 
 
 def test_java_consumers_read_on_from_the_slave_when_the_master_is_killed(java: Java, mortal: Cluster) -> None:
-    """One consumer is in the middle of the backlog, pulling 4 messages at a time; one starts after the kill.
+    """broker-requests#66: one consumer is in the middle of the backlog, pulling 4 messages at a time; one starts after the kill.
 
     Every message was acknowledged by both brokers, so each consumer gets all. Repeats are allowed: the offsets of
     the last seconds were not committed.

@@ -345,7 +345,7 @@ async def test_brokers_tell_settings_and_figures(client: Client, shared: Cluster
 
 
 async def test_a_consumer_reads_on_from_the_slave_when_its_master_is_killed(mortal: Cluster) -> None:
-    """store-and-ha section 6.5; golden recording g1."""
+    """broker-requests#66, store-and-ha section 6.5; golden recording g1."""
     topic, group = name("PyKill"), name("cg")
     targets: dict[str, list[int]] = {"pulling_from": [], "committing_to": []}
     got: list[ReceivedMessage] = []
