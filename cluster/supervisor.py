@@ -20,7 +20,7 @@ from cluster.children import ForkServer
 from cluster.directory import ClusterDirectory
 from cluster.eventlog import EventLog
 from cluster.faults.board import ActiveFault, FaultBoard
-from cluster.faults.rules import Fault, HaReportFault, fault_values
+from cluster.faults.rules import Fault, HaReportFault, describe_fault, fault_values
 from cluster.faults.stranger import REPORT_PERIOD, NoHaPortError, Stranger
 from cluster.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from cluster.life import Life, describe_end
@@ -327,7 +327,9 @@ class Supervisor:
         told = -1
         while not await self.wait_life(name, lambda life: life.ready is not None or not life.is_alive, seconds):
             if self._recovered.get(name, -1) == told:
-                raise NodeFailedError(f"{name} is not ready after {seconds:g} s{self._last_words(name)}")
+                raise NodeFailedError(
+                    f"{name} is not ready after {seconds:g} s{self._handicaps(name)}{self._last_words(name)}"
+                )
             told = self._recovered[name]
         life = self.life(name)
         if not life.is_alive:
@@ -501,6 +503,12 @@ class Supervisor:
                 raise NodeFailedError(
                     f"{name}: {verb} had no effect within {seconds:g} s; it is {self.life(name).state}"
                 )
+
+    def _handicaps(self, name: str) -> str:
+        """The faults in force that may be why a node does not get on."""
+        ids = self.rules_for(name).ids
+        told = (f"{fault_id} ({describe_fault(fault_values(self.board.find(fault_id).fault))})" for fault_id in ids)
+        return f", with {', '.join(told)} in force" if ids else ""
 
     def _last_words(self, name: str) -> str:
         lines = last_lines(self.directory.log_path(name), since=self._log_starts.get(name, 0))

@@ -102,6 +102,13 @@ class NodeRules:
     requests: tuple[RequestRule, ...] = ()
     clocks: tuple[ClockRule, ...] = ()
 
+    @property
+    def ids(self) -> list[str]:
+        """The faults that they are of, each once."""
+        kinds: tuple[tuple[LinkRule | DiskRule | RequestRule | ClockRule, ...], ...]
+        kinds = self.links, self.disks, self.requests, self.clocks
+        return list(dict.fromkeys(rule.id for rules in kinds for rule in rules))
+
 
 Follower = Callable[[NodeRules], None]
 

@@ -10,9 +10,10 @@ from trio.testing import MockClock
 
 from cluster.directory import ClusterDirectory
 from cluster.eventlog import EventLog
+from cluster.faults.rules import DiskFault, Isolation
 from cluster.life import Life
 from cluster.supervisor import NodeFailedError, Supervisor
-from cluster.topology import ClusterSpec, Placement
+from cluster.topology import ClusterSpec, Placement, nodes_of, place
 from remoting.clock import ClockSettings, RatedClock
 from remoting.control import Event, Ready
 
@@ -23,7 +24,10 @@ LINK = cast("Any", SimpleNamespace(hello=SimpleNamespace(name="broker-a")))
 def supervisor(tmp_path: Path) -> Supervisor:
     clock = RatedClock(ClockSettings.starting_now(1.0))
     directory = ClusterDirectory.at(tmp_path)
-    made = Supervisor(ClusterSpec(name="x"), Placement(), directory, clock, cast("Any", None), {}, EventLog())
+    spec = ClusterSpec(name="x")
+    placement = place(spec, Placement(subnet=9))
+    nodes = {node.name: node for node in nodes_of(spec, placement)}
+    made = Supervisor(spec, placement, directory, clock, cast("Any", None), nodes, EventLog())
     made.lives["broker-a"] = Life(is_alive=True, pid=1)
     return made
 
@@ -51,3 +55,12 @@ async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump
     with pytest.raises(NodeFailedError, match="broker-a is not ready after 30 s"):
         await supervisor.wait_ready("broker-a", 30)
     assert trio.current_time() == 60
+
+
+async def test_the_faults_that_may_be_why_are_named(supervisor: Supervisor, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    await supervisor.apply_fault(DiskFault(target="broker-a-s", kind="full"))
+    await supervisor.apply_fault(Isolation(target="broker-a"))
+    told = r"not ready after 30 s, with f2 \(isolate broker-a\) in force$"
+    with pytest.raises(NodeFailedError, match=told):
+        await supervisor.wait_ready("broker-a", 30)
