@@ -62,7 +62,8 @@ def _judge_watcher(watcher: str, beliefs: Sequence[Belief], history: History) ->
         if belief is None:
             continue
         found = _notice(absence, belief, history)
-        if any(overlap(span, Span(absence.at, belief.span.until)) for span in away):
+        waited = overlap(Span(absence.at, absence.until), belief.span)
+        if waited and any(overlap(span, waited) for span in away):
             why_not.append(f"{watcher} was away itself")
         elif found is None:
             why_not.append(f"{absence.node} was back before {watcher} noticed that it was {absence.how}")

@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-STORED = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
-"""Outcomes that say: the message is stored, though perhaps not as safely as was asked for."""
-OUTCOMES = (*STORED, "indeterminate", "refused")
+from cluster.checks.history import OUTCOMES, STORED
 
 MEANING = {
     "SEND_OK": "stored, and copied to the slave",

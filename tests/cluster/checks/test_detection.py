@@ -96,6 +96,17 @@ def test_a_nameserver_that_was_away_itself_cannot_tell() -> None:
     assert run.judge()["detection namesrv-1"].missing == "namesrv-1 was away itself"
 
 
+def test_a_watcher_that_ends_long_after_a_broker_is_back_was_not_away() -> None:
+    run = MadeUpRun()
+    learn(run, "broker-a", "broker-a-s")
+    run.end("broker-a", "pause", "node_paused")
+    run.wait(10)
+    run.add("broker-a", "node_resumed")
+    run.end("produce-1", "stop", "node_stopped")
+    finding = run.judge()["detection produce-1"]
+    assert finding.missing == "broker-a was back before produce-1 noticed that it was paused"
+
+
 def test_without_absences_there_is_nothing_to_notice_and_how_the_cluster_stops_is_none() -> None:
     run = MadeUpRun()
     run.add("", "cluster_stopping")
