@@ -16,6 +16,14 @@ def queue_files(root: Path) -> list[Path]:
     return sorted(path for path in (root / "consumequeue").glob("*/*/*") if path.name.isdigit() and path.is_file())
 
 
+def last_queue_files(root: Path) -> list[Path]:
+    """The two last files of each consume queue: the very last may hold nothing yet."""
+    by_queue: dict[Path, list[Path]] = {}
+    for path in queue_files(root):
+        by_queue.setdefault(path.parent, []).append(path)
+    return [path for paths in by_queue.values() for path in paths[-2:]]
+
+
 def written_count(raw: bytes) -> int:
     """Entries that were ever written: those have a size."""
     return bisect_left(range(len(raw) // QUEUE_ENTRY_SIZE), 1, key=lambda i: _entry(raw, i)[1] <= 0)

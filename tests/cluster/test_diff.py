@@ -52,7 +52,7 @@ def test_a_power_loss_of_an_async_master_and_the_silent_divergence_that_follows(
     settings = ("flushIntervalCommitLog", "flushCommitLogThoroughInterval")
     options = [option for key in settings for option in ("--set", f"{key}={NEVER}")]
     rmqlab("up", "--detach", "--role", "ASYNC_MASTER", "--flush", "ASYNC_FLUSH", "--rate", "20", *options)
-    produce = ("-t", "orders", "-r", "0", "--json", "-c")
+    produce = ("-t", "orders", "-r", "0", "--timeout", "100", "--json", "-c")
     kept = sent_ids(rmqlab("produce", *produce, "20"))
     rmqlab("restart", "broker-a:master")  # a stop in order syncs
     lost = sent_ids(rmqlab("produce", *produce, "30"))
@@ -84,6 +84,17 @@ def test_a_power_loss_of_an_async_master_and_the_silent_divergence_that_follows(
     (node,) = json.loads(rmqlab("wipe", "broker-a:slave", "--json").stdout)
     assert (node["state"], node["deleted_files"] > 3) == ("killed", True)
     assert "there is nothing to wipe" in rmqlab("wipe", "namesrv-1", status=1).stderr
+
+
+def test_sync_flush_loses_nothing_that_it_has_acknowledged(rmqlab: Run) -> None:
+    """Section 3.6: SEND_OK means on disk; each group of sends is synced at once."""
+    options = ("--slaves", "0", "--flush", "SYNC_FLUSH", "--set", f"flushIntervalCommitLog={NEVER}")
+    rmqlab("up", "--detach", "--rate", "10", *options)
+    sent = sent_ids(rmqlab("produce", "-t", "orders", "-r", "0", "--json", "-c", "50", "--timeout", "100"))
+    (node,) = json.loads(rmqlab("power-loss", "broker-a", "--json").stdout)
+    assert len(sent) == 50
+    assert (node["state"], node["lost"]["log_bytes"], node["lost"]["messages"]) == ("powerless", 0, 0)
+    assert node["lost"]["flushed"] > 50 * 128
 
 
 def test_what_cannot_be_compared_is_said_with_status_2(rmqlab: Run, tmp_path: Path) -> None:
