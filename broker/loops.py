@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from typing import NoReturn
 
+import attrs
 import trio
 
 from broker.acl.control import POLL_PERIOD
@@ -37,6 +38,29 @@ WAIT_SCAN_PERIOD = 0.5
 PAGE_SIZE = 4096
 
 
+@attrs.define(eq=False)
+class _Syncs:
+    """Runs flushes off the event loop. Says once that the disk fails, and once that it works again."""
+
+    store: MessageStore
+    _is_failing: bool = attrs.field(default=False, init=False)
+
+    async def run(self, job: FlushJob) -> bool:
+        """True if it is done. One that fails is dropped: what waits for it is told in time that it did."""
+        try:
+            await trio.to_thread.run_sync(job.run)
+        except OSError as exc:
+            if not self._is_failing:
+                log.error("cannot write to disk: %s; tried again and again", exc)  # noqa: TRY400 - the disk's fault, not the code's
+            self._is_failing = True
+            return False
+        if self._is_failing:
+            log.warning("the disk can be written to again")
+        self._is_failing = False
+        self.store.flushed(job)
+        return True
+
+
 async def run_broker(broker: Broker, servers: list[Server[Broker]], link: ControlLink) -> NoReturn:
     """Run all loops until cancelled. One that fails ends the broker."""
     async with trio.open_nursery() as nursery:
@@ -46,8 +70,9 @@ async def run_broker(broker: Broker, servers: list[Server[Broker]], link: Contro
         nursery.start_soon(broker.registration.register_forever)
         nursery.start_soon(broker.ha_master.run_forever)
         nursery.start_soon(broker.ha_slave.run_forever)
-        nursery.start_soon(_flush_forever, broker)
-        nursery.start_soon(_flush_queues_forever, broker)
+        syncs = _Syncs(broker.store)
+        nursery.start_soon(_flush_forever, broker, syncs)
+        nursery.start_soon(_flush_queues_forever, broker, syncs)
         nursery.start_soon(_every, SWEEP_PERIOD, lambda: broker.hold.sweep(broker.now()))
         nursery.start_soon(_every, WAIT_SCAN_PERIOD, lambda: _expire_waits(broker))
         nursery.start_soon(_every, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
@@ -85,7 +110,7 @@ async def _every(period: float, fn: Callable[[], None]) -> NoReturn:
         fn()
 
 
-async def _flush_forever(broker: Broker) -> NoReturn:
+async def _flush_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
     """Write the commit log to disk: for each group of waiting sends at once, otherwise as RocketMQ's timers do.
 
     One fsync serves every send that was appended before it began (store-and-ha section 3.6).
@@ -105,24 +130,13 @@ async def _flush_forever(broker: Broker) -> NoReturn:
             thorough_at = trio.current_time() + thorough_period
         is_due = is_thorough or store.max_commit_log_offset - store.flushed_offset >= least_bytes
         job = store.flush_job() if is_due else None
-        if job is not None:
-            await _sync(store, job)
+        is_done = job is None or await syncs.run(job)
         broker.flush_waits.advance(store.flushed_offset)
-        if len(broker.flush_waits) and is_group:
+        if len(broker.flush_waits) and is_group and is_done:  # a disk that fails is given its time
             growth.is_flush_wanted.set()  # more came while the disk was busy
 
 
-async def _sync(store: MessageStore, job: FlushJob) -> None:
-    """Run a flush off the event loop. One that fails is dropped: what waits for it is told in time that it did."""
-    try:
-        await trio.to_thread.run_sync(job.run)
-    except OSError as exc:
-        log.error("cannot write to disk: %s", exc)  # noqa: TRY400 - the cause is the disk's, not the code's
-    else:
-        store.flushed(job)
-
-
-async def _flush_queues_forever(broker: Broker) -> NoReturn:
+async def _flush_queues_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
     """Write consume queues to disk: what is dirty enough each second; first and each minute everything, and the checkpoint.
 
     (store-and-ha section 3.6.)
@@ -138,7 +152,7 @@ async def _flush_queues_forever(broker: Broker) -> NoReturn:
             thorough_at = trio.current_time() + thorough_period
         job = store.flush_queues_job(least_pages=0 if is_thorough else store.config.flush_consume_queue_least_pages)
         if job is not None:
-            await _sync(store, job)
+            await syncs.run(job)
 
 
 async def _sample_stats_forever(broker: Broker) -> NoReturn:

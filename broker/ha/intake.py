@@ -37,7 +37,7 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
 
     Of a bulk, the index comes last (see `store.dispatch.Dispatcher.step`).
     """
-    quiet_at = 0.0
+    quiet_at, has_room = 0.0, True
     while True:
         with trio.move_on_at(quiet_at if store.dispatcher.is_index_behind else float("inf")):
             await growth.is_dispatch_wanted.wait()
@@ -52,9 +52,15 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
                 on_progress()
                 await trio.lowlevel.checkpoint()
         except OSError as exc:  # the disk is full: replication goes on, the queues wait (store-and-ha section 3.9)
-            log.warning("no room for queue entries: %s; tried again in %g s", exc.strerror or exc, NO_ROOM_PAUSE)
+            if has_room:
+                log.warning("no room for queue entries: %s; tried every %g s", exc.strerror or exc, NO_ROOM_PAUSE)
+            has_room = False
             growth.is_dispatch_wanted.set()
             await trio.sleep(NO_ROOM_PAUSE)
+        else:
+            if not has_room:
+                log.warning("there is room for queue entries again")
+            has_room = True
 
 
 async def warm_forever(store: MessageStore, growth: Growth) -> NoReturn:

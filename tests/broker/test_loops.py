@@ -1,0 +1,80 @@
+"""What a failing disk makes of the flushes: they are tried again, not at once, and the log is not flooded."""
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import attrs
+import pytest
+import trio
+from trio.testing import MockClock
+
+from broker.commit import OffsetWaits, WaitingSend
+from broker.loops import _flush_forever, _Syncs
+from store.disk import Disk
+from store.flush import FlushJob
+from store.messagestore import MessageStore
+from store.results import PutStatus
+from store.testing import ManualClock, new_message, small_config
+
+
+@attrs.define(eq=False)
+class Broken(Disk):
+    """Counts the syncs that it refuses."""
+
+    syncs: int = 0
+
+    def sync(self, descriptor: int) -> None:
+        del descriptor
+        self.syncs += 1
+        fail()
+
+
+def fail() -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+@pytest.fixture
+def disk() -> Broken:
+    return Broken()
+
+
+@pytest.fixture
+def store(tmp_path: Path, disk: Broken) -> Iterator[MessageStore]:
+    opened = MessageStore.open(small_config(tmp_path), now_millis=ManualClock(), disk=disk)
+    yield opened
+    opened.close()
+
+
+async def test_a_disk_that_fails_is_told_once_and_that_it_works_again_too(
+    store: MessageStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    def job(step: Callable[[], None]) -> FlushJob:
+        return FlushJob(0, [step], log_stored_at=0)
+
+    syncs = _Syncs(store)
+    assert [await syncs.run(job(fail)) for _ in range(3)] == [False] * 3
+    assert caplog.text.count("cannot write to disk: [Errno 5] Input/output error") == 1
+    assert [await syncs.run(job(lambda: None)) for _ in range(2)] == [True] * 2
+    assert caplog.text.count("the disk can be written to again") == 1
+
+
+async def test_sends_that_wait_for_a_failing_disk_do_not_make_it_spin(
+    store: MessageStore, disk: Broken, autojump_clock: MockClock
+) -> None:
+    """store-ha#29: it is tried every half second, until they are told that it took too long."""
+    del autojump_clock
+    waits = OffsetWaits(5.0, PutStatus.FLUSH_DISK_TIMEOUT)
+    growth = SimpleNamespace(is_flush_wanted=trio.Event())
+    broker = cast("Any", SimpleNamespace(store=store, growth=growth, flush_waits=waits))
+    told: list[PutStatus] = []
+    waits.add(store.put(new_message()).end_offset, WaitingSend(told.append), now=trio.current_time())
+    growth.is_flush_wanted.set()
+    with trio.move_on_after(5):
+        await _flush_forever(broker, _Syncs(store))
+    assert 1 <= disk.syncs <= 11
+    waits.expire(trio.current_time())
+    assert told == [PutStatus.FLUSH_DISK_TIMEOUT]
