@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from remoting.faults import DiskRule, NodeFaults, NodeRules
+from remoting.faults import DISK_KINDS, DiskRule, NodeFaults, NodeRules
 from store.configfile import WRITE_CHECKS
 from store.faults import FaultyDisk
 
@@ -24,7 +24,7 @@ class DiskFaults:
         if rules.disks == self._rules:
             return
         before, self._rules = self._rules, rules.disks
-        by_kind = {kind: [rule for rule in self._rules if rule.kind == kind] for kind in _KINDS}
+        by_kind = {kind: [rule for rule in self._rules if rule.kind == kind] for kind in DISK_KINDS}
         disk = self.disk
         disk.read_only = bool(by_kind["read-only"])
         disk.sync_fails = bool(by_kind["failing-sync"])
@@ -32,9 +32,6 @@ class DiskFaults:
         disk.slow_down(sum(rule.millis for rule in by_kind["slow-sync"]) / 1000 / self.rate)
         if by_kind["full"] != [rule for rule in before if rule.kind == "full"]:
             disk.limit(min((rule.bytes_left for rule in by_kind["full"]), default=None))
-
-
-_KINDS = ("full", "slow-sync", "failing-sync", "read-only", "used")
 
 
 @contextlib.contextmanager

@@ -214,7 +214,7 @@ class ShapedSocket:
             self.reset()
             return
         try:
-            data = self.raw.recv(max(pipe.room, 1))
+            data = self.raw.recv(min(max(pipe.room, 1), _PIECE))
         except BlockingIOError:
             return
         except OSError as exc:
