@@ -104,6 +104,9 @@ class BrokerConfig:
     default_query_max_num: int = 32
     """Messages that a query by unique key gives at most."""
 
+    journal_traffic: bool = False
+    """Ours: each send, pull and commit is an event of the journal; see broker.traffic. Read at the start only."""
+
     long_polling_enable: bool = True
     short_polling_time_mills: int = 1000
     notify_consumer_ids_changed_enable: bool = True

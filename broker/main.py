@@ -6,7 +6,7 @@ Stop order: the ports close, the store closes, the nameservers are told (remotin
 
 import functools
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 import attrs
@@ -34,11 +34,12 @@ from broker.snapshot import snapshot
 from broker.state import Broker
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
+from broker.traffic import watched
 from remoting.channel import Channel
 from remoting.client import RemotingClient
 from remoting.clock import real_seconds, wall_clock, wall_millis
 from remoting.control import ControlLink
-from remoting.dispatch import Dispatcher
+from remoting.dispatch import Dispatcher, Route
 from remoting.process import StartError
 from remoting.reactor import Reactor, open_reactor
 from remoting.server import Server, open_listener
@@ -225,6 +226,10 @@ def _open_access(settings: BrokerSettings) -> AccessControl | None:
         raise StartError(f"acl_enable is set, but the ACL files cannot be used: {exc}") from None
 
 
+def _unseen(table: Mapping[int, Route[Broker]]) -> Mapping[int, Route[Broker]]:
+    return table
+
+
 def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: socket.socket) -> list[Server[Broker]]:
     """Serve both ports. The VIP port serves all but pulls."""
 
@@ -233,7 +238,8 @@ def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: sock
 
     admit = admission(broker, Overload(broker, reactor))
     servers = []
-    for table, port in ((HANDLERS, sock), (VIP_HANDLERS, vip_sock)):
+    see = watched if broker.config.journal_traffic else _unseen
+    for table, port in ((see(HANDLERS), sock), (see(VIP_HANDLERS), vip_sock)):
         server = Server(
             reactor,
             Dispatcher(table, broker, broker.unserved, admit, emit=broker.emit),

@@ -164,6 +164,24 @@ _KINDS = (
             "broker_id": _count("who took it: 0 the master, else a slave"),
         },
     ),
+    Kind(
+        "served",
+        "broker",
+        "A broker answered a send, a pull or a commit of offsets (only with journal_traffic).",
+        {
+            "request": _text("name of the request code"),
+            "peer": _PEER,
+            "group": _GROUP,
+            "topic": _text("the topic as the request names it"),
+            "queue": _QUEUE_ID,
+            "message_ids": _list("unique ids of what is sent; empty text for a message without one"),
+            "offset": _queue_offset("pulled from, or committed"),
+            "code": _count("response code"),
+            "remark": _text("of the answer"),
+            "result_offset": _queue_offset("where it is stored, or where the next pull begins"),
+            "took": _millis("until the answer"),
+        },
+    ),
     # What else workloads tell
     Kind(
         "produced",

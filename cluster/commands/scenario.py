@@ -15,7 +15,8 @@ from cluster.commands.terms import AsJson, console, fail, misused, print_json
 from cluster.lab import Cluster, WaitTimeoutError
 from cluster.scenario.catalogue import Listed, NoScenarioError, find_by_source, find_scenario, list_scenarios
 from cluster.scenario.load import ScenarioError, load_scenario
-from cluster.scenario.run import Options, Run, run_scenario
+from cluster.scenario.model import Scenario
+from cluster.scenario.run import Options, Run, Stay, run_scenario
 from cluster.scenario.rundir import RunDirectory
 from cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
 from cluster.serve import UP_FAILURES
@@ -77,8 +78,11 @@ def run(
         path = find_scenario(scenario)
     except NoScenarioError as exc:
         misused(str(exc))
-    options = {"profile": profile, "rate": 1.0 if attach else rate, "seed": seed, "stays_up": attach}
-    raise typer.Exit(_run(path, scenario, options | {"keeps_stores": True if keep_stores else None}, as_json=as_json))
+    if attach and rate not in (None, 1.0):
+        misused("--attach: other programs live in real time, so the rate is 1")
+    options = {"profile": profile, "rate": 1.0 if attach else rate, "seed": seed}
+    options["keeps_stores"] = True if keep_stores else None
+    raise typer.Exit(_run(path, scenario, options, as_json=as_json, stays_up=attach))
 
 
 def repro(
@@ -100,7 +104,7 @@ def repro(
     raise typer.Exit(1 if 1 in statuses else max(statuses))
 
 
-def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool) -> int:
+def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool = False) -> int:
     """Run one scenario file, show it, and answer its exit status."""
     if options["profile"] not in PROFILES:
         misused(f"no profile {options['profile']!r}; profiles: {', '.join(PROFILES)}")
@@ -115,7 +119,7 @@ def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool) -> 
         console.print(render_head(played, chosen.profile))
     directory = RunDirectory.create(scenario.name)
     try:
-        done = trio.run(_play, scenario, chosen, directory, as_json)
+        done = trio.run(_play, scenario, chosen, directory, as_json, stays_up)
     except BaseExceptionGroup as group:
         known = group.subgroup((*UP_FAILURES, WaitTimeoutError, TimeoutError))
         if known is None:
@@ -132,28 +136,50 @@ def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool) -> 
     return done.verdict.exit_status
 
 
-async def _play(scenario: Any, options: Options, directory: RunDirectory, as_json: bool) -> Run | None:  # noqa: FBT001 -- trio.run hands it over by position
-    scope = trio.CancelScope()
+async def _play(
+    scenario: Scenario,
+    options: Options,
+    directory: RunDirectory,
+    as_json: bool,  # noqa: FBT001 -- trio.run hands arguments over by position
+    stays_up: bool,  # noqa: FBT001 -- as above
+) -> Run | None:
+    """Run it. The first signal ends it: a cluster that only stays up for others in good order, else as it is."""
+    scope, stay = trio.CancelScope(), None
     done: list[Run] = []
 
     async def ready(cluster: Cluster) -> None:
-        if options.stays_up and not as_json:
+        if stay is not None and not as_json:
             console.print(render_nodes(await cluster.status()))
-            console.print(f"\nexport NAMESRV_ADDR='{cluster.namesrv_addr}'\n\nCtrl-C ends the run, and judges it.")
+            console.print(f"\nexport NAMESRV_ADDR='{cluster.namesrv_addr}'")
+            console.print(f"rmqlab status --name {directory.path}\n")
 
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_cancel_on_signal, signals, scope)
+    async with trio.open_nursery() as nursery:
+        if stays_up:
+            stay = Stay()
+            nursery.start_soon(_tell_played, stay, as_json)
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            nursery.start_soon(_end_on_signal, signals, scope, stay)
             with scope:
                 tell = (lambda _: None) if as_json else console.print
-                done.append(await run_scenario(scenario, options, directory=directory, tell=tell, ready=ready))
+                done.append(
+                    await run_scenario(scenario, options, directory=directory, tell=tell, ready=ready, stay=stay)
+                )
             nursery.cancel_scope.cancel()
     return done[0] if done else None
 
 
-async def _cancel_on_signal(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+async def _tell_played(stay: Stay, as_json: bool) -> None:  # noqa: FBT001 -- a nursery hands it over by position
+    await stay.played.wait()
+    if not as_json:
+        console.print("all steps are done; the cluster stays up. Ctrl-C ends the run, and judges it.")
+
+
+async def _end_on_signal(signals: AsyncIterator[int], scope: trio.CancelScope, stay: Stay | None) -> None:
     async for _ in signals:
-        scope.cancel()
+        if stay is not None and stay.played.is_set() and not stay.over.is_set():
+            stay.over.set()
+        else:
+            scope.cancel()
 
 
 def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool) -> None:

@@ -5,6 +5,7 @@ Exit status 0: done. 1: not done, one line on stderr says why. 2: the command li
 
 import json
 import sys
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -15,7 +16,7 @@ from cluster.commands.progress import working
 from cluster.directory import ClusterDirectory, NoClusterError
 from cluster.topology import ClusterSpec
 
-Name = Annotated[str, typer.Option("--name", "-n", help="Which cluster.", metavar="NAME")]
+Name = Annotated[str, typer.Option("--name", "-n", help="Which cluster; a path is a run's.", metavar="NAME")]
 Target = Annotated[str, typer.Argument(help="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
@@ -27,7 +28,9 @@ live_console = Console(highlight=False)
 
 
 def directory_of(name: str) -> ClusterDirectory:
-    """The directory of a cluster by its name."""
+    """The directory of a cluster by its name, or by its path, which has a `/`: a run's cluster has no other name."""
+    if "/" in name:
+        return ClusterDirectory.at(Path(name).expanduser().resolve())
     try:
         ClusterSpec(name=name)
     except ValueError as exc:

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from cluster.ports import has_loopback_network
 from cluster.scenario.binding import BindingError, bind_scenario
 from cluster.scenario.model import Scenario
 from cluster.scenario.review import review
@@ -27,7 +28,7 @@ def parse_scenario(text: str, name: str = "scenario") -> Scenario:
     """As `load_scenario`, from a text. `name` stands for the file in errors."""
     try:
         scenario = bind_scenario(tomllib.loads(text))
-        review(scenario)
+        review(scenario, is_single=not has_loopback_network())
     except tomllib.TOMLDecodeError as exc:
         raise ScenarioError(f"{name}: {exc}") from None
     except BindingError as exc:

@@ -13,17 +13,20 @@ from cluster.scenario.model import Action, Expectation, Scenario, Step
 from cluster.scenario.observation import observation_unit
 from cluster.scenario.quantity import Quantity
 from cluster.scenario.waits import parse_wait
-from cluster.topology import Node, NodeKind, Placement, UnknownTargetError, find_targets, nodes_of, place
+from cluster.topology import Node, NodeKind, Placement, UnknownTargetError, find_targets, nodes_of, place, workload_host
 from remoting.kinds import KINDS
 
 BEGIN, END = "begin", "end"
 """Labels that every scenario has."""
 
 
-def review(scenario: Scenario) -> None:
-    """BindingError for the first thing that cannot be: a target, a time, a label, a metric, a unit."""
+def review(scenario: Scenario, *, is_single: bool = False) -> None:
+    """BindingError for the first thing that cannot be: a target, a time, a label, a metric, a unit.
+
+    `is_single` tells that this machine has 127.0.0.1 only, where some faults cannot be played.
+    """
     try:
-        nodes = nodes_of(scenario.cluster, _placement(scenario))
+        nodes = nodes_of(scenario.cluster, _placement(scenario, is_single=is_single))
     except ValueError as exc:
         raise BindingError(("cluster",), str(exc)) from None
     names = [workload.name for workload in scenario.workloads]
@@ -44,8 +47,8 @@ def review(scenario: Scenario) -> None:
             raise BindingError(("hardened", "drop"), f"no expectation {title!r}{near(title, titles)}")
 
 
-def _placement(scenario: Scenario) -> Placement:
-    return place(scenario.cluster, Placement(subnet=None if scenario.cluster.single_address else 1))
+def _placement(scenario: Scenario, *, is_single: bool) -> Placement:
+    return place(scenario.cluster, Placement(subnet=None if is_single or scenario.cluster.single_address else 1))
 
 
 def _review_workload(
@@ -88,7 +91,10 @@ def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Nod
 def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node]) -> Iterator[str]:
     """What is wrong with an action: its targets, its labels."""
     workloads = {workload.name: workload.kind for workload in scenario.workloads}
-    everybody = [*nodes, *(Node(name=name, kind=NodeKind.WORKLOAD, host="127.77.1.240") for name in workloads)]
+    placement = Placement(subnet=None if nodes[0].host == "127.0.0.1" else 1)
+    hosts = [workload_host(placement, index) for index in range(len(workloads))]
+    placed = zip(workloads, hosts, strict=True)
+    everybody = [*nodes, *(Node(name=name, kind=NodeKind.WORKLOAD, host=host) for name, host in placed)]
     try:
         match VERBS[action.verb].takes:
             case "targets":

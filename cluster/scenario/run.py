@@ -46,8 +46,6 @@ class Options:
     """What random choices follow from; one is drawn unless given."""
     keeps_stores: bool | None = None
     """None keeps them where the verdict is not `holds`."""
-    stays_up: bool = False
-    """Leave the cluster up after the last step, until the run is cancelled."""
     source: str = ""
     """Text of the scenario's file."""
     target: str = ""
@@ -70,6 +68,8 @@ class Run:
     findings: Findings
     seconds: float
     """Real ones."""
+    began_at: int
+    """When the first step could begin, in milliseconds of the cluster's clock; 0 if it never did."""
 
     @property
     def verdict(self) -> Verdict:
@@ -105,6 +105,18 @@ class Run:
 Ready = Callable[[Cluster], Awaitable[None]]
 
 
+@attrs.frozen(eq=False)
+class Stay:
+    """A wish that the cluster stays up after the last step, for other programs, until it is said to be over.
+
+    Their traffic is in the brokers' journals (`broker.traffic`), for they keep none.
+    """
+
+    played: trio.Event = attrs.field(factory=trio.Event)
+    """Set when the last step is done."""
+    over: trio.Event = attrs.field(factory=trio.Event)
+
+
 @attrs.define(eq=False)
 class _Machine:
     """How long the machine let us wait, at worst, when it should have run us: what it makes of times."""
@@ -126,6 +138,7 @@ async def run_scenario(
     directory: RunDirectory | None = None,
     tell: Callable[[str], object] = lambda _: None,
     ready: Ready | None = None,
+    stay: Stay | None = None,
 ) -> Run:
     """Run a scenario, and judge it. What keeps a cluster from coming up is raised, as `open_cluster` does.
 
@@ -135,6 +148,8 @@ async def run_scenario(
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     played = scenario.under_profile(options.profile)
     spec = attrs.evolve(played.cluster, name=scenario.name, rate=options.rate or played.cluster.rate)
+    if stay is not None:
+        spec = attrs.evolve(spec, broker_settings={**spec.broker_settings, "journal_traffic": True})
     played = attrs.evolve(played, cluster=spec)
     where = directory or RunDirectory.create(scenario.name)
     record = _Record(played, options, seed, where)
@@ -143,7 +158,7 @@ async def run_scenario(
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(machine.watch_forever)
-            failures = await _play(record, tell, ready)
+            failures = await _play(record, tell, ready, stay)
             missing[:] = failures
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
@@ -157,7 +172,7 @@ async def run_scenario(
     return run
 
 
-async def _play(record: "_Record", tell: Callable[[str], object], ready: Ready | None) -> list[str]:
+async def _play(record: "_Record", tell: Callable[[str], object], ready: Ready | None, stay: Stay | None) -> list[str]:
     """Play the scenario on a cluster of its own; what kept it from its end."""
     scenario, failures = record.scenario, list[str]()
     async with (
@@ -172,8 +187,9 @@ async def _play(record: "_Record", tell: Callable[[str], object], ready: Ready |
                 await Player(cluster, scenario, tell).play()
             except* StepFailedError as group:
                 failures += [str(exc) for exc in group.exceptions]
-            if record.options.stays_up:
-                await trio.sleep_forever()
+            if stay is not None:
+                stay.played.set()
+                await stay.over.wait()
         finally:
             with trio.CancelScope(shield=True):
                 await make_whole(cluster)
@@ -245,6 +261,7 @@ class _Record:
             missing=missing,
             findings=findings,
             seconds=seconds,
+            began_at=labels.get("begin", 0),
         )
         self._write_run(
             began_at=labels.get("begin"),

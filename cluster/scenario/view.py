@@ -34,7 +34,7 @@ def render_run(run: Run) -> RenderableType:
         line.append(judged.expectation.title, "bold").append(f": {judged.found}").append(f"  ({judged.bound})", "dim")
         parts.append(line)
         if judged.verdict != "holds":
-            parts += _evidence(judged.as_json())
+            parts += _evidence(judged.as_json(), run.began_at)
     parts += [Text(f" ? {text}", _STYLES["unknown"]) for text in run.missing]
     parts.append(Text.assemble((str(run.verdict), _STYLES[run.verdict]), f": {run.scenario.claim}"))
     parts.append(Text(f"{run.seconds:.1f} s; replay: {run.command}", "dim"))
@@ -42,19 +42,25 @@ def render_run(run: Run) -> RenderableType:
     return Group(*parts)
 
 
-def _evidence(document: Mapping[str, Any]) -> list[RenderableType]:
+def _evidence(document: Mapping[str, Any], began_at: int) -> list[RenderableType]:
+    """What was seen, with times from the scenario's beginning."""
     lines: list[RenderableType] = []
     ids: Sequence[str] = document["message_ids"]
     if ids:
         more = f" and {len(ids) - _IDS} more" if len(ids) > _IDS else ""
         lines.append(Text(f"     messages {', '.join(ids[:_IDS])}{more}", "dim"))
     for piece in document["evidence"][:_EVIDENCE]:
-        lines.append(Text(f"     {piece['says']}" + (f" at {piece['at']}" if "at" in piece else "")))
+        at = f"{_seconds(piece['at'], began_at)}: " if "at" in piece else ""
+        lines.append(Text(f"     {at}{piece['says']}"))
         lines += [
-            Text(f"       {entry['at']}  {entry['node'] or 'cluster'}  {entry['kind']}", "dim")
+            Text(f"       {_seconds(entry['at'], began_at)}  {entry['node'] or 'cluster':12} {entry['kind']}", "dim")
             for entry in piece.get("entries", [])[:_IDS]
         ]
     return lines
+
+
+def _seconds(at_millis: int, began_at: int) -> str:
+    return f"{(at_millis - began_at) / 1000:+9.3f} s"
 
 
 def render_catalogue(listed: Iterable[Listed]) -> Table:

@@ -138,3 +138,13 @@ def test_a_step_may_not_be_before_the_one_above() -> None:
 def test_a_workload_that_waits_for_a_step_must_have_one() -> None:
     with pytest.raises(ScenarioError, match='late is never started: expected a step with consume = "late"'):
         parse_scenario(GOOD.replace('consume = "late"\n', ""))
+
+
+def test_a_fault_that_cannot_be_played_where_all_share_an_address_is_told_before_anything_starts() -> None:
+    text = GOOD.replace("slaves = 1", "slaves = 1\nsingle_address = true").replace(
+        '"broker-a-s", kind', '"outside", kind'
+    )
+    with pytest.raises(
+        ScenarioError, match=r"step\[3\]\.fault: link: at a single address nobody can tell who is outside"
+    ):
+        parse_scenario(text)

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -10,10 +11,16 @@ from typing import Any
 
 import attrs
 import pytest
+import trio
 
+from client.config import ClientConfig
+from client.instance import open_client
+from client.message import Message
+from client.producer import Producer
 from cluster.scenario.load import parse_scenario
 from cluster.scenario.run import Options, Run, run_scenario
 from cluster.scenario.rundir import RunDirectory
+from remoting.journal import read_journals
 
 SMALL = """\
 name = "small"
@@ -119,9 +126,40 @@ def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_p
     assert not (latest / "control.sock").exists()
 
 
+def test_an_attached_run_stays_up_for_others_whose_traffic_is_in_the_journal(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "small.toml").write_text(HOLDS)
+    command = [sys.executable, "-m", "cluster", "run", str(tmp_path / "small.toml"), "--attach"]
+    environment = {**os.environ, "RMQLAB_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+        assert run.stdout is not None
+        namesrv_addr = ""
+        for line in run.stdout:
+            if found := re.search(r"NAMESRV_ADDR='(.*)'", line):
+                namesrv_addr = found[1]
+            if "stays up" in line:
+                break
+        latest = tmp_path / "runs" / "small" / "latest"
+        status = rmqlab(tmp_path, "status", "--name", str(latest), "--json")
+        assert json.loads(status.stdout)["rate"] == 1
+        message_id = trio.run(send_one, namesrv_addr)
+        run.send_signal(signal.SIGINT)
+        told, errors = run.communicate(timeout=60)
+    assert (run.returncode, errors) == (0, "")
+    assert "holds: what is sent is stored" in told
+    served = [entry.fields for entry in read_journals(latest / "journal") if entry.kind == "served"]
+    outside = [fields for fields in served if message_id in (fields.get("message_ids") or ())]
+    assert [(fields["code"], fields["topic"]) for fields in outside] == [(0, "orders")]
+
+
+async def send_one(namesrv_addr: str) -> str:
+    async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client:
+        return (await Producer(client, "outside").send(Message(topic="orders", body=b"x"))).message_id
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["run", "kill-master", "--attach", "--rate", "5"], "the rate is 1"),
         (["run", "kill-mastr"], "did you mean kill-master"),
         (["run", "none.toml"], "no scenario file none.toml"),
         (["run", "kill-master", "--profile", "hard"], "profiles: 4.9, hardened"),

@@ -1,0 +1,101 @@
+"""What clients do, as this broker sees it, in its journal: for clients that keep no journal of their own.
+
+With `journal_traffic` each send, pull and commit of offsets leaves an event `served` when it is answered, whoever
+asked. It is a table of handlers around the broker's own; without the setting nothing of it is there.
+"""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import attrs
+
+from broker.state import Broker
+from remoting.codec import ReplyHead
+from remoting.codes import RequestCode
+from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from remoting.message import PROPERTY_UNIQ_KEY, decode_batch, parse_properties
+
+SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
+WATCHED = (*SENDS, RequestCode.PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET)
+
+Answered = Callable[[int, str | None, int | None], None]
+"""Told the response code, the remark, and the next offset or the queue offset, where the answer has one."""
+
+
+@attrs.define(eq=False)
+class WatchedRequest(Request):
+    """A request that tells when it is answered, now or later."""
+
+    answered: Answered = attrs.field(kw_only=True)
+
+    def reply(self, reply: Reply) -> None:
+        if not self.is_answered:
+            header = reply.header
+            offset = header.next_begin_offset if isinstance(header, PullMessageResponseHeader) else None
+            self.answered(reply.code, reply.remark, offset)
+        super().reply(reply)
+
+    def reply_head(self, head: ReplyHead, code: int, values: Sequence[bytes]) -> None:
+        if not self.is_answered:
+            self.answered(code, None, int(values[2]))  # as `stored_head` lays it out: ids, queue, queue offset
+        super().reply_head(head, code, values)
+
+
+def watched(table: Mapping[int, Route[Broker]]) -> Mapping[int, Route[Broker]]:
+    """The same handlers; those of sends, pulls and commits tell what they did."""
+    return {
+        code: attrs.evolve(route, handle=functools.partial(_handle, route)) if code in WATCHED else route
+        for code, route in table.items()
+    }
+
+
+def _handle(route: Route[Broker], broker: Broker, header: Any, request: Request) -> Reply | None:
+    began, asked = broker.now_millis(), _describe(header, request)
+
+    def answered(code: int, remark: str | None, offset: int | None) -> None:
+        broker.emit(
+            "served",
+            request=route.code.name,
+            peer=request.channel.peer,
+            **asked,
+            code=code,
+            remark=remark,
+            result_offset=offset,
+            took=broker.now_millis() - began,
+        )
+
+    told = WatchedRequest(request.command, request.channel, answered=answered)
+    try:
+        reply = route.handle(broker, header, told)
+    except Refusal as exc:
+        answered(exc.code, str(exc), None)
+        raise
+    if reply is not None:
+        told.reply(reply)
+    return None
+
+
+def _describe(header: Any, request: Request) -> dict[str, object]:
+    """What was asked for."""
+    if isinstance(header, PullMessageRequestHeader):
+        group, queue, offset = header.consumer_group, header.queue_id, header.queue_offset
+    elif isinstance(header, UpdateConsumerOffsetRequestHeader):
+        group, queue, offset = header.consumer_group, header.queue_id, header.commit_offset
+    else:
+        ids = _unique_ids(header, request)
+        return {"group": header.producer_group, "topic": header.topic, "queue": header.queue_id, "message_ids": ids}
+    return {"group": group, "topic": header.topic, "queue": queue, "offset": offset}
+
+
+def _unique_ids(header: Any, request: Request) -> list[str]:
+    """The unique ids of what is sent; none where a batch does not parse, which its handler will say."""
+    if not header.batch:
+        return [parse_properties(header.properties or "").get(PROPERTY_UNIQ_KEY, "")]
+    try:
+        items = decode_batch(request.command.body)
+        return [parse_properties(item.properties.decode()).get(PROPERTY_UNIQ_KEY, "") for item in items]
+    except ValueError:
+        return []

@@ -1,0 +1,45 @@
+"""The journal of what clients do, for those that keep none."""
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker.handlers import HANDLERS
+from broker.testing import TalkingBroker, open_talking_broker, pull_fields, send_fields
+from broker.traffic import watched
+from remoting.codes import RequestCode, ResponseCode
+
+
+@pytest.fixture
+def broker(tmp_path: pathlib.Path) -> Iterator[TalkingBroker]:
+    talking = open_talking_broker(tmp_path)
+    talking.dispatcher.table = watched(HANDLERS)
+    yield talking
+    talking.broker.store.close()
+
+
+def served(broker: TalkingBroker) -> list[dict[str, Any]]:
+    return [fields for kind, fields in broker.events if kind == "served"]
+
+
+def test_sends_pulls_and_commits_are_told_with_what_came_of_them(broker: TalkingBroker) -> None:
+    assert broker.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders", 1, UNIQ_KEY="A1"), b"x").code == 0
+    assert broker.ask(RequestCode.PULL_MESSAGE, pull_fields("orders", queueId=1)).code == 0
+    commit = {"consumerGroup": "g", "topic": "orders", "queueId": "1", "commitOffset": "1"}
+    assert broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit).code == 0
+    sent, pulled, committed = served(broker)
+    assert (sent["request"], sent["group"], sent["topic"], sent["queue"]) == ("SEND_MESSAGE_V2", "P", "orders", 1)
+    assert (sent["message_ids"], sent["code"], sent["result_offset"]) == (["A1"], 0, 0)
+    assert (pulled["offset"], pulled["code"], pulled["result_offset"]) == (0, 0, 1)
+    assert (committed["group"], committed["offset"], committed["code"]) == ("g", 1, 0)
+    assert sent["peer"] == broker.peer.peer
+
+
+def test_a_refusal_is_told_with_its_reason_and_answered_once(broker: TalkingBroker) -> None:
+    reply = broker.ask(RequestCode.SEND_MESSAGE_V2, send_fields("SCHEDULE_TOPIC_XXXX"), b"x")
+    assert reply.code == ResponseCode.NO_PERMISSION
+    (sent,) = served(broker)
+    assert sent["code"] == ResponseCode.NO_PERMISSION
+    assert sent["remark"] == reply.remark
