@@ -25,6 +25,7 @@ from cluster.scenario.judge import Judged, Verdict, judge_expectation, worst
 from cluster.scenario.model import Expectation, Scenario
 from cluster.scenario.observation import labels_of, observe
 from cluster.scenario.player import Player, StepFailedError, make_whole
+from cluster.scenario.resources import Resources, children_cpu_seconds, memory_of
 from cluster.scenario.rundir import RunDirectory
 from cluster.topology import NodeKind, nodes_of
 from remoting.clock import real_seconds
@@ -70,6 +71,7 @@ class Run:
     """Real ones."""
     began_at: int
     """When the first step could begin, in milliseconds of the cluster's clock; 0 if it never did."""
+    resources: Resources
 
     @property
     def verdict(self) -> Verdict:
@@ -97,6 +99,7 @@ class Run:
             "seed": self.seed,
             "rate": self.scenario.cluster.rate,
             "seconds": round(self.seconds, 2),
+            "resources": attrs.asdict(self.resources),
             "command": self.command,
             "directory": str(self.directory.path),
         }
@@ -119,9 +122,11 @@ class Stay:
 
 @attrs.define(eq=False)
 class _Machine:
-    """How long the machine let us wait, at worst, when it should have run us: what it makes of times."""
+    """What a run needs of the machine, and how long that let us wait, at worst, when it should have run us."""
 
     worst_seconds: float = 0.0
+    start_seconds: float | None = None
+    memory_bytes: int | None = None
 
     async def watch_forever(self) -> None:
         while True:
@@ -155,10 +160,18 @@ async def run_scenario(
     record = _Record(played, options, seed, where)
     record.begin()
     began, machine, missing = trio.current_time(), _Machine(), ["the run was interrupted"]
+    cpu_before = children_cpu_seconds()
+
+    async def started(cluster: Cluster) -> None:
+        machine.start_seconds = (trio.current_time() - began) / real_seconds(1.0)
+        machine.memory_bytes = memory_of(life.pid for life in cluster.supervisor.lives.values() if life.pid)
+        if ready is not None:
+            await ready(cluster)
+
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(machine.watch_forever)
-            failures = await _play(record, tell, ready, stay)
+            failures = await _play(record, tell, started, stay)
             missing[:] = failures
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
@@ -168,11 +181,16 @@ async def run_scenario(
     finally:
         with trio.CancelScope(shield=True):
             seconds = (trio.current_time() - began) / real_seconds(1.0)
-            run = await trio.to_thread.run_sync(record.judge, missing, machine.worst_seconds, seconds)
+            resources = Resources(
+                start_seconds=machine.start_seconds,
+                memory_bytes=machine.memory_bytes,
+                cpu_seconds=children_cpu_seconds() - cpu_before,
+            )
+            run = await trio.to_thread.run_sync(record.judge, missing, machine.worst_seconds, seconds, resources)
     return run
 
 
-async def _play(record: "_Record", tell: Callable[[str], object], ready: Ready | None, stay: Stay | None) -> list[str]:
+async def _play(record: "_Record", tell: Callable[[str], object], ready: Ready, stay: Stay | None) -> list[str]:
     """Play the scenario on a cluster of its own; what kept it from its end."""
     scenario, failures = record.scenario, list[str]()
     async with (
@@ -181,8 +199,7 @@ async def _play(record: "_Record", tell: Callable[[str], object], ready: Ready |
     ):
         await nursery.start(serve_commands, cluster, nursery.cancel_scope.cancel)
         try:
-            if ready is not None:
-                await ready(cluster)
+            await ready(cluster)
             try:
                 await Player(cluster, scenario, tell).play()
             except* StepFailedError as group:
@@ -235,7 +252,7 @@ class _Record:
             },
         )
 
-    def judge(self, missing: list[str], stood_still: float, seconds: float) -> Run:
+    def judge(self, missing: list[str], stood_still: float, seconds: float, resources: Resources) -> Run:
         """Judge what there is, and write it down. Blocks while stores are read."""
         entries = read_journals(self.directory.cluster.journal_dir)
         labels = labels_of(entries)
@@ -262,6 +279,7 @@ class _Record:
             findings=findings,
             seconds=seconds,
             began_at=labels.get("begin", 0),
+            resources=resources,
         )
         self._write_run(
             began_at=labels.get("begin"),

@@ -37,9 +37,19 @@ def render_run(run: Run) -> RenderableType:
             parts += _evidence(judged.as_json(), run.began_at)
     parts += [Text(f" ? {text}", _STYLES["unknown"]) for text in run.missing]
     parts.append(Text.assemble((str(run.verdict), _STYLES[run.verdict]), f": {run.scenario.claim}"))
-    parts.append(Text(f"{run.seconds:.1f} s; replay: {run.command}", "dim"))
+    parts.append(Text(_cost(run), "dim"))
+    parts.append(Text(f"replay: {run.command}", "dim"))
     parts.append(Text(f"{run.directory.path}", "dim"))
     return Group(*parts)
+
+
+def _cost(run: Run) -> str:
+    """How long it took, and what of the machine."""
+    cost = run.resources
+    parts = [f"{run.seconds:.1f} s"]
+    parts += [] if cost.start_seconds is None else [f"ready after {cost.start_seconds:.1f} s"]
+    parts += [] if cost.memory_bytes is None else [f"{cost.memory_bytes / 2**20:.0f} MB of memory"]
+    return ", ".join([*parts, f"{cost.cpu_seconds:.1f} s of processor time"])
 
 
 def _evidence(document: Mapping[str, Any], began_at: int) -> list[RenderableType]:

@@ -38,6 +38,12 @@ def test_all_sixteen_are_there_and_can_be_played() -> None:
         assert it.scenario.cluster.rate <= 30
 
 
+def test_large_ones_lie_apart_and_can_be_played() -> None:
+    (large,) = list_scenarios(catalogue_dir() / "large")
+    assert large.scenario.cluster.groups == 50
+    assert large.scenario.name not in {it.scenario.name for it in list_scenarios()}
+
+
 def test_a_scenario_is_found_by_name_by_path_and_by_issue() -> None:
     path = find_scenario("kill-master")
     assert path.parent == catalogue_dir()

@@ -77,6 +77,9 @@ def test_a_claim_that_holds_exits_with_0_and_leaves_a_run_to_look_at(tmp_path: p
     facts = json.loads((run / "run.json").read_text())
     assert (facts["seed"], facts["rate"], facts["profile"]) == (7, 10, "4.9")
     assert json.loads((run / "verdict.json").read_text()) == document
+    assert document["resources"]["start_seconds"] > 0
+    assert document["resources"]["cpu_seconds"] > 0
+    assert document["resources"]["memory_bytes"] is None or document["resources"]["memory_bytes"] > 2**20
     assert json.loads((run / "checks.json").read_text())["sent.SEND_OK"]["value"] == 20
     history = (run / "history.txt").read_text()
     assert "sent SEND_OK" in history
