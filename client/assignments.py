@@ -5,6 +5,7 @@ Sources: classes RebalanceImpl, RebalancePushImpl.
 
 import logging
 from collections.abc import Iterable
+from typing import NoReturn
 
 import attrs
 import trio
@@ -35,6 +36,8 @@ class Assignments:
     nursery: trio.Nursery
     held: dict[MessageQueue, Assignment]
     """Shared with the consumer, which commits and reports it."""
+    sends_subscription: bool = False
+    """As that of QueuePuller."""
     due: trio.Event = attrs.field(factory=trio.Event)
 
     def rebalance_soon(self) -> None:
@@ -52,6 +55,13 @@ class Assignments:
                 continue
             if mine is not None:
                 await self._assign(topic, mine)
+
+    async def rebalance_forever(self) -> NoReturn:
+        """Look again once per period, and whenever something has changed."""
+        while True:
+            with trio.move_on_after(self.group.config.rebalance_period):
+                await self.due.wait()
+            await self.rebalance()
 
     async def _own_queues(self, topic: str) -> list[MessageQueue] | None:
         """Queues of a topic that are to be ours; None where that cannot be told."""
@@ -137,7 +147,8 @@ class Assignments:
 
     async def _pull_until_dropped(self, assignment: Assignment) -> None:
         with assignment.pulling:
-            offered = await QueuePuller(self.group, assignment, self.consumption.submit).pull_until_illegal()
+            puller = QueuePuller(self.group, assignment, self.consumption.submit, self.sends_subscription)
+            offered = await puller.pull_until_illegal()
             queue = assignment.held.queue
             self.group.on_event("offset_illegal", queue=queue, asked=assignment.held.next_offset, offered=offered)
             assignment.held.is_dropped = True

@@ -8,33 +8,26 @@ got. Sources: class DefaultMQPushConsumerImpl; store-and-ha section 6.5.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import NoReturn
 
 import trio
 
-from client import calls, orderly, rebalance
+from client import orderly
 from client.assignments import Assignments
 from client.config import ConsumerConfig
 from client.consumestats import ConsumeStats
 from client.consuming import ConcurrentConsumption, ConsumeLaterError, Consumption, HandBack, OnMessages
 from client.instance import Client
+from client.member import Member
 from client.message import received
 from client.offsets import BrokerOffsets, LocalOffsets, Offsets, OnEvent, no_event
 from client.orderly import OrderlyConsumption
 from client.producer import Producer
-from client.pulling import Assignment, Group
-from client.subscription import ALL, Expression, needing_consent, subscriptions
-from remoting.bodies.heartbeat import ConsumerData, ConsumeType, MessageModel
-from remoting.bodies.queue import MessageQueue
-from remoting.bodies.route import TopicRouteData
-from remoting.bodies.runtime import (
-    CMResult,
-    ConsumeMessageDirectlyResult,
-    ConsumerRunningInfo,
-    ConsumeStatus,
-    ProcessQueueInfo,
-)
+from client.pulling import Group
+from client.subscription import ALL, Expression, subscriptions
+from remoting.bodies.heartbeat import ConsumeType, MessageModel
+from remoting.bodies.runtime import CMResult, ConsumeMessageDirectlyResult
 from remoting.clock import wall_millis
 from remoting.dispatch import Reply, Request
 from remoting.message import decode_message
@@ -45,8 +38,10 @@ log = logging.getLogger(__name__)
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 
 
-class PushConsumer:
+class PushConsumer(Member):
     """One member of a consumer group. It lives as long as `run` does."""
+
+    consume_type = ConsumeType.CONSUME_PASSIVELY
 
     def __init__(
         self,
@@ -66,44 +61,25 @@ class PushConsumer:
         `commit_failed` (broker_name, error), `offset_illegal` (queue, asked, offered),
         `send_back_failed` (queue, message_id, error).
         """
-        self.config = config or ConsumerConfig()
-        self.started_at = wall_millis()
+        config = config or ConsumerConfig()
         group = client.named(group)
-        is_clustering = self.config.model is MessageModel.CLUSTERING
+        is_clustering = config.model is MessageModel.CLUSTERING
         offsets: Offsets = (
-            BrokerOffsets(client, group, on_event) if is_clustering else LocalOffsets(self.config.local_offsets)
+            BrokerOffsets(client, group, on_event) if is_clustering else LocalOffsets(config.local_offsets)
         )
         wanted: dict[str, Expression] = {client.named(topic): expression for topic, expression in topics.items()}
         if is_clustering:
             wanted[RETRY_PREFIX + group] = ALL
-        self._client = client
+        stats = ConsumeStats(trio.current_time, trio.current_time())
+        data = subscriptions(wanted, version=wall_millis())
+        super().__init__(client, Group(client, group, config, data, offsets, on_event, stats))
         self._on_messages = on_messages
-        self._group = Group(
-            client,
-            group,
-            self.config,
-            subscriptions(wanted, version=self.started_at),
-            offsets,
-            on_event,
-            ConsumeStats(trio.current_time, trio.current_time()),
-        )
         hand_back = HandBack(self._group, self._inner_producer)
         consumption = OrderlyConsumption if self.config.orderly else ConcurrentConsumption
         self._consumption: Consumption = consumption(self._group, on_messages, hand_back)
-        self._held: dict[MessageQueue, Assignment] = {}
-        self._assignments: Assignments | None = None
         self._producer: Producer | None = None
         self._stopping = trio.Event()
         self._stopped = trio.Event()
-
-    @property
-    def group(self) -> str:
-        return self._group.name
-
-    @property
-    def held_queues(self) -> list[MessageQueue]:
-        """The queues that are this consumer's now."""
-        return rebalance.sort_queues(self._held)
 
     def suspend(self) -> None:
         """Pull nothing more until `resume`. What is held already is consumed, and pulls under way still arrive."""
@@ -154,7 +130,7 @@ class PushConsumer:
                     self._group, self._consumption, self.started_at, nursery, self._held
                 )
                 await assignments.rebalance()
-                nursery.start_soon(self._rebalance_forever, assignments)
+                nursery.start_soon(assignments.rebalance_forever)
                 nursery.start_soon(self._commit_forever)
                 if self.config.orderly:
                     nursery.start_soon(orderly.lock_forever, self._group, self._held, assignments.rebalance_soon)
@@ -172,28 +148,6 @@ class PushConsumer:
             self._client.consumers.pop(self.group, None)
             self._stopped.set()
 
-    async def _check_subscriptions(self) -> None:
-        """Ask one broker of the topic, as Java does: those of a cluster are taken to be alike."""
-        for data in needing_consent(self._group.subscriptions.values()):
-            broker = self._client.routes.for_topic(data.topic, self._client.chance.randrange(1 << 16))
-            if broker is not None:
-                await calls.check_subscription(self._client, broker.address, self.group, data)
-
-    def _route_changed(self, topic: str, route: TopicRouteData) -> None:
-        if topic in self._group.subscriptions:
-            brokers = {
-                data.broker_name: {str(broker_id): address for broker_id, address in data.broker_addrs.items()}
-                for data in route.broker_datas
-            }
-            self._group.on_event("route_believed", topic=topic, brokers=brokers)
-            self.rebalance_soon()
-
-    async def _rebalance_forever(self, assignments: Assignments) -> NoReturn:
-        while True:
-            with trio.move_on_after(self.config.rebalance_period):
-                await assignments.due.wait()
-            await assignments.rebalance()
-
     async def _commit_forever(self) -> NoReturn:
         while True:
             await trio.sleep(self.config.commit_period)
@@ -203,62 +157,6 @@ class PushConsumer:
         if self._producer is None:
             self._producer = Producer(self._client, f"{INNER_PRODUCER_GROUP}_{self.group}")
         return self._producer
-
-    # -- GroupMember: what the instance and brokers ask ------------------------------------------
-
-    def topics(self) -> Iterable[str]:
-        return self._group.subscriptions
-
-    def data(self) -> ConsumerData:
-        return ConsumerData(
-            consume_from_where=self.config.consume_from_where,
-            consume_type=ConsumeType.CONSUME_PASSIVELY,
-            group_name=self.group,
-            message_model=self.config.model,
-            subscription_data_set=list(self._group.subscriptions.values()),
-        )
-
-    def rebalance_soon(self) -> None:
-        if self._assignments is not None:
-            self._assignments.rebalance_soon()
-
-    def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
-        for queue in [queue for queue in self._held if queue.topic == topic and queue in offsets]:
-            if self._assignments is not None:
-                self._assignments.move(queue, offsets[queue])
-
-    def status(self, topic: str) -> dict[MessageQueue, int]:
-        known = {queue: self._group.offsets.peek(queue) for queue in self._held if queue.topic == topic}
-        return {queue: offset for queue, offset in known.items() if offset is not None}
-
-    def running_info(self) -> ConsumerRunningInfo:
-        return ConsumerRunningInfo(
-            mq_table={queue: self._queue_info(assignment) for queue, assignment in self._held.items()},
-            properties={
-                "PROP_CONSUME_TYPE": ConsumeType.CONSUME_PASSIVELY,
-                "PROP_CONSUMEORDERLY": "true" if self.config.orderly else "false",
-                "PROP_CONSUMER_START_TIMESTAMP": str(self.started_at),
-                "PROP_NAMESERVER_ADDR": ";".join(self._client.config.namesrv_addr),
-                "PROP_THREADPOOL_CORE_SIZE": str(self.config.concurrency),
-            },
-            status_table=dict.fromkeys(self._group.subscriptions, ConsumeStatus()) | self._group.stats.table(),
-            subscription_set=list(self._group.subscriptions.values()),
-        )
-
-    def _queue_info(self, assignment: Assignment) -> ProcessQueueInfo:
-        held = assignment.held
-        return ProcessQueueInfo(
-            cached_msg_count=held.count,
-            cached_msg_max_offset=held.highest_offset,
-            cached_msg_min_offset=held.lowest_offset,
-            cached_msg_size_in_mib=held.held_bytes // 2**20,
-            commit_offset=self._group.offsets.peek(held.queue) or 0,
-            dropped=held.is_dropped,
-            locked=held.is_locked,
-            last_lock_timestamp=_wall_millis_at(held.locked_at) if held.is_locked else 0,
-            last_consume_timestamp=_wall_millis_at(held.last_consume_at),
-            last_pull_timestamp=_wall_millis_at(held.last_pull_at),
-        )
 
     def consume_directly(self, request: Request) -> None:
         if self._assignments is not None:
@@ -278,7 +176,3 @@ class PushConsumer:
         spent = int((trio.current_time() - began_at) * 1000)
         answer = ConsumeMessageDirectlyResult(consume_result=result, remark=remark, spent_time_mills=spent)
         request.reply(Reply(body=answer.encode()))
-
-
-def _wall_millis_at(moment: float) -> int:
-    return 0 if moment == 0.0 else wall_millis() - int((trio.current_time() - moment) * 1000)

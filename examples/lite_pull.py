@@ -5,9 +5,9 @@ import typer
 
 from client.config import ClientConfig
 from client.instance import open_client
+from client.litepull import LitePullConsumer
 from client.message import Message
 from client.producer import Producer
-from client.pull import LitePullConsumer
 
 
 async def main(namesrv_addr: str, topic: str) -> None:

@@ -10,14 +10,15 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.bench import catchup, recovery, sends, startup, tables
+from tests.bench import batches, catchup, consume, longpoll, recovery, sends, startup, tables
 from tests.interop import maven
 from tests.interop.java import Java
 from tests.interop.ours import our_cluster
 from tests.interop.realrocketmq import real_cluster
 from tests.interop.topology import Cluster
 
-SUBJECTS = ("start", "idle", "sends", "catchup", "recovery")
+SUBJECTS = ("start", "idle", "longpoll", "sends", "batch", "consume", "catchup", "recovery")
+_AT_BOTH = {"idle", "longpoll", "sends", "batch", "consume"}
 _HEAP = "1g"
 
 
@@ -43,14 +44,9 @@ def run(directory: Path, subjects: list[str], *, quick: bool) -> list[tables.Tab
     if "start" in subjects:
         print("start", flush=True)
         found.append(startup.measure_start(java, directory, rounds=1 if quick else 5))
-    if {"idle", "sends"} & set(subjects):
-        with _both(java, directory / "sends") as systems:
-            if "idle" in subjects:
-                found.append(startup.measure_idle(systems))
-            if "sends" in subjects:
-                print("sends", flush=True)
-                rounds, reports = (1, 1) if quick else (3, 2)
-                found.append(sends.measure(java, systems, rounds=rounds, reports=reports))
+    if _AT_BOTH & set(subjects):
+        with _both(java, directory / "both") as systems:
+            found += _measure_both(java, systems, subjects, quick=quick)
     if "catchup" in subjects:
         print("catch-up", flush=True)
         megabytes, rounds = (200, 1) if quick else (2000, 3)
@@ -59,6 +55,29 @@ def run(directory: Path, subjects: list[str], *, quick: bool) -> list[tables.Tab
         print("recovery", flush=True)
         megabytes, rounds = (200, 1) if quick else (1000, 3)
         found.append(recovery.measure(java, directory / "recovery", megabytes=megabytes, rounds=rounds))
+    return found
+
+
+def _measure_both(java: Java, systems: dict[str, Cluster], subjects: list[str], *, quick: bool) -> list[tables.Table]:
+    """What is asked of both systems while both are up. Memory comes first: the others leave some behind."""
+    found = []
+    if "idle" in subjects:
+        found.append(startup.measure_idle(systems))
+    if "longpoll" in subjects:
+        print("long polls", flush=True)
+        found.append(longpoll.measure(systems))
+    if "sends" in subjects:
+        print("sends", flush=True)
+        rounds, reports = (1, 1) if quick else (3, 2)
+        found.append(sends.measure(java, systems, rounds=rounds, reports=reports))
+    if "batch" in subjects:
+        print("batches", flush=True)
+        rounds, seconds = (1, 5) if quick else (3, 10)
+        found.append(batches.measure(java, systems, rounds=rounds, seconds=seconds))
+    if "consume" in subjects:
+        print("consume", flush=True)
+        messages, rounds = (200_000, 1) if quick else (1_000_000, 3)
+        found.append(consume.measure(java, systems, messages=messages, rounds=rounds))
     return found
 
 

@@ -11,9 +11,9 @@ import trio
 from client.config import ConsumerConfig
 from client.consuming import ConsumeLaterError
 from client.instance import Client
+from client.litepull import LitePullConsumer
 from client.message import Message, ReceivedMessage
 from client.producer import Producer
-from client.pull import LitePullConsumer
 from client.push import PushConsumer
 from remoting.codes import RequestCode
 from remoting.fastjson import parse_fastjson

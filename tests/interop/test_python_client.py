@@ -15,9 +15,10 @@ from client.consuming import ConsumeLaterError
 from client.errors import NoRouteError, RefusedError, SendError
 from client.groupadmin import LATEST, GroupAdmin
 from client.instance import Client, open_client
+from client.litepull import LitePullConsumer
 from client.message import Message, ReceivedMessage, SendStatus
 from client.producer import Outcome, Producer
-from client.pull import LitePullConsumer, PullConsumer
+from client.pull import PullConsumer
 from client.push import PushConsumer
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.bodies.heartbeat import ConsumeFromWhere

@@ -14,6 +14,7 @@ import trio
 from client.config import ClientConfig, ConsumerConfig
 from client.errors import BrokerError
 from client.instance import Client, open_client
+from client.litepull import LitePullConsumer
 from client.message import Message, ReceivedMessage
 from client.producer import Producer
 from client.push import PushConsumer
@@ -161,6 +162,28 @@ async def test_an_expression_that_does_not_parse_is_refused_at_the_start(client:
     with pytest.raises(BrokerError) as refusal:
         await PushConsumer(client, f"c-{topic}", {topic: Sql("amount >")}, on_messages).run()
     assert refusal.value.code in (1, 23)
+
+
+async def test_a_polled_consumer_shares_queues_with_its_group(master: BrokerServer, client: Client, topic: str) -> None:
+    """Two members in turn: the second goes on where the first has committed."""
+    producer = Producer(client, f"p-{topic}")
+    seen: list[bytes] = []
+    for round_number in range(2):
+        await producer.send(Message(topic=topic, body=b"%d" % round_number))
+        config = ConsumerConfig(consume_from_where=FIRST)
+        async with (
+            open_client(ClientConfig(namesrv_addr=master.namesrv)) as member,
+            trio.open_nursery() as nursery,
+        ):
+            consumer = LitePullConsumer(member, f"c-{topic}", config=config)
+            await nursery.start(consumer.run)
+            await consumer.subscribe({topic: "*"})
+            with trio.fail_after(60):
+                while len(seen) == round_number:
+                    seen += [message.body for message in await consumer.poll()]
+            seen += [message.body for message in await consumer.poll(timeout=0.5)]
+            nursery.cancel_scope.cancel()
+    assert seen == [b"0", b"1"]
 
 
 async def test_broadcasts_reach_every_member_once_and_go_on_where_they_stopped(

@@ -1,0 +1,142 @@
+"""Consumers that are polled: queues by hand, or shared with a group."""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from client.config import ConsumerConfig
+from client.instance import Client, open_client
+from client.litepull import LitePullConsumer
+from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData
+from remoting.bodies.queue import MessageQueue
+from remoting.bodies.runtime import ConsumerRunningInfo
+from remoting.codes import RequestCode, ResponseCode
+from remoting.command import request
+
+if TYPE_CHECKING:
+    from client.message import ReceivedMessage
+    from tests.client.conftest import World
+
+QUEUE = MessageQueue(topic="orders", broker_name="a", queue_id=0)
+FIRST = ConsumerConfig(consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET)
+
+
+async def test_polling_goes_through_the_assigned_queues_and_commits(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """Golden recording d_lite: sysFlag 22, suspended for 20 s."""
+    (broker,) = world.add("a")
+    world.route("orders", 2)
+    for queue_id in (0, 1):
+        broker.put("orders", queue_id, b"0", b"1")
+    consumer = LitePullConsumer(client, "cg")
+    await nursery.start(consumer.run)
+    await consumer.assign(await consumer.queues("orders"))
+    got: list[ReceivedMessage] = []
+    while len(got) < 4:
+        got += await consumer.poll()
+    assert await consumer.poll(timeout=2) == []
+    fields = broker.asked(RequestCode.PULL_MESSAGE)[0].ext_fields
+    assert (fields["sysFlag"], fields["suspendTimeoutMillis"], fields["subVersion"]) == ("22", "20000", "0")
+    await trio.sleep(6)
+    assert broker.offsets == {("cg", "orders", 0): 2, ("cg", "orders", 1): 2}
+
+
+async def test_seeking_drops_what_was_pulled_ahead(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, *[b"%d" % number for number in range(9)])
+    consumer = LitePullConsumer(client, "cg")
+    await nursery.start(consumer.run)
+    await consumer.queues("orders")
+    await consumer.assign([QUEUE])
+    await trio.sleep(1)
+    consumer.seek(QUEUE, 7)
+    assert [message.body for message in await consumer.poll()] == [b"7", b"8"]
+    assert consumer.position(QUEUE) == 9
+    await consumer.assign([])
+    broker.put("orders", 0, b"unseen")
+    assert await consumer.poll(timeout=2) == []
+
+
+async def test_members_that_subscribe_share_the_queues(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    """As Java's lite pull consumer: heartbeats as CONSUME_ACTIVELY, and the subscription with each pull."""
+    (broker,) = world.add("a")
+    world.route("orders", 4)
+    for queue_id in range(4):
+        broker.put("orders", queue_id, b"0", b"1")
+    first = LitePullConsumer(client, "cg", config=FIRST)
+    await nursery.start(first.run)
+    await first.subscribe({"orders": "*"})
+    assert len(first.held_queues) == 4
+    got: list[ReceivedMessage] = []
+    while len(got) < 8:
+        got += await first.poll()
+    async with open_client(world.config()) as other, trio.open_nursery() as inner:
+        second = LitePullConsumer(other, "cg", config=FIRST)
+        await inner.start(second.run)
+        await second.subscribe({"orders": "*"})
+        await world.until(lambda: len(first.held_queues) == len(second.held_queues) == 2)
+        for queue in second.held_queues:
+            broker.put("orders", queue.queue_id, b"for the second")
+        more: list[ReceivedMessage] = []
+        while len(more) < 2:
+            more += await second.poll()
+        inner.cancel_scope.cancel()
+    assert {message.body for message in more} == {b"for the second"}  # the first had committed what it gave up
+    await world.until(lambda: len(first.held_queues) == 4)
+    assert await first.poll(timeout=2) == []
+    data = HeartbeatData.decode(broker.asked(RequestCode.HEART_BEAT)[0].body).consumer_data_set[0]
+    assert (data.group_name, data.consume_type) == ("cg", ConsumeType.CONSUME_ACTIVELY)
+    assert broker.asked(RequestCode.PULL_MESSAGE)[0].ext_fields["sysFlag"] == "22"
+
+
+async def test_a_subscription_and_queues_by_hand_do_not_go_together(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    world.add("a")
+    world.route("orders", 1)
+    consumer, idle = LitePullConsumer(client, "cg"), LitePullConsumer(client, "other")
+    with pytest.raises(RuntimeError, match="while it runs"):
+        await idle.subscribe({"orders": "*"})
+    await nursery.start(consumer.run)
+    await consumer.subscribe({"orders": "*"})
+    with pytest.raises(RuntimeError, match="by subscription"):
+        await consumer.assign([QUEUE])
+    with pytest.raises(RuntimeError, match="already"):
+        await consumer.subscribe({"orders": "*"})
+
+
+async def test_a_paused_queue_is_not_pulled(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    consumer = LitePullConsumer(client, "cg")
+    await nursery.start(consumer.run)
+    await consumer.queues("orders")
+    await consumer.assign([QUEUE])
+    await trio.sleep(1)
+    consumer.pause([QUEUE])
+    broker.put("orders", 0, b"under way")
+    assert [message.body for message in await consumer.poll()] == [b"under way"]
+    broker.put("orders", 0, b"unseen")
+    assert await consumer.poll(timeout=30) == []
+    consumer.resume([QUEUE])
+    assert [message.body for message in await consumer.poll()] == [b"unseen"]
+
+
+async def test_a_polled_consumer_answers_tools(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    """Codes 307 and 309: it tells what it holds, and has nothing to consume a message with."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    consumer = LitePullConsumer(client, "cg")
+    await nursery.start(consumer.run)
+    await consumer.subscribe({"orders": "*"})
+    (channel,) = broker.server.channels
+    fields: dict[str, Any] = {"consumerGroup": "cg", "clientId": "c"}
+    told = await channel.request(request(RequestCode.GET_CONSUMER_RUNNING_INFO, fields), 5)
+    info = ConsumerRunningInfo.decode(told.body)
+    assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
+    assert QUEUE in info.mq_table
+    refused = await channel.request(request(RequestCode.CONSUME_MESSAGE_DIRECTLY, fields, b""), 5)
+    assert refused.code == ResponseCode.SYSTEM_ERROR
