@@ -17,7 +17,7 @@ _TOPIC = "BenchBacklog"
 _MAIN = "org.apache.rocketmq.example.benchmark.Consumer"
 _JVM = ["-Xmx1g", "-Drocketmq.serialize.type=ROCKETMQ"]
 _PATIENCE = 300.0
-_LOOK = 0.02  # seconds between two looks at the broker's counters
+_LOOK = 0.1  # seconds between two looks at the counters of the broker, which each cost it a millisecond
 
 
 def measure(java: Java, systems: dict[str, Cluster], *, messages: int, rounds: int) -> Table:
