@@ -178,6 +178,12 @@ def host_id(host: str, port: int) -> str:
     return pack_host((host, port)).hex().upper()
 
 
+def offset_message_ids(host: str, port: int, offsets: Sequence[int]) -> str:
+    """The ids of a batch, joined by commas."""
+    prefix = pack_host((host, port)).hex().upper()
+    return ",".join([f"{prefix}{offset:016X}" for offset in offsets])
+
+
 def parse_offset_message_id(message_id: str) -> tuple[str, int, int]:
     """Answer host, port and commit log offset. RecordError if the text is no such id."""
     try:

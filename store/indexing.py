@@ -35,6 +35,29 @@ def index_hashes(text: bytes, prefix: bytes) -> list[int]:
     return hashes
 
 
+def unique_key_hash(text: bytes, topic_hash: int) -> int | None:
+    """The one hash of properties that have a unique key as clients make it and no other; None for any others.
+
+    `text` has separators around it. `topic_hash` is that of `topic_part`.
+    """
+    at = text.rfind(b"\x02UNIQ_KEY\x01") + 10
+    end = at + _UNIQUE_KEY_SIZE
+    if at < 10 or text[end : end + 1] != _PAIR_END or text.find(b"\x02KEYS\x01") >= 0:
+        return None
+    try:
+        hashed = (topic_hash + int(text[at:end].translate(_ABOVE_0), 31)) & 0xFFFFFFFF
+    except ValueError:
+        return None
+    if hashed < 0x8000_0000:
+        return hashed
+    return 0x1_0000_0000 - hashed if hashed > 0x8000_0000 else 0  # as in `key_hash`
+
+
+def topic_part(prefix: bytes) -> int:
+    """What `topic#` and the "0"s of a unique key contribute to the hash of both."""
+    return (java_hash(prefix.decode("utf-8", "replace")) * _WEIGHT + _ZEROS) & 0xFFFFFFFF
+
+
 @attrs.define(eq=False)
 class KeyReader:
     """Reads the keys of records that have been through the queues' dispatch, so that they are known to be whole.
@@ -94,6 +117,5 @@ class KeyReader:
     def _open(self, stored_topic: bytes) -> tuple[bytes, int]:
         """What keys of a topic begin with, and what that and the "0"s contribute to the hash of a unique key."""
         prefix = stored_topic[1:] + b"#"
-        hashed = java_hash(prefix.decode("utf-8", "replace")) * _WEIGHT + _ZEROS
-        opened = self._topics[stored_topic] = (prefix, hashed & 0xFFFFFFFF)
+        opened = self._topics[stored_topic] = (prefix, topic_part(prefix))
         return opened

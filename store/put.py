@@ -30,7 +30,7 @@ from store.config import StoreConfig
 from store.consumequeue import ENTRY, ConsumeQueue
 from store.dispatch import SCHEDULE_TOPIC, Dispatcher, deliver_at, tags_code_in
 from store.index import Index, IndexEntry, key_hash
-from store.indexing import index_hashes
+from store.indexing import index_hashes, topic_part, unique_key_hash
 from store.queues import Queues
 from store.results import PutResult, PutStatus
 
@@ -191,12 +191,17 @@ class Putter:
     ) -> None:
         """Enter a batch in queue and index from what is known, without reading it again."""
         dispatcher, prefix = self.dispatcher, f"{queue.topic}#".encode()
+        topic_hash, stored_at = topic_part(prefix), put.store_timestamp
         tags_codes: list[int] = []
         keys: list[IndexEntry] = []
         for text, physical in zip(properties, put.physical_offsets or (), strict=True):
             fenced = b"\x02" + text + b"\x02"
             tags_codes.append(tags_code_in(fenced))
-            keys += [(hashed, physical, put.store_timestamp) for hashed in index_hashes(fenced, prefix)]
+            hashed = unique_key_hash(fenced, topic_hash)
+            if hashed is not None:
+                keys.append((hashed, physical, stored_at))
+            else:
+                keys += [(one, physical, stored_at) for one in index_hashes(fenced, prefix)]
         try:
             queue.append_joined(
                 put.queue_offset, b"".join(map(ENTRY.pack, put.physical_offsets or (), sizes, tags_codes))

@@ -35,7 +35,7 @@ from remoting.message import (
     decode_batch,
     format_properties,
     java_hash,
-    offset_message_id,
+    offset_message_ids,
     parse_properties,
 )
 from store.results import PutResult, PutStatus
@@ -224,7 +224,7 @@ def finish_send(
     offsets = result.physical_offsets or (result.physical_offset,)
     broker.stats.count_put(topic, len(offsets), result.end_offset - result.physical_offset)
     host = broker.store_host
-    ids = ",".join([offset_message_id(*host, offset) for offset in offsets])
+    ids = offset_message_ids(*host, offsets)
     values = (ids.encode(), b"%d" % queue_id, b"%d" % result.queue_offset)
     head = stored_head(broker.config.region_id, trace_on=broker.config.trace_on)
 
