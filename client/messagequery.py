@@ -23,19 +23,21 @@ async def view_message(client: Client, offset_message_id: str, *, address: str |
     response = await client.ask(
         address or f"{host}:{port}", RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
     )
-    return received(decode_message(response.body), "")
+    return received(decode_message(response.body), "", client.config.namespace)
 
 
 async def query_by_key(
     client: Client, topic: str, key: str, *, max_num: int = MAX_FOUND, begin: int = 0, end: int = FOREVER
 ) -> list[ReceivedMessage]:
     """Messages of a topic with this key, stored within a time in milliseconds."""
+    topic = client.named(topic)
     found = await _query(client, topic, key, max_num, begin, end, None)
     return [message for message in found if key in message.keys.split(" ") and message.stored.topic == topic]
 
 
 async def query_by_unique_key(client: Client, topic: str, unique_key: str) -> ReceivedMessage | None:
     """The message that its producer gave this id; the first stored, where a retry has stored it again."""
+    topic = client.named(topic)
     found = await _query(client, topic, unique_key, MAX_FOUND, 0, FOREVER, TRUE)
     same = [message for message in found if message.properties.get(PROPERTY_UNIQ_KEY) == unique_key]
     return min(same, key=lambda message: message.store_timestamp, default=None)
@@ -62,5 +64,5 @@ async def _query(
             if exc.code != ResponseCode.QUERY_NOT_FOUND:
                 raise
         else:
-            found += received_all(response.body, data.broker_name)
+            found += received_all(response.body, data.broker_name, client.config.namespace)
     return found

@@ -15,8 +15,8 @@ from typing import Any
 
 import attrs
 
+from client import calls
 from client.config import ProducerConfig
-from client.errors import ClientError
 from client.instance import FAILURES, Client
 from client.message import Attempt, Message, ReceivedMessage, SendResult, SendStatus, received
 from client.producer import Producer
@@ -75,6 +75,8 @@ class TransactionProducer(Producer):
     ) -> None:
         super().__init__(client, group, config, on_attempt=on_attempt)
         self._check = check
+        self._being_checked: set[str] = set()
+        """Transactions that the application is being asked about: a broker that asks again is not heard."""
         client.residents.checkers[self.group] = self._asked
 
     async def close(self) -> None:
@@ -113,19 +115,17 @@ class TransactionProducer(Producer):
 
     async def _end(self, sent: SendResult, state: TransactionState) -> None:
         """Tell the broker, without waiting for an answer; what does not arrive is asked for later."""
-        _, _, offset = parse_offset_message_id(sent.offset_message_id)
-        header = EndTransactionRequestHeader(
-            producer_group=self.group,
-            tran_state_table_offset=sent.queue_offset,
-            commit_log_offset=offset,
-            commit_or_rollback=state,
-            msg_id=sent.message_id,
-        )
-        address = self.client.routes.master(sent.queue.broker_name)
-        command = self.client.command(RequestCode.END_TRANSACTION, header, oneway=True)
         try:
-            if address is None:
-                raise ClientError(f"broker {sent.queue.broker_name} has no known master")
+            address = await calls.master_of(self.client, sent.queue)
+            _, _, offset = parse_offset_message_id(sent.offset_message_id)
+            header = EndTransactionRequestHeader(
+                producer_group=self.group,
+                tran_state_table_offset=sent.queue_offset,
+                commit_log_offset=offset,
+                commit_or_rollback=state,
+                msg_id=sent.message_id,
+            )
+            command = self.client.command(RequestCode.END_TRANSACTION, header, oneway=True)
             await self.client.remoting.send_oneway(address, command)
         except FAILURES as exc:
             log.warning("end of transaction %s not told: %s", sent.message_id, exc)
@@ -136,11 +136,16 @@ class TransactionProducer(Producer):
     async def _answer(self, header: CheckTransactionStateRequestHeader, half: StoredMessage, channel: Any) -> None:
         """Ask the application, and answer by the connection that the question came by."""
         message = received(half, "", self.client.config.namespace)
+        if message.message_id in self._being_checked:
+            return
+        self._being_checked.add(message.message_id)
         try:
             state = await self._check(message)
         except Exception:
             log.exception("the check of transaction %s failed; the broker will ask again", message.message_id)
             state = TransactionState.UNKNOWN
+        finally:
+            self._being_checked.discard(message.message_id)
         answer = EndTransactionRequestHeader(
             producer_group=self.group,
             tran_state_table_offset=header.tran_state_table_offset,

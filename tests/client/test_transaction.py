@@ -157,3 +157,24 @@ async def test_only_a_group_that_is_here_answers(world: "World", broker: "FakeBr
     assert application.asked == []
     assert broker.asked(RequestCode.END_TRANSACTION) == []
     del world
+
+
+async def test_a_broker_that_asks_again_before_the_answer_is_not_heard(
+    world: "World", broker: "FakeBroker", client: Client
+) -> None:
+    gate, asked = trio.Event(), list[bytes]()
+
+    async def check(message: ReceivedMessage) -> TransactionState:
+        asked.append(message.body)
+        await gate.wait()
+        return TransactionState.COMMIT
+
+    producer = TransactionProducer(client, "pg", check)
+    await producer.send(attrs.evolve(MESSAGE, delay_level=0))
+    await ask(broker)
+    await ask(broker)
+    gate.set()
+    assert len(await ends(world, broker)) == 1
+    assert asked == [b"half"]
+    await ask(broker)
+    assert len(await ends(world, broker, 2)) == 2
