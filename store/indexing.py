@@ -55,7 +55,8 @@ def unique_key_hash(text: bytes, topic_hash: int) -> int | None:
 
 def topic_part(prefix: bytes) -> int:
     """What `topic#` and the "0"s of a unique key contribute to the hash of both."""
-    return (java_hash(prefix.decode("utf-8", "replace")) * _WEIGHT + _ZEROS) & 0xFFFFFFFF
+    hashed: int = (java_hash(prefix.decode("utf-8", "replace")) * _WEIGHT + _ZEROS) & 0xFFFFFFFF
+    return hashed
 
 
 @attrs.define(eq=False)
