@@ -3,7 +3,8 @@
 RocketMQ has a queue before each of its thread pools, and looks every 10 ms at what has grown old in them. Here the
 requests that wait are those found at the beginning of a pass of the reactor: each waits until those before it are
 handled. Its age is what this thread has worked since (time that the system gave to others does not count, for then
-RocketMQ's queues would stand still, too), in real seconds however fast the cluster's clock runs; and while a message is being written, which may stall, the wall's time.
+RocketMQ's queues would stand still, too), in real seconds however fast the cluster's clock runs; and while a message
+is being written, which may stall, the wall's time.
 
     [PCBUSY_CLEAN_QUEUE]   sends behind a message that took more than osPageCacheBusyTimeOutMills to be written
     [TIMEOUT_CLEAN_QUEUE]  sends after waitTimeMillsInSendQueue, and likewise pulls, heartbeats, ends of transactions

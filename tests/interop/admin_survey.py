@@ -29,8 +29,11 @@ def _look(java: Java, run: Callable[..., str], cluster: Cluster) -> dict[str, st
     target = [f"namesrv={cluster.namesrv}", f"topic={TOPIC}", f"count={MESSAGES}"]
     with java.start("Producer", *target) as producer:
         message_id = producer.finish()[0].split()[-1]
-    with java.start("Consumer", *target, f"group={GROUP}") as consumer:
-        consumer.finish()
+    # Kept running until its offsets are committed: one that ends after its last message may not have noted that yet.
+    for_ever = [f"namesrv={cluster.namesrv}", f"topic={TOPIC}", "count=1000000", "timeoutMillis=600000"]
+    with java.start("Consumer", *for_ever, f"group={GROUP}"):
+        wait_until(lambda: "Diff Total: 0" in run("consumerProgress", "-g", GROUP), "all is consumed and committed")
+    wait_until(lambda: "CODE: 206" in run("consumerConnection", "-g", GROUP), "the consumer is gone")
     one_queue = ["-b", cluster.broker_name, "-i", "1"]
     shown["sendMessage"] = run("sendMessage", "-t", TOPIC, "-p", "hello", "-k", KEY, "-c", "TagB", *one_queue)
     # Statistics are sampled every ten seconds.
