@@ -127,7 +127,10 @@ def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoin
 
 
 def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config: ProducerConfig) -> Outgoing:
-    """Put messages into one request, all stored or none. RefusedError where they do not go together."""
+    """Put messages into one request, all stored or none. RefusedError where they do not go together.
+
+    A message that has a unique id keeps it, as Java's client does (class MessageClientIDSetter).
+    """
     if not messages:
         raise ValueError("a batch needs a message")
     first = messages[0]
@@ -139,6 +142,10 @@ def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config
             raise _illegal("a delayed message cannot be part of a batch")
     if first.topic.startswith(RETRY_PREFIX):
         raise _illegal("a retry topic takes no batches")
+    unique_ids = [
+        message.properties.get(PROPERTY_UNIQ_KEY) or unique_id
+        for message, unique_id in zip(messages, unique_ids, strict=True)
+    ]
     items = [
         BatchItem(message.body, format_properties(message.wire_properties(unique_id)).encode(), message.flag)
         for message, unique_id in zip(messages, unique_ids, strict=True)

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 import attrs
 
 T = TypeVar("T")
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
+"""What Spark hands on though it is none of ours."""
 
 
 class OptionError(ValueError):
@@ -29,6 +31,8 @@ def bind_options(kind: type[T], options: Mapping[str, str], *, source: str) -> T
     fields = {field.metadata["option"].lower(): field for field in attrs.fields(kind)}  # type: ignore[arg-type]
     values = {}
     for key, text in options.items():
+        if key.lower() in _SPARKS_OWN:
+            continue
         if (field := fields.get(key.lower())) is None:
             names = [field.metadata["option"] for field in fields.values()]
             raise OptionError(f"{source}: there is no option {key}{near_miss(key, names)}; options: {', '.join(names)}")

@@ -32,6 +32,7 @@ QUIET: Mapping[str, str] = {
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "pipeline.daemon",
     "spark.python.unix.domain.socket.enabled": "true",  # 40 ms less for every Python task (spark.md, pitfall 6)
 }
 SETTINGS: Mapping[str, str] = {
@@ -82,8 +83,9 @@ def register_sources(spark: "SparkSession") -> None:
     """Tell a session of somebody else's making our data sources, by their own names."""
     from pipeline.journalsource import JournalSource  # noqa: PLC0415 - these need Spark, this module does not
     from pipeline.storesource import StoreSource  # noqa: PLC0415
+    from pipeline.topicsource import TopicSource  # noqa: PLC0415
 
-    for source in (StoreSource, JournalSource):
+    for source in (TopicSource, StoreSource, JournalSource):
         spark.dataSource.register(source)
 
 

@@ -6,11 +6,23 @@ Without the extra nothing here can be imported: then the files are not even coll
 import gzip
 import importlib.util
 import json
+import os
 import pathlib
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
+
+from client.admin import Admin
+from client.config import ClientConfig
+from client.instance import open_client
+from client.message import Message
+from client.producer import Producer
+from client.pull import PullConsumer
+from remoting.bodies.topic import TopicConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -32,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator["SparkSession"]:
     from pipeline.session import open_session
 
-    with open_session("local[2]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
+    with open_session("local[2,4]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
         yield session
 
 
@@ -81,3 +93,79 @@ def write_log(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
         return store
 
     return writer
+
+
+class Lab:
+    """A cluster of real processes, driven from outside by the command line, as a user would."""
+
+    def __init__(self, home: pathlib.Path, *options: str) -> None:
+        self.environment = {**os.environ, "RMQLAB_HOME": str(home)}
+        self.home = home
+        self.namesrv_addr = json.loads(self.run("up", "--detach", "--json", *options))["namesrv_addr"]
+
+    def run(self, *arguments: str) -> str:
+        """A command of rmqlab; its output. It must succeed."""
+        program = [sys.executable, "-m", "cluster", *arguments]
+        done = subprocess.run(program, check=False, capture_output=True, text=True, env=self.environment, timeout=300)
+        assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+        return done.stdout
+
+    def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        """A command of rmqlab that goes on beside the test."""
+        program = [sys.executable, "-m", "cluster", *arguments]
+        return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment)
+
+    def send(self, topic: str, bodies: Sequence[bytes], **changes: Any) -> None:
+        """Send messages one by one, all of them stored."""
+
+        async def send_all() -> None:
+            async with open_client(ClientConfig(namesrv_addr=self.namesrv_addr)) as client:
+                producer = Producer(client, "tests")
+                for body in bodies:
+                    await producer.send(Message(topic=topic, body=body, **changes))
+
+        trio.run(send_all)
+
+    def bodies(self, topic: str) -> list[bytes]:
+        """All messages of a topic, as a plain client reads them."""
+
+        async def read() -> list[bytes]:
+            found: list[bytes] = []
+            async with open_client(ClientConfig(namesrv_addr=self.namesrv_addr)) as client:
+                consumer = PullConsumer(client, "tests")
+                for queue in await consumer.queues(topic):
+                    offset = 0
+                    while (pulled := await consumer.pull(queue, offset)).messages:
+                        found += [message.body for message in pulled.messages]
+                        offset = pulled.next_offset
+            return found
+
+        return trio.run(read)
+
+    def create_topic(self, topic: str, queues: int) -> None:
+        async def create() -> None:
+            async with open_client(ClientConfig(namesrv_addr=self.namesrv_addr)) as client:
+                admin = Admin(client)
+                config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)
+                for cluster in (await admin.cluster_info()).cluster_addr_table:
+                    await admin.create_topic_in_cluster(cluster, config)
+
+        trio.run(create)
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A master and its slave."""
+    lab = Lab(tmp_path_factory.mktemp("lab"), "--role", "ASYNC_MASTER")
+    lab.run("wait", "slave-connected", "broker-a")
+    yield lab
+    lab.run("down")
+
+
+@pytest.fixture
+def own_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A cluster to break, called `broken`."""
+    lab = Lab(tmp_path_factory.mktemp("own"), "--role", "ASYNC_MASTER", "--name", "broken")
+    lab.run("wait", "slave-connected", "broker-a", "--name", "broken")
+    yield lab
+    lab.run("down", "--name", "broken")

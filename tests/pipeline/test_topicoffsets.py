@@ -1,0 +1,78 @@
+import json
+from collections.abc import Mapping
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from pipeline.topicoffsets import (
+    EARLIEST,
+    LATEST,
+    QueueName,
+    QueueRange,
+    group_ranges,
+    offsets_document,
+    read_document,
+    read_position,
+    split_ranges,
+    within_limit,
+)
+
+queues = strategies.builds(
+    QueueName, strategies.sampled_from(["a", "b"]), strategies.sampled_from(["x", "y"]), strategies.integers(0, 12)
+)
+offsets = strategies.dictionaries(queues, strategies.integers(0, 1000))
+
+
+@hypothesis.given(offsets)
+def test_a_document_tells_the_same_offsets_in_one_order(given: Mapping[QueueName, int]) -> None:
+    text = json.dumps(offsets_document(given))
+    assert read_document(json.loads(text)) == given
+    backwards = dict(reversed(list(given.items())))
+    assert json.dumps(offsets_document(backwards)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "position"),
+    [
+        ("earliest", EARLIEST),
+        (" Latest", LATEST),
+        ('{"t": {"b": {"0": 5, "1": -2}}}', {QueueName("t", "b", 0): 5, QueueName("t", "b", 1): -2}),
+        ('{"v": 1, "topics": {"t": {"b": {"0": 5}}}}', {QueueName("t", "b", 0): 5}),
+    ],
+)
+def test_positions_are_words_or_json(text: str, position: object) -> None:
+    assert read_position(text) == position
+
+
+@pytest.mark.parametrize("text", ["first", '{"t": 5}', '{"t": {"b": {"x": 1}}}', '{"t": {"b": {"0": -3}}}', "[]"])
+def test_other_positions_are_refused_with_what_was_expected(text: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        read_position(text)
+
+
+@hypothesis.given(offsets, strategies.integers(1, 2000))
+def test_a_limit_lets_every_queue_go_on_and_none_too_far(end: dict[QueueName, int], limit: int) -> None:
+    start = {queue: offset // 2 for queue, offset in end.items()}
+    cut = within_limit(start, end, limit)
+    waiting = [queue for queue in end if end[queue] > start[queue]]
+    assert all(start[queue] < cut[queue] <= end[queue] for queue in waiting)
+    assert sum(cut[queue] - start[queue] for queue in end) <= limit + len(waiting)
+
+
+def test_an_end_below_the_start_is_kept_as_it_is() -> None:
+    queue, other = QueueName("t", "b", 0), QueueName("t", "b", 1)
+    assert within_limit({queue: 100, other: 0}, {queue: 5, other: 50}, 10) == {queue: 5, other: 10}
+
+
+@hypothesis.given(offsets, strategies.integers(0, 50), strategies.integers(1, 20))
+def test_parts_cover_ranges_exactly(end: dict[QueueName, int], most: int, least: int) -> None:
+    ranges = [QueueRange(queue, offset // 3, offset) for queue, offset in end.items()]
+    parts = split_ranges(ranges, most=most, least_parts=least)
+    covered = sorted((part.queue, offset) for part in parts for offset in range(part.start, part.end))
+    assert covered == sorted((part.queue, offset) for part in ranges for offset in range(part.start, part.end))
+    assert all(part.size > 0 for part in parts)
+    assert not most or all(part.size <= most for part in parts)
+    grouped = group_ranges(parts, 5)
+    assert len(grouped) <= max(5, 0)
+    assert sorted(part for group in grouped for part in map(str, group)) == sorted(map(str, parts))

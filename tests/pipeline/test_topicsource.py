@@ -1,0 +1,328 @@
+"""Topics of a live cluster: read and written, in batches and as streams, while brokers die."""
+
+import json
+import pathlib
+import time
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from tests.pipeline.conftest import Lab
+
+
+def read(spark: "SparkSession", lab: "Lab", topic: str, /, **options: str) -> "DataFrame":
+    server = {"nameServer": lab.namesrv_addr, "topic": topic}
+    return spark.read.format("rocketmq").options(**{**server, **options}).load()
+
+
+def bodies(frame: "DataFrame") -> list[str]:
+    return sorted(row.body for row in frame.selectExpr("cast(body as string) body").collect())
+
+
+def numbered(first: int, count: int) -> list[bytes]:
+    return [b"%05d" % number for number in range(first, first + count)]
+
+
+def texts(first: int, count: int) -> list[str]:
+    return [body.decode() for body in numbered(first, count)]
+
+
+@pytest.fixture(scope="module")
+def orders(lab: "Lab") -> str:
+    """A topic with 200 messages in four queues, every other one with tag a."""
+    lab.create_topic("orders", 4)
+    lab.send("orders", numbered(0, 100), tags="a", keys="k", properties={"color": "red"})
+    lab.send("orders", numbered(100, 100), tags="b")
+    lab.run("wait", "slave-caught-up", "broker-a")
+    return "orders"
+
+
+@pytest.mark.parametrize("where", ["master", "slave", "suggested"])
+def test_a_batch_reads_every_message_once(spark: "SparkSession", lab: "Lab", orders: str, where: str) -> None:
+    frame = read(spark, lab, orders, readFrom=where, minPartitions="6")
+    assert bodies(frame) == texts(0, 200)
+    row = frame.filter("cast(body as string) = '00000'").collect()[0]
+    assert (row.topic, row.broker, row.tags, row.keys) == ("orders", "broker-a", "a", "k")
+    assert row.properties["color"] == "red"
+    assert row.msgId.startswith("7F")
+    assert row.storeTimestamp >= row.bornTimestamp
+    offsets = frame.groupBy("queueId").agg({"queueOffset": "count", "queueOffset": "max"}).collect()  # noqa: F601
+    assert {row["max(queueOffset)"] for row in offsets} == {49}
+
+
+def test_filters_go_to_the_broker(spark: "SparkSession", lab: "Lab", orders: str) -> None:
+    assert bodies(read(spark, lab, orders, tags="b")) == texts(100, 100)
+    assert bodies(read(spark, lab, orders, tags="a, b")) == texts(0, 200)
+    assert bodies(read(spark, lab, orders, tags="c")) == []
+
+
+def test_a_frame_that_was_filtered_still_counts_whole(spark: "SparkSession", lab: "Lab", orders: str) -> None:
+    frame = read(spark, lab, orders)
+    assert frame.filter("queueOffset > 40").count() == 36
+    assert frame.count() == 200
+
+
+def test_ranges_are_by_offset_or_by_time(spark: "SparkSession", lab: "Lab", orders: str) -> None:
+    starts = json.dumps({orders: {"broker-a": {"0": 10, "1": -2, "2": -1, "3": 49}}})
+    counts = Counter(row.queueId for row in read(spark, lab, orders, startingOffsets=starts).collect())
+    assert counts == {0: 40, 1: 50, 3: 1}
+    times = sorted(int(row.storeTimestamp.timestamp() * 1000) for row in read(spark, lab, orders).collect())
+    late = [time for time in times if time >= times[120]]
+    assert read(spark, lab, orders, startingTimestamp=str(times[120])).count() == len(late)
+    assert read(spark, lab, orders, endingTimestamp=str(times[120])).count() == 200 - len(late)
+    assert read(spark, lab, orders, startingTimestamp=str(times[-1] + 1)).count() == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topic": "ordres"}, "there is no topic ordres, did you mean orders?"),
+        ({"readFrom": "slav"}, "expected master, slave or suggested, did you mean slave?"),
+        ({"maxOffsetsPerTrigger": "3"}, "option maxOffsetsPerTrigger is for a stream only"),
+        ({"startingOffsets": "latest"}, "a batch would read nothing"),
+        ({"topics": "a,b"}, "one of the options topic, topics and topicPattern is needed"),
+        ({"nameServer": "127.0.0.1:1"}, "no name server can be reached"),
+        ({"nameServer": "somewhere"}, "expected host:port"),
+        ({"failOnDatalos": "true"}, "no option failondatalos, did you mean failOnDataLoss?"),
+        ({"startingOffsets": '{"orders": {"broker-a": {"0": 1}}}'}, "the offsets name no orders@broker-a:1"),
+        ({"startingOffsets": '{"orders": {"broker-b": {"0": 1}}}'}, "there is no queue orders@broker-b:0"),
+    ],
+)
+def test_what_makes_no_sense_is_said_while_spark_plans(
+    spark: "SparkSession", lab: "Lab", orders: str, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(AnalysisException) as caught:
+        read(spark, lab, orders, **options).count()
+    assert said in str(caught.value)
+
+
+# ---- streams ---------------------------------------------------------------------------------------------
+
+
+class Stream:
+    """A stream from a topic into files of JSON lines, that can be ended and begun again."""
+
+    def __init__(self, spark: "SparkSession", lab: "Lab", place: pathlib.Path, topic: str) -> None:
+        self.spark, self.lab, self.place, self.topic = spark, lab, place, topic
+
+    def start(self, *, is_once: bool = False, **options: str) -> "StreamingQuery":
+        server = {"nameServer": self.lab.namesrv_addr, "topic": self.topic, "startingOffsets": "earliest"}
+        frame = self.spark.readStream.format("rocketmq").options(**{**server, **options}).load()
+        writer = (
+            frame.selectExpr("cast(body as string) body", "broker", "queueId", "queueOffset")
+            .writeStream.format("json")
+            .option("path", str(self.place / "out"))
+            .option("checkpointLocation", str(self.place / "checkpoint"))
+        )
+        return (
+            writer.trigger(availableNow=True) if is_once else writer.trigger(processingTime="200 milliseconds")
+        ).start()
+
+    def once(self, **options: str) -> list[int]:
+        """Read what there is; the rows of each micro-batch."""
+        query = self.start(is_once=True, **options)
+        query.awaitTermination()
+        return [progress["numInputRows"] for progress in query.recentProgress]
+
+    def seen(self) -> list[str]:
+        """All bodies so far, sorted; one that came twice is there twice."""
+        if not list((self.place / "out").glob("*.json")):
+            return []
+        return sorted(row.body for row in self.spark.read.schema("body string").json(str(self.place / "out")).collect())
+
+    def wait_seen(self, wanted: list[str]) -> None:
+        deadline = time.monotonic() + 240
+        while self.seen() != wanted:
+            assert time.monotonic() < deadline, (len(self.seen()), len(wanted))
+            time.sleep(0.5)
+
+
+def test_a_stream_goes_on_where_it_was_and_repeats_nothing(
+    spark: "SparkSession", lab: "Lab", tmp_path: pathlib.Path
+) -> None:
+    lab.create_topic("steps", 2)
+    lab.send("steps", numbered(0, 50))
+    stream = Stream(spark, lab, tmp_path, "steps")
+    sizes = stream.once(maxOffsetsPerTrigger="20")
+    assert len([size for size in sizes if size]) == 3
+    assert stream.seen() == texts(0, 50)
+    assert stream.once() in ([], [0])
+    lab.send("steps", numbered(50, 30))
+    stream.once()
+    assert stream.seen() == texts(0, 80)
+
+
+def test_a_stream_takes_queues_that_come_while_it_runs(
+    spark: "SparkSession", lab: "Lab", tmp_path: pathlib.Path
+) -> None:
+    lab.create_topic("growing", 1)
+    lab.send("growing", numbered(0, 10))
+    stream = Stream(spark, lab, tmp_path, "growing")
+    stream.once()
+    lab.create_topic("growing", 3)
+    lab.send("growing", numbered(10, 30))
+    stream.once()
+    assert stream.seen() == texts(0, 40)
+
+
+def test_latest_means_the_same_at_every_start_of_a_stream_that_keeps_it(
+    spark: "SparkSession", lab: "Lab", tmp_path: pathlib.Path
+) -> None:
+    lab.create_topic("late", 2)
+    lab.send("late", numbered(0, 10))
+    stream = Stream(spark, lab, tmp_path, "late")
+    options = {"startingOffsets": "latest", "startingOffsetsFile": str(tmp_path / "start.json")}
+    stream.once(**options)
+    lab.send("late", numbered(10, 10))
+    stream.once(**options)
+    assert stream.seen() == texts(10, 10)
+    assert set(json.loads((tmp_path / "start.json").read_text())["topics"]) == {"late"}
+
+
+# ---- writing ---------------------------------------------------------------------------------------------
+
+
+def write(lab: "Lab", frame: "DataFrame", **options: str) -> None:
+    frame.write.format("rocketmq").mode("append").options(nameServer=lab.namesrv_addr, **options).save()
+
+
+def test_rows_become_messages_and_a_key_keeps_their_order(spark: "SparkSession", lab: "Lab") -> None:
+    lab.create_topic("sorted", 4)
+    frame = spark.range(0, 300, 1, 1).selectExpr(
+        "format_string('%05d', id) body", "concat('k', id) keys", "if(id % 2 = 0, 'even', 'odd') tags",
+        "cast(id % 5 as string) shardingKey", "map('n', cast(id as string)) properties",
+    )  # fmt: skip
+    write(lab, frame, topic="sorted")
+    rows = (
+        read(spark, lab, "sorted")
+        .selectExpr("*", "cast(body as string) text")
+        .orderBy("queueId", "queueOffset")
+        .collect()
+    )
+    assert sorted(row.text for row in rows) == texts(0, 300)
+    for shard in range(5):
+        mine = [row for row in rows if int(row.text) % 5 == shard]
+        assert len({row.queueId for row in mine}) == 1
+        assert [row.text for row in mine] == sorted(row.text for row in mine)
+    assert all(row.keys == f"k{int(row.text)}" and row.properties["n"] == str(int(row.text)) for row in rows)
+    assert len({row.properties["SPARK_ID"] for row in rows}) == 300
+
+
+def test_a_task_that_fails_is_repeated_under_the_same_names(spark: "SparkSession", lab: "Lab") -> None:
+    from pyspark import TaskContext
+    from pyspark.sql.functions import udf
+
+    server = lab.namesrv_addr
+
+    def fail_once(number: int) -> str:
+        context = TaskContext.get()
+        assert context is not None
+        if number == 900 and context.attemptNumber() == 0:
+            wait_for_a_message(server, "repeated")
+            raise RuntimeError("injected")
+        return f"{number:05d}" + "." * 2000  # so that no buffer on the way holds all rows back
+
+    lab.create_topic("repeated", 2)
+    settings = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    spark.conf.set(settings, "50")
+    try:
+        rows = spark.range(0, 1000, 1, 1).select(udf(fail_once, useArrow=False)("id").alias("body"))
+        write(lab, rows, topic="repeated")
+    finally:
+        spark.conf.unset(settings)
+    found = read(spark, lab, "repeated").selectExpr("cast(left(body, 5) as string) body", "properties['SPARK_ID'] id")
+    pairs = [(row.id, row.body) for row in found.collect()]
+    assert sorted(dict(pairs).values()) == texts(0, 1000)
+    assert len(pairs) > 1000
+    assert len(set(pairs)) == 1000
+
+
+def wait_for_a_message(server: str, topic: str) -> None:
+    """Return when a topic has a message. Runs in a worker of Spark's."""
+    from pipeline.topicbounds import Bounds
+    from pipeline.topicoptions import TopicOptions
+
+    bounds = Bounds(TopicOptions(name_server=server, topic=topic))
+    bounds.look()
+    deadline = time.monotonic() + 240
+    while not any(bound.offset for bound in bounds.ends().values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+@pytest.mark.parametrize(
+    ("select", "options", "said"),
+    [
+        ("id body", {"topic": "t"}, "column body is a bigint, expected string or binary"),
+        ("'x' value", {"topic": "t"}, "a message has no column value"),
+        ("'x' body", {}, "a message needs a topic: the option, or a column"),
+        ("'x' body, 'y' tag", {"topic": "t"}, "no column tag, did you mean tags?"),
+        ("'x' body, 'a' broker", {"topic": "t"}, "column broker needs queueId beside it"),
+        ("'x' body", {"topic": "t", "startingOffsets": "earliest"}, "option startingOffsets is for reading only"),
+    ],
+)
+def test_what_no_message_can_be_made_of_is_said_before_anything_is_sent(
+    spark: "SparkSession", lab: "Lab", select: str, options: dict[str, str], said: str
+) -> None:
+    with pytest.raises(PySparkException) as caught:
+        write(lab, spark.range(1).selectExpr(*select.split(", ")), **options)
+    assert said in str(caught.value)
+
+
+def test_overwriting_a_topic_is_refused(spark: "SparkSession", lab: "Lab") -> None:
+    frame = spark.range(1).selectExpr("'x' body").write.format("rocketmq").mode("overwrite")
+    with pytest.raises(PySparkException, match="use the mode append"):
+        frame.options(nameServer=lab.namesrv_addr, topic="t").save()
+
+
+# ---- brokers that die ------------------------------------------------------------------------------------
+
+
+def test_a_stream_goes_on_from_the_slave_when_the_master_is_killed(
+    spark: "SparkSession", own_lab: "Lab", tmp_path: pathlib.Path
+) -> None:
+    own_lab.create_topic("orders", 4)
+    own_lab.send("orders", numbered(0, 300))
+    own_lab.run("wait", "slave-caught-up", "broker-a", "--name", "broken")
+    stream = Stream(spark, own_lab, tmp_path, "orders")
+    query = stream.start(maxOffsetsPerTrigger="40")
+    try:
+        deadline = time.monotonic() + 240
+        while not stream.seen():
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        own_lab.run("kill", "broker-a:master", "--name", "broken")
+        stream.wait_seen(texts(0, 300))
+        own_lab.run("start", "broker-a:master", "--name", "broken")
+        own_lab.send("orders", numbered(300, 50))
+        stream.wait_seen(texts(0, 350))
+    finally:
+        query.stop()
+    assert stream.seen() == texts(0, 350)
+
+
+def test_a_queue_that_shrank_is_a_loss_unless_that_is_allowed(
+    spark: "SparkSession", own_lab: "Lab", tmp_path: pathlib.Path
+) -> None:
+    own_lab.create_topic("orders", 1)
+    own_lab.send("orders", numbered(0, 50))
+    stream = Stream(spark, own_lab, tmp_path, "orders")
+    stream.once()
+    for node in ("broker-a-s", "broker-a"):
+        own_lab.run("stop", node, "--name", "broken")
+        own_lab.run("wipe", node, "--name", "broken")
+    own_lab.run("start", "broker-a", "--name", "broken")
+    own_lab.create_topic("orders", 1)
+    own_lab.send("orders", numbered(100, 10))
+    with pytest.raises(PySparkException, match="its master has lost messages"):
+        stream.once()
+    stream.once(failOnDataLoss="false")
+    own_lab.send("orders", numbered(200, 10))
+    stream.once(failOnDataLoss="false")
+    assert stream.seen() == texts(0, 50) + texts(200, 10)
