@@ -63,6 +63,8 @@ app.command()(check)
 app.command()(scenarios)
 app.command()(run)
 app.command()(repro)
+for extra in importlib.metadata.entry_points(group="rmqlab.commands"):  # of packages that we do not import
+    app.command(extra.name)(extra.load())
 
 
 def main() -> None:

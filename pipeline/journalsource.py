@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from pipeline.columns import ddl
 from pipeline.journalranges import JournalRange, NoJournalError, Torn, journal_files, journal_ranges, read_range
-from pipeline.options import OptionError, at_least, bind_options, boolean, json_texts, option, text
+from pipeline.options import OptionError, at_least, bind_options, boolean, json_texts, names, option, text
 
 NAME = "rmqlab-journal"
 TORN_KIND = "journal_torn"
@@ -46,6 +46,8 @@ class JournalOptions:
     path: str = option("path", text, "the directory of a run or a cluster", default="")
     paths: tuple[str, ...] = option("paths", json_texts, "several of them", default=())
     with_old: bool = option("withOld", boolean, "true: also what earlier starts of the cluster wrote", default=False)
+    kinds: tuple[str, ...] = option("kinds", names, "only events of these kinds", default=())
+    not_kinds: tuple[str, ...] = option("notKinds", names, "all but events of these kinds", default=())
     partition_bytes: int = option(
         "maxPartitionBytes", at_least(1024), "bytes of a file in one task", default=32 * 2**20
     )
@@ -83,7 +85,7 @@ class JournalSource(DataSource):
                 raise OptionError(f"{NAME}: column {field.name} is a {kind}; fields are {', '.join(_FIELD_TYPES)}")
             if allowed is not None and kind != allowed:
                 raise OptionError(f"{NAME}: column {field.name} is a {allowed}, not a {kind}")
-        return JournalReader(self.files, self.bound.partition_bytes, to_arrow_schema(schema, timezone="UTC"))
+        return JournalReader(self.files, self.bound, to_arrow_schema(schema, timezone="UTC"))
 
 
 class JournalPartition(InputPartition):
@@ -96,13 +98,13 @@ class JournalPartition(InputPartition):
 class JournalReader(DataSourceReader):
     """Plans ranges of the files, and reads each of them apart from the others."""
 
-    def __init__(self, files: Sequence[Path], partition_bytes: int, schema: pa.Schema) -> None:
+    def __init__(self, files: Sequence[Path], options: JournalOptions, schema: pa.Schema) -> None:
         self.files = files
-        self.partition_bytes = partition_bytes
+        self.options = options
         self.schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        return [JournalPartition(part) for part in journal_ranges(list(self.files), self.partition_bytes)]
+        return [JournalPartition(part) for part in journal_ranges(list(self.files), self.options.partition_bytes)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
@@ -110,12 +112,18 @@ class JournalReader(DataSourceReader):
             return
         rows: list[tuple[int, Mapping[str, Any]]] = []
         for found in read_range(part):
-            rows.append((found.at, _torn_entry(found)) if isinstance(found, Torn) else found)
+            place, entry = (found.at, _torn_entry(found)) if isinstance(found, Torn) else found
+            if self._is_wanted(entry["kind"]):
+                rows.append((place, entry))
             if len(rows) == _BATCH_ROWS:
                 yield self._batch(part, rows)
                 rows = []
         if rows:
             yield self._batch(part, rows)
+
+    def _is_wanted(self, kind: str) -> bool:
+        options = self.options
+        return kind not in options.not_kinds and (not options.kinds or kind in options.kinds)
 
     def _batch(self, part: JournalRange, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.RecordBatch:
         columns = [self._column(field, part, rows) for field in self.schema]

@@ -111,6 +111,12 @@ class Records:
         crcs = [body_crc(view[at : at + size]) for at, size in zip(self.body_at.tolist(), sizes.tolist(), strict=True)]
         return np.array(crcs, np.int32) == self.heads["body_crc"]
 
+    def crcs(self) -> pa.Array:
+        """CRC-32 of each whole record, head and all: two copies of a record are equal if these are."""
+        view, sizes = memoryview(self.data), self.heads["size"].tolist()
+        found = [zlib.crc32(view[at : at + size]) for at, size in zip(self.starts.tolist(), sizes, strict=True)]
+        return pa.array(found, pa.int64())
+
     def bodies(self) -> pa.Array:
         """Bodies as applications gave them; one that cannot be decompressed as it is stored."""
         stored = self.binary(self.body_at, self.heads["body_size"])
@@ -280,6 +286,7 @@ RECORD_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Records], pa.Array]]]] =
     "flag": ("int", _number("flag")),
     "sysFlag": ("int", _number("sys_flag")),
     "bodyCrc": ("int", _number("body_crc")),
+    "recordCrc": ("bigint", lambda records: records.crcs()),
     "bornTimestamp": ("timestamp", _instant("born_timestamp")),
     "bornHost": ("string", _host("born_host")),
     "storeTimestamp": ("timestamp", _instant("store_timestamp")),

@@ -1,0 +1,307 @@
+"""What happened in each queue: order, outages (RTO), offsets that went back, and messages given out again.
+
+Windows by queue and group. Metrics: order.stored, order.delivered GROUP, write_unavailable and read_unavailable of a
+BROKER or a QUEUE, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP, duplicates, duplicates.CAUSE.
+"""
+
+from collections.abc import Iterator
+
+from pipeline.audit.facts import Run, literal
+from pipeline.audit.findings import EVIDENCE_LIMIT, MESSAGES, SECONDS, Finding, unknown
+
+CAUSES = ("client_retry", "offset_rollback", "rebalance", "redelivery", "unexplained")
+_DELIVERIES = "deliveries"
+_TIMES = "times"
+
+# ---- order -----------------------------------------------------------------------------------------------
+
+_INVERSIONS = """
+with placed as (
+    select c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, s.began_at,
+        if(s.acknowledged and s.broker = c.broker and s.queue = c.queue, s.ended_at, null) ended_at,
+        row_number() over (partition by c.node, c.topic, c.queue, c.message_id
+            order by coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue and s.offset = c.offset, false)
+            desc, c.log_offset) nth
+    from copies c join sends s on c.message_id = s.message_id and c.topic = s.topic
+), seen as (
+    select *, max(named_struct('began_at', began_at, 'message_id', message_id, 'offset', offset)) over (
+        partition by node, broker, topic, queue order by offset rows between unbounded preceding and 1 preceding) ahead
+    from placed where nth = 1
+)
+select message_id, broker, topic, queue, offset, ended_at, ahead, node
+from seen where ahead.began_at > ended_at
+"""
+
+_LATE = """
+with first as (
+    select *, row_number() over (partition by `group`, topic, broker, queue, offset order by seq) nth
+    from deliveries where reconsume_times = 0
+), seen as (
+    select *, max(offset) over (partition by `group`, topic, broker, queue order by seq
+        rows between unbounded preceding and 1 preceding) farthest
+    from first where nth = 1
+)
+select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthest from seen where farthest > offset
+"""
+
+
+def judge_order(run: Run) -> Iterator[Finding]:
+    """Make the tables `inversions` and `late_deliveries`, and measure."""
+    run.table("inversions", run.sql(_INVERSIONS))
+    run.table("late_deliveries", run.sql(_LATE))
+    if not run.rows("select 1 from sends where acknowledged", 1):
+        yield unknown("order.stored", MESSAGES, "no send was acknowledged")
+    elif not run.stores:
+        yield unknown("order.stored", MESSAGES, "no store was given")
+    else:
+        count = run.rows("select count(distinct message_id) count from inversions")[0]["count"]
+        rows = run.rows("select * from inversions order by ended_at", EVIDENCE_LIMIT)
+        told = tuple(
+            f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} lies behind"
+            f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
+            for row in rows
+        )
+        yield Finding(metric="order.stored", unit=MESSAGES, value=count, evidence=told)
+    counts = {row["group"]: row["count"] for row in run.rows(
+        "select `group`, count(*) count from late_deliveries group by `group`"
+    )}  # fmt: skip
+    for row in run.rows("select distinct `group` from deliveries"):
+        group = row["group"]
+        yield Finding(
+            metric=f"order.delivered {group}",
+            unit=MESSAGES,
+            value=counts.get(group, 0),
+            evidence=_late_in(run, group) if group in counts else (),
+        )
+
+
+def _late_in(run: Run, group: str) -> tuple[str, ...]:
+    rows = run.rows(f"select * from late_deliveries where `group` = {literal(group)} order by seq", EVIDENCE_LIMIT)
+    return tuple(
+        f"{late.topic}@{late.broker}:{late.queue}: {late.node} got offset {late.offset} after {late.farthest}"
+        for late in rows
+    )
+
+
+# ---- outages ---------------------------------------------------------------------------------------------
+
+_WRITES = """
+with stored as (
+    select broker, concat(topic, '@', broker, ':', queue) name, topic, min(began_at) began_at, min(ended_at) ended_at, seq
+    from sends where acknowledged and broker is not null and queue is not null group by broker, topic, queue, seq
+), known as (select distinct topic, broker, name from stored
+), failed as (
+    select f.topic, coalesce(nullif(f.broker, ''), k.broker) broker, f.message_id, f.began_at, f.ended_at
+    from failures f left join (select distinct topic, broker from known) k on f.broker = '' and f.topic = k.topic
+    where f.broker != '' or k.broker is not null
+)
+select 'write' way, '' who, broker target, began_at, ended_at, true is_success from stored
+union all select 'write', '', name, began_at, ended_at, true from stored
+union all select 'write', '', broker, began_at, ended_at, false from failed
+union all select 'write', '', k.name, f.began_at, f.ended_at, false
+    from failed f join known k on f.topic = k.topic and f.broker = k.broker
+"""
+
+_READS = """
+with groups as (
+    select node, max_by(`group`, seq) `group` from (
+        select node, `group`, seq from deliveries union all select node, `group`, seq from commits) group by node
+), pulls as (
+    select p.at, p.at - cast(coalesce(get_json_object(p.fields, '$.took'), 0) as bigint) began_at,
+        p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name, coalesce(g.`group`, p.node) who
+    from happenings p left join groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
+), attempts as (
+    select `group` who, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at, true is_success
+    from deliveries where reconsume_times = 0
+    union all select who, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, at, is_success from pulls
+    where name rlike '@.*:[0-9]+$'
+)
+select 'read' way, who, broker target, began_at, ended_at, is_success from attempts
+union all select 'read', who, name, began_at, ended_at, is_success from attempts
+"""
+
+# Each success begins an island; the failures behind it, up to the next success, are the window.
+_OUTAGES = """
+with islands as (
+    select *, sum(int(is_success)) over (partition by way, who, target order by ended_at, is_success desc
+        rows between unbounded preceding and current row) island
+    from attempts
+), windows as (
+    select way, who, target, island, max(ended_at) filter (where is_success) success, count_if(not is_success) failures,
+        min(began_at) filter (where not is_success) first_failed, max(ended_at) filter (where not is_success) last_failed
+    from islands group by way, who, target, island
+), followed as (
+    select *, lead(success) over (partition by way, who, target order by island) next_success from windows
+)
+select way, who, target, failures, next_success is null is_open, first_failed, last_failed,
+    if(way = 'read', greatest(coalesce(success, first_failed), first_failed), coalesce(success, first_failed)) began_at,
+    coalesce(next_success, last_failed) ended_at
+from followed where failures > 0
+"""
+
+
+def judge_outages(run: Run) -> Iterator[Finding]:
+    """Make the table `outages`, and measure the longest of each target."""
+    run.sql(_WRITES).unionAll(run.sql(_READS)).createOrReplaceTempView("attempts")
+    run.table("outages", run.sql(_OUTAGES))
+    longest = {
+        (row.way, row.target): row
+        for row in run.rows(
+            "select way, target, max_by(named_struct('b', began_at, 'e', ended_at, 'o', is_open, 'f', failures),"
+            " ended_at - began_at) w, count(*) windows from outages group by way, target"
+        )
+    }
+    targets = {(row.way, row.target) for row in run.rows("select distinct way, target from attempts")}
+    for way, tried in (("write", "sent anything to"), ("read", "read anything from")):
+        for broker in run.brokers():
+            if (way, broker) not in targets:
+                yield unknown(f"{way}_unavailable {broker}", SECONDS, f"nobody {tried} {broker}")
+    for way, target in sorted(targets):
+        row = longest.get((way, target))
+        metric = f"{way}_unavailable {target}"
+        if row is None:
+            yield Finding(metric=metric, unit=SECONDS, value=0.0)
+            continue
+        seconds = (row.w.e - row.w.b) / 1000
+        yield Finding(
+            metric=metric,
+            unit=SECONDS,
+            value=seconds,
+            is_at_least=row.w.o,
+            evidence=(f"{row.w.f} attempts failed in {seconds:.2f} s; {row.windows} windows in all",),
+        )
+
+
+# ---- offsets that went back ------------------------------------------------------------------------------
+
+_MOVES = """
+with told as (
+    select h.seq, h.at, h.node, get_json_object(fields, '$.group') `group`, get_json_object(fields, '$.topic') topic,
+        coalesce(b.broker, h.node) broker, cast(get_json_object(fields, '$.queue_id') as int) queue,
+        cast(get_json_object(fields, '$.before') as bigint) before, cast(get_json_object(fields, '$.after') as bigint) after,
+        'a commit' why
+    from happenings h left join brokers_of_nodes b on h.node = b.node where kind = 'offset_moved_back'
+    union all
+    select seq, at, node, substring_index(key, '@', -1), substring_index(key, '@', 1), broker, cast(queue as int),
+        pair[0], pair[1], 'metadata sync'
+    from (select h.seq, h.at, h.node, get_json_object(fields, '$.key') key, coalesce(b.broker, h.node) broker,
+        explode(from_json(get_json_object(fields, '$.queues'), 'map<string,array<bigint>>')) as (queue, pair)
+        from happenings h left join brokers_of_nodes b on h.node = b.node where kind = 'consumer_offsets_overwritten')
+    union all
+    select seq, at, node, `group`, regexp_extract(name, '^([^@]*)@', 1), regexp_extract(name, '@(.*):[0-9]+$', 1),
+        cast(regexp_extract(name, ':([0-9]+)$', 1) as int), asked, offered, 'out of bounds'
+    from (select h.seq, h.at, h.node, coalesce(g.`group`, h.node) `group`, get_json_object(fields, '$.queue') name,
+        cast(get_json_object(fields, '$.asked') as bigint) asked,
+        cast(get_json_object(fields, '$.offered') as bigint) offered
+        from happenings h left join (select node, max_by(`group`, seq) `group` from (
+            select node, `group`, seq from deliveries union all select node, `group`, seq from commits) group by node) g
+            on h.node = g.node
+        where kind = 'offset_illegal')
+    where offered < asked and name rlike '@.*:[0-9]+$'
+), seen as (
+    select seq, at, node, `group`, topic, broker, queue,
+        lag(offset) over (partition by `group`, topic, broker, queue order by seq) before, offset after
+    from commits
+)
+select * from told
+union all
+select s.*, 'a commit below the last one' from seen s
+    left anti join told t on s.`group` = t.`group` and s.topic = t.topic and s.broker = t.broker
+        and s.queue = t.queue and s.after = t.after
+where s.after < s.before
+"""
+
+
+def judge_rollbacks(run: Run) -> Iterator[Finding]:
+    """Make the table `offset_moves`, and measure."""
+    run.table("offset_moves", run.sql(_MOVES))
+    groups = [
+        row["group"]
+        for row in run.rows(
+            "select `group` from deliveries union select `group` from commits union select `group` from offset_moves"
+        )
+    ]
+    if not groups:
+        yield unknown("offset_rollbacks", _TIMES, "no consumer group consumed or committed anything")
+        return
+    found = {
+        row["group"]: row
+        for row in run.rows(
+            "select `group`, count(*) moves, max(before - after) worst from offset_moves group by `group`"
+        )
+    }
+    told = tuple(
+        f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: {row.why} at {row.node}, {row.before} to {row.after}"
+        for row in run.rows("select * from offset_moves order by seq", EVIDENCE_LIMIT)
+    )
+    yield Finding(metric="offset_rollbacks", unit=_TIMES, value=sum(row.moves for row in found.values()), evidence=told)
+    for group in sorted(groups):
+        row = found.get(group)
+        yield Finding(metric=f"offset_rollbacks {group}", unit=_TIMES, value=row.moves if row else 0)
+        yield Finding(metric=f"rolled_back {group}", unit=MESSAGES, value=row.worst if row else 0)
+
+
+# ---- duplicates ------------------------------------------------------------------------------------------
+
+_REPEATS = """
+with numbered as (
+    select *, row_number() over (partition by `group`, message_id order by seq) nth,
+        lag(named_struct('seq', seq, 'at', at, 'node', node)) over (
+            partition by `group`, message_id, topic, broker, queue, offset order by seq) same
+    from deliveries
+), repeated as (select * from numbered where nth > 1
+), taken as (
+    select node, at, explode(from_json(get_json_object(fields, '$.added'), 'array<string>')) name
+    from happenings where kind = 'rebalanced'
+), asked as (
+    select r.seq, max(t.at) taken_at from repeated r join taken t
+        on r.node = t.node and t.name = concat(r.topic, '@', r.broker, ':', r.queue) and t.at <= r.at
+    group by r.seq
+), moved as (
+    select distinct r.seq from repeated r join offset_moves m
+        on r.`group` = m.`group` and r.topic = m.topic and r.broker = m.broker and r.queue = m.queue
+        and m.at between r.same.at and r.at and m.after <= r.offset and r.offset < m.before
+), committed as (
+    select r.seq, max(c.offset) farthest
+    from repeated r left join asked a on r.seq = a.seq join commits c
+        on r.`group` = c.`group` and r.topic = c.topic and r.broker = c.broker and r.queue = c.queue
+        and c.at <= if(coalesce(a.taken_at, -1) > r.same.at, a.taken_at, r.at)
+    where r.same is not null group by r.seq
+)
+select r.seq, r.at, r.node, r.`group`, r.topic, r.broker, r.queue, r.offset, r.message_id, r.same.node before_node,
+    case when r.reconsume_times > 0 then 'redelivery'
+        when r.same is null then 'client_retry'
+        when m.seq is not null or c.farthest > r.offset then 'offset_rollback'
+        when r.same.node != r.node or coalesce(a.taken_at, -1) > r.same.at then 'rebalance'
+        else 'unexplained' end cause
+from repeated r left join moved m on r.seq = m.seq left join committed c on r.seq = c.seq
+    left join asked a on r.seq = a.seq
+"""
+
+
+def judge_duplicates(run: Run) -> Iterator[Finding]:
+    """Make the table `repeats`, and measure. Needs `offset_moves`."""
+    if not run.rows("select 1 from deliveries", 1):
+        for cause in ("", *CAUSES):
+            metric = f"duplicates.{cause}" if cause else "duplicates"
+            yield unknown(metric, _DELIVERIES, "nothing was delivered to a workload of the journal")
+        return
+    run.table("repeats", run.sql(_REPEATS))
+    counts = {row.cause: row["count"] for row in run.rows("select cause, count(*) count from repeats group by cause")}
+    yield Finding(metric="duplicates", unit=_DELIVERIES, value=sum(counts.values()))
+    for cause in CAUSES:
+        rows = (
+            run.rows(f"select * from repeats where cause = '{cause}' order by seq", EVIDENCE_LIMIT)
+            if cause in counts
+            else []
+        )
+        yield Finding(
+            metric=f"duplicates.{cause}",
+            unit=_DELIVERIES,
+            value=counts.get(cause, 0),
+            evidence=tuple(
+                f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
+                f" at {row.node}"
+                for row in rows
+            ),
+        )

@@ -1,0 +1,135 @@
+"""Masters and slaves: how far a slave was behind, and whether its log is still its master's.
+
+Metrics: replication_lag SLAVE, replication_lag_left SLAVE, divergence SLAVE, behind SLAVE, ahead SLAVE.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from pipeline.audit.facts import Member, Run, literal
+from pipeline.audit.findings import BYTES, Finding, unknown
+from pipeline.commitlogs import find_logs, log_files
+
+# Samples that stand closer together than half a second were taken in one instant.
+_LAG = """
+with samples as (
+    select h.at, h.seq, h.node, m.slave, h.node = m.master is_master,
+        cast(get_json_object(fields, '$.max_offset') as bigint) log_end
+    from happenings h join pairs m on h.node in (m.master, m.slave) where kind = 'log_sampled'
+), stepped as (
+    select *, int(coalesce(at - lag(at) over (partition by slave order by seq) >= 500, true)) is_new from samples
+), instants as (
+    select *, sum(is_new) over (partition by slave order by seq) instant from stepped
+), known as (
+    select slave, instant, at,
+        last_value(if(is_master, log_end, null)) ignore nulls over before master_end,
+        last_value(if(is_master, null, log_end)) ignore nulls over before slave_end,
+        row_number() over (partition by slave, instant order by seq desc) nth,
+        min(at) over (partition by slave, instant) instant_at
+    from instants window before as (partition by slave order by seq rows between unbounded preceding and current row)
+)
+select slave, instant_at at, greatest(0, master_end - slave_end) behind_bytes, master_end, slave_end
+from known where nth = 1 and master_end is not null and slave_end is not null
+"""
+
+# A record is what its CRC over all of its bytes says; the common range is judged record by record.
+_DIFFERING = """
+with ends as (
+    select node, min(log_offset) first, max(log_offset + size) last from copies group by node
+), common as (
+    select p.master, p.slave, greatest(a.first, b.first) low, least(a.last, b.last) high
+    from pairs p join ends a on p.master = a.node join ends b on p.slave = b.node
+), records as (
+    select c.slave, c.low, c.high, r.log_offset, r.record_crc, r.size, r.message_id, r.node = c.slave is_slave
+    from copies r join common c on r.node in (c.master, c.slave)
+    where r.log_offset + r.size > c.low and r.log_offset < c.high
+)
+select slave, log_offset, max(low) low, max(high) high,
+    max(message_id) filter (where not is_slave) master_message, max(message_id) filter (where is_slave) slave_message
+from records group by slave, log_offset
+having count(*) < 2 or min(record_crc) != max(record_crc) or min(size) != max(size)
+"""
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Make the tables `lag` and `divergences`, and measure, for every slave."""
+    pairs = [(slave, master) for slave in run.members.values() if slave.broker_id for master in _masters(run, slave)]
+    rows = [{"slave": slave.name, "master": master.name} for slave, master in pairs]
+    run.small("pairs", rows, slave=pa.string(), master=pa.string())
+    run.table("lag", run.sql(_LAG))
+    run.table("divergences", run.sql(_DIFFERING))
+    for slave in run.members.values():
+        if slave.broker_id:
+            yield from _judge_lag(run, slave.name)
+            yield from _judge_logs(run, slave, _masters(run, slave))
+
+
+def _masters(run: Run, slave: Member) -> list[Member]:
+    return [member for member in run.members.values() if member.broker == slave.broker and member.broker_id == 0]
+
+
+def _judge_lag(run: Run, slave: str) -> Iterator[Finding]:
+    row = run.rows(
+        f"select max(behind_bytes) most, max_by(behind_bytes, at) latest from lag where slave = {literal(slave)}"
+    )[0]
+    missing = "" if row.most is not None else f"{slave} or its master gave no sample of its log"
+    yield Finding(metric=f"replication_lag {slave}", unit=BYTES, value=row.most, missing=missing)
+    yield Finding(metric=f"replication_lag_left {slave}", unit=BYTES, value=row.latest, missing=missing)
+
+
+def _judge_logs(run: Run, slave: Member, masters: list[Member]) -> Iterator[Finding]:
+    names = ("divergence", "behind", "ahead")
+    nodes = {member.name for member in (*masters, slave)}
+    missing = "; ".join(run.unread_of(slave.broker))
+    ends = {row.node: row for row in run.rows(
+        "select node, min(log_offset) first, max(log_offset + size) last from copies group by node"
+    ) if row.node in nodes}  # fmt: skip
+    if missing or len(masters) != 1 or len(ends) != 2:
+        for name in names:
+            yield unknown(f"{name} {slave.name}", BYTES, missing or "there are not two logs to compare")
+        return
+    mine, masters_end = ends[slave.name], ends[masters[0].name]
+    low, high = max(mine.first, masters_end.first), min(mine.last, masters_end.last)
+    yield _judge_divergence(run, slave.name, masters[0].name, low, high)
+    yield Finding(metric=f"behind {slave.name}", unit=BYTES, value=max(0, masters_end.last - mine.last))
+    yield Finding(metric=f"ahead {slave.name}", unit=BYTES, value=max(0, mine.last - masters_end.last))
+
+
+def _judge_divergence(run: Run, slave: str, master: str, low: int, high: int) -> Finding:
+    metric = f"divergence {slave}"
+    if low >= high:
+        return unknown(metric, BYTES, "the logs have no byte in common")
+    rows = run.rows(f"select * from divergences where slave = {literal(slave)} order by log_offset", 5)
+    if not rows:
+        return Finding(metric=metric, unit=BYTES, value=0)
+    first = first_difference(run.directory, master, slave, max(low, rows[0].log_offset), high)
+    told = tuple(
+        f"offset {row.log_offset}: {row.master_message or 'nothing'} at {master},"
+        f" {row.slave_message or 'nothing'} at {slave}"
+        for row in rows
+    )
+    return Finding(metric=metric, unit=BYTES, value=high - first, evidence=told)
+
+
+def first_difference(directory: Path, one: str, other: str, low: int, high: int) -> int:
+    """The first byte from `low` on that two nodes' logs do not share; `high` where there is none before."""
+    logs = {log.node: log for log in find_logs(directory)}
+    for at in range(low, high, 2**16):
+        count = min(2**16, high - at)
+        left, right = (_bytes_at(log_files(logs[node]), at, count) for node in (one, other))
+        if left != right:
+            return at + next(index for index, pair in enumerate(zip(left, right, strict=True)) if pair[0] != pair[1])
+    return high
+
+
+def _bytes_at(files: list[Path], at: int, count: int) -> bytes:
+    found = bytearray()
+    for path in files:
+        base, size = int(path.name), path.stat().st_size
+        if base <= at + len(found) < base + size and len(found) < count:
+            with path.open("rb") as file:
+                file.seek(at + len(found) - base)
+                found += file.read(count - len(found))
+    return bytes(found).ljust(count, b"\0")

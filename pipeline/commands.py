@@ -1,0 +1,127 @@
+"""The commands `rmqlab audit` and `rmqlab report`. The command line finds them by name, as entry points.
+
+Exit status of an audit: 0 holds, 1 violated, 2 unknown. Where it could not be made: 1 and one line on stderr.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from pipeline.overlay import Machine
+from pipeline.session import LOCAL, NoSparkError, open_session
+
+RunName = Annotated[str, typer.Argument(metavar="[CLUSTER|DIRECTORY]", help="A cluster's name, or a run's directory.")]
+DEFAULT_NAME = "default"
+_STYLES = {"holds": "green", "violated": "red", "unknown": "yellow"}
+
+console = Console(highlight=False)
+
+
+def audit(
+    run: RunName = DEFAULT_NAME,
+    master: Annotated[str, typer.Option(help="Where Spark runs: local[*], spark://host:port, ...")] = LOCAL,
+    memory: Annotated[str, typer.Option(help="Heap of a local run, such as 4g.")] = "1g",
+    *,
+    with_report: Annotated[bool, typer.Option("--report", help="Make the page report.html, too.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Each single queue, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Judge a run again, on Spark, at any size: what was sent, against what lies in the stores of every node.
+
+    Tables are kept as parquet in the run's directory, in `audit/`. Exit status 0: nothing acknowledged was lost, and no
+    slave's log differs from its master's. 1: something was, or does. 2: what would decide it is missing.
+    """
+    directory = _directory(run)
+    try:
+        with open_session(master, machine=Machine(heap=memory, is_short=memory == "1g")) as spark:
+            from pyspark.errors import PySparkException  # noqa: PLC0415 - not without the extra
+
+            from pipeline.audit.audit import EXIT_STATUS, audit_run  # noqa: PLC0415
+
+            try:
+                if as_json or not console.is_terminal:
+                    summary = audit_run(spark, directory)
+                else:
+                    with console.status("audit") as status:
+                        summary = audit_run(spark, directory, tell=lambda text: status.update(f"audit: {text}"))
+            except PySparkException as exc:
+                _fail(f"the audit of {directory} failed: {_last_line(str(exc))}")
+    except NoSparkError as exc:
+        _fail(str(exc))
+    page = _write_page(directory) if with_report else None
+    if as_json:
+        print(json.dumps(summary.as_json()))
+    else:
+        _show(summary.as_json(), every=every)
+        console.print(f"Tables: {summary.tables}", soft_wrap=True)
+        if page is not None:
+            console.print(f"Report: {page}", soft_wrap=True)
+    raise typer.Exit(EXIT_STATUS[summary.verdict])
+
+
+def report(
+    run: RunName = DEFAULT_NAME,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; report.html in the run's directory if not given.")
+    ] = None,
+) -> None:
+    """Make one self-contained page of an audited run: verdict, timelines, plots, evidence. Needs `rmqlab audit` first."""
+    print(_write_page(_directory(run), out))
+
+
+def _write_page(directory: Path, out: Path | None = None) -> Path:
+    from pipeline.report.page import NoAuditError, write_report  # noqa: PLC0415 - reads parquet: not without the extra
+
+    try:
+        return write_report(directory, out or directory / "report.html")
+    except NoAuditError as exc:
+        _fail(str(exc))
+
+
+def _directory(run: str) -> Path:
+    path = Path(run).expanduser()
+    if (path / "journal").is_dir() or "/" in run:
+        found = path
+    else:
+        found = Path(os.environ.get("RMQLAB_HOME") or Path.home() / ".rmqlab") / run
+    if not (found / "journal").is_dir():
+        _fail(f"{found} is no run: there is no journal in it")
+    return found.resolve()
+
+
+def _show(document: dict[str, object], *, every: bool) -> None:
+    findings = document["findings"]
+    assert isinstance(findings, dict)
+    rows = {metric: one for metric, one in findings.items() if every or "@" not in metric}
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("metric", "value", "unit", "evidence, or what is missing"):
+        table.add_column(column, overflow="fold", justify="right" if column == "value" else "left")
+    for metric, one in rows.items():
+        value = "unknown" if one["value"] is None else f"{'>= ' if one['at_least'] else ''}{one['value']:g}"
+        said = one["missing"] or (one["evidence"][0] if one["evidence"] and one["value"] else "")
+        table.add_row(metric, value, one["unit"], escape(said))
+    console.print(table)
+    if len(rows) < len(findings):
+        console.print(f"{len(findings) - len(rows)} metrics of single queues: --all shows them", style="dim")
+    verdict, why = str(document["verdict"]), document["why"]
+    assert isinstance(why, tuple)
+    console.print(f"[{_STYLES[verdict]} bold]{verdict}[/]: {escape('; '.join(why))}")
+
+
+def _last_line(text: str) -> str:
+    """What a Python error in Spark says in the end, without the stack."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "SQLSTATE" not in line]
+    told = [line for line in lines if line.startswith("pipeline.")]
+    return (told or lines or [text])[-1]
+
+
+def _fail(text: str) -> NoReturn:
+    print(f"rmqlab: {text}", file=sys.stderr)
+    raise typer.Exit(1)

@@ -1,0 +1,230 @@
+"""The audit against the quick checks: other code, the same answers, in clean runs and in those with something planted."""
+
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import attrs
+import pytest
+
+from cluster.checks import judge_directory
+from cluster.checks.testing import MadeUpRun
+from pipeline.audit.audit import Summary, audit_run
+from remoting.journal import pack_entry
+from remoting.message import StoredMessage, body_crc, encode_message
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.pipeline.conftest import Lab
+
+SAME_PREFIXES = (
+    "lost", "expired", "missing ", "sent", "stored.", "stored_twice", "unclaimed", "order.", "duplicates",
+    "write_unavailable", "read_unavailable", "detection", "offset_rollbacks", "rolled_back", "replication_lag",
+    "divergence", "behind", "ahead",
+)  # fmt: skip
+
+
+def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
+    """Lay a made-up run down as files: a journal for each node, a commit log for each store."""
+    (directory / "journal").mkdir(parents=True)
+    for entry in run.entries:
+        with (directory / "journal" / f"{entry.node}.msgpack").open("ab") as file:
+            file.write(pack_entry(entry))
+    for node, copies in run.logs.items():
+        if node in run.unread:
+            continue
+        log = directory / node / "store" / "commitlog"
+        log.mkdir(parents=True)
+        raw = b""
+        for copy in copies:
+            properties = f"UNIQ_KEY\x01{copy.message_id}"
+            message = StoredMessage(
+                0, body_crc(b"x"), copy.queue.queue_id, 0, copy.offset, len(raw), 0, copy.stored_at, ("127.0.0.1", 1),
+                copy.stored_at, ("127.0.0.1", 2), 0, 0, b"x", copy.queue.topic, properties, {},
+            )  # fmt: skip
+            raw += encode_message(message)
+        (log / f"{0:020d}").write_bytes(raw.ljust(64 * 1024, b"\0"))
+    return directory
+
+
+def compare(spark: "SparkSession", directory: pathlib.Path) -> Summary:
+    """Both judge a run; they must agree on every metric that both measure. Gives the audit's."""
+    summary = audit_run(spark, directory)
+    quick = {finding.metric: finding for finding in judge_directory(directory)}
+    expected = {metric: one for metric, one in quick.items() if metric.startswith(SAME_PREFIXES)}
+    assert set(expected) <= set(summary.findings)
+    differing = {
+        metric: (one.value, summary.findings[metric].value)
+        for metric, one in expected.items()
+        if summary.findings[metric].value != (pytest.approx(one.value) if one.value is not None else None)
+        or summary.findings[metric].is_at_least != one.is_at_least
+    }
+    assert not differing
+    return summary
+
+
+def clean_run() -> MadeUpRun:
+    run = MadeUpRun()
+    for number in range(12):
+        run.send(number, queue_id=number % 2)
+    for number in range(12):
+        run.deliver(number, number // 2, queue_id=number % 2)
+    run.commit(6)
+    run.commit(6, queue_id=1)
+    return run
+
+
+def lose(run: MadeUpRun) -> None:
+    run.send(100, at=())
+    run.send(101, "SLAVE_NOT_AVAILABLE", at=())
+    run.send(102, at=("broker-a",))
+
+
+def store_twice(run: MadeUpRun) -> None:
+    message = run.send(110)
+    copy = run.logs["broker-a"][-1]
+    run.store(message, copy.queue, ("broker-a", "broker-a-s"))
+    run.deliver(110, copy.offset)
+    run.deliver(110, copy.offset + 1)
+
+
+def doubt(run: MadeUpRun) -> None:
+    run.send(120, "indeterminate", at=("broker-a", "broker-a-s"))
+    run.send(121, "refused", at=("broker-a", "broker-a-s"))
+    run.send(122, "indeterminate")
+
+
+def redeliver(run: MadeUpRun) -> None:
+    run.deliver(0, 0, times=1)
+    run.deliver(2, 1)
+    run.deliver(4, 2, node="consume-2")
+    run.deliver(11, 5, queue_id=1, node="consume-2")
+    run.send(125, queue_id=2)
+    run.deliver(125, 0, queue_id=2)
+    run.deliver(125, 0, queue_id=2, node="consume-2")
+
+
+def roll_back(run: MadeUpRun) -> None:
+    run.commit(2)
+    run.deliver(4, 2)
+    run.add("broker-a-s", "consumer_offsets_overwritten", key="orders@shop", queues={"1": [6, 3]})
+    run.deliver(9, 4, queue_id=1)
+    run.add("consume-1", "offset_illegal", queue="orders@broker-a:0", asked=9, offered=3)
+
+
+def reorder(run: MadeUpRun) -> None:
+    for number in range(130, 134):
+        run.send(number, queue_id=3)
+    for log in run.logs.values():
+        first, second = log[-2:]
+        log[-2:] = [attrs.evolve(second, offset=first.offset), attrs.evolve(first, offset=second.offset)]
+
+
+def outage(run: MadeUpRun) -> None:
+    run.send(140)
+    run.end("broker-a")
+    run.drop("namesrv-1", "broker-a")
+    run.wait(3)
+    run.fail(141)
+    run.wait(2)
+    run.fail(142)
+    run.add("consume-1", "pull_failed", queue="orders@broker-a:0", address="x", error="y", took=20)
+    run.wait(4)
+    run.ready("broker-a")
+    run.send(143)
+    run.deliver(143, 7)
+    run.fail(144)
+
+
+def lag(run: MadeUpRun) -> None:
+    for second in range(5):
+        run.add("broker-a", "log_sampled", max_offset=1000 * second, confirm_offset=0)
+        run.add("broker-a-s", "log_sampled", max_offset=700 * second, confirm_offset=0)
+        run.wait(1)
+
+
+def claim_nothing(run: MadeUpRun) -> None:
+    copy = run.logs["broker-a"][-1]
+    run.store("STRANGE", copy.queue, ("broker-a", "broker-a-s"))
+
+
+PLANTED: list[tuple[Callable[[MadeUpRun], None], str]] = [
+    (lose, "lost"),
+    (store_twice, "stored_twice"),
+    (doubt, "stored.indeterminate"),
+    (redeliver, "duplicates.redelivery"),
+    (redeliver, "duplicates.rebalance"),
+    (roll_back, "offset_rollbacks"),
+    (outage, "write_unavailable broker-a"),
+    (outage, "detection namesrv-1"),
+    (lag, "replication_lag broker-a-s"),
+    (claim_nothing, "unclaimed"),
+    (reorder, "order.stored"),
+]
+
+
+def test_both_find_nothing_in_a_clean_run(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    summary = compare(spark, write_run(clean_run(), tmp_path))
+    assert summary.verdict == "holds"
+    clean = (
+        "lost",
+        "duplicates",
+        "order.stored",
+        "stored_twice",
+        "offset_rollbacks",
+        "unclaimed",
+        "divergence broker-a-s",
+    )
+    assert [summary.findings[metric].value for metric in clean] == [0] * len(clean)
+
+
+def test_both_find_everything_that_was_planted(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = clean_run()
+    for plant in dict(PLANTED):
+        plant(run)
+    summary = compare(spark, write_run(run, tmp_path))
+    assert summary.verdict == "violated"
+    assert all(summary.findings[metric].value for _, metric in PLANTED), summary.findings
+
+
+def test_a_log_that_differs_is_found_at_its_first_byte(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    directory = write_run(clean_run(), tmp_path)
+    path = directory / "broker-a-s" / "store" / "commitlog" / f"{0:020d}"
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"UNIQ_KEY\x01ID000007") + 16] ^= 1
+    path.write_bytes(raw)
+    summary = compare(spark, directory)
+    assert summary.verdict == "violated"
+    assert summary.findings["divergence broker-a-s"].value
+
+
+def test_what_cannot_be_known_is_unknown(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = clean_run()
+    lose(run)
+    run.unread.add("broker-a-s")
+    summary = compare(spark, write_run(run, tmp_path))
+    assert summary.verdict == "unknown"
+    assert "its store was not given" in summary.findings["lost"].missing
+
+
+def test_a_torn_journal_makes_the_verdict_unknown(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    directory = write_run(clean_run(), tmp_path)
+    path = directory / "journal" / "produce-1.msgpack"
+    path.write_bytes(path.read_bytes() + b"\x85\xa1v\x01\xa2at")
+    assert audit_run(spark, directory).verdict == "unknown"
+
+
+def test_a_real_run_in_which_a_master_is_killed(spark: "SparkSession", own_lab: "Lab") -> None:
+    own_lab.create_topic("rmqlab", 4)
+    produced = own_lab.start("produce", "--name", "broken", "--rate-per-second", "50", "--count", "400")
+    consumed = own_lab.start("consume", "--name", "broken", "--count", "200")
+    consumed.wait(timeout=200)
+    own_lab.run("kill", "broker-a:master", "--name", "broken")
+    produced.wait(timeout=300)
+    own_lab.run("start", "broker-a:master", "--name", "broken")
+    own_lab.run("down", "--name", "broken")
+    summary = compare(spark, own_lab.home / "broken")
+    assert summary.findings["sent"].value == 400
+    assert summary.findings["sent.refused"].value
+    own_lab.run("up", "--detach", "--name", "broken")
