@@ -11,7 +11,7 @@ exactly, with their units and with what makes them unknown:
     detection       detection WATCHER
     routes          stale_route WATCHER, missing_route NAMESERVER, route_disagreement
     order           order.stored, order.delivered GROUP
-    replication     replication_lag SLAVE, replication_lag_left SLAVE, behind_for SLAVE
+    replication     replication_lag SLAVE, replication_lag_left SLAVE
     divergence      divergence SLAVE, behind SLAVE, ahead SLAVE
     rollbacks       offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP
 

@@ -8,13 +8,10 @@ from pathlib import Path
 import attrs
 
 from cluster.checks.history import History, Queue
-from remoting.message import PROPERTY_REAL_TOPIC, PROPERTY_UNIQ_KEY
-from remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from remoting.message import PROPERTY_UNIQ_KEY
 from store.compare import Comparison, LogImage, compare_logs
 from store.disk import StoreError
 from store.scan import LogScan
-
-_WAITING_ROOMS = (SCHEDULE_TOPIC, HALF_TOPIC)
 
 
 @attrs.frozen(kw_only=True)
@@ -31,8 +28,6 @@ class Copy:
     log_offset: int
     """Commit log offset in bytes."""
     stored_at: int
-    real_topic: str = ""
-    """For a record under a system topic that waits to become another: the topic of that (property REAL_TOPIC)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -66,10 +61,6 @@ class Stores:
         for copy in self.by_message.get(message_id, ()):
             found.setdefault((copy.queue, copy.offset), []).append(copy)
         return found
-
-    def is_deferred(self, message_id: str, topic: str) -> bool:
-        """True for a delayed or half message of a topic: its broker stores it there later, by itself."""
-        return any(copy.real_topic == topic for copy in self.by_message.get(message_id, ()))
 
     def missing_of(self, brokers: Iterable[str], history: History) -> list[str]:
         """Why nothing certain can be said about messages of these broker names; empty where all logs were read."""
@@ -140,7 +131,6 @@ def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
             offset=message.queue_offset,
             log_offset=message.physical_offset,
             stored_at=message.store_timestamp,
-            real_topic=message.properties.get(PROPERTY_REAL_TOPIC, "") if message.topic in _WAITING_ROOMS else "",
         )
 
 

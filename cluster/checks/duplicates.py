@@ -1,12 +1,10 @@
 """Duplicates by cause: messages that are stored twice, or that a consumer group was given twice.
 
 * `stored_twice`: messages that lie at more than one place (broker name, queue, queue offset) of the topic they were
-  sent to: mostly because a client had no answer and tried again, and the first attempt was carried out, too.
+  sent to. Only a client that tries again does this: it had no answer, and the first attempt was carried out.
 * `duplicates`: deliveries of a message to a group beyond the first. Each counts under exactly one cause:
   - `duplicates.redelivery`: it had been handed back (reconsume times above 0).
   - `duplicates.client_retry`: it came from another place than before, so it is stored twice.
-  - `duplicates.deferred`: the same of a delayed or half message: its broker carried it out twice, for what a killed
-    broker forgets of its delay and transaction offsets it does again.
   - `duplicates.offset_rollback`: from the same place, though the group had committed an offset beyond it, or though an
     offset beyond it was moved back (by a commit, by a slave's metadata sync, by a correction of the consumer's own).
   - `duplicates.rebalance`: from the same place, by another consumer, or by one that had taken the queue on anew:
@@ -33,7 +31,6 @@ from cluster.checks.moves import Move, find_moves
 _DELIVERIES = "deliveries"
 CAUSES = {
     "client_retry": "stored twice, by a client that tried again",
-    "deferred": "a delayed or half message that its broker carried out twice",
     "offset_rollback": "the group's offset went back",
     "rebalance": "the queue changed hands before a commit",
     "redelivery": "handed back by a consumer",
@@ -54,7 +51,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         for row in METRICS[1:]:
             yield unknown(row.name, row.unit, "nothing was delivered to a workload of the journal")
         return
-    repeats = list(find_repeats(history, stores))
+    repeats = list(find_repeats(history))
     for cause in ("", *CAUSES):
         found = [repeat for repeat in repeats if cause in ("", repeat.cause)]
         yield count_of(
@@ -118,10 +115,10 @@ class Repeat:
     """The latest earlier delivery of the message to the group."""
 
 
-def find_repeats(history: History, stores: Stores) -> Iterator[Repeat]:
+def find_repeats(history: History) -> Iterator[Repeat]:
     """Give every repeated delivery, by time."""
     seen: dict[tuple[str, str], list[Delivery]] = collections.defaultdict(list)
-    causes = _Causes(history, stores)
+    causes = _Causes(history)
     for delivery in history.deliveries:
         earlier = seen[delivery.group, delivery.message_id]
         if earlier:
@@ -133,8 +130,7 @@ def find_repeats(history: History, stores: Stores) -> Iterator[Repeat]:
 class _Causes:
     """What may explain that a message comes again: commits, moved offsets, queues taken on."""
 
-    def __init__(self, history: History, stores: Stores) -> None:
-        self._stores = stores
+    def __init__(self, history: History) -> None:
         self._moves: dict[tuple[str, Queue], list[Move]] = collections.defaultdict(list)
         for move in find_moves(history):
             self._moves[move.group, move.queue].append(move)
@@ -154,9 +150,7 @@ class _Causes:
         same = [before for before in earlier if (before.queue, before.offset) == (delivery.queue, delivery.offset)]
         if not same:
             first = earlier[0]
-            is_deferred = self._stores.is_deferred(delivery.message_id, delivery.queue.topic)
-            why = f"it had come from {first.queue} offset {first.offset}"
-            return "deferred" if is_deferred else "client_retry", why
+            return "client_retry", f"it had come from {first.queue} offset {first.offset}"
         before = same[-1]
         if why := self._moved_back(delivery, before):
             return "offset_rollback", why

@@ -2,7 +2,7 @@
 
 * `order.stored`: messages that lie behind one whose send began only after theirs had been acknowledged: in the queue
   that the acknowledgement named, in any node's log. Sends that overlapped may lie in any order, and a send that was not
-  acknowledged may be carried out late, as a delayed or half message is.
+  acknowledged may be carried out late.
 * `order.delivered GROUP`: messages that a group was given for the first time after it had been given a later one of the
   same queue. Orderly consumers never see this; concurrent ones may. What was handed back and comes again from the retry
   topic is none of it, and what comes a second time is a duplicate.
@@ -88,7 +88,7 @@ def _judge_stored(history: History, stores: Stores) -> Finding:
     found: dict[str, tuple[Queue, Inversion]] = {}
     for store in stores.nodes.values():
         for queue, copies in _by_queue(store.copies).items():
-            for inversion in find_inversions(_placed(copies, sends, stores)):
+            for inversion in find_inversions(_placed(copies, sends)):
                 found.setdefault(inversion.placed.message_id, (queue, inversion))
     return count_of(
         "order.stored",
@@ -106,7 +106,7 @@ def _by_queue(copies: Iterable[Copy]) -> dict[Queue, list[Copy]]:
     return queues
 
 
-def _placed(copies: Sequence[Copy], sends: dict[str, Send], stores: Stores) -> Iterator[Placed]:
+def _placed(copies: Sequence[Copy], sends: dict[str, Send]) -> Iterator[Placed]:
     """Each message once: where its acknowledgement says, else where it lies first."""
     seen: dict[str, Placed] = {}
     for copy in copies:
@@ -114,7 +114,6 @@ def _placed(copies: Sequence[Copy], sends: dict[str, Send], stores: Stores) -> I
         if send is None or send.topic != copy.queue.topic:
             continue
         is_here = send.is_acknowledged and send.queue == copy.queue
-        is_here = is_here and not stores.is_deferred(copy.message_id, send.topic)
         if copy.message_id not in seen or (is_here and copy.offset == send.offset):
             ended_at = send.ended_at if is_here else math.inf
             seen[copy.message_id] = Placed(copy.message_id, send.began_at, ended_at, copy.offset)

@@ -5,25 +5,21 @@
   away keeps its last sample: the lag of a dead slave grows as its master goes on. What comes and goes between two
   samples is not seen.
 * `replication_lag_left SLAVE`: the same at the last sample of the run.
-* `behind_for SLAVE`, in seconds of the cluster's time: the longest time in which it was behind at every sample. "At
-  least" where it still was at the last one.
 
 Unknown: where the master or the slave gave no sample.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import attrs
 
-from cluster.checks.beliefs import Span
 from cluster.checks.copies import Stores
-from cluster.checks.findings import EVIDENCE_LIMIT, Evidence, Finding, Metric, unknown
+from cluster.checks.findings import Evidence, Finding, Metric, unknown
 from cluster.checks.history import History
 from remoting.journal import JournalEntry
 
 METRICS = (
     Metric(name="replication_lag", target="SLAVE", unit="bytes", says="the most it was behind its master's log"),
-    Metric(name="behind_for", target="SLAVE", unit="s", says="the longest time in which it was behind"),
     Metric(name="replication_lag_left", target="SLAVE", unit="bytes", says="how far it was behind in the end"),
 )
 
@@ -49,11 +45,11 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
         series = lag_series(samples, master.name, slave.name)
         if master.broker_id or not series:
             missing = f"{master.name} or {slave.name} gave no sample of its log"
-            yield from (unknown(f"{metric.name} {slave.name}", metric.unit, missing) for metric in METRICS)
+            yield unknown(f"replication_lag {slave.name}", "bytes", missing)
+            yield unknown(f"replication_lag_left {slave.name}", "bytes", missing)
             continue
         yield _told("replication_lag", slave.name, max(series, key=lambda lag: lag.byte_count), history)
         yield _told("replication_lag_left", slave.name, series[-1], history)
-        yield _longest_behind(slave.name, series, history)
 
 
 def lag_series(samples: Iterable[JournalEntry], master: str, slave: str) -> list[Lag]:
@@ -73,41 +69,6 @@ def lag_series(samples: Iterable[JournalEntry], master: str, slave: str) -> list
         ends[sample.node] = int(sample.fields["max_offset"])
     close()
     return series
-
-
-def spans_behind(series: Iterable[Lag]) -> list[Span]:
-    """The times in which the lag was above 0; the last may have no end."""
-    spans: list[Span] = []
-    since: int | None = None
-    for lag in series:
-        if lag.byte_count and since is None:
-            since = lag.at
-        elif not lag.byte_count and since is not None:
-            spans.append(Span(since, lag.at))
-            since = None
-    return spans if since is None else [*spans, Span(since, None)]
-
-
-def _longest_behind(slave: str, series: Sequence[Lag], history: History) -> Finding:
-    def seconds(span: Span) -> float:
-        return (span.end(history.ended_at) - span.at) / 1000
-
-    spans = sorted(spans_behind(series), key=seconds, reverse=True)
-    return Finding(
-        metric=f"behind_for {slave}",
-        unit="s",
-        value=seconds(spans[0]) if spans else 0.0,
-        is_at_least=bool(spans) and spans[0].until is None,
-        evidence=tuple(
-            Evidence(
-                says=f"{slave} was behind for {seconds(span):.2f} s",
-                at_millis=span.at,
-                until_millis=span.until,
-                entries=history.around(span.at),
-            )
-            for span in spans[:EVIDENCE_LIMIT]
-        ),
-    )
 
 
 def _told(metric: str, slave: str, lag: Lag, history: History) -> Finding:

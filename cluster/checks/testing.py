@@ -103,7 +103,7 @@ class MadeUpRun:
         """An attempt at a broker has failed."""
         self.add("produce-1", "attempt_failed", message_id=f"ID{number:06}", topic=topic, broker=broker, took=took)
 
-    def store(self, message_id: str, queue: Queue, nodes: Iterable[str], real_topic: str = "") -> int:
+    def store(self, message_id: str, queue: Queue, nodes: Iterable[str]) -> int:
         """Append a record to some nodes' logs; its queue offset."""
         offset = self._ends[queue]
         self._ends[queue] += 1
@@ -118,7 +118,6 @@ class MadeUpRun:
                     offset=offset,
                     log_offset=at,
                     stored_at=self.now,
-                    real_topic=real_topic,
                 )
             )
         return offset

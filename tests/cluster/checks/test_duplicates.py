@@ -54,24 +54,6 @@ def test_a_delayed_message_lies_under_two_topics_and_is_stored_once() -> None:
     assert run.judge()["stored_twice"].value == 0
 
 
-def test_a_delayed_message_that_its_broker_delivers_twice_is_no_fault_of_its_client() -> None:
-    run = clean_run()
-    nodes = run.members("broker-a")
-    run.store("ID000003", Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 2), nodes, real_topic="orders")
-    run.deliver(3, offset=run.store("ID000003", Queue("orders", "broker-a", 0), nodes))
-    findings = run.judge()
-    assert findings["stored_twice"].value == 1
-    assert causes(findings) == {"deferred": 1}
-
-
-def test_what_was_handed_back_waits_under_a_system_topic_and_is_not_deferred() -> None:
-    run = clean_run()
-    nodes = run.members("broker-a")
-    run.store("ID000003", Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 2), nodes, real_topic="%RETRY%shop")
-    run.deliver(3, offset=run.store("ID000003", Queue("orders", "broker-a", 0), nodes))
-    assert causes(run.judge()) == {"client_retry": 1}
-
-
 def test_what_was_handed_back_is_a_redelivery() -> None:
     run = clean_run()
     run.deliver(3, offset=0, times=1)

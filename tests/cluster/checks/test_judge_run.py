@@ -87,7 +87,7 @@ def test_no_name_stands_in_the_table_twice() -> None:
     ("metric", "says"),
     [
         ("losst", "did you mean lost"),
-        ("xyz", "metrics: ahead, behind, "),
+        ("xyz", "metrics: ahead, behind, detection, "),
         ("lost broker-a", "expected lost"),
         ("write_unavailable", "such as write_unavailable broker-a"),
     ],

@@ -70,15 +70,6 @@ def test_a_late_copy_of_a_message_that_was_acknowledged_elsewhere_is_no_disorder
     assert run.judge()["order.stored"].value == 0
 
 
-def test_a_delayed_message_is_stored_when_it_is_due() -> None:
-    run = MadeUpRun()
-    message_id = run.send(1, at=())
-    run.store(message_id, Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 2), run.members("broker-a"), real_topic="orders")
-    run.send(2)
-    run.store(message_id, Queue("orders", "broker-a", 0), run.members("broker-a"))
-    assert run.judge()["order.stored"].value == 0
-
-
 def test_a_send_in_doubt_may_be_carried_out_late() -> None:
     run = MadeUpRun()
     run.send(1, "indeterminate")

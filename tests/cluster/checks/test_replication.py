@@ -43,23 +43,6 @@ def test_a_slave_in_step_is_never_behind() -> None:
     assert (finding.value, finding.evidence) == (0, ())
 
 
-def test_how_long_it_was_behind_is_told_and_at_least_so_while_it_still_is() -> None:
-    run = MadeUpRun()
-    sampled(run, 100, 50)
-    since = run.now - 10
-    sampled(run, 100, 90)
-    sampled(run, 100, 100)
-    until = run.now - 10
-    finding = run.judge()["behind_for broker-a-s"]
-    assert (finding.value, finding.is_at_least) == ((until - since) / 1000, False)
-    sampled(run, 200, 100)
-    since = run.now - 10
-    run.wait(30)
-    run.send(1)
-    finding = run.judge()["behind_for broker-a-s"]
-    assert (finding.value, finding.is_at_least) == ((run.now - since) / 1000, True)
-
-
 def test_without_samples_of_both_nothing_is_known() -> None:
     run = MadeUpRun()
     sampled(run, 100)

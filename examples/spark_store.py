@@ -1,0 +1,27 @@
+"""What lies in a RocketMQ store, read from its files alone: a real broker's or ours, running or not.
+
+pip install 'rmqlab[spark]'
+python examples/spark_store.py ~/store                # or a directory with one store for each node
+"""
+
+import sys
+
+from pipeline.session import open_session
+
+with open_session("local[*]") as spark:
+    records = spark.read.format("rocketmq-store").load(sys.argv[1])
+
+    print("Records by node and state: torn or badCrc means damage")
+    records.groupBy("node", "state").count().orderBy("node", "state").show(truncate=False)
+
+    print("Topics")
+    records.filter("state = 'ok'").groupBy("node", "topic").agg(
+        {"*": "count", "storeSize": "sum", "storeTimestamp": "max"}
+    ).withColumnsRenamed({"count(1)": "messages", "sum(storeSize)": "bytes", "max(storeTimestamp)": "latest"}).orderBy(
+        "node", "topic"
+    ).show(100, truncate=False)
+
+    print("Messages that were stored more than once: a producer tried again after a time-out")
+    records.filter("uniqKey is not null and topic not like 'RMQ_SYS%' and topic not like '\\%%'").groupBy(
+        "node", "topic", "uniqKey"
+    ).count().filter("count > 1").orderBy("node", "topic", "uniqKey").show(20, truncate=False)

@@ -1,0 +1,61 @@
+"""Count a live topic in windows of a second, as a stream, and write the counts to another topic, while the master dies.
+
+    pip install 'rmqlab[spark]'
+    rmqlab up --detach && rmqlab produce --topic orders &
+    NAMESRV_ADDR=127.77.149.1:9876 python examples/spark_stream.py orders counts --seconds 30
+    rmqlab kill broker-a:master           # in between: the stream reads on from the slave; what it writes waits
+    rmqlab start broker-a:master
+
+Each cell (`# %%`) can be run by itself in an editor that knows them.
+"""
+
+# %% What to read, and where to write
+import argparse
+import os
+import tempfile
+
+from pyspark.sql.functions import window
+
+from pipeline.session import open_session
+
+arguments = argparse.ArgumentParser()
+arguments.add_argument("source")
+arguments.add_argument("target")
+arguments.add_argument("--seconds", type=float, default=30.0)
+arguments.add_argument("--from", dest="start", choices=("earliest", "latest"), default="latest")
+given = arguments.parse_args()
+server = os.environ["NAMESRV_ADDR"]
+
+# %% A stream from a topic, counted by second and broker
+with open_session("local[2]") as spark, tempfile.TemporaryDirectory() as checkpoint:
+    orders = (
+        spark.readStream.format("rocketmq")
+        .option("nameServer", server)
+        .option("topic", given.source)
+        .option("startingOffsets", given.start)
+        .load()
+    )
+    counts = (
+        orders.withWatermark("storeTimestamp", "10 seconds")
+        .groupBy(window("storeTimestamp", "1 second"), "broker")
+        .count()
+        .selectExpr("to_json(named_struct('at', window.start, 'broker', broker, 'orders', count)) body", "broker keys")
+    )
+
+    # %% ... into another topic: at least once, with a name for each row by which repeats can be told
+    query = (
+        counts.writeStream.format("rocketmq")
+        .option("nameServer", server)
+        .option("topic", given.target)
+        .option("checkpointLocation", checkpoint)
+        .outputMode("update")
+        .trigger(processingTime="1 second")
+        .start()
+    )
+    query.awaitTermination(given.seconds)
+    query.stop()
+
+    # %% What has been written
+    written = spark.read.format("rocketmq").option("nameServer", server).option("topic", given.target).load()
+    for row in written.selectExpr("cast(body as string) body").collect():
+        print(row.body)

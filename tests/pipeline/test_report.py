@@ -1,0 +1,84 @@
+"""The page of an audited run: what is on it, and that a browser shows it without a word in its console."""
+
+import pathlib
+import shutil
+import subprocess
+from typing import TYPE_CHECKING
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from pipeline.report.data import NoAuditError
+from pipeline.report.page import write_report
+from pipeline.report.svg import Axis, Plot, log_ticks, short, ticks
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIGURES = ("What happened where", "Sends", "Latency", "Replication lag", "Consumer offsets", "Deliveries")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")
+def page(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The page of a made-up run with everything in it."""
+    from pipeline.audit.audit import audit_run
+    from tests.pipeline.test_audit import PLANTED, clean_run, write_run
+
+    run = clean_run()
+    for plant in dict(PLANTED):
+        plant(run)
+    run.add("produce-1", "mark", text="<script>alert('not run')</script>")
+    directory = write_run(run, tmp_path_factory.mktemp("report") / "master-killed")
+    audit_run(spark, directory)
+    return write_report(directory, directory / "report.html")
+
+
+def test_the_page_stands_alone_and_tells_everything(page: pathlib.Path) -> None:
+    text = page.read_text()
+    assert all(f"<h2>{title}</h2>" in text for title in FIGURES)
+    assert text.count("<svg") == len(FIGURES)
+    assert 'class="verdict violated"' in text
+    assert "lost.SLAVE_NOT_AVAILABLE" in text
+    assert "<script" not in text
+    assert not [word for word in ("http://", "https://", "@import", "url(") if word in text]
+    drawings = text[text.index("<svg") : text.rindex("</svg>") + 6].split("</svg>")[:-1]
+    for drawing in drawings:
+        ET.fromstring(drawing[drawing.index("<svg") :] + "</svg>")
+
+
+def test_a_browser_shows_the_plots_and_its_console_stays_empty(page: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip(f"there is no browser: none of {', '.join(BROWSERS)} is on PATH")
+    common = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+    logged = [*common, "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()]
+    done = subprocess.run(logged, check=True, capture_output=True, text=True, timeout=240)
+    assert done.stdout.count("<svg") == len(FIGURES)
+    assert "CONSOLE" not in done.stderr
+    picture = tmp_path / "page.png"
+    subprocess.run([*common, f"--screenshot={picture}", page.as_uri()], check=True, capture_output=True, timeout=240)
+    assert picture.stat().st_size > 20_000
+
+
+def test_a_run_that_was_not_audited_is_told_what_to_do(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(NoAuditError, match="run `rmqlab audit"):
+        write_report(tmp_path, tmp_path / "report.html")
+
+
+def test_axes_have_round_ticks() -> None:
+    assert ticks(0, 61.3, 10) == [0, 10, 20, 30, 40, 50, 60]
+    assert ticks(0, 0.9, 4) == pytest.approx([0, 0.5])
+    assert log_ticks(2500) == [1, 10, 100, 1000, 10000]
+    assert [short(value) for value in (0, 950, 1500, 2e6)] == ["0", "950", "1.5k", "2M"]
+
+
+def test_what_lies_outside_an_axis_stays_at_its_border() -> None:
+    axis = Axis(0, 10, 100, 200)
+    assert [axis.at(value) for value in (-5, 0, 5, 10, 99)] == [100, 100, 150, 200, 200]
+
+
+def test_a_line_has_no_bridge_over_a_gap() -> None:
+    plot = Plot("x", 100, 100)
+    plot.line([(0, 1), (1, 2), (50, 1), (51, 2)], Axis(0, 2, 90, 10), "series-0", widest=10)
+    assert plot.marks[-1].count("M") == 2
