@@ -15,8 +15,9 @@ $(VENV)/.spark: $(VENV)/.ready       # half a GB: only for what needs it
 		--config-settings editable_mode=compat
 	touch $@
 
-demo: $(VENV)/.ready        ## the main job: a cluster, its master killed, the truth shown
+demo: $(VENV)/.spark        ## the main job: a cluster, its master killed, the truth shown, and audited on Spark
 	$(BIN)/rmqlab demo
+	$(BIN)/rmqlab audit demo --report
 
 test: $(VENV)/.ready        ## unit and process tests; needs nothing but Python
 	$(BIN)/python -m pytest

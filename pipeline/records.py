@@ -22,6 +22,7 @@ from remoting.message import (
     IPV6_MASK,
     MESSAGE_MAGIC,
     PROPERTY_KEYS,
+    PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
     SYS_FLAG_AT,
@@ -31,6 +32,7 @@ from remoting.message import (
     offset_message_id,
     parse_properties,
 )
+from remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 
 _SIZE_AND_MAGIC: Final = struct.Struct(">ii")
 _GATHER_UP_TO: Final = 300
@@ -265,6 +267,15 @@ def _message_ids(records: Records) -> pa.Array:
     return pa.array(ids, pa.string())
 
 
+def _real_topics(records: Records) -> pa.Array:
+    """Where a delayed or half message is to be stored in the end; null for every other record."""
+    topics = RECORD_COLUMNS["topic"][1](records)
+    waits = pc.is_in(topics, pa.array([SCHEDULE_TOPIC, HALF_TOPIC]))
+    if not pc.any(waits).as_py():
+        return pa.nulls(len(records), pa.string())
+    return pc.if_else(waits, property_column(records.properties_text, PROPERTY_REAL_TOPIC), None)
+
+
 def _properties(records: Records) -> pa.Array:
     pairs = [list(parse_properties(text).items()) for text in records.properties_text.to_pylist()]
     return pa.array(pairs, pa.map_(pa.string(), pa.string()))
@@ -279,6 +290,7 @@ RECORD_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Records], pa.Array]]]] =
     "uniqKey": ("string", _property(PROPERTY_UNIQ_KEY)),
     "keys": ("string", _property(PROPERTY_KEYS)),
     "tags": ("string", _property(PROPERTY_TAGS)),
+    "realTopic": ("string", _real_topics),
     "properties": ("map<string,string>", _properties),
     "propertiesText": ("string", lambda records: records.properties_text),
     "body": ("binary", Records.bodies),

@@ -211,7 +211,7 @@ def _read_copies(run: Run) -> None:
     run.small("brokers_of_nodes", names, node=pa.string(), broker=pa.string())
     schema = (
         "node string, commitLogOffset bigint, storeSize int, topic string, queueId int, queueOffset bigint, uniqKey string,"
-        " storeHost string, storeTimestamp timestamp, recordCrc bigint"
+        " storeHost string, storeTimestamp timestamp, recordCrc bigint, realTopic string"
     )
     reader = spark.read.format("rocketmq-store").schema(schema)
     try:
@@ -225,12 +225,16 @@ def _read_copies(run: Run) -> None:
     ).createOrReplaceTempView("tears")
     run.sql(
         "select /*+ broadcast(t, b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue,"
-        " r.queueOffset offset, r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc,"
+        " r.queueOffset offset, r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.realTopic real_topic,"
         " coalesce(r.uniqKey, concat(r.storeHost, '/', r.commitLogOffset)) message_id,"
         " unix_millis(r.storeTimestamp) stored_at"
         " from raw_records r left join tears t on r.node = t.node left join brokers_of_nodes b on r.node = b.node"
         " where r.topic is not null and (t.torn_at is null or r.commitLogOffset < t.torn_at)"
     ).createOrReplaceTempView("copies")
+    # A delayed or half message: its broker stores it in its topic later, by itself.
+    run.sql(
+        "select distinct message_id, real_topic topic from copies where real_topic is not null"
+    ).createOrReplaceTempView("deferred")
 
 
 def _no_columns(schema: str) -> list[str]:

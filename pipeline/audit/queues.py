@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pipeline.audit.facts import Run, literal
 from pipeline.audit.findings import EVIDENCE_LIMIT, MESSAGES, SECONDS, Finding, unknown
 
-CAUSES = ("client_retry", "offset_rollback", "rebalance", "redelivery", "unexplained")
+CAUSES = ("client_retry", "deferred", "offset_rollback", "rebalance", "redelivery", "unexplained")
 _DELIVERIES = "deliveries"
 _TIMES = "times"
 
@@ -18,11 +18,12 @@ _TIMES = "times"
 _INVERSIONS = """
 with placed as (
     select c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, s.began_at,
-        if(s.acknowledged and s.broker = c.broker and s.queue = c.queue, s.ended_at, null) ended_at,
+        if(s.acknowledged and s.broker = c.broker and s.queue = c.queue and d.topic is null, s.ended_at, null) ended_at,
         row_number() over (partition by c.node, c.topic, c.queue, c.message_id
-            order by coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue and s.offset = c.offset, false)
-            desc, c.log_offset) nth
+            order by coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue and s.offset = c.offset
+                and d.topic is null, false) desc, c.log_offset) nth
     from copies c join sends s on c.message_id = s.message_id and c.topic = s.topic
+        left join deferred d on s.message_id = d.message_id and s.topic = d.topic
 ), seen as (
     select *, max(named_struct('began_at', began_at, 'message_id', message_id, 'offset', offset)) over (
         partition by node, broker, topic, queue order by offset rows between unbounded preceding and 1 preceding) ahead
@@ -270,12 +271,12 @@ with numbered as (
 )
 select r.seq, r.at, r.node, r.`group`, r.topic, r.broker, r.queue, r.offset, r.message_id, r.same.node before_node,
     case when r.reconsume_times > 0 then 'redelivery'
-        when r.same is null then 'client_retry'
+        when r.same is null then if(d.topic is null, 'client_retry', 'deferred')
         when m.seq is not null or c.farthest > r.offset then 'offset_rollback'
         when r.same.node != r.node or coalesce(a.taken_at, -1) > r.same.at then 'rebalance'
         else 'unexplained' end cause
 from repeated r left join moved m on r.seq = m.seq left join committed c on r.seq = c.seq
-    left join asked a on r.seq = a.seq
+    left join asked a on r.seq = a.seq left join deferred d on r.message_id = d.message_id and r.topic = d.topic
 """
 
 

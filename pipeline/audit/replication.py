@@ -1,6 +1,6 @@
 """Masters and slaves: how far a slave was behind, and whether its log is still its master's.
 
-Metrics: replication_lag SLAVE, replication_lag_left SLAVE, divergence SLAVE, behind SLAVE, ahead SLAVE.
+Metrics: replication_lag SLAVE, replication_lag_left SLAVE, behind_for SLAVE, divergence SLAVE, behind SLAVE, ahead SLAVE.
 """
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from pipeline.audit.facts import Member, Run, literal
-from pipeline.audit.findings import BYTES, Finding, unknown
+from pipeline.audit.findings import BYTES, SECONDS, Finding, unknown
 from pipeline.commitlogs import find_logs, log_files
 
 # Samples that stand closer together than half a second were taken in one instant.
@@ -32,6 +32,15 @@ with samples as (
 )
 select slave, instant_at at, greatest(0, master_end - slave_end) behind_bytes, master_end, slave_end
 from known where nth = 1 and master_end is not null and slave_end is not null
+"""
+
+# Samples in which a slave was behind, one after the other, are one span: to the first sample in which it was not.
+_SPANS = """
+with stepped as (
+    select *, lead(at) over (partition by slave order by at) next_at,
+        sum(int(behind_bytes = 0)) over (partition by slave order by at) span from lag
+)
+select slave, min(at) at, max_by(next_at, at) until from stepped where behind_bytes > 0 group by slave, span
 """
 
 # A record is what its CRC over all of its bytes says; the common range is judged record by record.
@@ -59,6 +68,7 @@ def judge(run: Run) -> Iterator[Finding]:
     rows = [{"slave": slave.name, "master": master.name} for slave, master in pairs]
     run.small("pairs", rows, slave=pa.string(), master=pa.string())
     run.table("lag", run.sql(_LAG))
+    run.table("behind_spans", run.sql(_SPANS))
     run.table("divergences", run.sql(_DIFFERING))
     for slave in run.members.values():
         if slave.broker_id:
@@ -77,6 +87,20 @@ def _judge_lag(run: Run, slave: str) -> Iterator[Finding]:
     missing = "" if row.most is not None else f"{slave} or its master gave no sample of its log"
     yield Finding(metric=f"replication_lag {slave}", unit=BYTES, value=row.most, missing=missing)
     yield Finding(metric=f"replication_lag_left {slave}", unit=BYTES, value=row.latest, missing=missing)
+    if missing:
+        yield unknown(f"behind_for {slave}", SECONDS, missing)
+        return
+    spans = run.rows(
+        f"select max_by(named_struct('s', coalesce(until, {run.ended_at}) - at, 'open', until is null),"
+        f" coalesce(until, {run.ended_at}) - at) longest from behind_spans where slave = {literal(slave)}"
+    )
+    longest = spans[0].longest
+    yield Finding(
+        metric=f"behind_for {slave}",
+        unit=SECONDS,
+        value=longest.s / 1000 if longest else 0.0,
+        is_at_least=bool(longest and longest.open),
+    )
 
 
 def _judge_logs(run: Run, slave: Member, masters: list[Member]) -> Iterator[Finding]:

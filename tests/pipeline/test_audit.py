@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SAME_PREFIXES = (
     "lost", "expired", "missing ", "sent", "stored.", "stored_twice", "unclaimed", "order.", "duplicates",
     "write_unavailable", "read_unavailable", "detection", "offset_rollbacks", "rolled_back", "replication_lag",
-    "divergence", "behind", "ahead",
+    "divergence", "behind", "behind_for", "ahead",
 )  # fmt: skip
 
 
