@@ -14,8 +14,7 @@ from cluster.faults.player import play_random_faults
 from cluster.faults.rules import FaultError, fault_of
 from cluster.faults.schedule import RandomFaults
 from cluster.lab import Cluster, WaitTimeoutError
-from cluster.life import NodeState
-from cluster.supervisor import NodeFailedError, WrongStateError
+from cluster.life import NodeFailedError, NodeState, WrongStateError
 from cluster.topology import UnknownTargetError
 from remoting.clock import real_seconds
 from remoting.mapcodec import CHUNK, ControlError
@@ -205,7 +204,7 @@ async def _faults(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
 
 async def _heal(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
     ids = list(dict.fromkeys(arguments["ids"]))
-    healed = await (cluster.heal_all() if ids == ["all"] else cluster.supervisor.heal(*ids))
+    healed = await (cluster.heal_all() if ids == ["all"] else cluster.supervisor.faults.heal(*ids))
     return [active.as_json() for active in healed]
 
 

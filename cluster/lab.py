@@ -22,10 +22,10 @@ from cluster.directory import ClusterDirectory, Record
 from cluster.eventlog import EventLog
 from cluster.faults.board import ActiveFault
 from cluster.faults.rules import Fault, Isolation
-from cluster.life import Life
+from cluster.life import Life, NodeFailedError
 from cluster.placing import placed
 from cluster.status import Document, status_document
-from cluster.supervisor import MODULES, NodeFailedError, Supervisor, start_phases
+from cluster.supervisor import MODULES, Supervisor, start_phases
 from cluster.topology import ClusterSpec, NodeKind, node_settings, nodes_of, toml_text
 from remoting.clock import ClockSettings, RatedClock, real_seconds
 from remoting.journal import (
@@ -154,7 +154,7 @@ class Cluster:
     @property
     def faults(self) -> list[ActiveFault]:
         """The faults in force, oldest first."""
-        return [*self.supervisor.board.active.values()]
+        return [*self.supervisor.faults.board.active.values()]
 
     async def fault(self, fault: Fault) -> ActiveFault:
         """Put a fault in force (see `cluster.faults.rules`); in force at all running nodes on return.
@@ -162,7 +162,7 @@ class Cluster:
         FaultError where this cluster cannot play it. A node that is paused plays it when it goes on, one that is
         started again plays it from its first moment on.
         """
-        return await self.supervisor.apply_fault(fault)
+        return await self.supervisor.faults.apply(fault)
 
     async def isolate(self, target: str) -> ActiveFault:
         """Cut a node off from all others: packets vanish both ways, nobody sees a close."""
@@ -170,11 +170,11 @@ class Cluster:
 
     async def heal(self, fault: ActiveFault | str) -> None:
         """End a fault, by itself or by its id."""
-        await self.supervisor.heal(fault if isinstance(fault, str) else fault.id)
+        await self.supervisor.faults.heal(fault if isinstance(fault, str) else fault.id)
 
     async def heal_all(self) -> list[ActiveFault]:
         """End all faults; those that were in force."""
-        return await self.supervisor.heal(*self.supervisor.board.active)
+        return await self.supervisor.faults.heal(*self.supervisor.faults.board.active)
 
     async def snapshot(self, target: str) -> Mapping[str, Any] | None:
         """The live facts of one node; None when it does not answer."""

@@ -12,6 +12,14 @@ from typing import Any
 import attrs
 
 
+class NodeFailedError(Exception):
+    """A node did not become what it was asked to be. The text tells how it ended and what it said last."""
+
+
+class WrongStateError(Exception):
+    """What was asked makes no sense in the state the node is in."""
+
+
 class NodeState(enum.StrEnum):
     """How a node is, in one word."""
 

@@ -16,10 +16,11 @@ from cluster.children import ForkServerGoneError
 from cluster.commandserver import serve_commands
 from cluster.directory import AlreadyUpError, ClusterDirectory, NoPlaceError
 from cluster.lab import Cluster, open_cluster
+from cluster.life import NodeFailedError
 from cluster.logs import last_lines
 from cluster.ports import PortTakenError
 from cluster.status import Document
-from cluster.supervisor import NodeFailedError, Supervisor
+from cluster.supervisor import Supervisor
 from cluster.topology import ClusterSpec
 
 UP_FAILURES = (NodeFailedError, PortTakenError, AlreadyUpError, ForkServerGoneError, NoPlaceError)

@@ -4,9 +4,7 @@ Waiting is always for a fact (a process says that it is ready, the fork server r
 seconds whatever the cluster's rate.
 """
 
-import contextlib
 import itertools
-import math
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -19,11 +17,9 @@ from cluster.child import Birth
 from cluster.children import ForkServer
 from cluster.directory import ClusterDirectory
 from cluster.eventlog import EventLog
-from cluster.faults.board import ActiveFault, FaultBoard
-from cluster.faults.rules import Fault, HaReportFault, describe_fault, fault_values
-from cluster.faults.stranger import REPORT_PERIOD, NoHaPortError, Stranger
+from cluster.faults.keeper import FaultKeeper
 from cluster.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
-from cluster.life import Life, describe_end
+from cluster.life import Life, NodeFailedError, WrongStateError, describe_end
 from cluster.logs import last_lines
 from cluster.nodelink import NodeLink, attend_connection
 from cluster.topology import ClusterSpec, Node, NodeKind, Placement, find_targets, namesrv_addr, workload_host
@@ -39,17 +35,8 @@ START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 SIGNAL_SECONDS = 5.0
 SNAPSHOT_SECONDS = 1.0
-RULES_SECONDS = 20.0
 
 MODULES: Mapping[NodeKind, str] = {NodeKind.NAMESERVER: "nameserver.main", NodeKind.BROKER: "broker.main"}
-
-
-class NodeFailedError(Exception):
-    """A node did not become what it was asked to be. The text tells how it ended and what it said last."""
-
-
-class WrongStateError(Exception):
-    """What was asked makes no sense in the state the node is in."""
 
 
 @attrs.define(eq=False)
@@ -68,20 +55,19 @@ class Supervisor:
     """What the random choices of its processes follow from; empty: chance."""
     lives: dict[str, Life] = attrs.field(factory=dict, init=False)
     workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
-    board: FaultBoard = attrs.field(factory=FaultBoard, init=False)
+    faults: FaultKeeper = attrs.field(init=False)
     is_stopping: bool = attrs.field(default=False, init=False)
     """All is about to end."""
-    _rules: dict[str, NodeRules] = attrs.field(factory=dict, init=False)  # by node, until something changes
-    _rules_changed: trio.Event = attrs.field(factory=trio.Event, init=False)
     _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
-    _strangers: dict[str, trio.CancelScope] = attrs.field(factory=dict, init=False)
-    _services: trio.Nursery | None = attrs.field(default=None, init=False)
     _links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
     _recovered: dict[str, int] = attrs.field(factory=dict, init=False)
     _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
     _births: dict[int, str] = attrs.field(factory=dict, init=False)
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _log_starts: dict[str, int] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.faults = FaultKeeper(self.nodes, self._links, self.clock, self.events, self._is_attentive)
 
     @property
     def namesrv_addr(self) -> str:
@@ -113,7 +99,7 @@ class Supervisor:
     async def attend_nodes(self, listener: trio.SocketListener) -> None:
         """Serve the control channel of every process."""
         async with trio.open_nursery() as nursery:
-            self._services = nursery
+            self.faults.services = nursery
             await trio.serve_listeners(self._attend_node, [listener], handler_nursery=nursery)
 
     async def _attend_node(self, stream: trio.SocketStream) -> None:
@@ -126,7 +112,7 @@ class Supervisor:
             link.rules = self._born_with[link.hello.name]
             self._links[link.hello.name] = link
             admitted.append(link)
-            nursery.start_soon(self._keep_rules, link)
+            nursery.start_soon(self.faults.keep_rules, link)
             return True
 
         try:
@@ -154,106 +140,7 @@ class Supervisor:
         if event.kind == "recovering":
             self._recovered[link.hello.name] = int(event.fields["offset"])
         if event.kind == "fault_spent":
-            self._spent(str(event.fields["id"]), link.hello.name)
-
-    # Faults
-
-    async def apply_fault(self, fault: Fault) -> ActiveFault:
-        """Put a fault in force, and wait until all nodes that run play it. FaultError, UnknownTargetError.
-
-        NodeFailedError where a node does not answer, or has no HA port to report to.
-        """
-        active = self.board.add(fault, [*self.nodes.values()], self.clock.wall_millis())
-        self.record("", "fault_applied", id=active.id, **_event_fields(fault))
-        if isinstance(fault, HaReportFault):
-            await self._send_stranger(active.id, fault)
-        await self._pass_rules_on()
-        return active
-
-    async def heal(self, *fault_ids: str) -> list[ActiveFault]:
-        """End faults, and wait until no node that runs plays them. FaultError for an id that is none."""
-        for fault_id in fault_ids:
-            self.board.find(fault_id)  # all or none
-        healed = [self._heal(fault_id) for fault_id in fault_ids]
-        await self._pass_rules_on()
-        return healed
-
-    def rules_for(self, name: str) -> NodeRules:
-        """The fault rules of a node."""
-        if name not in self._rules:
-            self._rules[name] = self.board.rules_for(self.nodes[name], [*self.nodes.values()])
-        return self._rules[name]
-
-    def _heal(self, fault_id: str, **fields: object) -> ActiveFault:
-        active = self.board.remove(fault_id)
-        if scope := self._strangers.pop(fault_id, None):
-            scope.cancel()
-        self.record("", "fault_healed", id=fault_id, **_event_fields(active.fault), **fields)
-        self._change_rules()
-        return active
-
-    async def _send_stranger(self, fault_id: str, fault: HaReportFault) -> None:
-        strangers = []
-        try:
-            for node in self.find(fault.target):
-                strangers.append(await Stranger.connect(node.host, node.ha_port or 0, fault.offset))  # noqa: PERF401 -- those before a failure must be closed
-        except NoHaPortError as exc:
-            for stranger in strangers:
-                await stranger.stream.aclose()
-            self._heal(fault_id, reason=str(exc))
-            raise NodeFailedError(str(exc)) from None
-        assert self._services is not None, "it runs"
-        self._strangers[fault_id] = scope = trio.CancelScope()
-        period = REPORT_PERIOD / self.clock.rate if fault.is_repeated else math.inf
-        self._services.start_soon(self._attend_strangers, fault_id, strangers, period, scope)
-
-    async def _attend_strangers(
-        self, fault_id: str, strangers: list[Stranger], period: float, scope: trio.CancelScope
-    ) -> None:
-        """Stay connected until the fault is healed, or the last broker has closed: then it is over."""
-        with scope:
-            async with trio.open_nursery() as nursery:
-                for stranger in strangers:
-                    nursery.start_soon(stranger.stay, period)
-            self._strangers.pop(fault_id)
-            self._heal(fault_id, reason="the broker closed the connection")
-
-    def _spent(self, fault_id: str, name: str) -> None:
-        if self.board.spent(fault_id, name, [*self.nodes.values()]):
-            self._heal(fault_id, reason="spent")
-        self._change_rules()
-
-    def _change_rules(self) -> None:
-        self._rules.clear()
-        self._rules_changed.set()
-        self._rules_changed = trio.Event()
-
-    async def _keep_rules(self, link: NodeLink) -> None:
-        """Tell a process its rules whenever they change."""
-        with contextlib.suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            while True:
-                rules = self.rules_for(link.hello.name)
-                if rules == link.rules:
-                    await self._rules_changed.wait()
-                else:
-                    await link.set_rules(rules)
-                    self.events.pulse()
-
-    async def _pass_rules_on(self) -> None:
-        """Wait until all processes live by the rules; those that stand still take them when they go on."""
-        self._change_rules()
-        with trio.move_on_after(real_seconds(RULES_SECONDS)):
-            while self._behind():
-                await self.events.wait_changed()
-        if names := self._behind():
-            raise NodeFailedError(f"{', '.join(names)}: no answer to a change of faults within {RULES_SECONDS:g} s")
-
-    def _behind(self) -> list[str]:
-        return [
-            name
-            for name, link in self._links.items()
-            if link.rules != self.rules_for(name) and self.life(name).is_alive and not self.life(name).is_paused
-        ]
+            self.faults.spent(str(event.fields["id"]), link.hello.name)
 
     def _changed(self, birth: int, report: Report) -> None:
         name = self._births[birth]
@@ -303,7 +190,7 @@ class Supervisor:
         self._births[number] = name
         self.lives[name] = Life(is_alive=True)
         self._recovered.pop(name, None)
-        self._born_with[name] = rules = self.rules_for(name)
+        self._born_with[name] = rules = self.faults.rules_for(name)
         await self.forks.spawn(
             Birth(
                 id=number,
@@ -328,7 +215,7 @@ class Supervisor:
         while not await self.wait_life(name, lambda life: life.ready is not None or not life.is_alive, seconds):
             if self._recovered.get(name, -1) == told:
                 raise NodeFailedError(
-                    f"{name} is not ready after {seconds:g} s{self._handicaps(name)}{self._last_words(name)}"
+                    f"{name} is not ready after {seconds:g} s{self.faults.handicaps(name)}{self._last_words(name)}"
                 )
             told = self._recovered[name]
         life = self.life(name)
@@ -408,8 +295,7 @@ class Supervisor:
         """
         self.record("", "cluster_stopping")
         self.is_stopping = True
-        for fault_id in [*self.board.active]:
-            self._heal(fault_id, reason="the cluster stops")
+        self.faults.end_all("the cluster stops")
         for phase in reversed(start_phases([*self.nodes.values()])):
             alive = [name for name in phase if self.life(name).is_alive]
             try:
@@ -474,8 +360,12 @@ class Supervisor:
         node = Node(name=name, kind=NodeKind.WORKLOAD, host=workload_host(self.placement, index))
         self.nodes[name] = node
         self.workload_modules[name] = module
-        self._change_rules()  # it is among those whom others are cut off from
+        self.faults.change_rules()  # it is among those whom others are cut off from
         return node
+
+    def _is_attentive(self, name: str) -> bool:
+        life = self.life(name)
+        return life.is_alive and not life.is_paused
 
     def _alive(self, name: str) -> Life:
         life = self.life(name)
@@ -504,22 +394,9 @@ class Supervisor:
                     f"{name}: {verb} had no effect within {seconds:g} s; it is {self.life(name).state}"
                 )
 
-    def _handicaps(self, name: str) -> str:
-        """The faults in force that may be why a node does not get on."""
-        ids = self.rules_for(name).ids
-        told = (f"{fault_id} ({describe_fault(fault_values(self.board.find(fault_id).fault))})" for fault_id in ids)
-        return f", with {', '.join(told)} in force" if ids else ""
-
     def _last_words(self, name: str) -> str:
         lines = last_lines(self.directory.log_path(name), since=self._log_starts.get(name, 0))
         return "".join(f"\n  {name}| {line}" for line in lines)
-
-
-def _event_fields(fault: Fault) -> dict[str, object]:
-    """The fields of a fault; its type and kind under names that are not columns of an event."""
-    values = fault_values(fault)
-    kind = {"fault_kind": values.pop("kind")} if "kind" in values else {}
-    return {"fault": values.pop("type"), **kind, **values}
 
 
 def start_phases(nodes: Iterable[Node]) -> list[list[str]]:

@@ -10,7 +10,7 @@ from cluster.children import ForkServerGoneError
 from cluster.faults.rules import FaultError
 from cluster.faults.schedule import UNDOS, RandomFaults, Strike, strikes
 from cluster.lab import Cluster
-from cluster.supervisor import NodeFailedError, WrongStateError
+from cluster.life import NodeFailedError, WrongStateError
 from remoting.clock import real_seconds
 
 UNDO_SECONDS = 60.0

@@ -19,9 +19,9 @@ from rich.live import Live
 from cluster.children import ForkServerGoneError
 from cluster.faults.rules import FaultError
 from cluster.lab import Cluster
+from cluster.life import NodeFailedError, WrongStateError
 from cluster.live.keys import Act, Deed, Hand, Heal, Quit, decode_keys, press
 from cluster.live.view import render_live
-from cluster.supervisor import NodeFailedError, WrongStateError
 from remoting.clock import real_seconds
 
 PROBE_SECONDS = 0.5
@@ -114,7 +114,7 @@ class LiveView:
                 self._say(f"{_DOING.get(verb, f'{verb}ing')} {target} ...")
         try:
             if isinstance(deed, Heal):
-                await self.cluster.supervisor.heal(*deed.ids)
+                await self.cluster.supervisor.faults.heal(*deed.ids)
                 self._say(f"healed {', '.join(deed.ids)}")
             else:
                 await getattr(self.cluster, deed.verb)(deed.target)

@@ -11,8 +11,8 @@ from trio.testing import MockClock
 from cluster.directory import ClusterDirectory
 from cluster.eventlog import EventLog
 from cluster.faults.rules import DiskFault, Isolation
-from cluster.life import Life
-from cluster.supervisor import NodeFailedError, Supervisor
+from cluster.life import Life, NodeFailedError
+from cluster.supervisor import Supervisor
 from cluster.topology import ClusterSpec, Placement, nodes_of, place
 from remoting.clock import ClockSettings, RatedClock
 from remoting.control import Event, Ready
@@ -59,8 +59,8 @@ async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump
 
 async def test_the_faults_that_may_be_why_are_named(supervisor: Supervisor, autojump_clock: MockClock) -> None:
     del autojump_clock
-    await supervisor.apply_fault(DiskFault(target="broker-a-s", kind="full"))
-    await supervisor.apply_fault(Isolation(target="broker-a"))
+    await supervisor.faults.apply(DiskFault(target="broker-a-s", kind="full"))
+    await supervisor.faults.apply(Isolation(target="broker-a"))
     told = r"not ready after 30 s, with f2 \(isolate broker-a\) in force$"
     with pytest.raises(NodeFailedError, match=told):
         await supervisor.wait_ready("broker-a", 30)
