@@ -207,7 +207,14 @@ def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool) -> None:
             for args in runs:
                 nursery.start_soon(one, *args)
 
-    trio.run(work)
+    try:
+        trio.run(work)
+    except* KeyboardInterrupt:
+        interrupted = True
+    else:
+        interrupted = False
+    if interrupted:
+        fail("interrupted; every run is stopped, and has left its directory")
     if as_json:
         print_json(rows)
     else:

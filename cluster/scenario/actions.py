@@ -89,16 +89,21 @@ def _measure(value: Any) -> tuple[str, str]:
     return words[0], words[1]
 
 
+def names_of(argument: str | tuple[str, ...]) -> tuple[str, ...]:
+    """One name or several, as several."""
+    return (argument,) if isinstance(argument, str) else argument
+
+
 def _on_targets(method: str) -> Run:
-    async def run(stage: Stage, targets: tuple[str, ...], _label: str) -> None:
-        for target in targets:
+    async def run(stage: Stage, targets: str | tuple[str, ...], _label: str) -> None:
+        for target in names_of(targets):
             await getattr(stage.cluster, method)(target)
 
     return run
 
 
-async def _isolate(stage: Stage, targets: tuple[str, ...], label: str) -> None:
-    for target in targets:
+async def _isolate(stage: Stage, targets: str | tuple[str, ...], label: str) -> None:
+    for target in names_of(targets):
         stage.faults.setdefault(label, []).append(await stage.cluster.isolate(target))
 
 
@@ -119,8 +124,8 @@ async def _start_workload(stage: Stage, name: str, _label: str) -> None:
     await stage.start_workload(name)
 
 
-async def _stop_workloads(stage: Stage, names: tuple[str, ...], _label: str) -> None:
-    for name in names:
+async def _stop_workloads(stage: Stage, names: str | tuple[str, ...], _label: str) -> None:
+    for name in names_of(names):
         await stage.workloads[name].stop()
 
 
@@ -128,8 +133,8 @@ async def _mark(_stage: Stage, _argument: str, _label: str) -> None:
     """The event that every action leaves is all that is wanted."""
 
 
-async def _probe(stage: Stage, targets: tuple[str, ...], _label: str) -> None:
-    for target in targets:
+async def _probe(stage: Stage, targets: str | tuple[str, ...], _label: str) -> None:
+    for target in names_of(targets):
         for node in stage.cluster.supervisor.find(target):
             code, remark = await send_straight(node.address)
             stage.cluster.supervisor.record(node.name, "probed", code=code, remark=remark)

@@ -7,7 +7,7 @@ from cluster.checks.findings import UnknownMetricError, find_metric
 from cluster.conditions import UnknownConditionError
 from cluster.faults.board import check_playable
 from cluster.faults.rules import FaultError
-from cluster.scenario.actions import VERBS
+from cluster.scenario.actions import VERBS, names_of
 from cluster.scenario.binding import BindingError, Path, near
 from cluster.scenario.model import Action, Expectation, Scenario, Step
 from cluster.scenario.observation import observation_unit
@@ -82,6 +82,8 @@ def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Nod
             parse_wait(step.wait, nodes, names)
         except (UnknownConditionError, UnknownTargetError) as exc:
             raise BindingError((*path, "wait"), str(exc)) from None
+    if step.action is not None and step.action.verb not in VERBS:
+        raise BindingError(path, f"no action {step.action.verb!r}{near(step.action.verb, VERBS)}")
     if step.action is not None:
         for fault in _faults_of_action(scenario, step.action, nodes):
             raise BindingError((*path, step.action.verb), fault)
@@ -98,7 +100,7 @@ def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node])
     try:
         match VERBS[action.verb].takes:
             case "targets":
-                for target in action.argument:
+                for target in names_of(action.argument):
                     find_targets(target, everybody)
             case "measure":
                 find_targets(action.argument[0], everybody)
@@ -109,7 +111,7 @@ def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node])
                     known = [name for name, kind in workloads.items() if kind == action.verb]
                     yield f"no workload {action.argument!r} of kind {action.verb}{near(action.argument, known)}"
             case "workloads":
-                for name in action.argument:
+                for name in names_of(action.argument):
                     if name not in workloads:
                         yield f"no workload {name!r}{near(name, workloads)}"
             case "label":

@@ -20,12 +20,14 @@ from cluster.checks import judge_run
 from cluster.checks.findings import Finding, Findings, unknown
 from cluster.commandserver import serve_commands
 from cluster.lab import Cluster, open_cluster
+from cluster.ports import has_loopback_network
 from cluster.scenario.history import history_lines
 from cluster.scenario.judge import Judged, Verdict, judge_expectation, worst
 from cluster.scenario.model import Expectation, Scenario
 from cluster.scenario.observation import labels_of, observe
 from cluster.scenario.player import Player, StepFailedError, make_whole
 from cluster.scenario.resources import Resources, children_cpu_seconds, memory_of
+from cluster.scenario.review import review
 from cluster.scenario.rundir import RunDirectory
 from cluster.topology import NodeKind, nodes_of
 from remoting.clock import real_seconds
@@ -145,11 +147,14 @@ async def run_scenario(
     ready: Ready | None = None,
     stay: Stay | None = None,
 ) -> Run:
-    """Run a scenario, and judge it. What keeps a cluster from coming up is raised, as `open_cluster` does.
+    """Run a scenario, and judge it. BindingError for one that cannot be played, before anything starts.
+
+    What keeps a cluster from coming up is raised, as `open_cluster` does.
 
     Cancelled, it heals, stops its processes, and leaves a run directory with a verdict of `unknown`. `tell` gets
     a line for each step; `ready` is called when the cluster is, before the first step.
     """
+    review(scenario, is_single=not has_loopback_network())
     seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
     played = scenario.under_profile(options.profile)
     spec = attrs.evolve(played.cluster, name=scenario.name, rate=options.rate or played.cluster.rate)

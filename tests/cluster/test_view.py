@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.live import Live
 
 from cluster.commands.terms import live_console
-from cluster.view import render_event, render_nodes, render_status
+from cluster.view import render_event, render_nodes, render_schema, render_status
+from remoting.kinds import KINDS
 
 NODES = [
     ("namesrv-1", "nameserver", "ready", None, "127.77.160.1:9876", None, 1234567),
@@ -107,3 +108,12 @@ def test_an_error_is_told_to_its_end_and_long_lists_are_not() -> None:
     shown = render_event(event).plain
     assert "e full" in shown
     assert shown.endswith("…")
+
+
+def test_the_schema_of_the_journal_names_every_kind_and_field() -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render_schema(KINDS.values()))
+    text = console.export_text()
+    for kind in KINDS.values():
+        assert f"{kind.name}  ({kind.teller})" in text
+        assert all(f"    {name}: {field.type}" in text for name, field in kind.fields.items())

@@ -17,9 +17,13 @@ from client.config import ClientConfig
 from client.instance import open_client
 from client.message import Message
 from client.producer import Producer
+from cluster.scenario.binding import BindingError
 from cluster.scenario.load import parse_scenario
+from cluster.scenario.model import Action, Expectation, Scenario, Step
+from cluster.scenario.quantity import Quantity
 from cluster.scenario.run import Options, Run, run_scenario
 from cluster.scenario.rundir import RunDirectory
+from cluster.topology import ClusterSpec
 from remoting.journal import read_journals
 
 SMALL = """\
@@ -195,6 +199,27 @@ def test_scenarios_are_listed_and_run_side_by_side(tmp_path: pathlib.Path) -> No
     assert done.returncode == 0, done.stdout + done.stderr
     row = next(line for line in done.stdout.splitlines() if line.strip().startswith("small"))
     assert row.count("holds") == 2
+
+
+async def test_a_scenario_can_be_made_and_run_by_a_program(tmp_path: pathlib.Path) -> None:
+    scenario = Scenario(
+        name="made",
+        claim="a killed master is out of the route at once",
+        cluster=ClusterSpec(name="x", slaves=0, rate=5),
+        steps=(
+            Step(action=Action("kill", "broker-a:master"), label="death"),
+            Step(wait="route-gone broker-a:master", within=60),
+        ),
+        expectations=(
+            Expectation(event="broker_connection_lost", take="delay", after="death", at_most=Quantity(5, "s")),
+        ),
+    )
+    run = await run_scenario(scenario, directory=RunDirectory.create("made", tmp_path))
+    assert run.verdict == "holds", run.reasons()
+    assert run.judged[0].finding.evidence[0].entries[0].fields["broker_name"] == "broker-a"
+    nobody = attrs.evolve(scenario, steps=(Step(action=Action("kill", "broker-b")),), expectations=())
+    with pytest.raises(BindingError, match="no node 'broker-b' here"):
+        await run_scenario(nobody, directory=RunDirectory.create("made", tmp_path))
 
 
 FACTS = """\
