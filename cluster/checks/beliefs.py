@@ -94,6 +94,19 @@ def overlap(one: Span, other: Span) -> Span | None:
     return Span(at, until) if until is None or at < until else None
 
 
+def merged(spans: Iterable[Span]) -> list[Span]:
+    """The same time in as few spans as can be: those that touch or overlap become one."""
+    whole: list[Span] = []
+    for span in sorted(spans, key=lambda span: span.at):
+        last = whole[-1] if whole else None
+        if last is None or (last.until is not None and last.until < span.at):
+            whole.append(span)
+        elif last.until is not None:
+            until = None if span.until is None else max(last.until, span.until)
+            whole[-1] = Span(last.at, until)
+    return whole
+
+
 def without(span: Span, taken: Iterable[Span]) -> list[Span]:
     """What is left of a span when others are cut out of it."""
     left = []

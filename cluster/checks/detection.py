@@ -6,7 +6,8 @@
   the address. The longest counts, of all absences that the watcher could notice.
 
 A broker that was away and is still named when the run ends makes it "at least". One that came back before it was
-dropped was never noticed: it does not count (see `stale_route`).
+dropped was never noticed: it does not count (see `stale_route`). Of a frozen broker that was killed before anybody noticed,
+the kill counts.
 
 Unknown: where no broker that the watcher named was ever away, where all came back unnoticed, and where the watcher was
 away itself.
@@ -65,6 +66,8 @@ def _judge_watcher(watcher: str, beliefs: Sequence[Belief], history: History) ->
         waited = overlap(Span(absence.at, absence.until), belief.span)
         if waited and any(overlap(span, waited) for span in away):
             why_not.append(f"{watcher} was away itself")
+        elif found is None and _is_overtaken(absence, history):
+            continue
         elif found is None:
             why_not.append(f"{absence.node} was back before {watcher} noticed that it was {absence.how}")
         else:
@@ -80,6 +83,11 @@ def _judge_watcher(watcher: str, beliefs: Sequence[Belief], history: History) ->
         says="; ".join(why_not),
         evidence=tuple(_tell(found, history) for found in noticed[:EVIDENCE_LIMIT]),
     )
+
+
+def _is_overtaken(absence: Absence, history: History) -> bool:
+    """True for one that ends in another, as when a frozen broker is killed: then the other is to be noticed."""
+    return any(other.node == absence.node and other.at == absence.until for other in history.absences)
 
 
 def _held_at(absence: Absence, beliefs: Sequence[Belief], address: str) -> Belief | None:

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from cluster.checks.beliefs import Belief, Span, beliefs_of_clients, beliefs_of_nameservers, overlap, without
+from cluster.checks.beliefs import Belief, Span, beliefs_of_clients, beliefs_of_nameservers, merged, overlap, without
 from cluster.checks.copies import Stores
 from cluster.checks.findings import EVIDENCE_LIMIT, Evidence, Finding, Metric, unknown
 from cluster.checks.history import History, Member
@@ -57,7 +57,7 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
 
 
 def _away(node: str, history: History) -> list[Span]:
-    return [Span(absence.at, absence.until) for absence in history.absences if absence.node == node]
+    return merged(Span(absence.at, absence.until) for absence in history.absences if absence.node == node)
 
 
 def _first_ready(node: str, history: History) -> int:

@@ -8,6 +8,7 @@ import typer
 from rich.text import Text
 
 from cluster.command import explain_absence
+from cluster.commands.progress import working
 from cluster.commands.terms import DEFAULT_NAME, AsJson, Name, console, directory_of, misused, print_json
 from cluster.directory import ClusterDirectory, NoClusterError
 from cluster.nodestore import store_config
@@ -35,7 +36,11 @@ def diff(
     """
     directory = directory_of(name)
     try:
-        with LogImage.open(log_directory(a, directory)) as ours, LogImage.open(log_directory(b, directory)) as theirs:
+        with (
+            working(f"comparing {a} and {b}"),
+            LogImage.open(log_directory(a, directory)) as ours,
+            LogImage.open(log_directory(b, directory)) as theirs,
+        ):
             comparison = compare_logs(ours, theirs, shown=lines)
     except (StoreError, NoClusterError, UnknownTargetError, OSError) as exc:
         misused(str(exc))

@@ -1,10 +1,12 @@
 """Beliefs against the truth: planted lies are measured, and spans are compared with counting instant by instant."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.checks.beliefs import Span, overlap, without
+from cluster.checks.beliefs import Span, merged, overlap, without
 from cluster.checks.testing import ADDRESSES, MadeUpRun
 
 TWO = ("namesrv-1", "namesrv-2", "broker-a", "broker-a-s")
@@ -120,6 +122,15 @@ def instants(*known: Span) -> set[int]:
         for now in range(END + 10)
         if any(span.at <= now and (span.until is None or now < span.until) for span in known)
     }
+
+
+@given(st.lists(spans, max_size=6))
+def test_merged_spans_are_the_same_instants_and_none_touches_another(known: list[Span]) -> None:
+    whole = merged(known)
+    assert instants(*whole) == instants(*known)
+    for one, other in itertools.pairwise(whole):
+        assert one.until is not None
+        assert one.until < other.at
 
 
 @given(spans, spans)
