@@ -23,7 +23,7 @@ _ENDING_COMMANDS = ("kill", "stop", "pause", "power-loss", "wipe")
 _DROPS = ("broker_connection_lost", "broker_expired", "broker_unregistered")
 _GONE = ("node_killed", "node_crashed", "node_stopped")
 _KINDS = (
-    "command", "broker_registered", "route_learnt", "fault_applied", "fault_healed", *_ENDS, *_RETURNS, *_DROPS,
+    "command", "broker_registered", "route_believed", "fault_applied", "fault_healed", *_ENDS, *_RETURNS, *_DROPS,
 )  # fmt: skip
 _NOTICED_FIRST = 5000
 """ms: so much earlier than the supervisor may others see an end that nobody ordered."""
@@ -136,7 +136,7 @@ def client_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
     routes: dict[str, dict[str, set[str]]] = collections.defaultdict(dict)
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
     for one in happenings:
-        if one.kind == "route_learnt":
+        if one.kind == "route_believed":
             brokers = (one.fields.get("brokers") or {}).values()
             routes[one.node][str(one.fields["topic"])] = {address for group in brokers for address in group.values()}
         elif one.kind in _GONE:
