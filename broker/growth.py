@@ -12,6 +12,8 @@ from broker.ha.master import HaMaster
 from remoting.reactor import Reactor
 from store.messagestore import MessageStore
 
+PUSH_SIZE = 32 * 1024
+"""Bytes appended within a pass after which the slaves get them at once: they can work while the pass goes on."""
 TRICKLE = 64 * 1024
 """Bytes that a slave dispatches in the pass that received them; what is more is left to a task of its own."""
 
@@ -32,9 +34,14 @@ class LogGrowth:
         self._flush_waits = flush_waits
         self._is_noted = False
         self._is_received = False
+        self._unpushed = 0
 
-    def appended(self) -> None:
-        """A message was stored: push it to the slaves at the end of this pass."""
+    def appended(self, size: int = 0) -> None:
+        """So many bytes were stored: push them to the slaves at the end of this pass, or now if they are many."""
+        self._unpushed += size
+        if self._unpushed >= PUSH_SIZE:
+            self._unpushed = 0
+            self._ha_master.push()
         if not self._is_noted:
             self._is_noted = True
             self._reactor.defer(self._follow_up)
@@ -46,6 +53,7 @@ class LogGrowth:
 
     def _follow_up(self) -> None:
         self._is_noted = False
+        self._unpushed = 0
         self._ha_master.push()
         if self._is_received:
             self._is_received = False

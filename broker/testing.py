@@ -93,7 +93,7 @@ class NotedReplication:
         """As 4.9: without a cause."""
         return None
 
-    def appended(self) -> None:
+    def appended(self, size: int = 0) -> None:  # noqa: ARG002 -- as LogGrowth.appended
         """Note it."""
         self.appends += 1
 

@@ -30,7 +30,7 @@ from store.config import StoreConfig
 from store.consumequeue import ENTRY, ConsumeQueue
 from store.dispatch import SCHEDULE_TOPIC, Dispatcher, deliver_at, tags_code_in
 from store.index import Index, IndexEntry, key_hash
-from store.indexing import index_hashes, topic_part, unique_key_hash
+from store.indexing import index_hashes, topic_parts_of, unique_key_hash
 from store.queues import Queues
 from store.results import PutResult, PutStatus
 
@@ -191,13 +191,13 @@ class Putter:
     ) -> None:
         """Enter a batch in queue and index from what is known, without reading it again."""
         dispatcher, prefix = self.dispatcher, f"{queue.topic}#".encode()
-        topic_hash, stored_at = topic_part(prefix), put.store_timestamp
+        topic_parts, stored_at = topic_parts_of(prefix), put.store_timestamp
         tags_codes: list[int] = []
         keys: list[IndexEntry] = []
         for text, physical in zip(properties, put.physical_offsets or (), strict=True):
             fenced = b"\x02" + text + b"\x02"
             tags_codes.append(tags_code_in(fenced))
-            hashed = unique_key_hash(fenced, topic_hash)
+            hashed = unique_key_hash(fenced, topic_parts)
             if hashed is not None:
                 keys.append((hashed, physical, stored_at))
             else:

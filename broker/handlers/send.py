@@ -220,9 +220,10 @@ def finish_send(
         broker.stats.count_put_failure()
         code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
         return Reply(code, region_fields(broker), remark=result.reason or result.status.name)
-    broker.growth.appended()
+    size = result.end_offset - result.physical_offset
+    broker.growth.appended(size)
     offsets = result.physical_offsets or (result.physical_offset,)
-    broker.stats.count_put(topic, len(offsets), result.end_offset - result.physical_offset)
+    broker.stats.count_put(topic, len(offsets), size)
     host = broker.store_host
     ids = offset_message_ids(*host, offsets)
     values = (ids.encode(), b"%d" % queue_id, b"%d" % result.queue_offset)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.indexing import index_hashes, topic_part, unique_key_hash
+from store.indexing import index_hashes, topic_parts_of, unique_key_hash
 
 TOPICS = st.text(min_size=1, max_size=40)
-CLIENTS_KEYS = st.text("0123456789ABCDEF", min_size=32, max_size=32)
+CLIENTS_KEYS = st.sampled_from([32, 56]).flatmap(lambda size: st.text("0123456789ABCDEF", min_size=size, max_size=size))
 OTHERS = st.lists(st.sampled_from(["WAIT\x01true", "TAGS\x01a", "xUNIQ_KEY\x01no", "a\x01KEYS"]), max_size=3)
 
 
@@ -18,7 +18,7 @@ def test_a_clients_unique_key_has_one_hash_by_either_way(
     """store-ha#23."""
     text = "\x02".join(["", *before, f"UNIQ_KEY\x01{key}", *after, ""]).encode()
     prefix = f"{topic}#".encode()
-    assert [unique_key_hash(text, topic_part(prefix))] == index_hashes(text, prefix)
+    assert [unique_key_hash(text, topic_parts_of(prefix))] == index_hashes(text, prefix)
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_a_clients_unique_key_has_one_hash_by_either_way(
     ],
 )
 def test_what_is_not_just_a_clients_unique_key_goes_the_long_way(text: str) -> None:
-    assert unique_key_hash(text.encode(), topic_part(b"orders#")) is None
+    assert unique_key_hash(text.encode(), topic_parts_of(b"orders#")) is None
