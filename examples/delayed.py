@@ -25,8 +25,8 @@ async def main(namesrv_addr: str, topic: str) -> None:
         producer = Producer(client, "example-producer")
         # Levels: 1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h; 0 is at once.
         for level in (1, 0):
-            await producer.send(Message(topic=topic, body=b"level %d" % level, delay_level=level))
-        consumer = PushConsumer(client, "example-consumer", {topic: "*"}, on_messages, config=config)
+            await producer.send(Message(topic=topic, body=b"level %d" % level, tags="reminder", delay_level=level))
+        consumer = PushConsumer(client, "example-reminded", {topic: "reminder"}, on_messages, config=config)
         await nursery.start(consumer.run)
         for _ in range(2):
             message = await receive.receive()

@@ -46,8 +46,9 @@ async def main(namesrv_addr: str, topic: str) -> None:
         producer = Producer(client, "example-producer")
         for step in STEPS:
             for customer in CUSTOMERS:
-                await producer.send(Message(topic=topic, body=f"{customer} {step}".encode()), to=by(customer))
-        consumer = PushConsumer(client, "example-orderly", {topic: "*"}, on_messages, config=config)
+                message = Message(topic=topic, body=f"{customer} {step}".encode(), tags="cart")
+                await producer.send(message, to=by(customer))
+        consumer = PushConsumer(client, "example-orderly", {topic: "cart"}, on_messages, config=config)
         await nursery.start(consumer.run)
         await enough.wait()
         await consumer.stop()

@@ -47,9 +47,9 @@ async def main(namesrv_addr: str, topic: str) -> None:
     async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client, trio.open_nursery() as nursery:
         producer = TransactionProducer(client, "example-transactions", was_charged)
         for body in (b"bob 30", b"ann 30"):
-            result = await producer.send_in_transaction(Message(topic=topic, body=body), charge)
+            result = await producer.send_in_transaction(Message(topic=topic, body=body, tags="charge"), charge)
             print(body.decode(), result.sent.status.name, result.state.name)
-        consumer = PushConsumer(client, "example-consumer", {topic: "*"}, on_messages, config=config)
+        consumer = PushConsumer(client, "example-charged", {topic: "charge"}, on_messages, config=config)
         await nursery.start(consumer.run)
         await consumed.wait()
         await consumer.stop()
