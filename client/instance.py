@@ -34,7 +34,7 @@ from remoting.header import Header, HeaderError
 from remoting.headers.group import UnregisterClientRequestHeader
 from remoting.headers.nameserver import GetRouteInfoRequestHeader
 from remoting.message import RecordError
-from remoting.names import RETRY_PREFIX
+from remoting.names import RETRY_PREFIX, group_fault
 from remoting.reactor import Reactor, open_reactor
 
 log = logging.getLogger(__name__)
@@ -86,6 +86,12 @@ class Client:
     def named(self, name: str) -> str:
         """The wire's name of a topic or group of this instance's namespace."""
         return with_namespace(self.config.namespace, name)
+
+    def named_group(self, group: str) -> str:
+        """As `named`. ValueError for a group that no broker should hear of, which Java's client refuses, too."""
+        if (fault := group_fault(group)) is not None:
+            raise ValueError(fault)
+        return self.named(group)
 
     async def ask(
         self,

@@ -47,7 +47,7 @@ class LitePullConsumer(Member):
         on_event: OnEvent = no_event,
     ) -> None:
         config = config or ConsumerConfig(suspend_timeout=20.0, pull_batch_size=10)
-        group = client.named(group)
+        group = client.named_group(group)
         stats = ConsumeStats(trio.current_time, trio.current_time())
         self._offsets = BrokerOffsets(client, group, on_event)
         super().__init__(client, Group(client, group, config, {}, self._offsets, on_event, stats))

@@ -55,7 +55,7 @@ class Producer:
         on_attempt: Callable[[Attempt], None] | None = None,
     ) -> None:
         self.client = client
-        self.group = client.named(group)
+        self.group = client.named_group(group)
         self.config = config or ProducerConfig()
         self.sends_under_way = 0
         """Those of `send_soon`."""

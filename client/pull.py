@@ -18,7 +18,7 @@ class PullConsumer:
     """Reads queues on its own account. Brokers need not know the group: the subscription goes with each pull."""
 
     def __init__(self, client: Client, group: str) -> None:
-        self.group = client.named(group)
+        self.group = client.named_group(group)
         self._client = client
         self._suggested: dict[MessageQueue, int] = {}
 

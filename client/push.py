@@ -62,7 +62,7 @@ class PushConsumer(Member):
         `send_back_failed` (queue, message_id, error).
         """
         config = config or ConsumerConfig()
-        group = client.named(group)
+        group = client.named_group(group)
         is_clustering = config.model is MessageModel.CLUSTERING
         offsets: Offsets = (
             BrokerOffsets(client, group, on_event) if is_clustering else LocalOffsets(config.local_offsets)

@@ -42,6 +42,7 @@ BUILT_IN_GROUPS = (
 MASTER_ID = 0
 
 MAX_TOPIC_LENGTH = 127
+MAX_GROUP_LENGTH = 255
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
@@ -53,6 +54,17 @@ def topic_fault(topic: str) -> str | None:
         return f"the topic is {len(topic)} characters long, at most {MAX_TOPIC_LENGTH} are allowed"
     if not _LEGAL.fullmatch(topic):
         return f"topic {topic!r} has a character other than letters, digits, %, |, _ and -"
+    return None
+
+
+def group_fault(group: str) -> str | None:
+    """Say what is wrong with a producer's or consumer's group, or None. Only clients ask (class Validators)."""
+    if not group.strip():
+        return "the group is blank"
+    if len(group) > MAX_GROUP_LENGTH:
+        return f"the group is {len(group)} characters long, at most {MAX_GROUP_LENGTH} are allowed"
+    if not _LEGAL.fullmatch(group):
+        return f"group {group!r} has a character other than letters, digits, %, |, _ and -"
     return None
 
 

@@ -12,9 +12,11 @@ from cluster.command import CommandFailedError, CommandUsageError, Item, ask_str
 from cluster.commands.terms import DEFAULT_NAME, AsJson, Name, console, directory_of, fail, misused, print_json
 from cluster.directory import NoClusterError
 from cluster.view import render_event
+from remoting.names import group_fault, topic_fault
 
 Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic; made by the first send.")]
 
+_BEGINNINGS = ("first", "last")
 _QUIET = ("sent", "delivered")  # so many of them that a terminal gets their number only
 
 
@@ -57,17 +59,23 @@ def consume(
     group: Annotated[str, typer.Option("--group", "-g", help="Consumer group.")] = "rmqlab-consumer",
     tags: Annotated[str, typer.Option(help="A tag, several as `A || B`, or `*`.")] = "*",
     from_where: Annotated[str, typer.Option("--from", help="Where a new group begins: first or last.")] = "first",
-    count: Annotated[int, typer.Option("--count", "-c", min=0, help="0: until Ctrl-C.")] = 0,
+    count: Annotated[
+        int, typer.Option("--count", "-c", min=0, help="End at so many, and what has come with them; 0: at Ctrl-C.")
+    ] = 0,
     *,
     as_json: AsJson = False,
 ) -> None:
     """Consume a topic in a process of the cluster, and tell each delivery, from whom it pulls and where it commits."""
+    if from_where not in _BEGINNINGS:
+        misused(f"--from {from_where}: expected {' or '.join(_BEGINNINGS)}")
     config = {"topic": topic, "group": group, "tags": tags, "from_where": from_where, "count": count}
     work(name, "cluster.workload.consume", config, as_json=as_json)
 
 
 def work(name: str, module: str, config: dict[str, Any], *, as_json: bool) -> None:
     """Run a workload and show its events until it ends, or until Ctrl-C ends it."""
+    if (fault := topic_fault(config["topic"]) or group_fault(config["group"])) is not None:
+        misused(fault)
     directory = directory_of(name)
     counts: collections.Counter[str] = collections.Counter()
     status = None

@@ -8,8 +8,11 @@ import trio
 from client.config import ClientConfig, client_id
 from client.errors import BrokerError, NoRouteError
 from client.instance import Client, open_client
+from client.litepull import LitePullConsumer
 from client.message import Message
 from client.producer import Producer
+from client.pull import PullConsumer
+from client.push import PushConsumer
 from remoting.channel import ConnectError
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Reply
@@ -95,6 +98,25 @@ async def test_an_error_of_the_block_comes_out_as_it_is(world: "World") -> None:
     with pytest.raises(ZeroDivisionError):
         async with open_client(world.config()):
             raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(
+    ("group", "said"), [("", "blank"), ("a b", "group 'a b' has a character"), ("g" * 256, "at most 255")]
+)
+async def test_a_group_that_cannot_be_is_refused_before_anybody_hears_of_it(
+    client: Client, group: str, said: str
+) -> None:
+    async def on_messages(messages: object) -> None:
+        raise NotImplementedError
+
+    for make in (
+        lambda: Producer(client, group),
+        lambda: PullConsumer(client, group),
+        lambda: LitePullConsumer(client, group),
+        lambda: PushConsumer(client, group, {"orders": "*"}, on_messages),
+    ):
+        with pytest.raises(ValueError, match=said):
+            make()
 
 
 async def test_refusals_and_unknown_topics_have_errors_of_their_own(world: "World", client: Client) -> None:
