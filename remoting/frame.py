@@ -68,7 +68,10 @@ class FrameDecoder:
             header_size = marked & 0xFFFFFF
             # Checked before its bytes arrive: a hostile length must not make us buffer.
             if not 4 + header_size <= length <= self.max_frame - 4 or marked >> 24 > ROCKETMQ:
-                raise RemoteProtocolError(f"length {length}, header size {header_size}, serialize type {marked >> 24}")
+                raise RemoteProtocolError(
+                    f"length {length}, header size {header_size}, serialize type {marked >> 24}:"
+                    f" expected at most {self.max_frame - 4}, a header that fits, and type {JSON} or {ROCKETMQ}"
+                )
             end = at + 4 + length
             if end > size:
                 self._needed = 4 + length
@@ -79,7 +82,8 @@ class FrameDecoder:
         else:
             self._needed = 8
             if size - at >= 4 and not 4 <= _LENGTH.unpack_from(data, at)[0] <= self.max_frame - 4:
-                raise RemoteProtocolError(f"length {_LENGTH.unpack_from(data, at)[0]}")
+                length = _LENGTH.unpack_from(data, at)[0]
+                raise RemoteProtocolError(f"length {length}: expected 4 to {self.max_frame - 4}")
         if at < size:
             self._kept += data[at:] if at else data
         return frames

@@ -159,7 +159,10 @@ def _structure_bool(value: object, _kind: object) -> bool:
 def _structure_int(value: object, _kind: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise TypeError("a whole number")
-    return int(value)
+    try:
+        return int(value)
+    except ValueError:
+        raise ValueError("a whole number") from None
 
 
 def _cause(exc: BaseException) -> str:

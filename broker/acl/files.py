@@ -83,10 +83,17 @@ def read_acl_file(path: pathlib.Path) -> Document:
     try:
         document = yaml.safe_load(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
-        raise AclDenied(f"{path}: {exc}") from None
+        raise AclDenied(f"{path}: {_in_one_line(exc)}") from None
     if document is not None and not isinstance(document, dict):
         raise AclDenied(f"{path}: expected keys such as accounts, not {document!r:.80}")
     return document or {}
+
+
+def _in_one_line(exc: Exception) -> str:
+    """What is wrong, and where: the parser of YAML draws a picture of it."""
+    mark = getattr(exc, "problem_mark", None)
+    where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+    return where + " ".join(str(getattr(exc, "problem", None) or exc).split())
 
 
 def write_acl_file(path: pathlib.Path, document: Document, now_millis: int) -> None:

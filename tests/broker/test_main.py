@@ -393,7 +393,7 @@ def test_a_broker_is_known_by_where_it_listens_unless_that_is_everywhere(tmp_pat
         ('namesrv_addr = "foo;bar:x"', "'foo' is not host:port"),
         ('broker_role = "SLAVE"', "needs one above 0"),
         ("listen_prot = 1", "did you mean listen_port"),
-        ('listen_port = "many"', "listen_port = 'many': expected int"),
+        ('listen_port = "many"', "listen_port = 'many': expected int (a whole number)"),
         ('delete_when = "04;4am"', "'4am' is no hour from 00 to 23"),
         ('message_delay_level = "1s soon"', "'soon' is no time such as 10s"),
         ("mapped_file_size_commit_log = 4294967296", "a file has at most 2147483647 bytes"),

@@ -195,6 +195,21 @@ async def test_what_cannot_be_a_frame_closes_the_connection_without_a_reply(host
         assert (await other.next()).code == 0
 
 
+@pytest.mark.parametrize(
+    ("hostile", "said"),
+    [
+        (struct.pack(">i", -1), f"length -1: expected 4 to {MAX_FRAME - 4}"),
+        (
+            struct.pack(">iI", 10, 7),
+            f"header size 7, serialize type 0: expected at most {MAX_FRAME - 4}, a header that",
+        ),
+    ],
+)
+def test_what_cannot_be_a_frame_is_told_with_what_was_expected(hostile: bytes, said: str) -> None:
+    with pytest.raises(RemoteProtocolError, match=said):
+        FrameDecoder().feed(hostile)
+
+
 @hypothesis.given(st.sampled_from([JSON, ROCKETMQ]), st.binary(max_size=80), st.binary(max_size=9))
 def test_any_header_is_a_command_or_a_protocol_error(serialize_type: int, header: bytes, tail: bytes) -> None:
     """remoting#2: nothing else may come out, for it would end the process."""

@@ -239,6 +239,12 @@ def test_a_file_that_cannot_be_used_leaves_all_as_it_was(
     assert denial(control, request(RequestCode.GET_BROKER_RUNTIME_INFO), "10.10.103.7:1") is None
 
 
+def test_a_file_that_is_no_yaml_is_told_in_one_line_with_the_place(open_control: Opener) -> None:
+    with pytest.raises(AclDenied, match=r"plain_acl\.yml: line 2, column 1: expected the node content.*$") as raised:
+        open_control("accounts: [\n")
+    assert "\n" not in str(raised.value)
+
+
 def test_without_a_file_there_is_an_empty_one_and_nobody_comes_in(tmp_path: pathlib.Path) -> None:
     control = AccessControl.open(tmp_path, lambda: 1)
     assert plain_file(tmp_path).read_text() == ""
