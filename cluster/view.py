@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cluster.faults.rules import describe_fault
+from cluster.topology import PROFILES
 from remoting.codes import RequestCode
 from remoting.kinds import Kind
 
@@ -96,7 +97,9 @@ def render_up(document: Document) -> RenderableType:
 def render_status(document: Document) -> RenderableType:
     """Nodes, replication, and what each nameserver believes against who runs."""
     parts: list[RenderableType] = [
-        f"cluster [bold]{document['name']}[/bold]  nameservers {document['namesrv_addr']}" + _rate_note(document),
+        f"cluster [bold]{document['name']}[/bold]  nameservers {document['namesrv_addr']}"
+        + _profile_note(document)
+        + _rate_note(document),
         render_nodes(document),
     ]
     if document["replication"]:
@@ -119,6 +122,12 @@ def _unserved_lines(node: Document) -> Iterator[str]:
         yield f"  {node['name']}: code {code} ({names.get(int(code), 'not of 4.9')}) from {peer}, {count} times"
 
 
+def _profile_note(document: Document) -> str:
+    """Silent about the behaviour that everybody expects."""
+    profile = document.get("profile", PROFILES[0])
+    return "" if profile == PROFILES[0] else f"  [yellow]profile {profile}[/yellow]"
+
+
 def _rate_note(document: Document) -> str:
     return "" if document["rate"] == 1 else f"  [yellow]time runs {document['rate']:g} times as fast[/yellow]"
 
@@ -136,12 +145,13 @@ def _render_replication(document: Document) -> Text:
         text.append(_known(row["lag"]), "yellow" if row["lag"] else "")
         text.append("" if row["connected"] is not False else "  not connected", "red")
         text.append(
-            f"\n{'':15}slaveAckOffset {_known(row['slaveAckOffset'])}  diff {_known(row['diff'])}"
-            f"  transferredByteInSecond {_known(row['transferredByteInSecond'])}  inSync {_known(row['inSync'])}\n"
-            f"{'':15}transferFromWhere {_known(row['transferFromWhere'])}  state {_known(row['state'])}\n"
+            f"\n    slaveAckOffset {_known(row['slaveAckOffset'])}  diff {_known(row['diff'])}"
+            f"  inSync {_known(row['inSync'])}  state {_known(row['state'])}\n"
+            f"    transferredByteInSecond {_known(row['transferredByteInSecond'])}"
+            f"  transferFromWhere {_known(row['transferFromWhere'])}\n"
         )
         if row["verdict"]:
-            text.append(f"{'':15}{row['verdict']}\n", "red")
+            text.append(f"    {row['verdict']}\n", "red")
     text.rstrip()
     return text
 

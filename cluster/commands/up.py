@@ -25,7 +25,7 @@ from cluster.commands.terms import (
     misused,
     print_json,
 )
-from cluster.directory import AlreadyUpError, ClusterDirectory
+from cluster.directory import AlreadyUpError, ClusterDirectory, home
 from cluster.lab import Cluster
 from cluster.live.terminal import LiveView, is_terminal
 from cluster.serve import UpFailedError, run_detached, run_foreground
@@ -117,6 +117,8 @@ def build_spec(directory: ClusterDirectory, given: dict[str, Any]) -> ClusterSpe
     """What the user asked for, over what the cluster was before."""
     try:
         record = directory.read_record()
+        if record is None and directory.path.parent != home():
+            misused(f"no cluster in {directory.path}: expected a run's directory, or a name without / for a new one")
         before = record.spec if record else ClusterSpec(name=directory.path.name)
         spec = attrs.evolve(before, **given)
         place(spec, Placement(subnet=1))  # too many nodes are told now, not after the first have started

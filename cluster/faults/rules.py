@@ -54,6 +54,14 @@ def _at_least(least: float, *, above: bool = False) -> Any:
     return check
 
 
+def _at_most(most: float) -> Any:
+    def check(instance: object, field: "attrs.Attribute[Any]", value: float | None) -> None:
+        if value is not None and value > most:
+            raise FaultError(f"{_name_of(type(instance))}: {field.name} = {value:g}: expected at most {most:g}")
+
+    return check
+
+
 def _check_options(fault: Any, needed: Mapping[str, tuple[str, ...]], allowed: Mapping[str, tuple[str, ...]]) -> None:
     """Each kind has options that it needs and others that it may have; all else would mean nothing."""
     name, kind = _name_of(type(fault)), fault.kind
@@ -127,7 +135,7 @@ class DiskFault:
     kind: str = attrs.field(validator=_one_of(DISK_KINDS))
     bytes_left: int | None = attrs.field(default=None, validator=_at_least(0))
     millis: float | None = attrs.field(default=None, validator=_at_least(0))
-    percent: int | None = attrs.field(default=None, validator=_at_least(0))
+    percent: int | None = attrs.field(default=None, validator=[_at_least(0), _at_most(100)])
 
     def __attrs_post_init__(self) -> None:
         _check_options(self, {"slow-sync": ("millis",), "used": ("percent",)}, {"full": ("bytes_left",)})

@@ -53,6 +53,35 @@ def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatc
     assert "the last word" in " ".join(shown.getvalue().split())
 
 
+def test_a_slave_with_long_offsets_takes_lines_of_80_columns_and_a_profile_is_named() -> None:
+    row = {
+        "master": "broker-a",
+        "slave": "broker-a-s",
+        "connected": True,
+        "lag": 123456789,
+        "slaveAckOffset": 123456789012,
+        "diff": 123456789,
+        "transferredByteInSecond": 123456789,
+        "inSync": False,
+        "transferFromWhere": 123456789012,
+        "state": "TRANSFER",
+        "verdict": "",
+    }
+    nodes = [
+        dict(zip(("name", "role", "state", "end", "address", "ha_address", "pid"), node, strict=True)) for node in NODES
+    ]
+    head = {"name": "default", "namesrv_addr": "127.77.124.1:9876", "rate": 1, "routes": {}}
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render_status({**head, "profile": "hardened", "nodes": nodes, "replication": [row]}))
+    text = console.export_text()
+    assert "profile hardened" in text.splitlines()[0]
+    told = [line.rstrip() for line in text.splitlines() if "slaveAckOffset" in line or "transferFromWhere" in line]
+    assert len(told) == 2
+    assert max(map(len, told)) <= 80
+    console.print(render_status({**head, "profile": "4.9", "nodes": nodes, "replication": []}))
+    assert "profile" not in console.export_text()
+
+
 def test_who_asked_for_what_nobody_serves_is_shown() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     unserved = {"127.0.0.1 13": 2, "::1 901": 1}

@@ -60,6 +60,7 @@ def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> N
         ),
         ({"type": "link", "src": "a", "dst": "b", "kind": "reset", "only": "rpc"}, "only = 'rpc': expected one of rem"),
         ({"type": "disk", "target": "a", "kind": "slow-sync"}, "kind slow-sync needs millis"),
+        ({"type": "disk", "target": "a", "kind": "used", "percent": 101}, "percent = 101: expected at most 100"),
         ({"type": "request", "target": "a", "code": "SEND_MESAGE"}, "'SEND_MESAGE'.*did you mean SEND_MESSAGE?"),
         ({"type": "request", "target": "a", "code": 310, "response_code": "BUSY"}, "no response code 'BUSY'"),
         ({"type": "request", "target": "a", "code": 310, "kind": "drop", "remark": "x"}, "remark means nothing"),
