@@ -80,6 +80,8 @@ class SendResult:
     queue_offset: int
     attempts: int = 1
     """Requests that it took."""
+    remark: str | None = None
+    """What the broker said beside: why no slave has it, where rmqlab's switches make it tell."""
 
 
 @attrs.frozen(kw_only=True)

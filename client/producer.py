@@ -264,6 +264,7 @@ class Producer:
             offset_message_id=header.msg_id or "",
             queue=stored_in,
             queue_offset=-1 if header.queue_offset is None else header.queue_offset,
+            remark=response.remark,
         )
 
     async def _request(self, address: str, command: Command, deadline: float) -> Command:

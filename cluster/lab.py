@@ -187,7 +187,7 @@ class Cluster:
         head = {
             "name": supervisor.spec.name,
             "namesrv_addr": supervisor.namesrv_addr,
-            "profile": supervisor.spec.profile,
+            "profile": supervisor.spec.broker_settings.get("profile", supervisor.spec.profile),
             "rate": supervisor.spec.rate,
             "clock_millis": supervisor.clock.wall_millis(),
             "supervisor_pid": os.getpid(),

@@ -252,7 +252,8 @@ def _tell_sent(event: Document) -> Text:
     line = Text(f"sent #{event.get('number')} ").append(outcome, "green" if outcome == "SEND_OK" else "yellow")
     if event.get("broker"):
         line.append(f" {_place(event)}", "dim")
-    return _with_error(line.append(f" {event.get('took')} ms", "dim"), event)
+    line.append(f" {event.get('took')} ms", "dim").append(f": {event['remark']}" if event.get("remark") else "")
+    return _with_error(line, event)
 
 
 def _tell_attempt(event: Document) -> Text:

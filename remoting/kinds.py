@@ -110,6 +110,7 @@ _KINDS = (
             "group": _GROUP,
             "outcome": _OUTCOME,
             "error": _text("why it is not stored, or in doubt; None for a message that is stored"),
+            "remark": _text("what the broker said beside of a message that is stored; None for nothing"),
             "broker": _text("broker name that stored it; None where nobody did or nobody knows"),
             "queue": _QUEUE_ID,
             "offset": _queue_offset("where it is stored"),

@@ -166,6 +166,7 @@ def describe_result(result: SendResult) -> dict[str, object]:
         "broker": result.queue.broker_name,
         "queue": result.queue.queue_id,
         "offset": result.queue_offset,
+        **({"remark": result.remark} if result.remark else {}),
     }
 
 

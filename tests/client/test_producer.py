@@ -30,8 +30,8 @@ SEND = RequestCode.SEND_MESSAGE_V2
 HELLO = Message(topic="orders", body=b"hello", tags="A", keys=["k1", "k2"], properties={"colour": "red"})
 
 
-def stored(code: ResponseCode = ResponseCode.SUCCESS) -> Reply:
-    return Reply(code, {"msgId": "7F000001" + "0" * 24, "queueId": "2", "queueOffset": "7"})
+def stored(code: ResponseCode = ResponseCode.SUCCESS, remark: str | None = None) -> Reply:
+    return Reply(code, {"msgId": "7F000001" + "0" * 24, "queueId": "2", "queueOffset": "7"}, remark=remark)
 
 
 def refusal(code: ResponseCode) -> Reply:
@@ -88,6 +88,17 @@ async def test_each_code_that_means_stored_has_its_status(
     result = await Producer(client, "pg").send(HELLO)
     assert (result.status, result.queue.queue_id, result.queue_offset) == (status, 2, 7)
     assert len(broker.asked(SEND)) == 1
+
+
+async def test_what_a_broker_says_of_a_message_that_it_stored_reaches_the_application(
+    world: "World", client: Client
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders")
+    broker.script[SEND] += [stored(ResponseCode.SLAVE_NOT_AVAILABLE, "no slave is connected"), stored()]
+    producer = Producer(client, "pg")
+    assert (await producer.send(HELLO)).remark == "no slave is connected"
+    assert (await producer.send(HELLO)).remark is None
 
 
 async def test_a_status_short_of_ok_is_tried_elsewhere_only_if_asked_for(world: "World", client: Client) -> None:

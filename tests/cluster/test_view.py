@@ -109,6 +109,10 @@ def test_who_asked_for_what_nobody_serves_is_shown() -> None:
              "offset": 123456, "began_at": 1795200000000, "took": 12, "message_id": "7F4D", "error": None},
             "sent #7 SEND_OK orders@broker-a:3 at 123456 12 ms",
         ),
+        (
+            {"kind": "sent", "number": 9, "outcome": "SLAVE_NOT_AVAILABLE", "took": 3, "remark": "no slave is connected"},
+            "sent #9 SLAVE_NOT_AVAILABLE 3 ms: no slave is connected",
+        ),
         ({"kind": "sent", "number": 8, "outcome": "refused", "error": "no route", "took": 3}, "sent #8 refused 3 ms: no route"),
         (
             {"kind": "attempt_failed", "attempt": 2, "broker": "broker-a", "outcome": "indeterminate", "took": 3000,
@@ -129,7 +133,7 @@ def test_who_asked_for_what_nobody_serves_is_shown() -> None:
 def test_a_single_message_takes_one_line_of_80_columns(event: dict[str, object], told: str) -> None:
     shown = render_event({"at": 0, "node": "produce-1", **event}).plain
     assert shown.endswith(f" {told}")
-    assert len(shown) <= 80 or event.get("error"), "only an error may take more: it is told to its end"
+    assert len(shown) <= 80 or event.get("error") or event.get("remark"), "what a broker says is told to its end"
 
 
 def test_an_error_is_told_to_its_end_and_long_lists_are_not() -> None:
