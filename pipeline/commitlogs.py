@@ -124,23 +124,22 @@ def written_end(path: Path) -> int:
         os.close(descriptor)
 
 
-def stretches(view: memoryview, mapped: mmap.mmap, base: int, start: int, end: int) -> Iterator[Stretch]:
+def stretches(view: memoryview, mapped: mmap.mmap, base: int, start: int, end: int, written: int) -> Iterator[Stretch]:
     """What begins in [start, end) of a file whose first byte has this commit log offset, in order.
 
-    The blank end of a file and zeros that nothing follows are the log's end, and not told.
+    The blank end of a file and zeros that nothing follows are the log's end, and not told. Nothing is looked for beyond
+    `written` (see `written_end`): a fresh file is a gigabyte of hole.
     """
-    at = start if start == 0 or _is_record(view, start, base) else _next_record(mapped, view, start, base)
+    at = start if start == 0 or _is_record(view, start, base) else _next_record(mapped, view, start, base, written)
     while at < end:
         starts, at_end = _walk_a_chunk(view, at, end)
         if starts:
             yield Stretch(at, at_end - at, starts)
             at = at_end
             continue
-        if _is_blank(view, at):
+        if _is_blank(view, at) or _is_zero(mapped, at, written):
             return
-        following = _next_record(mapped, view, at + 1, base)
-        if following >= len(view) and _is_zero(view, at):
-            return
+        following = _next_record(mapped, view, at + 1, base, written)
         yield Stretch(at, following - at)
         at = following
 
@@ -161,13 +160,9 @@ def _is_blank(view: memoryview, at: int) -> bool:
     return bool(magic == BLANK_MAGIC and size == len(view) - at)
 
 
-def _is_zero(view: memoryview, at: int) -> bool:
-    step = CHUNK_BYTES
-    return not any(any(view[begin : begin + step]) for begin in _spans(view, at, step))
-
-
-def _spans(view: memoryview, at: int, step: int) -> range:
-    return range(at, len(view), step)
+def _is_zero(mapped: mmap.mmap, at: int, end: int) -> bool:
+    spans = ((begin, min(begin + CHUNK_BYTES, end)) for begin in range(at, end, CHUNK_BYTES))
+    return all(mapped[begin:until] == bytes(until - begin) for begin, until in spans)
 
 
 def _is_record(view: memoryview, at: int, base: int) -> bool:
@@ -178,11 +173,11 @@ def _is_record(view: memoryview, at: int, base: int) -> bool:
     return bool(magic == MESSAGE_MAGIC and FIXED_SIZE <= size <= len(view) - at and offset == base + at)
 
 
-def _next_record(mapped: mmap.mmap, view: memoryview, at: int, base: int) -> int:
+def _next_record(mapped: mmap.mmap, view: memoryview, at: int, base: int, written: int) -> int:
     """The first place from `at` on where a record begins; the file's length where none does."""
-    found = mapped.find(_MAGIC, at)
+    found = mapped.find(_MAGIC, at, written)
     while found >= 0:
         if found >= 4 and found - 4 >= at and _is_record(view, found - 4, base):
             return found - 4
-        found = mapped.find(_MAGIC, found + 1)
+        found = mapped.find(_MAGIC, found + 1, written)
     return len(view)

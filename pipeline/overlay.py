@@ -57,7 +57,9 @@ def java_options(java: Java, machine: Machine) -> list[str]:
     if java.version >= 24:
         options += ["--sun-misc-unsafe-memory-access=allow"]
     if machine.is_short:
-        options += ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+        # The small code cache that comes with one compiler is full after some ten queries: all is compiled anew.
+        options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC"]
+        options += ["-XX:MetaspaceSize=256m"]
     return [*options, f"-Xmx{machine.heap}", "-Djava.net.preferIPv4Stack=true"]
 
 

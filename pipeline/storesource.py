@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from pipeline.columns import ddl, wanted_columns
-from pipeline.commitlogs import Log, NoStoreError, Range, find_logs, ranges_of, stretches
+from pipeline.commitlogs import Log, NoStoreError, Range, find_logs, ranges_of, stretches, written_end
 from pipeline.options import OptionError, at_least, bind_options, json_texts, names, option, text
 from pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
 
@@ -108,8 +108,9 @@ class StoreReader(DataSourceReader):
 
     def _batches(self, part: Range, mapped: mmap.mmap) -> Iterator[pa.RecordBatch]:
         base = int(Path(part.path).name)
+        written = written_end(Path(part.path))
         with memoryview(mapped) as view:
-            for stretch in stretches(view, mapped, base, part.start, part.end):
+            for stretch in stretches(view, mapped, base, part.start, part.end, written):
                 if not stretch.starts:
                     yield self._torn(part, base + stretch.begin, stretch.size)
                     continue

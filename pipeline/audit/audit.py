@@ -17,6 +17,7 @@ import attrs
 from pipeline.audit import detection, fates, queues, replication, timelines
 from pipeline.audit.facts import Run, read_facts
 from pipeline.audit.findings import Finding
+from pipeline.commitlogs import NoStoreError, find_logs, log_files, written_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 HOLDS, VIOLATED, UNKNOWN = "holds", "violated", "unknown"
 EXIT_STATUS = {HOLDS: 0, VIOLATED: 1, UNKNOWN: 2}
 FOLDER = "audit"
-_SMALL_BYTES = 32 * 2**20
+_SMALL_BYTES = 64 * 2**20
 SUMMARY = "audit.json"
 QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
     ("the fate of every message", fates.judge),
@@ -62,9 +63,10 @@ def audit_run(
 ) -> Summary:
     """Judge a run or a cluster by its directory. `tell` hears what is being done. Errors as read_facts."""
     out = out or directory / FOLDER
-    _fit(spark, directory)
+    is_small = _bytes_to_read(directory) < _SMALL_BYTES
+    _fit(spark, is_small=is_small)
     tell("reading journals and stores")
-    run = read_facts(spark, directory, out)
+    run = read_facts(spark, directory, out, is_small=is_small)
     findings: dict[str, Finding] = {}
     for title, judge in QUESTIONS:
         tell(title)
@@ -87,12 +89,25 @@ def audit_run(
     return summary
 
 
-def _fit(spark: "SparkSession", directory: Path) -> None:
-    """A small run gains nothing from plans that are made anew half-way, and loses a second for each of them."""
-    size = sum(path.stat().st_size for path in (directory / "journal").glob("*.msgpack"))
-    is_small = size < _SMALL_BYTES
-    spark.conf.set("spark.sql.adaptive.enabled", str(not is_small).lower())
-    spark.conf.set("spark.sql.shuffle.partitions", "2" if is_small else "64")
+def _bytes_to_read(directory: Path) -> int:
+    """Of journals and of what was written to the logs."""
+    journals = sum(path.stat().st_size for path in (directory / "journal").glob("*.msgpack"))
+    try:
+        return journals + sum(written_end(path) for log in find_logs(directory) for path in log_files(log))
+    except NoStoreError:
+        return journals
+
+
+def _fit(spark: "SparkSession", *, is_small: bool) -> None:
+    """A small run is over before a plan that is made anew half-way, or compiled, has paid for itself."""
+    settings = {
+        "spark.sql.adaptive.enabled": str(not is_small).lower(),
+        "spark.sql.shuffle.partitions": "1" if is_small else "64",
+        "spark.sql.codegen.wholeStage": str(not is_small).lower(),
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_small else "FALLBACK",
+    }
+    for key, value in settings.items():
+        spark.conf.set(key, value)
 
 
 def _verdict(findings: dict[str, Finding], run: Run) -> tuple[str, list[str]]:

@@ -9,12 +9,14 @@ milliseconds of the cluster's clock; a message is known by its unique id; `seq` 
     happenings  everything else, its fields as JSON: few, and small enough for any process
 """
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import attrs
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.commitlogs import NoStoreError, find_logs
@@ -59,17 +61,39 @@ class Run:
     began_at: int
     ended_at: int
     torn_journals: tuple[str, ...]
+    is_small: bool = False
+    """True: a table is at home in one partition, and passes through this process."""
 
     def sql(self, text: str) -> DataFrame:
         return self.spark.sql(text)
 
     def table(self, name: str, frame: DataFrame) -> DataFrame:
-        """Keep a table as parquet, and know it by name from then on."""
-        path = str(self.out / name)
-        frame.write.mode("overwrite").parquet(path)
-        kept = self.spark.read.parquet(path)
+        """Keep a table as parquet, and know it by name from then on.
+
+        Spark starts a process for each file it writes, and another one for that file's checksum: in a small run that
+        takes longer than all else. And what lies in one partition needs no shuffle.
+        """
+        path = self.out / name
+        if self.is_small:
+            shutil.rmtree(path, ignore_errors=True)
+            path.mkdir(parents=True)
+            pq.write_table(frame.toArrow(), path / "all.parquet")
+        else:
+            frame.write.mode("overwrite").parquet(str(path))
+        kept = self.spark.read.schema(frame.schema).parquet(str(path))
+        kept = kept.coalesce(1) if self.is_small else kept
         kept.createOrReplaceTempView(name)
         return kept
+
+    def fact(self, name: str, frame: DataFrame) -> None:
+        """Know a part of a table by a name: worked out by each question, or once for all in a small run.
+
+        There every question costs what its plan costs, and a plan grows with each view in it.
+        """
+        if self.is_small:
+            self.table(name, frame)
+        else:
+            frame.createOrReplaceTempView(name)
 
     def small(self, name: str, rows: list[dict[str, Any]], **columns: pa.DataType) -> DataFrame:
         """A table of rows that this process has. As Arrow, for then no Python worker is needed to read it."""
@@ -96,7 +120,7 @@ def literal(text: str) -> str:
     return f"'{escaped}'"
 
 
-def read_facts(spark: SparkSession, directory: Path, out: Path) -> Run:
+def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: bool = False) -> Run:
     """Read a run's journals and stores into tables below `out`. AnalysisException where there is no journal."""
     draft = Run(
         spark=spark,
@@ -108,6 +132,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path) -> Run:
         began_at=0,
         ended_at=0,
         torn_journals=(),
+        is_small=is_small,
     )
     _read_happenings(draft)
     _read_messages(draft)
@@ -145,10 +170,11 @@ def _read_happenings(run: Run) -> None:
     run.table("raw_happenings", everything.drop("at").withColumnRenamed("millis", "at"))
     run.sql("select * from raw_happenings where kind = 'journal_torn'").createOrReplaceTempView("torn_journals")
     # How the cluster itself was stopped is no failure of its nodes.
-    run.sql(
+    during = run.sql(
         "select * from raw_happenings where kind != 'journal_torn' and not coalesce(seq >= "
         "(select min(seq) from raw_happenings where kind = 'cluster_stopping'), false)"
-    ).createOrReplaceTempView("happenings")
+    )
+    run.fact("happenings", during)
 
 
 def _read_messages(run: Run) -> None:
@@ -156,23 +182,25 @@ def _read_messages(run: Run) -> None:
     raw.createOrReplaceTempView("raw_messages")
     events = run.sql(f"select *, {_SEQ} seq, unix_millis(at) millis from raw_messages")
     run.table("message_events", events.drop("at").withColumnRenamed("millis", "at"))
-    run.sql(
+    sends = run.sql(
         "select seq, node, coalesce(topic, '') topic, outcome, broker, cast(queue as int) queue, offset,"
         " explode_outer(split(nullif(message_id, ''), ',')) message_id, coalesce(began_at, at) began_at, at ended_at,"
         f" outcome in ({STORED_SQL}) acknowledged from message_events where kind = 'sent'"
-    ).createOrReplaceTempView("sends")
-    run.sql(
+    )
+    run.fact("sends", sends)
+    failures = run.sql(
         "select seq, node, coalesce(topic, '') topic, coalesce(broker, '') broker, message_id, outcome, error,"
         " at - cast(coalesce(took, 0) as bigint) began_at, at ended_at from message_events where kind = 'attempt_failed'"
-    ).createOrReplaceTempView("failures")
+    )
+    run.fact("failures", failures)
     consumed = (
         "select seq, node, at, coalesce(`group`, node) `group`, coalesce(topic, '') topic, broker,"
         " cast(queue as int) queue, offset, {more} from message_events where kind = '{kind}'"
         " and broker is not null and queue is not null and offset is not null"
     )
     more = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
-    run.sql(consumed.format(kind="delivered", more=more)).createOrReplaceTempView("deliveries")
-    run.sql(consumed.format(kind="committed", more="broker_id")).createOrReplaceTempView("commits")
+    run.fact("deliveries", run.sql(consumed.format(kind="delivered", more=more)))
+    run.fact("commits", run.sql(consumed.format(kind="committed", more="broker_id")))
 
 
 def _members(run: Run) -> dict[str, Member]:
@@ -223,18 +251,19 @@ def _read_copies(run: Run) -> None:
     records.filter("topic is null").groupBy("node").agg({"commitLogOffset": "min"}).withColumnRenamed(
         "min(commitLogOffset)", "torn_at"
     ).createOrReplaceTempView("tears")
-    run.sql(
+    copies = run.sql(
         "select /*+ broadcast(t, b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue,"
         " r.queueOffset offset, r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.realTopic real_topic,"
         " coalesce(r.uniqKey, concat(r.storeHost, '/', r.commitLogOffset)) message_id,"
         " unix_millis(r.storeTimestamp) stored_at"
         " from raw_records r left join tears t on r.node = t.node left join brokers_of_nodes b on r.node = b.node"
         " where r.topic is not null and (t.torn_at is null or r.commitLogOffset < t.torn_at)"
-    ).createOrReplaceTempView("copies")
+    )
+    run.fact("copies", copies)
     # A delayed or half message: its broker stores it in its topic later, by itself.
-    run.sql(
-        "select distinct message_id, real_topic topic from copies where real_topic is not null"
-    ).createOrReplaceTempView("deferred")
+    run.fact(
+        "deferred", run.sql("select distinct message_id, real_topic topic from copies where real_topic is not null")
+    )
 
 
 def _no_columns(schema: str) -> list[str]:

@@ -143,7 +143,7 @@ from followed where failures > 0
 
 def judge_outages(run: Run) -> Iterator[Finding]:
     """Make the table `outages`, and measure the longest of each target."""
-    run.sql(_WRITES).unionAll(run.sql(_READS)).createOrReplaceTempView("attempts")
+    run.fact("attempts", run.sql(_WRITES).unionAll(run.sql(_READS)))
     run.table("outages", run.sql(_OUTAGES))
     longest = {
         (row.way, row.target): row
@@ -244,14 +244,18 @@ def judge_rollbacks(run: Run) -> Iterator[Finding]:
 
 # ---- duplicates ------------------------------------------------------------------------------------------
 
-_REPEATS = """
+_REPEATED = """
 with numbered as (
     select *, row_number() over (partition by `group`, message_id order by seq) nth,
         lag(named_struct('seq', seq, 'at', at, 'node', node)) over (
             partition by `group`, message_id, topic, broker, queue, offset order by seq) same
     from deliveries
-), repeated as (select * from numbered where nth > 1
-), taken as (
+)
+select * from numbered where nth > 1
+"""
+
+_CAUSES = """
+with taken as (
     select node, at, explode(from_json(get_json_object(fields, '$.added'), 'array<string>')) name
     from happenings where kind = 'rebalanced'
 ), asked as (
@@ -281,13 +285,14 @@ from repeated r left join moved m on r.seq = m.seq left join committed c on r.se
 
 
 def judge_duplicates(run: Run) -> Iterator[Finding]:
-    """Make the table `repeats`, and measure. Needs `offset_moves`."""
+    """Make the tables `repeated` and `repeats`, and measure. Needs `offset_moves`."""
     if not run.rows("select 1 from deliveries", 1):
         for cause in ("", *CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"
             yield unknown(metric, _DELIVERIES, "nothing was delivered to a workload of the journal")
         return
-    run.table("repeats", run.sql(_REPEATS))
+    run.table("repeated", run.sql(_REPEATED))
+    run.table("repeats", run.sql(_CAUSES))
     counts = {row.cause: row["count"] for row in run.rows("select cause, count(*) count from repeats group by cause")}
     yield Finding(metric="duplicates", unit=_DELIVERIES, value=sum(counts.values()))
     for cause in CAUSES:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import mmap
 import pathlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
+from pipeline.commitlogs import stretches
 from store.scan import LogScan
 
 if TYPE_CHECKING:
@@ -158,3 +160,16 @@ def test_the_schema_is_what_was_declared(spark: "SparkSession", golden: pathlib.
     declared = StructType.fromJson(json.loads(load(spark, golden / "master").schema.json()))
     assert [field.name for field in declared.fields][:4] == ["node", "file", "state", "topic"]
     assert all(field.nullable for field in declared.fields)
+
+
+def test_nothing_is_looked_for_beyond_what_was_written(write_log: Write) -> None:
+    path = write_log("broker-a", [b"x", b"y", b"z"]) / "commitlog" / f"{0:020d}"
+    raw = path.read_bytes()
+    path.write_bytes(raw[:-100] + b"\1" * 100)
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+    ):
+        found = [list(stretches(view, mapped, 0, 0, end, end)) for end in (len(raw) - 100, len(raw))]
+    assert [[len(stretch.starts) for stretch in one] for one in found] == [[3], [3, 0]]
