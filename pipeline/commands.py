@@ -3,11 +3,13 @@
 Exit status of an audit: 0 holds, 1 violated, 2 unknown. Where it could not be made: 1 and one line on stderr.
 """
 
+import contextlib
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -16,6 +18,9 @@ from rich.table import Table
 
 from pipeline.overlay import Machine
 from pipeline.session import LOCAL, NoSparkError, open_session
+
+if TYPE_CHECKING:
+    from pipeline.audit.audit import Summary
 
 RunName = Annotated[str, typer.Argument(metavar="[CLUSTER|DIRECTORY]", help="A cluster's name, or a run's directory.")]
 DEFAULT_NAME = "default"
@@ -39,22 +44,8 @@ def audit(
     slave's log differs from its master's. 1: something was, or does. 2: what would decide it is missing.
     """
     directory = _directory(run)
-    try:
-        with open_session(master, machine=Machine(heap=memory, is_short=memory == "1g")) as spark:
-            from pyspark.errors import PySparkException  # noqa: PLC0415 - not without the extra
-
-            from pipeline.audit.audit import EXIT_STATUS, audit_run  # noqa: PLC0415
-
-            try:
-                if as_json or not console.is_terminal:
-                    summary = audit_run(spark, directory)
-                else:
-                    with console.status("audit") as status:
-                        summary = audit_run(spark, directory, tell=lambda text: status.update(f"audit: {text}"))
-            except PySparkException as exc:
-                _fail(f"the audit of {directory} failed: {_last_line(str(exc))}")
-    except NoSparkError as exc:
-        _fail(str(exc))
+    with _progress(is_shown=console.is_terminal and not as_json) as tell:
+        summary, status = _judge(directory, master, memory, tell)
     page = _write_page(directory) if with_report else None
     if as_json:
         print(json.dumps(summary.as_json()))
@@ -63,7 +54,34 @@ def audit(
         console.print(f"Tables: {summary.tables}", soft_wrap=True)
         if page is not None:
             console.print(f"Report: {page}", soft_wrap=True)
-    raise typer.Exit(EXIT_STATUS[summary.verdict])
+    raise typer.Exit(status)
+
+
+@contextlib.contextmanager
+def _progress(*, is_shown: bool) -> Iterator[Callable[[str], object]]:
+    """A line that says what is being done, from the start of Spark on; it goes away at the end."""
+    if not is_shown:
+        yield lambda _: None
+        return
+    with console.status("audit: starting Spark") as status:
+        yield lambda text: status.update(f"audit: {text}")
+
+
+def _judge(directory: Path, master: str, memory: str, tell: Callable[[str], object]) -> "tuple[Summary, int]":
+    """The summary and the exit status that it stands for; ends the program where the audit cannot be made."""
+    try:
+        with open_session(master, machine=Machine(heap=memory, is_short=memory == "1g")) as spark:
+            from pyspark.errors import PySparkException  # noqa: PLC0415 - not without the extra
+
+            from pipeline.audit.audit import EXIT_STATUS, audit_run  # noqa: PLC0415
+
+            try:
+                summary = audit_run(spark, directory, tell=tell)
+            except PySparkException as exc:
+                _fail(f"the audit of {directory} failed: {_last_line(str(exc))}")
+            return summary, EXIT_STATUS[summary.verdict]
+    except NoSparkError as exc:
+        _fail(str(exc))
 
 
 def report(
