@@ -16,7 +16,7 @@ from tests.interop.java import Java
 from tests.interop.realrocketmq import RealCluster
 from tests.interop.topology import Cluster
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]  # the first test of all takes both tours
 
 LISTS_OF_KEYS = ("getNamesrvConfig", "getBrokerConfig -c", "brokerStatus -c")
 LABELS = (
