@@ -3,6 +3,7 @@
 Without the extra nothing here can be imported: then the files are not even collected.
 """
 
+import contextlib
 import gzip
 import importlib.util
 import json
@@ -18,6 +19,7 @@ import trio
 
 from client.admin import Admin
 from client.config import ClientConfig
+from client.errors import ClientError
 from client.instance import open_client
 from client.message import Message
 from client.producer import Producer
@@ -143,12 +145,23 @@ class Lab:
         return trio.run(read)
 
     def create_topic(self, topic: str, queues: int) -> None:
+        """Make a topic, and wait until the nameserver has heard of it: a producer would be led astray by the default one."""
+
         async def create() -> None:
             async with open_client(ClientConfig(namesrv_addr=self.namesrv_addr)) as client:
                 admin = Admin(client)
                 config = TopicConfig(topic_name=topic, read_queue_nums=queues, write_queue_nums=queues)
                 for cluster in (await admin.cluster_info()).cluster_addr_table:
                     await admin.create_topic_in_cluster(cluster, config)
+                with trio.fail_after(60):
+                    while not await is_routed(admin):  # noqa: ASYNC110 -- nobody would set an event
+                        await trio.sleep(0.05)
+
+        async def is_routed(admin: Admin) -> bool:
+            with contextlib.suppress(ClientError):  # no route yet
+                route = await admin.topic_route(topic)
+                return {data.write_queue_nums for data in route.queue_datas} == {queues}
+            return False
 
         trio.run(create)
 
