@@ -6,15 +6,14 @@ while it is on (test_acl_and_sql92.py).
 """
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from tests.interop.admin_tour import form, tour
 from tests.interop.java import Java
-from tests.interop.realrocketmq import RealCluster
-from tests.interop.topology import Cluster
+from tests.interop.ours import our_cluster
+from tests.interop.realrocketmq import real_cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]  # the first test of all takes both tours
 
@@ -37,25 +36,20 @@ EXPORTS = ("exportMetadata file", "exportMetrics file")
 """Documents that list all topics and groups, those of other tests, too."""
 
 Shown = Mapping[str, str]
-_tours: dict[str, Shown] = {}
+
+# Each tour has a cluster of its own: several commands list all topics and groups, those of other tests too.
 
 
-def toured(java: Java, cluster: Cluster, scratch: Path) -> Shown:
-    """One tour of each cluster serves all tests."""
-    if cluster.namesrv not in _tours:
-        scratch.mkdir(exist_ok=True)
-        _tours[cluster.namesrv] = tour(java, cluster, scratch)
-    return _tours[cluster.namesrv]
+@pytest.fixture(scope="module")
+def real(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    with real_cluster(java, tmp_path_factory.mktemp("real")) as cluster:
+        yield tour(java, cluster, tmp_path_factory.mktemp("exports"))
 
 
-@pytest.fixture
-def real(java: Java, real_shared: RealCluster, tmp_path: Path) -> Shown:
-    return toured(java, real_shared, tmp_path / "real")
-
-
-@pytest.fixture
-def seen(java: Java, shared: Cluster, tmp_path: Path) -> Shown:
-    return toured(java, shared, tmp_path / "seen")
+@pytest.fixture(scope="module")
+def seen(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    with our_cluster(tmp_path_factory.mktemp("ours")) as cluster:
+        yield tour(java, cluster, tmp_path_factory.mktemp("exports"))
 
 
 @pytest.mark.parametrize("label", LABELS)

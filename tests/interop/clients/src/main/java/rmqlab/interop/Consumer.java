@@ -27,6 +27,7 @@ public final class Consumer {
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.setPullBatchSize(options.number("pullBatchSize", 32));
         consumer.setPullInterval(options.number("pullIntervalMillis", 0));
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000); // else the last message's offset may not be committed
         consumer.subscribe(options.text("topic"), options.text("tags", "*"));
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             for (MessageExt message : messages) {
