@@ -20,6 +20,14 @@ from remoting.reactor import READ, WRITE, Reactor
 log = logging.getLogger(__name__)
 
 RECEIVE_SIZE = 256 * 1024
+"""Bytes asked for in one receive, at most."""
+FRAMES_PER_PASS = 24
+"""Where a receive brings more frames than this, less is asked for next time.
+
+A client with many threads sends their requests together, gets the replies together, and waits meanwhile: so do we
+and the slave. In portions all three work at once, which is worth a quarter of the rate at 64 threads.
+"""
+_SMALLEST_RECEIVE = 4 * 1024
 HIGH_WATER = 8 * 2**20
 """Bytes owed to a peer above which we read no more from it."""
 MAX_OWED = 256 * 2**20
@@ -66,6 +74,7 @@ class Channel:
         self._reactor = reactor
         self._serve = serve
         self._decoder = FrameDecoder()
+        self._receive_size = RECEIVE_SIZE
         self._out: list[Buffer] = []
         self._owed = 0
         self._is_dirty = False
@@ -166,7 +175,7 @@ class Channel:
 
     def _receive(self) -> None:
         try:
-            data = self._sock.recv(RECEIVE_SIZE)
+            data = self._sock.recv(max(self._receive_size, min(self._decoder.missing, RECEIVE_SIZE)))
         except BlockingIOError:
             return
         except OSError as exc:
@@ -177,7 +186,9 @@ class Channel:
             return
         self.last_active_at = self._now()
         try:
-            for frame in self._decoder.feed(data):
+            frames = self._decoder.feed(data)
+            self._fit_receive_size(len(data), len(frames))
+            for frame in frames:
                 command = decode_command(frame)
                 if command.flag & 1:
                     on_reply = self._pending.pop(command.opaque, None)
@@ -193,6 +204,12 @@ class Channel:
         except Exception as exc:  # one peer's bytes must not end a process that serves others
             log.exception("what %s sent could not be handled", self.peer)
             self.close(f"{type(exc).__name__}: {exc}")
+
+    def _fit_receive_size(self, received: int, frames: int) -> None:
+        if frames > FRAMES_PER_PASS:
+            self._receive_size = max(received // frames * FRAMES_PER_PASS, _SMALLEST_RECEIVE)
+        elif frames < FRAMES_PER_PASS // 4 and received == self._receive_size < RECEIVE_SIZE:
+            self._receive_size *= 2  # larger frames than before
 
     def _flush(self) -> None:
         self._is_dirty = False

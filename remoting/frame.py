@@ -89,6 +89,11 @@ class FrameDecoder:
         return frames
 
     @property
+    def missing(self) -> int:
+        """Bytes that the unfinished frame still needs, as far as is known."""
+        return self._needed - len(self._kept)
+
+    @property
     def buffered(self) -> int:
         """Bytes of an unfinished frame."""
         return len(self._kept)

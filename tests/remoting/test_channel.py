@@ -1,6 +1,7 @@
 """Channels and the client on top of them, over loopback sockets."""
 
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -8,6 +9,7 @@ import trio
 import trio.testing
 
 from remoting.channel import (
+    FRAMES_PER_PASS,
     HIGH_WATER,
     ConnectError,
     ConnectionLostError,
@@ -18,6 +20,7 @@ from remoting.codec import encode_command
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
 from remoting.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from remoting.frame import FrameDecoder
 from remoting.reactor import Reactor, open_reactor
 from remoting.server import AddressTakenError, Server, open_listener
 
@@ -30,6 +33,8 @@ class Peer:
 
     def __init__(self, reactor: Reactor) -> None:
         self.parked: list[Request] = []
+        self.in_pass: Counter[float] = Counter()
+        self._reactor = reactor
         self.received: list[Command] = []
         table = handler_table(
             [
@@ -45,6 +50,7 @@ class Peer:
 
     def _echo(self, _state: None, _header: None, request: Request) -> Reply:
         self.received.append(request.command)
+        self.in_pass[self._reactor.pass_began] += 1
         return Reply(header=request.command.ext_fields, body=request.command.body)
 
     def _fail(self, _state: None, _header: None, _request: Request) -> Reply:
@@ -225,6 +231,20 @@ async def test_a_peer_that_does_not_read_is_not_read_from_either(peer: Peer) -> 
             await trio.lowlevel.checkpoint()
         assert channel._owed < 4 * HIGH_WATER
         assert not channel.is_closed
+
+
+async def test_many_requests_at_once_are_handled_in_portions(peer: Peer) -> None:
+    """So that the first replies leave while the last requests still wait. A large frame in between changes little."""
+    small, large = (encode_command(request(ECHO, body=b"x" * size)) for size in (300, 2**20))
+    async with await trio.open_tcp_stream(*_host_port(peer.address)) as stream:
+        for data, replies in ((small * 200, 200), (small * 200, 200), (large, 1), (small * 200, 200)):
+            handled_before, decoder, got = peer.in_pass.copy(), FrameDecoder(), 0
+            await stream.send_all(data)
+            while got < replies:
+                got += len(decoder.feed(await stream.receive_some()))
+            portions = (peer.in_pass - handled_before).values()
+            assert sum(portions) == replies
+    assert max(portions) <= 2 * FRAMES_PER_PASS
 
 
 async def test_a_taken_port_is_named() -> None:
