@@ -13,6 +13,7 @@ from cluster.commands.fault import fault_app, faults, heal, isolate
 from cluster.commands.scenario import repro, run, scenarios
 from cluster.commands.show import events, logs, status
 from cluster.commands.up import down, up
+from cluster.commands.watch import watch
 from cluster.commands.work import consume, produce
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ def _options(
 app.command()(demo)
 app.command()(up)
 app.command()(status)
+app.command()(watch)
 for verb, act in ACTIONS.items():
     app.command(verb)(act)
 app.command("power-loss")(power_loss)

@@ -302,6 +302,35 @@ _KINDS = (
         {**_FAULT, "reason": _text("why, where nobody asked for it: spent, or the cluster stops")},
         is_open=True,
     ),
+    Kind(
+        "random_faults_drawn",
+        "supervisor",
+        "A schedule of random faults begins.",
+        {
+            "label": _text("of the scenario's step"),
+            "seed": _count("that all of it follows from"),
+            "drawn": _list("what will be done, with seconds since the begin; None where it goes on for ever"),
+        },
+    ),
+    Kind(
+        "random_fault",
+        "supervisor",
+        "One of them was done, or undone.",
+        {
+            "label": _text("of the scenario's step"),
+            "planned": _millis("since the begin, when it was to be"),
+            "action": _text("kill, stop, pause, power_loss, isolate; or start, resume, heal"),
+            "target": _text("name of the node"),
+            "undoes": _flag("whether it ends one that was done before"),
+            "error": _text("why it could not be done; None where it was"),
+        },
+    ),
+    Kind(
+        "random_faults_over",
+        "supervisor",
+        "A schedule of random faults has come to its end, or was ended; none of them is in force any more.",
+        {"label": _text("of the scenario's step")},
+    ),
     Kind("fault_spent", "any", "A node has done all that a fault with a number wanted.", {"id": _FAULT["id"]}),
     Kind(
         "step",

@@ -1,34 +1,51 @@
 """scenarios, run and repro: what can be seen, and seeing it."""
 
 import collections
+import functools
 import json
+import shlex
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import trio
 import typer
+from rich.text import Text
 
+from cluster.commands.telling import Telling
 from cluster.commands.terms import AsJson, console, fail, misused, print_json
 from cluster.lab import Cluster, WaitTimeoutError
-from cluster.scenario.catalogue import Listed, NoScenarioError, find_by_source, find_scenario, list_scenarios
+from cluster.scenario.catalogue import (
+    Listed,
+    NoScenarioError,
+    find_by_source,
+    find_scenario,
+    large_dir,
+    list_scenarios,
+)
 from cluster.scenario.load import ScenarioError, load_scenario
 from cluster.scenario.model import Scenario
-from cluster.scenario.run import Options, Run, Stay, run_scenario
+from cluster.scenario.run import Options, Run, Stay, draw_seed, run_scenario
 from cluster.scenario.rundir import RunDirectory
 from cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
 from cluster.serve import UP_FAILURES
+from cluster.topology import PROFILES
 from cluster.view import render_nodes
 
-PROFILES = ("4.9", "hardened")
-Profile = Annotated[str, typer.Option(help="4.9, or hardened: all switches that depart from it.")]
+BOTH = "both"
+Profile = Annotated[
+    str, typer.Option(help="4.9, hardened (all switches that depart from it), or both, one after the other.")
+]
 
 
 def scenarios(
     *,
-    run_all: Annotated[bool, typer.Option("--run", help="Run all of them, and show one table.")] = False,
+    run_all: Annotated[bool, typer.Option("--run", help="Run all but the large ones, and show one table.")] = False,
+    both: Annotated[
+        bool, typer.Option("--both", help="With --run: under both profiles also where the outcome is the same.")
+    ] = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = 2,
     directory: Annotated[Path | None, typer.Option("--dir", help="Of other scenario files.")] = None,
     as_json: AsJson = False,
@@ -39,10 +56,12 @@ def scenarios(
     """
     try:
         listed = list(list_scenarios(directory))
+        if directory is None and not run_all:
+            listed += list_scenarios(large_dir())
     except ScenarioError as exc:
         misused(str(exc))
     if run_all:
-        _run_all(listed, jobs, as_json=as_json)
+        _run_all(listed, jobs, as_json=as_json, both=both)
     elif as_json:
         print_json([_summary_of(it) for it in listed])
     else:
@@ -56,7 +75,8 @@ def _summary_of(listed: Listed) -> dict[str, Any]:
         "claim": scenario.claim,
         "why": scenario.why,
         "sources": list(scenario.sources),
-        "hardened": scenario.hardened is not None,
+        "hardened": scenario.differs_hardened,
+        "same_hardened": scenario.hardened.same if scenario.hardened else "",
         "file": str(listed.path),
     }
 
@@ -80,6 +100,8 @@ def run(
         misused(str(exc))
     if attach and rate not in (None, 1.0):
         misused("--attach: other programs live in real time, so the rate is 1")
+    if attach and profile == BOTH:
+        misused("--attach: one cluster stays up, so expected one profile")
     options = {"profile": profile, "rate": 1.0 if attach else rate, "seed": seed}
     options["keeps_stores"] = True if keep_stores else None
     raise typer.Exit(_run(path, scenario, options, as_json=as_json, stays_up=attach))
@@ -100,14 +122,36 @@ def repro(
     except ScenarioError as exc:
         misused(str(exc))
     options = {"profile": profile, "seed": seed}
-    statuses = [_run(it.path, it.scenario.name, options, as_json=as_json) for it in found]
-    raise typer.Exit(1 if 1 in statuses else max(statuses))
+    raise typer.Exit(_worst(_run(it.path, it.scenario.name, options, as_json=as_json) for it in found))
+
+
+def _worst(statuses: Iterable[int]) -> int:
+    """Violated if any is, else unknown if any is."""
+    known = [*statuses]
+    return 1 if 1 in known else max(known)
 
 
 def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool = False) -> int:
-    """Run one scenario file, show it, and answer its exit status."""
-    if options["profile"] not in PROFILES:
-        misused(f"no profile {options['profile']!r}; profiles: {', '.join(PROFILES)}")
+    """Run one scenario file under its profile or under both, show it, and answer its exit status."""
+    profile = options["profile"]
+    if profile not in (*PROFILES, BOTH):
+        misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}, or {BOTH}")
+    if profile != BOTH:
+        return _run_once(path, target, options, as_json=as_json, stays_up=stays_up).verdict.exit_status
+    seed = draw_seed() if options["seed"] is None else options["seed"]
+    runs = []
+    for one in PROFILES:
+        runs.append(_run_once(path, target, {**options, "seed": seed, "profile": one}, as_json=as_json))
+        if not as_json:
+            console.print()
+    if not as_json:
+        row = {"scenario": runs[0].scenario.name, **{done.profile: done.as_json() for done in runs}}
+        console.print(render_summary([row]))
+    return _worst(done.verdict.exit_status for done in runs)
+
+
+def _run_once(path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool = False) -> Run:
+    """Run a scenario file under one profile, and show what came of it."""
     try:
         text = path.read_text(encoding="utf-8")
         scenario = load_scenario(path)
@@ -118,8 +162,9 @@ def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool, sta
     if not as_json:
         console.print(render_head(played, chosen.profile))
     directory = RunDirectory.create(scenario.name)
+    telling = Telling(is_silent=as_json)
     try:
-        done = trio.run(_play, scenario, chosen, directory, as_json, stays_up)
+        done = trio.run(_play, scenario, chosen, directory, telling, stays_up)
     except BaseExceptionGroup as group:
         known = group.subgroup((*UP_FAILURES, WaitTimeoutError, TimeoutError))
         if known is None:
@@ -127,69 +172,76 @@ def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool, sta
         fail(str(_first(known)))
     except UP_FAILURES as exc:
         fail(str(exc))
+    finally:
+        telling.doing(None)
     if done is None:
         fail(f"interrupted; everything is stopped. What was seen: {directory.path}")
     if as_json:
         print_json(done.as_json())
     else:
         console.print(render_run(done))
-    return done.verdict.exit_status
+    return done
 
 
 async def _play(
     scenario: Scenario,
     options: Options,
     directory: RunDirectory,
-    as_json: bool,  # noqa: FBT001 -- trio.run hands arguments over by position
-    stays_up: bool,  # noqa: FBT001 -- as above
+    telling: Telling,
+    stays_up: bool,  # noqa: FBT001 -- trio.run hands arguments over by position
 ) -> Run | None:
     """Run it. The first signal ends it: a cluster that only stays up for others in good order, else as it is."""
     scope, stay = trio.CancelScope(), None
     done: list[Run] = []
 
     async def ready(cluster: Cluster) -> None:
-        if stay is not None and not as_json:
-            console.print(render_nodes(await cluster.status()))
-            console.print(f"\nexport NAMESRV_ADDR='{cluster.namesrv_addr}'")
-            console.print(f"rmqlab status --name {directory.path}\n")
+        where = shlex.quote(str(directory.path))
+        if stay is not None:
+            telling.line(render_nodes(await cluster.status()))
+            telling.line(f"\nexport NAMESRV_ADDR='{cluster.namesrv_addr}'")
+            telling.line(f"rmqlab status --name {where}\nrmqlab watch --name {where}\n")
+        else:
+            telling.line(Text(f"to watch it: rmqlab watch --name {where}", "dim"))
 
     async with trio.open_nursery() as nursery:
         if stays_up:
             stay = Stay()
-            nursery.start_soon(_tell_played, stay, as_json)
+            nursery.start_soon(_tell_played, stay, telling)
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            nursery.start_soon(_end_on_signal, signals, scope, stay)
+            nursery.start_soon(_end_on_signal, signals, scope, stay, telling)
+            run = functools.partial(run_scenario, tell=telling.line, doing=telling.doing, ready=ready, stay=stay)
             with scope:
-                tell = (lambda _: None) if as_json else console.print
-                done.append(
-                    await run_scenario(scenario, options, directory=directory, tell=tell, ready=ready, stay=stay)
-                )
+                done.append(await run(scenario, options, directory=directory))
             nursery.cancel_scope.cancel()
     return done[0] if done else None
 
 
-async def _tell_played(stay: Stay, as_json: bool) -> None:  # noqa: FBT001 -- a nursery hands it over by position
+async def _tell_played(stay: Stay, telling: Telling) -> None:
     await stay.played.wait()
-    if not as_json:
-        console.print("all steps are done; the cluster stays up. Ctrl-C ends the run, and judges it.")
+    telling.doing(None)
+    telling.line("all steps are done; the cluster stays up. Ctrl-C ends the run, and judges it.")
 
 
-async def _end_on_signal(signals: AsyncIterator[int], scope: trio.CancelScope, stay: Stay | None) -> None:
+async def _end_on_signal(
+    signals: AsyncIterator[int], scope: trio.CancelScope, stay: Stay | None, telling: Telling
+) -> None:
     async for _ in signals:
+        telling.doing(lambda: "healing faults, stopping all nodes")
         if stay is not None and stay.played.is_set() and not stay.over.is_set():
             stay.over.set()
         else:
             scope.cancel()
 
 
-def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool) -> None:
+def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool, both: bool) -> None:
     """Run each scenario as a process of its own, so many at a time, and show what came of them."""
+    telling, playing = Telling(is_silent=as_json), list[str]()
     rows: list[dict[str, Any]] = [{"scenario": it.scenario.name} for it in listed]
     runs = [
         (row, it, profile)
         for row, it in zip(rows, listed, strict=True)
         for profile in PROFILES
-        if profile == "4.9" or it.scenario.hardened is not None
+        if profile == "4.9" or both or it.scenario.differs_hardened
     ]
 
     async def work() -> None:
@@ -197,22 +249,24 @@ def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool) -> None:
 
         async def one(row: dict[str, Any], it: Listed, profile: str) -> None:
             async with free:
-                row[profile] = await _run_apart(it.path, profile)
-                if not as_json:
-                    console.print(
-                        f"{row[profile]['verdict']:9} {row[profile]['seconds']:6.1f} s  {it.scenario.name} ({profile})"
-                    )
+                playing.append(f"{it.scenario.name} ({profile})")
+                done = row[profile] = await _run_apart(it.path, profile)
+                playing.remove(f"{it.scenario.name} ({profile})")
+                telling.line(f"{done['verdict']:9} {done['seconds']:6.1f} s  {it.scenario.name} ({profile})")
 
         async with trio.open_nursery() as nursery:
             for args in runs:
                 nursery.start_soon(one, *args)
 
+    telling.doing(lambda: f"playing {', '.join(playing)}")
     try:
         trio.run(work)
     except* KeyboardInterrupt:
         interrupted = True
     else:
         interrupted = False
+    finally:
+        telling.doing(None)
     if interrupted:
         fail("interrupted; every run is stopped, and has left its directory")
     if as_json:

@@ -27,6 +27,7 @@ from cluster.commands.terms import (
 )
 from cluster.directory import AlreadyUpError, ClusterDirectory, home
 from cluster.lab import Cluster
+from cluster.live.subject import OwnCluster
 from cluster.live.terminal import LiveView, is_terminal
 from cluster.serve import UpFailedError, run_detached, run_foreground
 from cluster.status import Document
@@ -177,7 +178,7 @@ async def _show_live(cluster: Cluster) -> None:
     document = await cluster.status()
     console.print(render_up(document))
     try:
-        await LiveView(cluster, live_console, document).run(sys.stdin.fileno())
+        await LiveView(OwnCluster(cluster), live_console, document).run(sys.stdin.fileno())
     finally:
         _print_if_possible("\nstopping all nodes ...")
 

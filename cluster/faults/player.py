@@ -18,24 +18,32 @@ _FAILURES = (WrongStateError, NodeFailedError, FaultError, ForkServerGoneError)
 Tell = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-async def play_random_faults(cluster: Cluster, faults: RandomFaults, tell: Tell) -> None:
+async def play_random_faults(cluster: Cluster, faults: RandomFaults, tell: Tell, label: str = "") -> None:
     """Play until the count is reached, or until cancelled; then undo what is in force.
 
     Each thing done is told as {at, action, target, error}: seconds of the cluster's clock since the begin, and why it
-    could not be done, as when somebody else had killed the node.
+    could not be done, as when somebody else had killed the node. The journal has them under the label, and, where
+    their number is known, all that was drawn before the first is done.
     """
     player = _Player(cluster)
     supervisor = cluster.supervisor
+    targets = faults.targets([*supervisor.nodes.values()])
+    drawn = [str(strike) for strike in strikes(faults, targets)] if faults.count else None
+    supervisor.record("", "random_faults_drawn", label=label, seed=faults.seed, drawn=drawn)
     began, rate = trio.current_time(), supervisor.clock.rate
     try:
-        for strike in strikes(faults, faults.targets([*supervisor.nodes.values()])):
+        for strike in strikes(faults, targets):
             await trio.sleep_until(began + real_seconds(strike.at / rate))
             error = await player.do(strike)
-            await tell({"at": strike.at, "action": strike.action, "target": strike.target, "error": error})
+            done = {"action": strike.action, "target": strike.target, "error": error}
+            planned = round(strike.at * 1000)
+            supervisor.record("", "random_fault", label=label, planned=planned, undoes=strike.undoes, **done)
+            await tell({"at": strike.at, **done})
     finally:
         with trio.move_on_after(real_seconds(UNDO_SECONDS)) as undoing:
             undoing.shield = True
             await player.undo_all()
+        supervisor.record("", "random_faults_over", label=label)
 
 
 class _Player:

@@ -1,6 +1,7 @@
 """Random faults from a seed: what is done to whom, and when. Pure: the same seed and nodes give the same schedule."""
 
 import itertools
+import math
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -57,6 +58,11 @@ class RandomFaults:
     count: int = attrs.field(default=0, validator=validators.ge(0))
     """How many faults; 0 goes on for ever."""
 
+    @property
+    def seconds(self) -> float:
+        """How long it takes until the last one is undone; for ever without a count."""
+        return self.count * self.every + self.heal_after if self.count else math.inf
+
     def targets(self, nodes: Sequence[Node]) -> list[str]:
         """Names of the nodes that it may strike. FaultError where there are none."""
         groups = {
@@ -86,6 +92,9 @@ class Strike:
     target: str
     undoes: bool = False
 
+    def __str__(self) -> str:
+        return f"{self.at:g} s {self.action.replace('_', '-')} {self.target}"
+
 
 def strikes(faults: RandomFaults, targets: Sequence[str]) -> Iterator[Strike]:
     """What is done, in order of time. A node that is struck is left alone until that is undone."""
@@ -105,3 +114,11 @@ def strikes(faults: RandomFaults, targets: Sequence[str]) -> Iterator[Strike]:
             yield Strike(at, action, target)
             ends.append(Strike(at + faults.heal_after, UNDOS[action], target, undoes=True))
     yield from ends
+
+
+def describe_random(faults: RandomFaults) -> str:
+    """`6 of kill, pause, isolate on masters, one every 30 s, for 20 s each, seed 7`."""
+    number = f"{faults.count} of " if faults.count else ""
+    actions = ", ".join(action.replace("_", "-") for action in faults.of)
+    times = f"one every {faults.every:g} s, for {faults.heal_after:g} s each"
+    return f"{number}{actions} on {faults.on}, {times}, seed {faults.seed}"

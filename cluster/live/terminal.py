@@ -4,7 +4,6 @@ import collections
 import contextlib
 import functools
 import os
-import signal
 import sys
 import termios
 import tty
@@ -16,11 +15,8 @@ import trio
 from rich.console import Console
 from rich.live import Live
 
-from cluster.children import ForkServerGoneError
-from cluster.faults.rules import FaultError
-from cluster.lab import Cluster
-from cluster.life import NodeFailedError, WrongStateError
 from cluster.live.keys import Act, Deed, Hand, Heal, Quit, decode_keys, press
+from cluster.live.subject import DeedFailedError, Subject
 from cluster.live.view import render_live
 from remoting.clock import real_seconds
 
@@ -29,7 +25,6 @@ DRAW_SECONDS = 0.05
 """Real seconds between two pictures, at least."""
 EVENTS_KEPT = 200
 _DOING = {"pause": "pausing", "stop": "stopping", "isolate": "isolating"}
-_FAILURES = (NodeFailedError, WrongStateError, FaultError, ForkServerGoneError)
 
 
 def is_terminal(console: Console) -> bool:
@@ -41,7 +36,7 @@ def is_terminal(console: Console) -> bool:
 class LiveView:
     """What is on the screen. One nursery: a prober, a reader of events, a reader of keys, a painter."""
 
-    cluster: Cluster
+    subject: Subject
     console: Console
     document: dict[str, Any]
     hand: Hand = attrs.field(factory=Hand)
@@ -66,17 +61,17 @@ class LiveView:
     async def _probe_forever(self) -> NoReturn:
         """Ask the nodes how they are, as often as is good for those who see and those who are asked."""
         while True:
-            self.document = await self.cluster.status()
+            self.document = {**await self.subject.status()}
             self._changed.set()
             with trio.move_on_after(real_seconds(PROBE_SECONDS)):
-                await self.cluster.events.wait_changed()
+                await self.subject.wait_changed()
             await trio.sleep(real_seconds(PROBE_SECONDS / 5))
 
     async def _follow_forever(self) -> NoReturn:
         while True:  # a reader that fell behind begins anew
-            async with self.cluster.events.follow() as events:
+            async with self.subject.follow() as events:
                 async for event in events:
-                    self.events.append(event.as_json())
+                    self.events.append(event)
                     self._changed.set()
 
     async def _read_forever(self, keyboard: int, nursery: trio.Nursery) -> None:
@@ -93,7 +88,8 @@ class LiveView:
             live.start()
             while True:
                 self._changed = trio.Event()  # before the picture: what comes during it asks for another
-                picture = render_live(self.document, self.hand, tuple(self.events), *self.console.size)
+                size, leaving = self.console.size, self.subject.leaving
+                picture = render_live(self.document, self.hand, tuple(self.events), *size, leaving)
                 show = functools.partial(live.update, picture, refresh=True)
                 await trio.to_thread.run_sync(show, abandon_on_cancel=True)
                 await self._changed.wait()
@@ -105,8 +101,8 @@ class LiveView:
         """Do what a key meant, and say what came of it."""
         match deed:
             case Quit():
-                self._say("stopping the cluster ...")
-                signal.raise_signal(signal.SIGINT)  # q is Ctrl-C: a second one kills
+                self._say("leaving ..." if self.subject.leaving == "leave" else "stopping the cluster ...")
+                await self.subject.leave()
                 return
             case Heal(ids=ids):
                 self._say(f"healing {', '.join(ids)} ...")
@@ -114,12 +110,12 @@ class LiveView:
                 self._say(f"{_DOING.get(verb, f'{verb}ing')} {target} ...")
         try:
             if isinstance(deed, Heal):
-                await self.cluster.supervisor.faults.heal(*deed.ids)
+                await self.subject.heal(*deed.ids)
                 self._say(f"healed {', '.join(deed.ids)}")
             else:
-                await getattr(self.cluster, deed.verb)(deed.target)
+                await self.subject.do(deed.verb, deed.target)
                 self._say(f"{deed.verb} {deed.target}: done")
-        except _FAILURES as exc:
+        except DeedFailedError as exc:
             self._say(str(exc).partition("\n")[0])
 
     def _say(self, text: str) -> None:

@@ -21,14 +21,19 @@ FULL_BAR = 256 * 2**20
 LEAST_EVENTS = 4
 _KEYS = (
     ("↑↓", "choose"), ("k", "kill"), ("s", "start"), ("x", "stop"), ("p", "pause"), ("i", "isolate"),
-    ("h", "heal"), ("q", "quit"),
+    ("h", "heal"),
 )  # fmt: skip
 
 
 def render_live(
-    document: Document, hand: Hand, events: Sequence[Document], width: int = 80, height: int = 24
+    document: Document,
+    hand: Hand,
+    events: Sequence[Document],
+    width: int = 80,
+    height: int = 24,
+    leaving: str = "quit",
 ) -> RenderableType:
-    """Fill a screen: so many lines, none longer than its width."""
+    """Fill a screen: so many lines, none longer than its width. `leaving` names what the key q does."""
     room = max(height - 3, 0)  # the head, and two lines at the foot
     lines = [_head(document, width)]
     for section in (_nodes, _routes, _clients, _faults):
@@ -38,7 +43,7 @@ def render_live(
     lines += _events(events, document, max(room, LEAST_EVENTS))
     del lines[max(height - 2, 0) :]
     lines += [Text()] * (height - 2 - len(lines))
-    lines += [Text(f" {hand.says}", "yellow"), _foot()]
+    lines += [Text(f" {hand.says}", "yellow"), _foot(leaving)]
     for line in lines:
         line.no_wrap = True
         line.truncate(width, overflow="ellipsis")
@@ -56,9 +61,9 @@ def _head(document: Document, width: int) -> Text:
     return left.append(clock.rjust(max(width - left.cell_len, 0)), "not bold dim")
 
 
-def _foot() -> Text:
+def _foot(leaving: str) -> Text:
     text = Text(" ")
-    for key, what in _KEYS:
+    for key, what in (*_KEYS, ("q", leaving)):
         text.append(key, "bold cyan").append(f" {what}  ", "dim")
     return text
 

@@ -3,6 +3,7 @@
 kill, stop, start, pause, resume, restart,
 power-loss, wipe, isolate = TARGET or [TARGETS]   nodes, or workloads by their names
 fault = {type = ...}                              see `cluster.faults.rules`
+random-faults = {count = N, every = "30 s", ...}  go on, and strike N times meanwhile (`cluster.faults.schedule`)
 heal = LABEL or "all"                             the fault of the step with this label
 produce, consume = WORKLOAD                       start one that says `start = "step"`
 stop-workload = WORKLOAD or [WORKLOADS]           and wait for its end
@@ -15,12 +16,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import attrs
+import trio
 
 from cluster.faults.board import ActiveFault
-from cluster.faults.rules import Fault, fault_of
+from cluster.faults.rules import Fault, FaultError, fault_of, near_miss
+from cluster.faults.schedule import RandomFaults
 from cluster.lab import Cluster, Workload
 from cluster.scenario import model
+from cluster.scenario.chance import Chance
 from cluster.scenario.probe import send_straight
+from cluster.scenario.quantity import parse_seconds
 
 MODULES = {"produce": "cluster.workload.produce", "consume": "cluster.workload.consume"}
 
@@ -31,9 +36,15 @@ class Stage:
 
     cluster: Cluster
     scenario: model.Scenario
+    tasks: trio.Nursery
+    """What goes on beside the steps."""
+    tell: Callable[[str], object]
+    """Given a line for each thing that is done."""
     workloads: dict[str, Workload] = attrs.field(factory=dict)
     faults: dict[str, list[ActiveFault]] = attrs.field(factory=dict)
     """Faults in force, by the label of their step."""
+    chances: dict[str, list[Chance]] = attrs.field(factory=dict)
+    """Random faults, by the label of their step."""
 
     async def start_workload(self, name: str) -> None:
         """Start one of the scenario's workloads."""
@@ -55,7 +66,7 @@ class Verb:
     read: Callable[[Any], Any]
     run: Run
     takes: str
-    """`targets`, `workloads`, `fault`, `label` or `measure`: how a review looks at the argument."""
+    """`targets`, `workloads`, `fault`, `chance`, `label` or `measure`: how a review looks at the argument."""
 
 
 def read_argument(verb: str, value: Any) -> Any:
@@ -80,6 +91,30 @@ def _fault(value: Any) -> Fault:
     if not isinstance(value, Mapping):
         raise TypeError(f'expected a table such as {{type = "link", ...}}, got {value!r}')
     return fault_of(value)
+
+
+_CHANCE_KEYS = ("count", "every", "heal_after", "of", "on")
+
+
+def _chance(value: Any) -> RandomFaults:
+    """Random faults. Their seed is none of the file's business: it follows from the run's (`seed_faults`)."""
+    if not isinstance(value, Mapping):
+        raise TypeError(f'expected a table such as {{count = 4, every = "30 s"}}, got {value!r}')
+    for key in value:
+        if key not in _CHANCE_KEYS:
+            raise FaultError(f"no key {key!r}: it takes {', '.join(_CHANCE_KEYS)}{near_miss(key, _CHANCE_KEYS)}")
+    count, on, of = value.get("count"), value.get("on", RandomFaults().on), value.get("of", RandomFaults().of)
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise FaultError(f"count = {count!r}: expected how many faults, 1 or more")
+    if not isinstance(on, str):
+        raise TypeError(f"on = {on!r}: expected masters, slaves, brokers, nameservers or a target")
+    if isinstance(of, str) or not all(isinstance(action, str) for action in of):
+        raise TypeError(f'of = {of!r}: expected an array of actions, such as ["kill", "pause"]')
+    every, heal_after = (
+        parse_seconds(value[key]) if key in value else default
+        for key, default in (("every", RandomFaults().every), ("heal_after", RandomFaults().heal_after))
+    )
+    return RandomFaults(count=count, on=on, of=tuple(of), every=every, heal_after=heal_after)
 
 
 def _measure(value: Any) -> tuple[str, str]:
@@ -111,7 +146,15 @@ async def _apply(stage: Stage, fault: Fault, label: str) -> None:
     stage.faults.setdefault(label, []).append(await stage.cluster.fault(fault))
 
 
+async def _strike_at_random(stage: Stage, faults: RandomFaults, label: str) -> None:
+    chance = Chance(stage.cluster, faults, label, stage.tell)
+    stage.chances.setdefault(label, []).append(chance)
+    stage.tasks.start_soon(chance.play)
+
+
 async def _heal(stage: Stage, label: str, _label: str) -> None:
+    for chance in [chance for name, many in stage.chances.items() if label in (name, "all") for chance in many]:
+        await chance.end()
     if label == "all":
         await stage.cluster.heal_all()
         stage.faults.clear()
@@ -159,6 +202,7 @@ VERBS: Mapping[str, Verb] = {
     "wipe": Verb(_names, _on_targets("wipe"), "targets"),
     "isolate": Verb(_names, _isolate, "targets"),
     "fault": Verb(_fault, _apply, "fault"),
+    "random-faults": Verb(_chance, _strike_at_random, "chance"),
     "heal": Verb(_name, _heal, "label"),
     "produce": Verb(_name, _start_workload, "workload"),
     "consume": Verb(_name, _start_workload, "workload"),

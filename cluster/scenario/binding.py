@@ -182,11 +182,14 @@ def _expectation(table: Table) -> Expectation:
 
 
 def _variant(table: Table) -> Variant:
-    table.only("claim", "expect", "drop")
+    table.only("claim", "expect", "drop", "same")
+    if "same" in table.values and len(table.values) > 1:
+        raise BindingError((*table.path, "same"), "where the outcome is the same there is nothing else to say")
     return Variant(
         claim=table.text("claim", ""),
         expectations=tuple(map(_expectation, table.tables("expect"))),
         dropped=table.read("drop", _texts, ()),
+        same=table.text("same", ""),
     )
 
 

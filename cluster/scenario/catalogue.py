@@ -32,6 +32,11 @@ def catalogue_dir() -> Path:
     return beside if beside.is_dir() else package / "files"
 
 
+def large_dir() -> Path:
+    """Those that take more of a machine than one would spend on all together."""
+    return catalogue_dir() / "large"
+
+
 def list_scenarios(directory: Path | None = None) -> Iterator[Listed]:
     """All scenarios of a directory by the names of their files. ScenarioError for one that cannot be played."""
     for path in sorted((directory or catalogue_dir()).glob(f"*{SUFFIX}")):
@@ -44,7 +49,7 @@ def find_scenario(word: str) -> Path:
         if not Path(word).is_file():
             raise NoScenarioError(f"no scenario file {word}")
         return Path(word)
-    names = {_name_of(path): path for path in catalogue_dir().glob(f"*{SUFFIX}")}
+    names = {_name_of(path): path for place in (catalogue_dir(), large_dir()) for path in place.glob(f"*{SUFFIX}")}
     if word not in names:
         raise NoScenarioError(f"no scenario {word!r}{near(word, names)}")
     return names[word]

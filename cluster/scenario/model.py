@@ -103,6 +103,8 @@ class Variant:
     """Each in place of the one with its title, or beside the others."""
     dropped: tuple[str, ...] = ()
     """Titles of those that do not hold here."""
+    same: str = ""
+    """Why the profile changes nothing that is to be seen; then there is nothing else here."""
 
 
 @attrs.frozen(kw_only=True)
@@ -121,7 +123,12 @@ class Scenario:
     """Seconds after the beginning when it ends; without, it ends with its last step."""
     expectations: tuple[Expectation, ...] = ()
     hardened: Variant | None = None
-    """What is to be seen with `profile = "hardened"`, where that differs."""
+    """What is to be seen with `profile = "hardened"`, or why that is the same."""
+
+    @property
+    def differs_hardened(self) -> bool:
+        """True if `profile = "hardened"` changes what is to be seen."""
+        return self.hardened is not None and not self.hardened.same
 
     def under_profile(self, profile: str) -> "Scenario":
         """This scenario with its brokers under a profile, and the expectations that go with it."""

@@ -1,22 +1,26 @@
 """Plays a scenario's steps on a running cluster, and writes down when each began."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import attrs
 import trio
 
 from cluster.conditions import Condition
+from cluster.faults.rules import describe_fault, fault_values
+from cluster.faults.schedule import RandomFaults, describe_random
 from cluster.lab import Cluster, WaitTimeoutError
 from cluster.life import NodeState
 from cluster.scenario.actions import VERBS, Stage
 from cluster.scenario.model import Scenario, Step
-from cluster.scenario.review import BEGIN, END
+from cluster.scenario.review import BEGIN, END, chances_of
 from cluster.scenario.waits import parse_wait
 from cluster.topology import NodeKind
 from remoting.clock import real_seconds
 from remoting.journal import JournalEntry
 
 Tell = Callable[[str], object]
+Doing = Callable[[Callable[[], str]], object]
 
 _PATIENCE = 10.0
 """Real seconds that a wait has on top of its own: at a high rate a minute of the cluster's is no time for a machine."""
@@ -34,14 +38,12 @@ class Player:
     scenario: Scenario
     tell: Tell = lambda _: None
     """Given a line for each step, as it begins."""
-    stage: Stage = attrs.field(init=False)
+    doing: Doing = lambda _: None
+    """Given a function that tells what is waited for, whenever that changes. It may be asked from another thread."""
     _seen: list[JournalEntry] = attrs.field(factory=list, init=False)
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)
     _began_at: int = attrs.field(default=0, init=False)
     _acted_at: int = attrs.field(default=0, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self.stage = Stage(self.cluster, self.scenario)
 
     @property
     def now(self) -> int:
@@ -52,36 +54,44 @@ class Player:
         """Start the workloads, play every step, and bring it to its end. StepFailedError where it goes no further."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_forever)
+            stage = Stage(
+                self.cluster, self.scenario, nursery, lambda what: self.tell(self._timed(f"by chance: {what}"))
+            )
             try:
-                await self._begin()
+                await self._begin(stage)
                 done_at = self._began_at
                 for number, step in enumerate(self.scenario.steps, 1):
-                    await self._play(number, step, done_at)
+                    await self._play(stage, number, step, done_at)
                     done_at = self.now
                 if self.scenario.end is not None:
+                    self.doing(lambda: "waiting for the end")
                     await self._sleep_until(self._began_at + self.scenario.end * 1000)
             finally:
                 self._record(0, END, "")
                 nursery.cancel_scope.cancel()
 
-    async def _begin(self) -> None:
+    async def _begin(self, stage: Stage) -> None:
         self._began_at = self._acted_at = self.now
         self._record(0, BEGIN, "")
         for workload in self.scenario.workloads:
             if workload.is_early:
-                await self.stage.start_workload(workload.name)
+                await stage.start_workload(workload.name)
 
-    async def _play(self, number: int, step: Step, done_at: int) -> None:
+    async def _play(self, stage: Stage, number: int, step: Step, done_at: int) -> None:
         at = self._began_at if step.at is None else self._began_at + step.at * 1000
+        place = f"step {number} of {len(self.scenario.steps)}"
+        self.doing(lambda: f"{place}: waiting for its time")
         await self._sleep_until(max(at, done_at + step.after * 1000))
         try:
             if step.wait is not None:
+                self.doing(lambda: f"{place}: waiting for {step.wait}")
                 await self._wait(step.wait, step.within)
             if step.action is not None:
+                self.doing(lambda: f"{place}: {step.action.verb if step.action else ''}")
                 self._acted_at = self.now
                 self.tell(self._line(step))
                 self._record(number, step.label, f"{step.action.verb} {_plain(step.action.argument)}")
-                await VERBS[step.action.verb].run(self.stage, step.action.argument, step.label)
+                await VERBS[step.action.verb].run(stage, step.action.argument, step.label)
             elif step.label:
                 self._record(number, step.label, "")
         except trio.Cancelled:
@@ -91,9 +101,11 @@ class Player:
 
     def _line(self, step: Step) -> str:
         assert step.action is not None
-        seconds = (self.now - self._began_at) / 1000
         note = f"  ({step.label})" if step.label and step.label != step.action.argument else ""
-        return f"{seconds:8.2f} s  {step.action.verb} {_plain(step.action.argument)}{note}"
+        return self._timed(f"{step.action.verb} {_plain(step.action.argument)}{note}")
+
+    def _timed(self, text: str) -> str:
+        return f"{(self.now - self._began_at) / 1000:8.2f} s  {text}"
 
     def _record(self, number: int, label: str, action: str) -> None:
         self.cluster.supervisor.record("", "step", number=number, label=label, action=action)
@@ -104,7 +116,8 @@ class Player:
 
     async def _wait(self, text: str, within: float) -> None:
         nodes = [node for node in self.cluster.supervisor.nodes.values() if node.kind is not NodeKind.WORKLOAD]
-        condition = parse_wait(text, nodes, [workload.name for workload in self.scenario.workloads])
+        names = [workload.name for workload in self.scenario.workloads]
+        condition = parse_wait(text, nodes, names, chances_of(self.scenario))
         seconds = within / self.cluster.supervisor.spec.rate + _PATIENCE
         if isinstance(condition, Condition):
             await self.cluster.wait_until(text, seconds)
@@ -134,7 +147,9 @@ async def make_whole(cluster: Cluster) -> None:
             await cluster.supervisor.resume(name)
 
 
-def _plain(argument: object) -> str:
+def _plain(argument: Any) -> str:
     if isinstance(argument, tuple):
         return " ".join(map(str, argument))
-    return str(argument)
+    if isinstance(argument, RandomFaults):
+        return describe_random(argument)
+    return describe_fault(fault_values(argument)) if attrs.has(type(argument)) else str(argument)

@@ -7,11 +7,13 @@ from cluster.checks.findings import UnknownMetricError, find_metric
 from cluster.conditions import UnknownConditionError
 from cluster.faults.board import check_playable
 from cluster.faults.rules import FaultError
+from cluster.faults.schedule import RandomFaults
 from cluster.scenario.actions import VERBS, names_of
 from cluster.scenario.binding import BindingError, Path, near
 from cluster.scenario.model import Action, Expectation, Scenario, Step
 from cluster.scenario.observation import observation_unit
 from cluster.scenario.quantity import Quantity
+from cluster.scenario.rehearsal import Rehearsal
 from cluster.scenario.waits import parse_wait
 from cluster.topology import Node, NodeKind, Placement, UnknownTargetError, find_targets, nodes_of, place, workload_host
 from remoting.kinds import KINDS
@@ -32,9 +34,10 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
     names = [workload.name for workload in scenario.workloads]
     for index, workload in enumerate(scenario.workloads):
         _review_workload(scenario, nodes, names, index, ("workload", index), workload.nameservers)
-    latest = 0.0
+    latest, rehearsal = 0.0, Rehearsal(scenario, nodes)
     for index, step in enumerate(scenario.steps):
         latest = _review_step(scenario, step, ("step", index), nodes, latest)
+        _rehearse(rehearsal, step, ("step", index))
     labels = {BEGIN, END, *(step.label for step in scenario.steps if step.label)}
     for index, expectation in enumerate(scenario.expectations):
         _review_expectation(expectation, ("expect", index), labels)
@@ -79,7 +82,7 @@ def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Nod
     names = [workload.name for workload in scenario.workloads]
     if step.wait is not None:
         try:
-            parse_wait(step.wait, nodes, names)
+            parse_wait(step.wait, nodes, names, chances_of(scenario))
         except (UnknownConditionError, UnknownTargetError) as exc:
             raise BindingError((*path, "wait"), str(exc)) from None
     if step.action is not None and step.action.verb not in VERBS:
@@ -87,7 +90,26 @@ def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Nod
     if step.action is not None:
         for fault in _faults_of_action(scenario, step.action, nodes):
             raise BindingError((*path, step.action.verb), fault)
+        if isinstance(step.action.argument, RandomFaults) and scenario.end is not None:
+            over = begins + step.action.argument.seconds
+            if over > scenario.end:
+                text = f"the last fault would end at {over:g} s, after the scenario's end ({scenario.end:g} s)"
+                raise BindingError((*path, step.action.verb), text)
     return begins
+
+
+def _rehearse(rehearsal: Rehearsal, step: Step, path: Path) -> None:
+    """BindingError where nothing could come of a step, after those before it."""
+    for text in rehearsal.waits(step):
+        raise BindingError((*path, "wait"), text)
+    if step.action is not None:
+        for text in rehearsal.acts(step.action):
+            raise BindingError((*path, step.action.verb), text)
+
+
+def chances_of(scenario: Scenario) -> list[str]:
+    """Labels of the steps that begin random faults."""
+    return [step.label for step in scenario.steps if step.label and step.action and step.action.verb == "random-faults"]
 
 
 def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node]) -> Iterator[str]:
@@ -106,6 +128,8 @@ def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node])
                 find_targets(action.argument[0], everybody)
             case "fault":
                 check_playable(action.argument, everybody)
+            case "chance":
+                action.argument.targets(nodes)
             case "workload":
                 if workloads.get(action.argument) != action.verb:
                     known = [name for name, kind in workloads.items() if kind == action.verb]
@@ -122,7 +146,7 @@ def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node])
         yield str(exc)
 
 
-FAULT_VERBS = ("isolate", "fault")
+FAULT_VERBS = ("isolate", "fault", "random-faults")
 
 
 def _review_expectation(expectation: Expectation, path: Path, labels: set[str]) -> None:

@@ -21,11 +21,12 @@ from cluster.checks.findings import Finding, Findings, unknown
 from cluster.commandserver import serve_commands
 from cluster.lab import Cluster, open_cluster
 from cluster.ports import has_loopback_network
+from cluster.scenario.chance import RandomFaultError, seed_faults
 from cluster.scenario.history import history_lines
 from cluster.scenario.judge import Judged, Verdict, judge_expectation, worst
 from cluster.scenario.model import Expectation, Scenario
 from cluster.scenario.observation import labels_of, observe
-from cluster.scenario.player import Player, StepFailedError, make_whole
+from cluster.scenario.player import Doing, Player, StepFailedError, make_whole
 from cluster.scenario.resources import Resources, children_cpu_seconds, memory_of
 from cluster.scenario.review import review
 from cluster.scenario.rundir import RunDirectory
@@ -144,6 +145,7 @@ async def run_scenario(
     *,
     directory: RunDirectory | None = None,
     tell: Callable[[str], object] = lambda _: None,
+    doing: Doing = lambda _: None,
     ready: Ready | None = None,
     stay: Stay | None = None,
 ) -> Run:
@@ -152,11 +154,12 @@ async def run_scenario(
     What keeps a cluster from coming up is raised, as `open_cluster` does.
 
     Cancelled, it heals, stops its processes, and leaves a run directory with a verdict of `unknown`. `tell` gets
-    a line for each step; `ready` is called when the cluster is, before the first step.
+    a line for each step, and `doing`, whenever that changes, a function of what is waited for; `ready` is called when
+    the cluster is, before the first step.
     """
     review(scenario, is_single=not has_loopback_network())
-    seed = random.SystemRandom().randrange(2**32) if options.seed is None else options.seed
-    played = scenario.under_profile(options.profile)
+    seed = draw_seed() if options.seed is None else options.seed
+    played = seed_faults(scenario.under_profile(options.profile), seed)
     spec = attrs.evolve(played.cluster, name=scenario.name, rate=options.rate or played.cluster.rate)
     if stay is not None:
         spec = attrs.evolve(spec, broker_settings={**spec.broker_settings, "journal_traffic": True})
@@ -176,7 +179,7 @@ async def run_scenario(
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(machine.watch_forever)
-            failures = await _play(record, tell, started, stay)
+            failures = await _play(record, tell, doing, started, stay)
             missing[:] = failures
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
@@ -185,6 +188,7 @@ async def run_scenario(
         raise
     finally:
         with trio.CancelScope(shield=True):
+            doing(lambda: "judging")
             seconds = (trio.current_time() - began) / real_seconds(1.0)
             resources = Resources(
                 start_seconds=machine.start_seconds,
@@ -195,28 +199,45 @@ async def run_scenario(
     return run
 
 
-async def _play(record: "_Record", tell: Callable[[str], object], ready: Ready, stay: Stay | None) -> list[str]:
+async def _play(
+    record: "_Record", tell: Callable[[str], object], doing: Doing, ready: Ready, stay: Stay | None
+) -> list[str]:
     """Play the scenario on a cluster of its own; what kept it from its end."""
     scenario, failures = record.scenario, list[str]()
-    async with (
-        open_cluster(scenario.cluster, directory=record.directory.cluster, seed=str(record.seed)) as cluster,
-        trio.open_nursery() as nursery,
-    ):
+    opened = open_cluster(
+        scenario.cluster,
+        directory=record.directory.cluster,
+        seed=str(record.seed),
+        started=lambda cluster: doing(lambda: _how_far(cluster)),
+    )
+    async with opened as cluster, trio.open_nursery() as nursery:
         await nursery.start(serve_commands, cluster, nursery.cancel_scope.cancel)
         try:
             await ready(cluster)
             try:
-                await Player(cluster, scenario, tell).play()
-            except* StepFailedError as group:
+                await Player(cluster, scenario, tell, doing).play()
+            except* (StepFailedError, RandomFaultError) as group:
                 failures += [str(exc) for exc in group.exceptions]
             if stay is not None:
                 stay.played.set()
                 await stay.over.wait()
         finally:
+            doing(lambda: "stopping all nodes")
             with trio.CancelScope(shield=True):
                 await make_whole(cluster)
         nursery.cancel_scope.cancel()
     return failures
+
+
+def _how_far(cluster: Cluster) -> str:
+    supervisor = cluster.supervisor
+    ready = sum(life.ready is not None for life in [*supervisor.lives.values()])
+    return f"starting: {ready} of {len(supervisor.nodes)} nodes are ready"
+
+
+def draw_seed() -> int:
+    """A seed for a run that was given none."""
+    return random.SystemRandom().randrange(2**32)
 
 
 @attrs.frozen

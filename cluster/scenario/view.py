@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cluster.scenario.catalogue import Listed
+from cluster.scenario.catalogue import Listed, large_dir
 from cluster.scenario.model import Scenario
 from cluster.scenario.run import Run
 
@@ -81,8 +81,12 @@ def render_catalogue(listed: Iterable[Listed]) -> Table:
     table.add_column("sources")
     for it in listed:
         scenario = it.scenario
-        mark = " [dim](hardened differs)[/]" if scenario.hardened else ""
-        table.add_row(scenario.name, f"{scenario.claim}{mark}", " ".join(scenario.sources))
+        claim = Text(scenario.claim)
+        if scenario.differs_hardened and scenario.hardened:
+            claim.append(f"\nhardened: {scenario.hardened.claim}", "dim")
+        if it.path.parent.name == large_dir().name:
+            claim.append("\nlarge: played by its name only", "dim")
+        table.add_row(scenario.name, claim, " ".join(scenario.sources))
     return table
 
 

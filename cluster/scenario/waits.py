@@ -10,6 +10,7 @@ These count from the beginning:
 
 ended WORKLOAD               its process has ended
 consumed-all GROUP           the group was given every message whose producer was told that it is stored
+over LABEL                   the random faults of the step with this label are all done, and undone
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,8 +37,13 @@ class JournalCondition:
     holds: Judge
 
 
-def parse_wait(text: str, nodes: Iterable[Node], workloads: Iterable[str]) -> Condition | JournalCondition:
-    """The condition that a text names. UnknownConditionError or UnknownTargetError otherwise."""
+def parse_wait(
+    text: str, nodes: Iterable[Node], workloads: Iterable[str], chances: Iterable[str] = ()
+) -> Condition | JournalCondition:
+    """The condition that a text names. UnknownConditionError or UnknownTargetError otherwise.
+
+    `chances` are the labels of the steps that begin random faults.
+    """
     name, *arguments = text.split() or [""]
     verb, _, outcome = name.partition(".")
     make = _MAKERS.get(verb)
@@ -48,7 +54,7 @@ def parse_wait(text: str, nodes: Iterable[Node], workloads: Iterable[str]) -> Co
             if "no condition" not in str(exc):
                 raise
             raise UnknownConditionError(f"{exc}, {', '.join(_MAKERS)}") from None
-    return JournalCondition(text, make(outcome, arguments, list(workloads)))
+    return JournalCondition(text, make(outcome, arguments, list(chances if verb == "over" else workloads)))
 
 
 def _place_of(workload: str) -> Node:
@@ -102,12 +108,22 @@ def _consumed_all(outcome: str, arguments: list[str], _workloads: list[str]) -> 
     return holds
 
 
+def _over(outcome: str, arguments: list[str], chances: list[str]) -> Judge:
+    _no_outcome("over", outcome)
+    label = " ".join(arguments)
+    if label not in chances:
+        known = ", ".join(chances) or "none"
+        raise UnknownConditionError(f"over: no random faults of the label {label!r}; there are: {known}")
+    return lambda seen, _: any(entry.kind == "random_faults_over" and entry.fields["label"] == label for entry in seen)
+
+
 _MAKERS: dict[str, Callable[[str, list[str], list[str]], Judge]] = {
     "sent": _sent,
     "delivered": _delivered,
     "told": _told,
     "ended": _ended,
     "consumed-all": _consumed_all,
+    "over": _over,
 }
 
 

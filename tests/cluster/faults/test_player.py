@@ -11,6 +11,7 @@ from cluster.faults.schedule import RandomFaults
 from cluster.lab import Cluster, open_cluster
 from cluster.topology import ClusterSpec, NodeKind
 
+PLANNED = ((2, "kill"), (3, "start"), (4, "kill"), (5, "start"))
 FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
 
 
@@ -56,3 +57,12 @@ async def test_what_somebody_else_has_done_already_is_told_and_it_goes_on(tmp_pa
             ("kill", True),
             ("start", True),
         ]
+        written = [entry for entry in cluster.events if entry.kind.startswith("random_fault")]
+        assert [entry.kind for entry in written] == [
+            "random_faults_drawn",
+            *["random_fault"] * 4,
+            "random_faults_over",
+        ]
+        assert written[0].fields["drawn"] == [f"{at} s {verb} broker-a" for at, verb in PLANNED]
+        assert [entry.fields["planned"] for entry in written[1:-1]] == [at * 1000 for at, _ in PLANNED]
+        assert [entry.fields["error"] for entry in written[1:-1]] == [strike["error"] for strike in told]

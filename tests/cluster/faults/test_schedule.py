@@ -7,7 +7,7 @@ import pytest
 from hypothesis import strategies as st
 
 from cluster.faults.rules import FaultError
-from cluster.faults.schedule import UNDOS, RandomFaults, Strike, strikes
+from cluster.faults.schedule import UNDOS, RandomFaults, Strike, describe_random, strikes
 from cluster.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
 
 SPEC = ClusterSpec(groups=3, slaves=1)
@@ -47,6 +47,21 @@ def test_time_never_goes_back_and_nobody_is_struck_twice_at_once(
         assert (strike.target in struck) is strike.undoes
         struck ^= {strike.target}
     assert not struck
+
+
+@hypothesis.given(every=st.floats(0.1, 50), heal_after=st.floats(0.1, 200), count=st.integers(1, 9))
+def test_its_last_moment_is_known_before(every: float, heal_after: float, count: int) -> None:
+    faults = RandomFaults(every=every, heal_after=heal_after, count=count, seed=3)
+    assert max(strike.at for strike in strikes(faults, MASTERS)) <= faults.seconds
+
+
+def test_a_schedule_and_what_it_does_are_told_in_words() -> None:
+    faults = RandomFaults(of=("power-loss",), on="broker-a", count=1, seed=9)
+    assert describe_random(faults) == "1 of power-loss on broker-a, one every 30 s, for 20 s each, seed 9"
+    assert [str(strike) for strike in strikes(faults, ["broker-a"])] == [
+        "30 s power-loss broker-a",
+        "50 s start broker-a",
+    ]
 
 
 def test_where_it_may_strike() -> None:

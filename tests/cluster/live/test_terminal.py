@@ -1,5 +1,6 @@
 """The live view on a pseudo-terminal: somebody presses keys, and real processes die and come back."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -55,12 +56,13 @@ class Screen:
         self.shown = self.shown[found.end() :]
 
 
-@pytest.fixture
-def screen(tmp_path: Path) -> Iterator[Screen]:
+@contextlib.contextmanager
+def on_a_screen(home: Path, *arguments: str) -> Iterator[Screen]:
+    """`rmqlab` with these arguments, on a terminal that must be left as it was found."""
     terminal, inside = pty.openpty()
     fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    environment = {**os.environ, "RMQLAB_HOME": str(tmp_path), "TERM": "xterm-256color"}
-    command = [sys.executable, "-m", "cluster", "up", "-n", "live", "--rate", "5"]
+    environment = {**os.environ, "RMQLAB_HOME": str(home), "TERM": "xterm-256color"}
+    command = [sys.executable, "-m", "cluster", *arguments]
     process = subprocess.Popen(
         command, env=environment, stdin=inside, stdout=inside, stderr=inside, start_new_session=True
     )
@@ -77,11 +79,34 @@ def screen(tmp_path: Path) -> Iterator[Screen]:
         os.close(inside)
 
 
+@pytest.fixture
+def screen(tmp_path: Path) -> Iterator[Screen]:
+    with on_a_screen(tmp_path, "up", "-n", "live", "--rate", "5") as screen:
+        yield screen
+
+
+@pytest.fixture
+def detached(tmp_path: Path) -> Iterator[Path]:
+    """A home with a cluster that another process supervises."""
+    rmqlab(tmp_path, "up", "-n", "live", "--rate", "5", "--detach")
+    try:
+        yield tmp_path
+    finally:
+        subprocess.run([sys.executable, "-m", "cluster", "down", "-n", "live"], env=home_of(tmp_path), check=False)
+
+
+def home_of(home: Path) -> dict[str, str]:
+    return {**os.environ, "RMQLAB_HOME": str(home)}
+
+
+def rmqlab(home: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "cluster", *arguments]
+    return subprocess.run(command, env=home_of(home), capture_output=True, check=True, text=True).stdout
+
+
 def states(home: Path) -> dict[str, str]:
     """What `rmqlab status` says, asked from outside."""
-    command = [sys.executable, "-m", "cluster", "status", "-n", "live", "--json"]
-    told = subprocess.run(command, env={**os.environ, "RMQLAB_HOME": str(home)}, capture_output=True, check=True)
-    document: dict[str, Any] = json.loads(told.stdout)
+    document: dict[str, Any] = json.loads(rmqlab(home, "status", "-n", "live", "--json"))
     return {node["name"]: node["state"] for node in document["nodes"]}
 
 
@@ -110,6 +135,44 @@ def test_keys_kill_and_start_and_freeze_real_nodes_and_q_stops_the_cluster(scree
     screen.wait_for(r"stopping all nodes")
     screen.wait_for(r"stopped")
     assert screen.process.wait(PATIENCE) == 0
+
+
+@pytest.mark.timeout(300)
+def test_who_watches_a_cluster_of_another_process_acts_on_it_and_leaves_it_running(detached: Path) -> None:
+    with on_a_screen(detached, "watch", "-n", "live") as screen:
+        screen.wait_for(r"AS EACH NAMESERVER BELIEVES")
+        screen.wait_for(r"q leave")
+        screen.press("k")
+        screen.wait_for(r"kill broker-a: done")
+        screen.wait_for(r"node_killed")  # among the events
+        screen.press("x")
+        screen.wait_for(r"broker-a is killed: s starts it")
+        screen.press("2i")
+        screen.wait_for(r"isolate broker-a-s: done")
+        screen.press("h")
+        screen.wait_for(r"healed f1")
+        screen.press("q")
+        assert screen.process.wait(PATIENCE) == 0
+    assert states(detached) == {"namesrv-1": "ready", "broker-a": "killed", "broker-a-s": "ready"}
+
+
+@pytest.mark.timeout(300)
+def test_watching_ends_with_the_cluster_and_without_a_terminal_it_is_lines(detached: Path) -> None:
+    command = [sys.executable, "-m", "cluster", "watch", "-n", "live"]
+    with (
+        on_a_screen(detached, "watch", "-n", "live") as screen,
+        subprocess.Popen(command, env=home_of(detached), stdout=subprocess.PIPE, text=True) as lines,
+    ):
+        assert lines.stdout is not None
+        told = [next(line for line in lines.stdout if "Events:" in line)]
+        screen.wait_for(r"AS EACH NAMESERVER BELIEVES")
+        rmqlab(detached, "kill", "-n", "live", "broker-a:slave")
+        told += [next(line for line in lines.stdout if "node_killed" in line)]
+        assert "broker-a-s" in told[-1]
+        rmqlab(detached, "down", "-n", "live")
+        screen.wait_for(r"cluster live has ended")
+        assert lines.stdout.read().splitlines()[-1] == "cluster live has ended"
+        assert (screen.process.wait(PATIENCE), lines.wait(PATIENCE)) == (0, 0)
 
 
 @pytest.mark.timeout(300)

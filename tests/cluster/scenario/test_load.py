@@ -4,6 +4,7 @@ import pathlib
 
 import pytest
 
+from cluster.faults.schedule import RandomFaults
 from cluster.scenario.load import ScenarioError, load_scenario, parse_scenario
 from cluster.scenario.model import Action, Step
 from cluster.scenario.quantity import Quantity
@@ -60,6 +61,16 @@ drop = ["lost.SEND_OK"]
 """
 
 
+CUT = 'fault = { type = "link", src = "broker-a", dst = "broker-a-s", kind = "blackhole", only = "ha" }'
+CHANCE = "random-faults = { count = 2, "
+
+
+def test_random_faults_are_read_as_words_and_numbers() -> None:
+    text = GOOD.replace(CUT, CHANCE + 'every = "0.2 min", of = ["kill"], on = "slaves", heal_after = "3 s" }')
+    action = parse_scenario(text).steps[2].action
+    assert action == Action("random-faults", RandomFaults(count=2, every=12, of=("kill",), on="slaves", heal_after=3))
+
+
 def test_a_good_file_becomes_a_scenario() -> None:
     scenario = parse_scenario(GOOD)
     assert scenario.steps[0] == Step(at=10.0, action=Action("kill", ("broker-a:master",)), label="death")
@@ -106,6 +117,20 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ('after = "death"', 'after = "deth"', 44, "expect[2].after: no step has the label 'deth'; did you mean death?"),
         ('take = "delay"', 'take = "deley"', 41, "expect[2]: 'take' must be in"),
         ('drop = ["lost.SEND_OK"]', 'drop = ["lost"]', 48, "hardened.drop: no expectation 'lost'; expected one of delay of"),
+        (CUT, 'kill = "broker-a"', 31, "step[3].kill: broker-a does not run: it was killed before"),
+        (CUT, 'resume = "broker-a-s"', 31, "step[3].resume: broker-a-s is not paused"),
+        (CUT, 'start = "broker-a:slave"', 31, "step[3].start: broker-a-s runs already"),
+        ("route-gone broker-a:master", "delivered late 5", 26, "step[2].wait: late has not been started yet"),
+        (CUT, 'consume = "late"', 31, "step[3].consume: late was started before"),
+        (CUT, CHANCE + "every = 30 }", 31, 'step[3].random-faults: 30: expected a number with a unit, such as "30 s"'),
+        (CUT, CHANCE + 'evry = "30 s" }', 31, "step[3].random-faults: no key 'evry': it takes count, every"),
+        (CUT, CHANCE + 'of = ["kil"] }', 31, "step[3].random-faults: random: no action 'kil': expected some of kill"),
+        (CUT, CHANCE + 'of = "kill" }', 31, "step[3].random-faults: of = 'kill': expected an array of actions"),
+        (CUT, CHANCE + 'on = "master" }', 31, "step[3].random-faults: no node 'master' here"),
+        (CUT, CHANCE + 'every = "30 s" }', 31, "step[3].random-faults: the last fault would end at 90 s, after the scen"),
+        (CUT, "random-faults = { count = 0 }", 31, "step[3].random-faults: count = 0: expected how many faults"),
+        ("route-gone broker-a:master", "over cut", 26, "step[2].wait: over: no random faults of the label 'cut'"),
+        ('drop = ["lost.SEND_OK"]', 'same = "x"\ndrop = []', 48, "hardened.same: where the outcome is the same there"),
         ("[hardened]", "[hardend]", 47, "hardend: no such key; did you mean hardened?"),
     ],
 )  # fmt: skip
