@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
 import attrs
-from attrs import validators
 
 from broker.ha.settings import HaSettings
 from broker.profiles import PROFILES
 from broker.unused import UnusedConfig, set_in_vain
+from remoting.checks import at_least, one_of, within
 from remoting.names import MASTER_ID, TRACE_TOPIC
 from remoting.settings import Settings, SettingsError, change_settings, read_settings, settings_text
 from store.config import StoreConfig
@@ -49,14 +49,14 @@ class BrokerConfig:
 
     broker_cluster_name: str = "DefaultCluster"
     broker_name: str = "broker-a"
-    broker_id: int = attrs.field(default=MASTER_ID, validator=validators.ge(0))
-    broker_role: str = attrs.field(default="ASYNC_MASTER", validator=validators.in_(ROLES))
+    broker_id: int = attrs.field(default=MASTER_ID, validator=at_least(0))
+    broker_role: str = attrs.field(default="ASYNC_MASTER", validator=one_of(ROLES))
     namesrv_addr: str = attrs.field(default="", validator=_are_addresses)
     """Nameservers as `host:port`, separated by `;`."""
 
     listen_address: str = "127.0.0.1"
     """Where it listens (ours: RocketMQ listens everywhere)."""
-    listen_port: int = attrs.field(default=10911, validator=[validators.ge(0), validators.le(65535)])
+    listen_port: int = attrs.field(default=10911, validator=within(0, 65535))
     ha_listen_port: int | None = None
     """Default and, in 4.9, the only choice: listen_port + 1. A port of 0 lets the system choose."""
     fast_listen_port: int | None = None
@@ -66,8 +66,8 @@ class BrokerConfig:
     broker_ip2: str = attrs.Factory(lambda self: self.broker_ip1, takes_self=True)
     """What slaves are told to connect to."""
 
-    broker_permission: int = attrs.field(default=6, validator=[validators.ge(0), validators.le(7)])
-    default_topic_queue_nums: int = attrs.field(default=8, validator=validators.ge(1))
+    broker_permission: int = attrs.field(default=6, validator=within(0, 7))
+    default_topic_queue_nums: int = attrs.field(default=8, validator=at_least(1))
     auto_create_topic_enable: bool = True
     auto_create_subscription_group: bool = True
     cluster_topic_enable: bool = True
@@ -83,9 +83,9 @@ class BrokerConfig:
     filter_support_retry: bool = False
     filter_data_clean_time_span: int = 86_400_000
     """How long a filter is kept whose consumers are gone."""
-    max_error_rate_of_bloom_filter: int = attrs.field(default=20, validator=[validators.ge(1), validators.lt(100)])
+    max_error_rate_of_bloom_filter: int = attrs.field(default=20, validator=within(1, 99))
     """In per cent. This and the next size the bits in consumerFilter.json."""
-    expect_consumer_num_use_filter: int = attrs.field(default=32, validator=validators.ge(1))
+    expect_consumer_num_use_filter: int = attrs.field(default=32, validator=at_least(1))
     broker_fast_failure_enable: bool = True
     """Whether requests that waited too long are refused with code 2; see broker.overload."""
     wait_time_mills_in_send_queue: int = 200
@@ -128,7 +128,7 @@ class BrokerConfig:
 
     # ---- ours ----
 
-    profile: str = attrs.field(default="4.9", validator=validators.in_(tuple(PROFILES)))
+    profile: str = attrs.field(default="4.9", validator=one_of(tuple(PROFILES)))
     """Values for many switches at once; those that are set by hand win."""
     keep_newer_consumer_offsets: bool = False
     """A slave keeps what consumers committed to it, and what a restarted master forgot; 4.9 takes its master's (#69)."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from remoting.checks import above, at_least, within
 from remoting.settings import converter, read_settings, settings_lines, snake
 
 FIXED_BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
@@ -17,7 +18,7 @@ FIXED_BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPat
 
 PROPERTIES_SUFFIXES = (".properties", ".conf")
 
-_positive: Any = attrs.validators.gt(0)
+_positive: Any = above(0)
 
 
 def _in_home(name: str) -> str:
@@ -30,7 +31,7 @@ class NameserverConfig:
 
     listen_address: str = "127.0.0.1"
     """Ours: the address to listen at. RocketMQ listens at all."""
-    listen_port: int = attrs.field(default=9876, validator=[attrs.validators.ge(0), attrs.validators.le(65535)])
+    listen_port: int = attrs.field(default=9876, validator=within(0, 65535))
     """0 lets the system choose; the ready line tells."""
     kv_config_path: str = attrs.field(factory=lambda: _in_home("kvConfig.json"))
     """The KV table, written at every change, its last content kept beside it as `.bak`."""
@@ -41,7 +42,7 @@ class NameserverConfig:
     order_message_enable: bool = False
     """Routes carry the order configuration of their topic. Takes effect at once when request 318 sets it."""
 
-    scan_first_delay: float = attrs.field(default=5.0, validator=attrs.validators.ge(0))
+    scan_first_delay: float = attrs.field(default=5.0, validator=at_least(0))
     """Ours, fixed in RocketMQ: seconds from the start to the first scan for silent brokers."""
     scan_period: float = attrs.field(default=10.0, validator=_positive)
     """Ours, fixed in RocketMQ."""

@@ -15,6 +15,8 @@ from collections.abc import Callable
 import attrs
 import trio
 
+from remoting.checks import above, within
+
 MOCK_WALL_EPOCH = 1_700_000_000.0  # wall time at zero of a mock clock: tests see the same dates on every run
 
 
@@ -22,7 +24,7 @@ MOCK_WALL_EPOCH = 1_700_000_000.0  # wall time at zero of a mock clock: tests se
 class ClockSettings:
     """What a process must be told to live in the cluster's time. Seconds."""
 
-    rate: float = attrs.field(default=1.0, validator=[attrs.validators.gt(0), attrs.validators.le(1000)])
+    rate: float = attrs.field(default=1.0, validator=[above(0), within(0, 1000)])
     """Cluster seconds per real second. Sound up to 60: beyond it, a stall of the machine looks like a time-out."""
     monotonic_epoch: float
     """The instant of the machine's monotonic clock that is zero of the cluster's."""

@@ -133,9 +133,16 @@ def settings_text(settings: Settings) -> str:
 def _converted(name: str, value: Any, kind: Any) -> Any:
     try:
         return converter.structure(value, kind)
-    except (cattrs.BaseValidationError, ValueError, TypeError) as exc:
-        wanted = getattr(kind, "__name__", str(kind))
-        raise SettingsError(f"{name} = {value!r}: expected {wanted} ({_cause(exc)})") from None
+    except (cattrs.BaseValidationError, ValueError, TypeError):
+        raise SettingsError(f"{name} = {value!r}: expected {_wanted(kind)}") from None
+
+
+def _wanted(kind: Any) -> str:
+    """A type of a setting as a reader of the file knows it."""
+    for known, text in ((bool, "true or false"), (int, "a whole number"), (float, "a number")):
+        if kind in (known, known | None):
+            return text
+    return getattr(kind, "__name__", str(kind))
 
 
 def _property_text(value: Any) -> str:
@@ -153,20 +160,13 @@ def _structure_bool(value: object, _kind: object) -> bool:
         return value
     if isinstance(value, str) and value.strip().lower() in ("true", "false"):
         return value.strip().lower() == "true"
-    raise ValueError("true or false")
+    raise ValueError(value)
 
 
 def _structure_int(value: object, _kind: object) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, str)):
-        raise TypeError("a whole number")
-    try:
-        return int(value)
-    except ValueError:
-        raise ValueError("a whole number") from None
-
-
-def _cause(exc: BaseException) -> str:
-    return _cause(exc.exceptions[0]) if isinstance(exc, BaseExceptionGroup) else str(exc)
+        raise TypeError(value)
+    return int(value)
 
 
 converter = cattrs.Converter()

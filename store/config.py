@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Final
 
 import attrs
-from attrs import validators
+
+from remoting.checks import above, at_least, one_of
 
 QUEUE_ENTRY_SIZE: Final = 20
 DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
@@ -72,40 +73,40 @@ class StoreConfig:
     store_path_root_dir: Path = attrs.field(factory=lambda: Path.home() / "store", converter=Path)
     store_path_commit_log: Path = attrs.field(converter=Path, validator=_is_one_directory)
 
-    mapped_file_size_commit_log: int = attrs.field(default=1 << 30, validator=[validators.ge(4096), _is_mappable])
+    mapped_file_size_commit_log: int = attrs.field(default=1 << 30, validator=[at_least(4096), _is_mappable])
     mapped_file_size_consume_queue: int = attrs.field(
         default=300_000 * QUEUE_ENTRY_SIZE,
         converter=_whole_entries,
-        validator=[validators.ge(QUEUE_ENTRY_SIZE), _is_mappable],
+        validator=[at_least(QUEUE_ENTRY_SIZE), _is_mappable],
     )
-    max_hash_slot_num: int = attrs.field(default=5_000_000, validator=validators.gt(0))
-    max_index_num: int = attrs.field(default=20_000_000, validator=[validators.gt(1), _fits_into_a_file])
+    max_hash_slot_num: int = attrs.field(default=5_000_000, validator=above(0))
+    max_index_num: int = attrs.field(default=20_000_000, validator=[above(1), _fits_into_a_file])
     message_index_enable: bool = True
     message_index_safe: bool = False
     check_crc_on_recover: bool = True
 
-    max_message_size: int = attrs.field(default=4 * 2**20, validator=validators.gt(0))
+    max_message_size: int = attrs.field(default=4 * 2**20, validator=above(0))
     message_delay_level: str = attrs.field(default=DEFAULT_DELAY_LEVELS, validator=_are_delays)
 
-    flush_disk_type: str = attrs.field(default="ASYNC_FLUSH", validator=validators.in_(("ASYNC_FLUSH", "SYNC_FLUSH")))
-    flush_interval_commit_log: int = attrs.field(default=500, validator=validators.gt(0))
-    flush_commit_log_least_pages: int = attrs.field(default=4, validator=validators.ge(0))
-    flush_commit_log_thorough_interval: int = attrs.field(default=10_000, validator=validators.ge(0))
-    flush_interval_consume_queue: int = attrs.field(default=1000, validator=validators.gt(0))
-    flush_consume_queue_least_pages: int = attrs.field(default=2, validator=validators.ge(0))
-    flush_consume_queue_thorough_interval: int = attrs.field(default=60_000, validator=validators.ge(0))
-    sync_flush_timeout: int = attrs.field(default=5000, validator=validators.ge(0))
+    flush_disk_type: str = attrs.field(default="ASYNC_FLUSH", validator=one_of(("ASYNC_FLUSH", "SYNC_FLUSH")))
+    flush_interval_commit_log: int = attrs.field(default=500, validator=above(0))
+    flush_commit_log_least_pages: int = attrs.field(default=4, validator=at_least(0))
+    flush_commit_log_thorough_interval: int = attrs.field(default=10_000, validator=at_least(0))
+    flush_interval_consume_queue: int = attrs.field(default=1000, validator=above(0))
+    flush_consume_queue_least_pages: int = attrs.field(default=2, validator=at_least(0))
+    flush_consume_queue_thorough_interval: int = attrs.field(default=60_000, validator=at_least(0))
+    sync_flush_timeout: int = attrs.field(default=5000, validator=at_least(0))
 
     delete_when: str = attrs.field(default="04", validator=_are_hours)  # hours of the day, separated by `;`
     file_reserved_time: int = 72  # hours
     clean_file_forcibly_enable: bool = True
-    clean_resource_interval: int = attrs.field(default=10_000, validator=validators.gt(0))
+    clean_resource_interval: int = attrs.field(default=10_000, validator=above(0))
     disk_max_used_space_ratio: int = attrs.field(default=75, converter=_within_limits)
     disk_space_clean_forcibly_ratio: int = 85  # a JVM property in RocketMQ, like the next
     disk_space_warning_level_ratio: int = 90
 
     access_message_in_memory_max_ratio: int = 40  # percent of total_memory
-    total_memory: int = attrs.field(factory=machine_memory, validator=validators.ge(0))
+    total_memory: int = attrs.field(factory=machine_memory, validator=at_least(0))
     """Bytes that the machine is taken to have (ours: RocketMQ asks it). A small one shows the way to the slave."""
     max_transfer_bytes_on_message_in_memory: int = 262_144
     max_transfer_count_on_message_in_memory: int = 32

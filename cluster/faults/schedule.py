@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
-from attrs import validators
 
 from cluster.faults.rules import FaultError, near_miss
 from cluster.topology import Node, NodeKind, UnknownTargetError, find_targets
+from remoting.checks import at_least
 
 UNDOS: Mapping[str, str] = {
     "kill": "start",
@@ -55,7 +55,7 @@ class RandomFaults:
     """masters, slaves, brokers, nameservers, or a target."""
     heal_after: float = attrs.field(default=20.0, validator=_is_positive)
     seed: int = 0
-    count: int = attrs.field(default=0, validator=validators.ge(0))
+    count: int = attrs.field(default=0, validator=at_least(0))
     """How many faults; 0 goes on for ever."""
 
     @property

@@ -20,6 +20,7 @@ import attrs
 
 from cluster.scenario.quantity import Quantity
 from cluster.topology import ClusterSpec
+from remoting.checks import one_of
 
 WAIT_SECONDS = 120.0
 WORKLOAD_KINDS = ("produce", "consume")
@@ -31,7 +32,7 @@ class Workload:
     """A process that works against the cluster."""
 
     name: str
-    kind: str = attrs.field(validator=attrs.validators.in_(WORKLOAD_KINDS))
+    kind: str = attrs.field(validator=one_of(WORKLOAD_KINDS))
     config: Mapping[str, Any] = attrs.field(factory=dict)
     """Keys of its settings (`cluster.workload`)."""
     nameservers: tuple[str, ...] = ()
@@ -80,7 +81,7 @@ class Expectation:
     where: Mapping[str, Any] = attrs.field(factory=dict)
     after: str | None = None
     before: str | None = None
-    take: str = attrs.field(default="count", validator=attrs.validators.in_(TAKES))
+    take: str = attrs.field(default="count", validator=one_of(TAKES))
     field: str | None = None
     at_least: Quantity | None = None
     at_most: Quantity | None = None

@@ -91,7 +91,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
     [
         ('claim = "c"', 'clam = "c"', 2, "clam: no such key; did you mean claim?"),
         ("slaves = 1", "slave = 1", 7, "cluster.slave: no such key; did you mean slaves?"),
-        ("slaves = 1", "slaves = -1", 7, "cluster.slaves: 'slaves' must be >= 0"),
+        ("slaves = 1", "slaves = -1", 7, "cluster.slaves: slaves = -1: expected at least 0"),
         ('name = "orders"\n', 'name = "broker-a"\n', 10, "workload[1].name: there are two called 'broker-a'"),
         ('kind = "produce"', 'kind = "prodce"', 11, "workload[1].kind: 'prodce'; did you mean produce?"),
         ('topic = "orders"\n\n', 'topik = "orders"\n\n', 12, "workload[1].topik: no such key; did you mean topic?"),
@@ -115,7 +115,7 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ("0 messages", "0 bytes", 39, "expect[1].equals: 0 bytes: expected a number of messages"),
         ('event = "broker', 'event = "brocker', 42, "expect[2].event: no kind of event 'brocker_connection_lost'"),
         ('after = "death"', 'after = "deth"', 44, "expect[2].after: no step has the label 'deth'; did you mean death?"),
-        ('take = "delay"', 'take = "deley"', 41, "expect[2]: 'take' must be in"),
+        ('take = "delay"', 'take = "deley"', 41, "expect[2]: take = 'deley': expected count or"),
         ('drop = ["lost.SEND_OK"]', 'drop = ["lost"]', 48, "hardened.drop: no expectation 'lost'; expected one of delay of"),
         (CUT, 'kill = "broker-a"', 31, "step[3].kill: broker-a does not run: it was killed before"),
         (CUT, 'resume = "broker-a-s"', 31, "step[3].resume: broker-a-s is not paused"),
