@@ -15,7 +15,7 @@ import trio
 from broker.ha.byterate import ByteRate
 from broker.ha.receiver import LogReceiver, ReplicaLog
 from broker.ha.settings import HaSettings
-from broker.ha.stream import SlaveStream, StreamError
+from broker.ha.stream import BadFrameError, SlaveStream, StreamError
 from remoting.channel import ConnectError
 from remoting.client import open_connection
 from remoting.links import Transport
@@ -82,6 +82,8 @@ class HaClient:
         caution.begin(settings)
         self.closed = trio.Event()
         self.close_reason = ""
+        self.was_sent_badly = False
+        """Closed for what the master sent: an operator should know."""
         self.opened_at = now()
         self.stream = SlaveStream.connected(settings, store.max_commit_log_offset, self.opened_at)
         self.rate = ByteRate(self.opened_at)
@@ -137,10 +139,11 @@ class HaClient:
         try:
             self._receiver.receive(self._sock, now)
         except StreamError as exc:
-            trouble = str(exc)
+            trouble, self.was_sent_badly = str(exc), isinstance(exc, BadFrameError)
         except OSError as exc:
             trouble = exc.strerror or str(exc)
-        trouble = self._caution.find_fault() or trouble
+        if (fault := self._caution.find_fault()) is not None:
+            trouble, self.was_sent_badly = fault, True
         # Whole frames came before the trouble; 4.9 acknowledges each. The ack goes first: a sender may wait for it.
         if (report := self.stream.advanced(self._store.max_commit_log_offset, now)) is not None:
             self._write(report)
@@ -292,5 +295,6 @@ class HaSlave:
             await client.report_until_closed()
         finally:
             self._client = None
-            log.info("disconnected from master %s: %s", master, client.close_reason)
+            level = logging.WARNING if client.was_sent_badly else logging.INFO
+            log.log(level, "disconnected from master %s: %s", master, client.close_reason)
             self._emit("ha_client_disconnected", master=master, reason=client.close_reason)

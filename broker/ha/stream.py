@@ -24,6 +24,10 @@ class StreamError(Exception):
     """This connection cannot go on: close it. The text says why and names the offsets."""
 
 
+class BadFrameError(StreamError):
+    """The master sent what a slave of its log should not be sent."""
+
+
 @attrs.define
 class MasterStream:
     """A master's side of one connection, from accept to close. Offsets are -1 until the first report."""
@@ -140,9 +144,9 @@ class SlaveStream:
         """Read and check a header before its body is waited for, a heartbeat's too (store-ha#43)."""
         offset, size = HEADER.unpack(raw)
         if log_end not in (0, offset):
-            raise StreamError(f"it sent bytes from {offset} on, our log ends at {log_end}")
+            raise BadFrameError(f"it sent bytes from {offset} on, our log ends at {log_end}")
         if not 0 <= size <= MAX_FRAME - HEADER_SIZE:
-            raise StreamError(f"it sent a frame of {size} bytes, at most {MAX_FRAME - HEADER_SIZE} are taken")
+            raise BadFrameError(f"it sent a frame of {size} bytes, at most {MAX_FRAME - HEADER_SIZE} are taken")
         return FrameHeader(offset, size)
 
     def advanced(self, log_end: int, now: float) -> bytes | None:

@@ -159,7 +159,7 @@ async def test_a_heartbeat_makes_an_empty_slave_report_where_its_first_file_begi
 
 
 async def test_a_contradiction_closes_and_the_next_connection_follows_at_once(
-    start: Start, master: Master, told: Recorder, mock_clock: MockClock
+    start: Start, master: Master, told: Recorder, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """store-ha#43, #47: frames before it are kept and acknowledged."""
     start(attrs.evolve(AT_ONCE, ha_master_address=master.address))
@@ -172,6 +172,8 @@ async def test_a_contradiction_closes_and_the_next_connection_follows_at_once(
     assert await report_of(await master.accept()) == 104
     assert trio.current_time() == now
     assert told.reasons("ha_client_disconnected") == ["it sent bytes from 999 on, our log ends at 104"]
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == [f"disconnected from master {master.address}: it sent bytes from 999 on, our log ends at 104"]
 
 
 async def test_a_master_that_accepts_and_closes_is_not_hammered(
