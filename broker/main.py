@@ -6,7 +6,7 @@ Stop order: the ports close, the store closes, the nameservers are told (remotin
 
 import functools
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
 import attrs
@@ -52,7 +52,7 @@ __all__ = ["load_config", "main"]  # what is asked of the module of any node
 VIP_PORT_DISTANCE = 2
 HA_PORT_DISTANCE = 1
 PROGRESS_PERIOD = 1.0
-"""Real seconds between two words of how far recovery has come."""
+"""Real seconds between two words of how far a start or a stop has come."""
 GOODBYE_TIMEOUT = 9.0
 """Seconds for all that is said to nameservers at a stop: three of them at 3 s each."""
 
@@ -78,7 +78,7 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
                     broker.ha_master.close()
                     broker.ha_slave.close()
                     broker.save_tables()
-                    store.close()
+                    await _close_store(store, link)
                     with trio.move_on_after(GOODBYE_TIMEOUT) as goodbye:
                         goodbye.shield = True
                         await broker.registration.unregister()
@@ -120,7 +120,9 @@ async def _open_store(settings: BrokerSettings, disk: Disk, link: ControlLink) -
     problem: StartError | None = None
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_tell_progress_forever, come_to, link)
+            nursery.start_soon(
+                _tell_progress_forever, lambda: come_to[0], lambda offset: link.emit("recovering", offset=offset)
+            )
             try:
                 opened.append(await trio.to_thread.run_sync(opening))
             except StoreError as exc:
@@ -137,13 +139,26 @@ async def _open_store(settings: BrokerSettings, disk: Disk, link: ControlLink) -
     return opened[0]
 
 
-async def _tell_progress_forever(come_to: Sequence[int], link: ControlLink) -> NoReturn:
-    told = 0
+async def _close_store(store: MessageStore, link: ControlLink) -> None:
+    """Close the store in a thread: a slave's index may lag by a GB, and the supervisor is told how far it is."""
+    with trio.CancelScope(shield=True):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                _tell_progress_forever,
+                lambda: store.indexed_offset,
+                lambda offset: link.emit("closing", offset=offset),
+            )
+            await trio.to_thread.run_sync(store.close)
+            nursery.cancel_scope.cancel()
+
+
+async def _tell_progress_forever(come_to: Callable[[], int], tell: Callable[[int], None]) -> NoReturn:
+    told = come_to()
     while True:
         await trio.sleep(real_seconds(PROGRESS_PERIOD))
-        if come_to[0] != told:
-            told = come_to[0]
-            link.emit("recovering", offset=told)
+        if come_to() != told:
+            told = come_to()
+            tell(told)
 
 
 def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, link: ControlLink) -> Broker:

@@ -60,7 +60,8 @@ class Supervisor:
     """All is about to end."""
     _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
     _links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
-    _recovered: dict[str, int] = attrs.field(factory=dict, init=False)
+    _progress: dict[str, int] = attrs.field(factory=dict, init=False)
+    """How far the nodes have come that start or stop, as they told last."""
     _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
     _births: dict[int, str] = attrs.field(factory=dict, init=False)
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
@@ -137,8 +138,8 @@ class Supervisor:
 
     def _event(self, link: NodeLink, event: Event) -> None:
         self.events.heard(JournalEntry(event.at_millis, link.hello.name, event.kind, event.fields))
-        if event.kind == "recovering":
-            self._recovered[link.hello.name] = int(event.fields["offset"])
+        if event.kind in {"recovering", "closing"}:
+            self._progress[link.hello.name] = int(event.fields["offset"])
         if event.kind == "fault_spent":
             self.faults.spent(str(event.fields["id"]), link.hello.name)
 
@@ -189,7 +190,7 @@ class Supervisor:
         number = next(self._numbers)
         self._births[number] = name
         self.lives[name] = Life(is_alive=True)
-        self._recovered.pop(name, None)
+        self._progress.pop(name, None)
         self._born_with[name] = rules = self.faults.rules_for(name)
         await self.forks.spawn(
             Birth(
@@ -207,17 +208,11 @@ class Supervisor:
         )
 
     async def wait_ready(self, name: str, seconds: float = START_SECONDS) -> None:
-        """Wait until a node says that it is ready. NodeFailedError when it ends, or takes too long.
-
-        One that recovers a long log has as much time again after each word of how far it has come.
-        """
-        told = -1
-        while not await self.wait_life(name, lambda life: life.ready is not None or not life.is_alive, seconds):
-            if self._recovered.get(name, -1) == told:
-                raise NodeFailedError(
-                    f"{name} is not ready after {seconds:g} s{self.faults.handicaps(name)}{self._last_words(name)}"
-                )
-            told = self._recovered[name]
+        """Wait until a node says that it is ready. NodeFailedError when it ends, or takes too long."""
+        if not await self._wait_progress(name, lambda life: life.ready is not None or not life.is_alive, seconds):
+            raise NodeFailedError(
+                f"{name} is not ready after {seconds:g} s{self.faults.handicaps(name)}{self._last_words(name)}"
+            )
         life = self.life(name)
         if not life.is_alive:
             raise NodeFailedError(f"{name} ended with {describe_end(life.exit_status)}{self._last_words(name)}")
@@ -232,6 +227,7 @@ class Supervisor:
             if (life := self._alive(name)).is_paused:
                 raise WrongStateError(f"{name} is paused and cannot stop in order: resume it first, or kill it")
             self.lives[name] = attrs.evolve(life, is_asked_to_stop=True)
+            self._progress.pop(name, None)
         try:
             await self._signal(names, signal.SIGTERM, "stop", lambda life: not life.is_alive, STOP_SECONDS)
         except NodeFailedError:
@@ -389,10 +385,19 @@ class Supervisor:
             if (pid := self.life(name).pid) is not None:
                 await self.forks.signal(pid, number)
         for name in lives:
-            if not await self.wait_life(name, holds, seconds):
+            if not await self._wait_progress(name, holds, seconds):
                 raise NodeFailedError(
                     f"{name}: {verb} had no effect within {seconds:g} s; it is {self.life(name).state}"
                 )
+
+    async def _wait_progress(self, name: str, holds: Callable[[Life], bool], seconds: float) -> bool:
+        """As `wait_life`. Who works through a long log has as much time again after each word of how far it has come."""
+        told = None
+        while not await self.wait_life(name, holds, seconds):
+            if self._progress.get(name) == told:
+                return False
+            told = self._progress[name]
+        return True
 
     def _last_words(self, name: str) -> str:
         lines = last_lines(self.directory.log_path(name), since=self._log_starts.get(name, 0))

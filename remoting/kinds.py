@@ -518,7 +518,13 @@ _KINDS = (
         "recovering",
         "broker",
         "A broker that starts has come so far through the log that it found.",
-        {"offset": _count("bytes of the commit log")},
+        {"offset": _log_offset("where it is")},
+    ),
+    Kind(
+        "closing",
+        "broker",
+        "A broker that stops has come so far with the index of what it received.",
+        {"offset": _log_offset("where it is")},
     ),
     Kind("file_deleted", "broker", "A file of the store expired.", {"file": _text("its name")}),
     Kind(

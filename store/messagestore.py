@@ -176,6 +176,10 @@ class MessageStore:
         return self.dispatcher.offset
 
     @property
+    def indexed_offset(self) -> int:
+        return self.dispatcher.indexed
+
+    @property
     def dispatch_behind_bytes(self) -> int:
         """What queues or index lack."""
         return self.log.max_offset - self.dispatcher.indexed

@@ -5,8 +5,9 @@ import os
 import pathlib
 import re
 import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -14,7 +15,7 @@ import trio
 import trio.testing
 
 from broker.config import BrokerSettings, load_config
-from broker.main import main
+from broker.main import _close_store, main
 from broker.testing import SMALL_FILES, pull_fields, send_fields
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -389,17 +390,17 @@ def test_a_broker_is_known_by_where_it_listens_unless_that_is_everywhere(tmp_pat
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ('broker_role = "KING"', "'broker_role' must be in"),
+        ('broker_role = "KING"', "broker_role = 'KING': expected ASYNC_MASTER or SYNC_MASTER or SLAVE"),
         ('namesrv_addr = "foo;bar:x"', "'foo' is not host:port"),
         ('broker_role = "SLAVE"', "needs one above 0"),
         ("listen_prot = 1", "did you mean listen_port"),
-        ('listen_port = "many"', "listen_port = 'many': expected int (a whole number)"),
+        ('listen_port = "many"', "listen_port = 'many': expected a whole number"),
         ('delete_when = "04;4am"', "'4am' is no hour from 00 to 23"),
         ('message_delay_level = "1s soon"', "'soon' is no time such as 10s"),
         ("mapped_file_size_commit_log = 4294967296", "a file has at most 2147483647 bytes"),
         ("max_index_num = 107374182", "an index file of 2167483680 bytes; a file has at most 2147483647"),
         ('store_path_commit_log = "/a,/b"', "a commit log in several directories is not supported"),
-        ("flush_interval_commit_log = -1", "'flush_interval_commit_log' must be > 0"),
+        ("flush_interval_commit_log = -1", "flush_interval_commit_log = -1: expected more than 0"),
     ],
 )
 def test_a_setting_that_makes_no_sense_is_named(tmp_path: pathlib.Path, setting: str, said: str) -> None:
@@ -409,6 +410,30 @@ def test_a_setting_that_makes_no_sense_is_named(tmp_path: pathlib.Path, setting:
         load_config(path)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
+
+
+async def test_a_store_that_takes_long_to_close_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the supervisor would take it for one that hangs, and kill it."""
+
+    class SlowStore:
+        indexed_offset = 0
+        was_seen = threading.Event()
+
+        def close(self) -> None:
+            self.indexed_offset = 7
+            assert self.was_seen.wait(60)
+
+    store, told = SlowStore(), []
+
+    def emit(kind: str, **fields: object) -> None:
+        told.append((kind, fields))
+        store.was_seen.set()
+
+    monkeypatch.setattr("broker.main.PROGRESS_PERIOD", 0.01)
+    link = Link()
+    monkeypatch.setattr(link, "emit", emit)
+    await _close_store(cast("MessageStore", store), link)
+    assert told == [("closing", {"offset": 7})]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """How long a node is waited for, in virtual time."""
 
+import signal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -47,6 +48,29 @@ async def test_a_broker_that_recovers_a_long_log_is_waited_for_as_long_as_it_com
     nursery.start_soon(recover)
     await supervisor.wait_ready("broker-a", 30)
     assert trio.current_time() >= 120
+
+
+async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del autojump_clock
+
+    async def close() -> None:
+        for offset in range(1, 6):
+            await trio.sleep(8)
+            supervisor._event(LINK, Event(0, "closing", {"offset": offset}))
+        await trio.sleep(8)
+        supervisor.lives["broker-a"] = supervisor.life("broker-a").ended(0)
+        supervisor.events.pulse()
+
+    async def signalled(_pid: int, number: signal.Signals) -> None:
+        await trio.lowlevel.checkpoint()
+        assert number is signal.SIGTERM
+        nursery.start_soon(close)
+
+    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(signal=signalled))
+    await supervisor.stop("broker-a")
+    assert supervisor.life("broker-a").state == "stopped"
 
 
 async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump_clock: MockClock) -> None:
