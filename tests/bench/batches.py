@@ -8,25 +8,18 @@ from collections import defaultdict
 
 from tests.bench.process import cpu_seconds
 from tests.bench.tables import Cell, Table, median, ratio
-from tests.interop import rawrequest
-from tests.interop.java import Java, Mqadmin
+from tests.bench.topics import BODY_SIZE, JVM, QUEUES, make_topic
+from tests.interop.java import Java
 from tests.interop.topology import Cluster
-from tests.interop.waiting import wait_until
 
-BODY_SIZE = 128
-QUEUES = "16"
 THREADS = 8
 SIZES = (16, 100)
 _TOPIC = "BenchBatches"
-_JVM = ["-Xmx1g", "-Drocketmq.serialize.type=ROCKETMQ"]
 
 
 def measure(java: Java, systems: dict[str, Cluster], *, rounds: int, seconds: int) -> Table:
     """Interleaved: in each round, for each size of a batch, one system after the other. Medians of the rounds."""
-    with Mqadmin(java) as mqadmin:
-        for cluster in systems.values():
-            where = ["-c", cluster.cluster_name, "-t", _TOPIC]
-            mqadmin.run(cluster.namesrv, "updateTopic", *where, "-r", QUEUES, "-w", QUEUES)
+    make_topic(java, systems.values(), _TOPIC)
     samples: dict[str, list[float]] = defaultdict(list)
     failures = 0
     for _ in range(rounds):
@@ -52,12 +45,11 @@ def measure(java: Java, systems: dict[str, Cluster], *, rounds: int, seconds: in
 
 
 def _run(java: Java, cluster: Cluster, size: int, seconds: int) -> tuple[float, int, float]:
-    wait_until(lambda: rawrequest.route_of(cluster.namesrv, _TOPIC), f"route of {_TOPIC}")
     _, master, _ = cluster.pids.values()
     used = cpu_seconds(master)
     target = [f"namesrv={cluster.namesrv}", f"topic={_TOPIC}", f"size={BODY_SIZE}"]
     with java.start(
-        "BatchProducer", *target, f"batch={size}", f"threads={THREADS}", f"seconds={seconds}", jvm=_JVM
+        "BatchProducer", *target, f"batch={size}", f"threads={THREADS}", f"seconds={seconds}", jvm=JVM
     ) as it:
         total, rate, failed = (float(word) for word in it.finish(seconds + 60)[-1].split())
     return rate, int(failed), (cpu_seconds(master) - used) / max(total, 1) * 1e6

@@ -6,16 +6,14 @@ from collections.abc import Callable
 
 from tests.bench.process import cpu_seconds
 from tests.bench.tables import Cell, Table, median, ratio
+from tests.bench.topics import BODY_SIZE, JVM, QUEUES, make_topic
 from tests.interop import rawrequest
-from tests.interop.java import Java, Mqadmin
+from tests.interop.java import Java
 from tests.interop.topology import Cluster
 from tests.interop.waiting import wait_until
 
-BODY_SIZE = 128
-QUEUES = "16"
 _TOPIC = "BenchBacklog"
 _MAIN = "org.apache.rocketmq.example.benchmark.Consumer"
-_JVM = ["-Xmx1g", "-Drocketmq.serialize.type=ROCKETMQ"]
 _PATIENCE = 300.0
 _LOOK = 0.1  # seconds between two looks at the counters of the broker, which each cost it a millisecond
 
@@ -24,6 +22,7 @@ def measure(java: Java, systems: dict[str, Cluster], *, messages: int, rounds: i
     """Each round is a group of its own that begins at the first message. From the first message handed out to the
     last, as the master counts them: the start of the virtual machine is left out. Interleaved; medians.
     """
+    make_topic(java, systems.values(), _TOPIC)
     for cluster in systems.values():
         _fill(java, cluster, messages)
     samples: dict[str, list[float]] = defaultdict(list)
@@ -42,10 +41,6 @@ def measure(java: Java, systems: dict[str, Cluster], *, messages: int, rounds: i
 
 
 def _fill(java: Java, cluster: Cluster, messages: int) -> None:
-    with Mqadmin(java) as mqadmin:
-        where = ["-c", cluster.cluster_name, "-t", _TOPIC]
-        mqadmin.run(cluster.namesrv, "updateTopic", *where, "-r", QUEUES, "-w", QUEUES)
-    wait_until(lambda: rawrequest.route_of(cluster.namesrv, _TOPIC), f"route of {_TOPIC}")
     options = [f"namesrv={cluster.namesrv}", f"topic={_TOPIC}", f"count={messages}", f"size={BODY_SIZE}", "batch=500"]
     with java.start("Filler", *options, "anyStatus=1") as filler:
         filler.finish(_PATIENCE)
@@ -55,7 +50,7 @@ def _drain(java: Java, cluster: Cluster, messages: int, group: str) -> tuple[flo
     """Answer messages a second, and microseconds of the master's CPU for each."""
     _, master, _ = cluster.pids.values()
     before, cpu_before = _handed_out(cluster), cpu_seconds(master)
-    with java.start(_MAIN, "-n", cluster.namesrv, "-t", _TOPIC, "-g", group, "-p", "false", jvm=_JVM):
+    with java.start(_MAIN, "-n", cluster.namesrv, "-t", _TOPIC, "-g", group, "-p", "false", jvm=JVM):
         began, first = _wait(lambda: _handed_out(cluster) - before, 1)
         ended, last = _wait(lambda: _handed_out(cluster) - before, messages)
     used = cpu_seconds(master) - cpu_before

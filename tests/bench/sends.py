@@ -5,20 +5,14 @@ from collections import defaultdict
 
 from tests.bench.process import cpu_seconds
 from tests.bench.tables import Cell, Table, median, ratio
+from tests.bench.topics import BODY_SIZE, JVM, QUEUES, make_topic
 from tests.interop import rawrequest
-from tests.interop.java import Java, Mqadmin
+from tests.interop.java import Java
 from tests.interop.topology import Cluster
-from tests.interop.waiting import wait_until
 
 THREADS = (1, 4, 16, 64)
-BODY_SIZE = 128
-QUEUES = "16"
 _TOPIC = "BenchTopic"
 _MAIN = "org.apache.rocketmq.example.benchmark.Producer"
-_JVM = [
-    "-Xmx1g",
-    "-Drocketmq.serialize.type=ROCKETMQ",  # as the benchmark of 4.9 sets it itself
-]
 
 
 def measure(java: Java, systems: dict[str, Cluster], *, rounds: int, reports: int) -> Table:
@@ -26,10 +20,7 @@ def measure(java: Java, systems: dict[str, Cluster], *, rounds: int, reports: in
 
     The Producer reports every ten seconds on those; its last of `reports` counts, the ones before are warm-up.
     """
-    with Mqadmin(java) as mqadmin:
-        for cluster in systems.values():
-            where = ["-c", cluster.cluster_name, "-t", _TOPIC]
-            mqadmin.run(cluster.namesrv, "updateTopic", *where, "-r", QUEUES, "-w", QUEUES)
+    make_topic(java, systems.values(), _TOPIC)
     samples: dict[str, list[float]] = defaultdict(list)
     failures = 0
     for _ in range(rounds):
@@ -69,9 +60,8 @@ def _cost(before: tuple[float, int], after: tuple[float, int]) -> float:
 
 
 def _run(java: Java, cluster: Cluster, threads: int, reports: int) -> tuple[int, int]:
-    wait_until(lambda: rawrequest.route_of(cluster.namesrv, _TOPIC), f"route of {_TOPIC}")
     options = ["-n", cluster.namesrv, "-t", _TOPIC, "-w", str(threads), "-s", str(BODY_SIZE)]
-    with java.start(_MAIN, *options, jvm=_JVM) as producer:
+    with java.start(_MAIN, *options, jvm=JVM) as producer:
         found = 0
         for _ in range(reports):
             found = producer.find_line("Send TPS", 30, start=found) + 1
