@@ -12,14 +12,11 @@ from cluster.demo.narrator import Line, Narrator
 from cluster.demo.reckoning import Reckoning, reckon
 from cluster.demo.timeline import Timeline
 from cluster.lab import Cluster, Workload
+from cluster.scenario.probe import send_straight
 from cluster.topology import ClusterSpec
-from remoting.client import RemotingClient
 from remoting.clock import real_seconds
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import request
-from remoting.headers.send import SendMessageRequestHeaderV2
+from remoting.codes import ResponseCode
 from remoting.journal import JournalEntry
-from remoting.reactor import open_reactor
 from store.scan import LogScan
 
 TOPIC = "orders"
@@ -153,11 +150,13 @@ class Story:
         document = await self.cluster.status()
         slave = next(node for node in document["nodes"] if node["broker_id"])
         masters = [address for view in document["routes"].values() for address in view["broker-a"].get("0", ())]
-        code = await _send_to(slave["address"])
+        code, remark = await send_straight(slave["address"], TOPIC)
+        if code is None:
+            raise TimeoutError(f"the slave does not answer a send: {remark}")
         is_promoted = bool(masters) or slave["role"] != "SLAVE" or code != ResponseCode.SERVICE_NOT_AVAILABLE
         self._say(
             "nobody was promoted: the slave is still a SLAVE, the route has no broker id 0, and a message sent"
-            f" straight to the slave is refused with code {code} ({ResponseCode(code).name})"
+            f" straight to the slave is refused with code {code} ({ResponseCode.SERVICE_NOT_AVAILABLE.name})"
             if not is_promoted
             else "the slave was promoted: that is not RocketMQ 4.9"
         )
@@ -258,22 +257,3 @@ def _numbers_in(root: Path) -> list[int]:
     """The numbers of the demo's messages in a store, as often as they are stored."""
     messages = LogScan(root / "commitlog").messages()
     return [int(message.body.partition(b" ")[0]) for message in messages if message.topic == TOPIC]
-
-
-async def _send_to(address: str) -> int:
-    """Send a message straight to one broker, as no client would; answer its response code."""
-    header = SendMessageRequestHeaderV2(
-        producer_group="demo",
-        topic=TOPIC,
-        default_topic="TBW102",
-        default_topic_queue_nums=4,
-        queue_id=0,
-        sys_flag=0,
-        born_timestamp=0,
-        flag=0,
-    )
-    async with open_reactor() as reactor:
-        client = RemotingClient(reactor)
-        reply = await client.request(address, request(RequestCode.SEND_MESSAGE_V2, header, b"0 to a slave"), 5.0)
-        client.close()
-    return reply.code
