@@ -227,14 +227,19 @@ def run_module(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_says_how_it_is_used_and_what_is_wrong(tmp_path: pathlib.Path) -> None:
-    for arguments in ((), ("-h",), ("a", "b")):
+    for arguments in ((), ("a", "b"), ("--chek", "a")):
         ended = run_module(*arguments)
-        assert (ended.returncode, ended.stderr.splitlines()[0][:33]) == (1, "usage: python -m nameserver CONFI")
+        assert (ended.returncode, ended.stdout, ended.stderr[:27]) == (2, "", "usage: python -m nameserver")
+    ended = run_module("--help")
+    assert (ended.returncode, ended.stderr, ended.stdout[:27]) == (0, "", "usage: python -m nameserver")
     path = tmp_path / "ns.toml"
     path.write_text("listen_prot = 1")
     ended = run_module(str(path))
     assert ended.returncode == 1
     assert ended.stderr == f"{path}: unknown key listen_prot; did you mean listen_port?\n"
+    path.write_text("listen_port = 1")
+    ended = run_module("--check", str(path))
+    assert (ended.returncode, ended.stderr, ended.stdout) == (0, "", f"{path}: a nameserver can use it\n")
 
 
 def test_the_command_says_ready_with_its_address_serves_and_stops_on_sigterm(tmp_path: pathlib.Path) -> None:
