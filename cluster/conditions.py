@@ -92,7 +92,7 @@ def _rows(document: Document, targets: list[Node]) -> list[Mapping[str, Any]]:
 
 def _caught_up(document: Document, targets: list[Node]) -> bool:
     rows = _rows(document, targets)
-    return bool(rows) and all(row["lag"] == 0 for row in rows)
+    return bool(rows) and all(row["lag"] is not None and row["lag"] <= 0 for row in rows)
 
 
 def _connected(document: Document, targets: list[Node]) -> bool:

@@ -24,7 +24,7 @@ from cluster.faults.board import ActiveFault
 from cluster.faults.rules import Fault, Isolation
 from cluster.life import Life, NodeFailedError
 from cluster.placing import placed
-from cluster.status import Document, status_document
+from cluster.status import Document, masters_behind, status_document
 from cluster.supervisor import MODULES, Supervisor, start_phases
 from cluster.topology import ClusterSpec, NodeKind, node_settings, nodes_of, toml_text
 from remoting.clock import ClockSettings, RatedClock, real_seconds
@@ -188,6 +188,7 @@ class Cluster:
             "name": supervisor.spec.name,
             "namesrv_addr": supervisor.namesrv_addr,
             "profile": supervisor.spec.broker_settings.get("profile", supervisor.spec.profile),
+            "broker_settings": dict(supervisor.spec.broker_settings),
             "rate": supervisor.spec.rate,
             "clock_millis": supervisor.clock.wall_millis(),
             "supervisor_pid": os.getpid(),
@@ -195,6 +196,8 @@ class Cluster:
             "faults": [active.as_json() for active in self.faults],
         }
         facts = await supervisor.snapshots()
+        for master in masters_behind(supervisor.nodes.values(), facts):  # or it was only asked before its slave
+            facts[master] = await supervisor.snapshot(master)
         shown = [
             node
             for node in supervisor.nodes.values()

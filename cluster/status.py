@@ -45,7 +45,10 @@ def live_entry(node: Node, facts: Facts) -> Document:
 
 
 def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Document]:
-    """One row per slave, with the labels of mqadmin haStatus. Offsets are bytes of the commit log."""
+    """One row per slave, with the labels of mqadmin haStatus. Offsets are bytes of the commit log.
+
+    A negative lag is that of a slave which has more than its master, as after a power loss.
+    """
     brokers = [node for node in nodes if node.kind is NodeKind.BROKER]
     rows = []
     for slave in brokers:
@@ -64,9 +67,7 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
                 "connected": None if not known else link is not None,
                 "masterCommitLogMaxOffset": master_max,
                 "slaveCommitLogMaxOffset": slave_max,
-                "lag": None
-                if master_max is None or slave_max is None
-                else max(master_max - slave_max, 0),  # the slave is asked later
+                "lag": None if master_max is None or slave_max is None else master_max - slave_max,
                 "slaveAckOffset": link and link.get("slave_ack_offset"),
                 "diff": link and link.get("diff"),
                 "transferredByteInSecond": link and link.get("transferred_bytes_per_second"),
@@ -77,6 +78,12 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
             }
         )
     return rows
+
+
+def masters_behind(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[str]:
+    """The masters that have less than a slave of theirs, as far as is known."""
+    known = [row for row in replication(nodes, facts) if row["lag"] is not None]
+    return list(dict.fromkeys(row["master"] for row in known if row["lag"] < 0))
 
 
 def _link_of(slave: Node, connections: Iterable[Mapping[str, Any]], *, alone: bool) -> Mapping[str, Any] | None:

@@ -78,6 +78,7 @@ def render_up(document: Document) -> RenderableType:
     slave = next((node["name"] for node in document["nodes"] if node["broker_id"]), None)
     parts: list[RenderableType] = [
         f"cluster [bold]{name}[/bold] is ready" + _rate_note(document),
+        *_settings_note(document),
         render_nodes(document),
         "",
         Text(f"export NAMESRV_ADDR='{document['namesrv_addr']}'"),
@@ -100,6 +101,7 @@ def render_status(document: Document) -> RenderableType:
         f"cluster [bold]{document['name']}[/bold]  nameservers {document['namesrv_addr']}"
         + _profile_note(document)
         + _rate_note(document),
+        *_settings_note(document),
         render_nodes(document),
     ]
     if document["replication"]:
@@ -128,6 +130,14 @@ def _profile_note(document: Document) -> str:
     return "" if profile == PROFILES[0] else f"  [yellow]profile {profile}[/yellow]"
 
 
+def _settings_note(document: Document) -> list[Text]:
+    """What was set by hand, perhaps at an earlier start."""
+    settings = document.get("broker_settings") or {}
+    return (
+        [Text("broker settings: " + "  ".join(f"{key}={value}" for key, value in settings.items()))] if settings else []
+    )
+
+
 def _rate_note(document: Document) -> str:
     return "" if document["rate"] == 1 else f"  [yellow]time runs {document['rate']:g} times as fast[/yellow]"
 
@@ -141,8 +151,8 @@ def _render_replication(document: Document) -> Text:
         if row["master"] != master:
             master = row["master"]
             text.append(f"{master:12} ", "bold").append(f"commit log {_span(logs[master])}\n")
-        text.append(f"  {row['slave']:12} ", "bold").append(f"commit log {_span(logs[row['slave']])}  lag ")
-        text.append(_known(row["lag"]), "yellow" if row["lag"] else "")
+        text.append(f"  {row['slave']:12} ", "bold").append(f"commit log {_span(logs[row['slave']])}  ")
+        text.append_text(_render_lag(row["lag"]))
         text.append("" if row["connected"] is not False else "  not connected", "red")
         text.append(
             f"\n    slaveAckOffset {_known(row['slaveAckOffset'])}  diff {_known(row['diff'])}"
@@ -154,6 +164,12 @@ def _render_replication(document: Document) -> Text:
             text.append(f"    {row['verdict']}\n", "red")
     text.rstrip()
     return text
+
+
+def _render_lag(lag: int | None) -> Text:
+    if lag is not None and lag < 0:
+        return Text(f"ahead of its master by {-lag}", "red")
+    return Text("lag ").append(_known(lag), "yellow" if lag else "")
 
 
 def _span(commit_log: Document) -> str:

@@ -102,11 +102,14 @@ def _lag(row: Document) -> Text:
     """A bar of the lag on a logarithmic scale: full at 256 MB."""
     if row["lag"] is None:
         return Text(f"{'·' * BAR_CELLS} lag unknown", "dim")
-    cells = math.ceil(BAR_CELLS * min(math.log1p(row["lag"]) / math.log1p(FULL_BAR), 1))
+    cells = math.ceil(BAR_CELLS * min(math.log1p(abs(row["lag"])) / math.log1p(FULL_BAR), 1))
     text = Text("█" * cells, "red" if cells > BAR_CELLS // 2 else "yellow").append("░" * (BAR_CELLS - cells), "dim")
     is_cut_off = row["connected"] is False
     behind = " behind" if not is_cut_off else ""
-    text.append(f" {size(row['lag'])}{behind}" if row["lag"] else " in step")
+    if row["lag"] < 0:
+        text.append(f" {size(-row['lag'])} ahead", "red")
+    else:
+        text.append(f" {size(row['lag'])}{behind}" if row["lag"] else " in step")
     return text.append(", cut off", "red") if is_cut_off else text
 
 

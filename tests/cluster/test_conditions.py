@@ -9,7 +9,7 @@ from rich.console import Console
 
 from cluster.conditions import UnknownConditionError, parse_condition
 from cluster.life import Life
-from cluster.status import Document, Facts, is_cluster_ready, status_document
+from cluster.status import Document, Facts, is_cluster_ready, masters_behind, status_document
 from cluster.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
 from cluster.view import render_status
 
@@ -81,6 +81,19 @@ def test_what_no_node_tells_is_unknown_and_never_a_number() -> None:
     assert row["connected"] is None
     assert row["lag"] is None
     assert document({"namesrv-1": {}})["routes"]["namesrv-1"] is None
+
+
+def test_a_slave_that_has_more_than_its_master_is_ahead() -> None:
+    facts: dict[str, Facts] = {"broker-a": broker(80, CONNECTION), "broker-a-s": broker(90)}
+    ahead = document(facts)
+    assert ahead["replication"][0]["lag"] == -10
+    assert holds("slave-caught-up broker-a", ahead)
+    shown = io.StringIO()
+    Console(file=shown, width=100).print(render_status(ahead))
+    assert "commit log 0..90  ahead of its master by 10" in shown.getvalue()
+    assert masters_behind(NODES, facts) == ["broker-a"]
+    assert masters_behind(NODES, facts | {"broker-a": broker(90)}) == []
+    assert masters_behind(NODES, facts | {"broker-a": None}) == []
 
 
 def test_another_slaves_connection_is_not_taken_for_this_ones() -> None:

@@ -78,6 +78,11 @@ def test_a_cluster_that_is_well(document: Document) -> None:
     )
 
 
+def test_a_slave_that_is_ahead_of_its_master(document: Document) -> None:
+    document["replication"][0] |= {"lag": -48_000}
+    assert "█████░░░ 48 KB ahead" in shown(document, Hand("broker-a-s", ""), [])[3]
+
+
 def test_a_cluster_in_trouble(document: Document) -> None:
     master, slave = document["nodes"][1:3]
     master |= {"state": "killed", "commit_log": None}
