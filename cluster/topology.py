@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from attrs import validators
+
+from remoting.checks import above, at_least, one_of, within
 
 NAMESERVER_PORT = 9876
 BROKER_PORT = 10911
@@ -55,16 +56,16 @@ class ClusterSpec:
     """What the user asked for."""
 
     name: str = attrs.field(default="default", validator=_is_name)
-    groups: int = attrs.field(default=1, validator=validators.ge(1))
+    groups: int = attrs.field(default=1, validator=at_least(1))
     """Broker groups: a master and its slaves each."""
-    slaves: int = attrs.field(default=1, validator=validators.ge(0))
+    slaves: int = attrs.field(default=1, validator=at_least(0))
     """Slaves of each master."""
-    nameservers: int = attrs.field(default=1, validator=validators.ge(1))
-    role: str = attrs.field(default="ASYNC_MASTER", validator=validators.in_(MASTER_ROLES))
-    flush: str = attrs.field(default="ASYNC_FLUSH", validator=validators.in_(FLUSH_TYPES))
-    profile: str = attrs.field(default="4.9", validator=validators.in_(PROFILES))
+    nameservers: int = attrs.field(default=1, validator=at_least(1))
+    role: str = attrs.field(default="ASYNC_MASTER", validator=one_of(MASTER_ROLES))
+    flush: str = attrs.field(default="ASYNC_FLUSH", validator=one_of(FLUSH_TYPES))
+    profile: str = attrs.field(default="4.9", validator=one_of(PROFILES))
     """What the brokers are like: RocketMQ 4.9, or with every switch on that mends it."""
-    rate: float = attrs.field(default=1.0, validator=[validators.gt(0), validators.le(1000)])
+    rate: float = attrs.field(default=1.0, validator=[above(0), within(0, 1000)])
     single_address: bool = False
     broker_settings: Mapping[str, Any] = attrs.field(factory=dict)
     """Keys of the brokers' settings file, over what follows from the rest."""
@@ -123,6 +124,30 @@ class Node:
         if self.port is None:
             return ()
         return (self.port - 2, self.port, self.port + 1) if self.kind is NodeKind.BROKER else (self.port,)
+
+
+def check_spec(spec: ClusterSpec) -> None:
+    """ValueError for what fits part by part, but not together."""
+    for key in spec.broker_settings:
+        if key in _NODES_OWN:
+            raise ValueError(f"broker setting {key}: each node has its own{_NODES_OWN[key]}")
+    copies, wanted = spec.slaves + 1, spec.broker_settings.get("in_sync_replicas")
+    if isinstance(wanted, int) and wanted > copies:
+        raise ValueError(
+            f"in_sync_replicas = {wanted}: a group has {copies} logs, its master's and those of its slaves"
+            f" ({spec.slaves}): no send would ever be SEND_OK"
+        )
+
+
+_NODES_OWN = {
+    "broker_role": "; say --role",
+    **dict.fromkeys(
+        ("broker_name", "broker_id", "broker_ip1", "broker_ip2", "listen_address", "listen_port"), ", from its place"
+    ),
+    **dict.fromkeys(("ha_listen_port", "fast_listen_port"), ", next to its port"),
+    **dict.fromkeys(("store_path_root_dir", "store_path_commit_log"), ", in the cluster's directory"),
+}
+"""Settings that no two brokers may share, by our names, and what to do instead."""
 
 
 def group_name(index: int) -> str:

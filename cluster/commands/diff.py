@@ -58,8 +58,11 @@ def log_directory(target: str, directory: ClusterDirectory) -> Path:
     record = directory.read_record()
     if record is None:
         raise NoClusterError(f"{target!r} is no directory here, and {explain_absence(directory)}")
-    nodes = [node for node in nodes_of(record.spec, record.placement) if node.kind is NodeKind.BROKER]
-    found = find_targets(target, nodes)
+    found = find_targets(target, nodes_of(record.spec, record.placement))
+    if found[0].kind is not NodeKind.BROKER:
+        raise UnknownTargetError(
+            f"{target} is a {found[0].kind}: only brokers, and directories of stores, have commit logs"
+        )
     if len(found) > 1:
         raise UnknownTargetError(f"{target} means {', '.join(node.name for node in found)}: name one of them")
     store = store_config(directory, found[0].name)

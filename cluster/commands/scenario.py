@@ -32,6 +32,7 @@ from cluster.scenario.rundir import RunDirectory
 from cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
 from cluster.serve import UP_FAILURES
 from cluster.topology import PROFILES
+from cluster.trial import try_settings
 from cluster.view import render_nodes
 
 BOTH = "both"
@@ -157,6 +158,7 @@ def _run_once(path: Path, target: str, options: dict[str, Any], *, as_json: bool
         scenario = load_scenario(path)
         chosen = Options(source=text, target=target, **options)
         played = scenario.under_profile(chosen.profile)
+        try_settings(played.cluster.broker_settings)
     except (ScenarioError, OSError, ValueError) as exc:
         misused(str(exc))
     if not as_json:

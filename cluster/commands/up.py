@@ -4,7 +4,7 @@ import contextlib
 import shutil
 import sys
 import tomllib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Annotated, Any
 
 import attrs
@@ -31,7 +31,8 @@ from cluster.live.subject import OwnCluster
 from cluster.live.terminal import LiveView, is_terminal
 from cluster.serve import UpFailedError, run_detached, run_foreground
 from cluster.status import Document
-from cluster.topology import ClusterSpec, Placement, node_names, place
+from cluster.topology import ClusterSpec, Placement, check_spec, node_names, place
+from cluster.trial import BadSettingsError, try_settings
 from cluster.view import render_event, render_up
 from remoting.settings import snake
 
@@ -54,7 +55,11 @@ def up(
         typer.Option("--single-address/--own-addresses", help="All at 127.0.0.1, or an address per node. [own]"),
     ] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A broker setting; repeatable.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A broker setting, beside those of before; repeatable."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Take a broker setting back; repeatable.")
     ] = None,
     *,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready.")] = False,
@@ -74,10 +79,16 @@ def up(
         "profile": profile,
         "rate": rate,
         "single_address": single_address,
-        "broker_settings": None if settings is None else dict(map(parse_setting, settings)),
     }
     directory = directory_of(name)
-    spec = build_spec(directory, {key: value for key, value in given.items() if value is not None})
+    spec = build_spec(
+        directory,
+        {key: value for key, value in given.items() if value is not None},
+        dict(map(parse_setting, settings or [])),
+        unset or [],
+    )
+    if settings:
+        _try(spec)
     try:
         if detach:
             with working(f"starting {node_count(spec)} nodes"):
@@ -114,18 +125,38 @@ def down(
         fail(str(exc))
 
 
-def build_spec(directory: ClusterDirectory, given: dict[str, Any]) -> ClusterSpec:
-    """What the user asked for, over what the cluster was before."""
+def build_spec(
+    directory: ClusterDirectory, given: Mapping[str, Any], settings: Mapping[str, Any], unset: Collection[str]
+) -> ClusterSpec:
+    """What the user asked for, over what the cluster was before; so with the brokers' settings, one by one."""
     try:
         record = directory.read_record()
         if record is None and directory.path.parent != home():
             misused(f"no cluster in {directory.path}: expected a run's directory, or a name without / for a new one")
         before = record.spec if record else ClusterSpec(name=directory.path.name)
-        spec = attrs.evolve(before, **given)
+        kept = _without(before.broker_settings, unset)
+        spec = attrs.evolve(before, **given, broker_settings={**kept, **settings})
+        check_spec(spec)
         place(spec, Placement(subnet=1))  # too many nodes are told now, not after the first have started
     except (ValueError, cattrs.BaseValidationError) as exc:
         misused(str(exc.args[0] if exc.args else exc))
     return spec
+
+
+def _without(settings: Mapping[str, Any], unset: Collection[str]) -> dict[str, Any]:
+    for key in unset:
+        if snake(key) not in settings:
+            misused(f"--unset {key}: not set; set are: {', '.join(settings) or 'none'}")
+    return {key: value for key, value in settings.items() if key not in map(snake, unset)}
+
+
+def _try(spec: ClusterSpec) -> None:
+    """Let a broker read its settings before anything starts."""
+    try:
+        for remark in try_settings(spec.broker_settings):
+            print(f"rmqlab: {remark}", file=sys.stderr)
+    except BadSettingsError as exc:
+        misused(f"--set: {exc}")
 
 
 def parse_setting(text: str) -> tuple[str, Any]:

@@ -15,7 +15,17 @@ from cluster.scenario.observation import observation_unit
 from cluster.scenario.quantity import Quantity
 from cluster.scenario.rehearsal import Rehearsal
 from cluster.scenario.waits import parse_wait
-from cluster.topology import Node, NodeKind, Placement, UnknownTargetError, find_targets, nodes_of, place, workload_host
+from cluster.topology import (
+    Node,
+    NodeKind,
+    Placement,
+    UnknownTargetError,
+    check_spec,
+    find_targets,
+    nodes_of,
+    place,
+    workload_host,
+)
 from remoting.kinds import KINDS
 
 BEGIN, END = "begin", "end"
@@ -28,6 +38,7 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
     `is_single` tells that this machine has 127.0.0.1 only, where some faults cannot be played.
     """
     try:
+        check_spec(scenario.cluster)
         nodes = nodes_of(scenario.cluster, _placement(scenario, is_single=is_single))
     except ValueError as exc:
         raise BindingError(("cluster",), str(exc)) from None

@@ -160,9 +160,17 @@ def test_what_a_node_is_already_is_refused_in_both_directions(rmqlab: Run) -> No
         (["produce", "-n", "shared", "--group", "a b"], 2, "group 'a b' has a character"),
         (["consume", "-n", "shared", "-g", ""], 2, "the group is blank"),
         (["consume", "-n", "shared", "--from", "middle"], 2, "--from middle: expected first or last"),
-        (["up", "-n", "y", "--groups", "0"], 2, "'groups' must be >= 1"),
+        (["up", "-n", "y", "--groups", "0"], 2, "groups = 0: expected at least 1"),
         (["up", "-n", "y", "--role", "MASTER"], 2, "SYNC_MASTER"),
+        (["up", "-n", "y", "--profile", "hard"], 2, "profile = 'hard': expected 4.9 or hardened"),
+        (["up", "-n", "y", "--rate", "0"], 2, "rate = 0.0: expected more than 0"),
         (["up", "-n", "y", "--set", "x"], 2, "expected KEY=VALUE"),
+        (["up", "-n", "y", "--set", "brokerRol=X"], 2, "unknown key broker_rol; did you mean broker_role?"),
+        (["up", "-n", "y", "--set", "traceOn=7"], 2, "trace_on = 7: expected true or false"),
+        (["up", "-n", "y", "--set", "brokerRole=SLAVE"], 2, "each node has its own; say --role"),
+        (["up", "-n", "y", "--set", "inSyncReplicas=3"], 2, "a group has 2 logs"),
+        (["up", "-n", "y", "--unset", "traceOn"], 2, "--unset traceOn: not set; set are: none"),
+        (["diff", "-n", "shared", "namesrv-1", "broker-a"], 2, "namesrv-1 is a nameserver: only brokers"),
         (["up", "--grups", "2"], 2, "--grups"),
         (["explode"], 2, "explode"),
     ],
@@ -187,13 +195,37 @@ def test_a_profile_reaches_the_brokers(rmqlab: Run, home: pathlib.Path) -> None:
     assert "profile" in refused.stderr
 
 
-def test_an_unknown_setting_fails_the_start_with_the_nodes_own_words(rmqlab: Run, home: pathlib.Path) -> None:
-    done = rmqlab("up", "-n", "bad", "--slaves", "0", "--set", "flushDiskTyp=SYNC_FLUSH", "--detach")
+def test_a_broker_that_cannot_start_fails_the_start_with_its_own_words(
+    rmqlab: Run, home: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "plain_acl.yml").write_text("accounts: [{accessKey: short, secretKey: 12345678}]")
+    settings = ("--set", "aclEnable=true", "--set", f"rocketmqHome={tmp_path}")
+    done = rmqlab("up", "-n", "bad", "--slaves", "0", *settings, "--detach")
     assert done.returncode == 1
     assert "broker-a ended with exit status 1" in done.stderr
-    assert "flush_disk_typ" in done.stderr
+    assert "ACL files cannot be used" in done.stderr
     assert not (home / "bad" / "control.sock").exists()
     assert "no cluster bad" in rmqlab("status", "-n", "bad").stderr  # what failed is not what the next start means
+
+
+def test_settings_stay_until_they_are_taken_back(rmqlab: Run, home: pathlib.Path) -> None:
+    def up(*arguments: str) -> dict[str, Any]:
+        assert rmqlab("up", "-n", "kept", "--slaves", "0", "--detach", *arguments).returncode == 0
+        settings: dict[str, Any] = status(rmqlab, "kept")["broker_settings"]
+        assert rmqlab("down", "-n", "kept").returncode == 0
+        return settings
+
+    assert up("--set", "traceOn=false") == {"trace_on": False}
+    assert up("--set", "regionId=here") == {"trace_on": False, "region_id": "here"}
+    assert 'region_id = "here"' in (home / "kept" / "broker-a" / "config.toml").read_text()
+    assert up("--unset", "traceOn") == {"region_id": "here"}
+
+
+def test_a_setting_without_effect_is_told_before_the_start(rmqlab: Run) -> None:
+    done = rmqlab("up", "-n", "vain", "--slaves", "0", "--set", "serverSelectorThreads=7", "--detach")
+    assert (done.returncode, done.stderr) == (0, "rmqlab: no effect here: server_selector_threads\n")
+    assert rmqlab("down", "-n", "vain", "--purge").returncode == 0
 
 
 def test_a_home_that_cannot_be_is_told_in_one_line(rmqlab: Run, tmp_path: pathlib.Path) -> None:

@@ -8,6 +8,7 @@ from cluster.topology import (
     ClusterSpec,
     Placement,
     UnknownTargetError,
+    check_spec,
     find_targets,
     group_name,
     namesrv_addr,
@@ -107,6 +108,23 @@ def test_settings_given_by_the_user_win() -> None:
     nodes = nodes_of(spec, place(spec, Placement(subnet=1)))
     settings = node_settings(spec, find_targets("broker-a", nodes)[0], nodes, Path("/x"))
     assert (settings["flush_disk_type"], settings["slave_read_enable"]) == ("SYNC_FLUSH", True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        (ClusterSpec(slaves=1, broker_settings={"in_sync_replicas": 3}), "a group has 2 logs"),
+        (ClusterSpec(broker_settings={"listen_port": 1}), "listen_port: each node has its own"),
+        (ClusterSpec(broker_settings={"broker_role": "SLAVE"}), "say --role"),
+    ],
+)
+def test_what_cannot_go_together_is_refused(spec: ClusterSpec, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        check_spec(spec)
+
+
+def test_as_many_replicas_in_sync_as_there_are_logs_can_be_asked_for() -> None:
+    check_spec(ClusterSpec(slaves=2, broker_settings={"in_sync_replicas": 3}))
 
 
 @pytest.mark.parametrize("name", ["", "../x", ".hidden", "a b", "x" * 65])
