@@ -12,9 +12,12 @@ from cluster.commands.diff import diff
 from cluster.commands.fault import fault_app, faults, heal, isolate
 from cluster.commands.scenario import repro, run, scenarios
 from cluster.commands.show import events, logs, status
+from cluster.commands.terms import misused
 from cluster.commands.up import down, up
 from cluster.commands.watch import watch
 from cluster.commands.work import consume, produce
+from cluster.directory import NoPlaceError
+from cluster.ports import loopback_network
 
 app = typer.Typer(
     name="rmqlab",
@@ -39,7 +42,11 @@ def _options(
         bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    pass
+    del version  # told by its callback
+    try:
+        loopback_network()
+    except NoPlaceError as exc:
+        misused(str(exc))
 
 
 app.command()(demo)

@@ -37,7 +37,7 @@ class AlreadyUpError(Exception):
 
 
 class NoPlaceError(Exception):
-    """The directory of a cluster cannot be made."""
+    """A cluster cannot be where it was said to be: its directory cannot be made, or its network is none."""
 
 
 class NoClusterError(Exception):

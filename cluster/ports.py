@@ -2,13 +2,18 @@
 
 import contextlib
 import errno
+import os
+import re
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from cluster.topology import CLAIM_SLOT, Node
+from cluster.directory import NoPlaceError
+from cluster.topology import CLAIM_SLOT, NETWORK, Node
 
 CLAIM_PORT = 9876
+_SHIFT_CLAIM_PORT = 9870  # no node's: theirs end in 6, 9, 1 and 2
+_NETWORK = re.compile(r"127\.[1-9][0-9]{0,2}")
 _LISTENING = "0A"
 _LONGEST_COMMAND = 120
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
@@ -18,21 +23,32 @@ class PortTakenError(Exception):
     """Somebody else listens where one of our nodes should. The text names who."""
 
 
+def loopback_network() -> str:
+    """The first two numbers of new clusters' addresses: `$RMQLAB_NETWORK`, or 127.77. NoPlaceError for what is none."""
+    network = os.environ.get("RMQLAB_NETWORK") or NETWORK
+    if not _NETWORK.fullmatch(network) or int(network.partition(".")[2]) > 254:
+        raise NoPlaceError(f"RMQLAB_NETWORK is {network!r}: expected 127.1 to 127.254")
+    return network
+
+
 def has_loopback_network() -> bool:
     """Tell whether 127.77.x.y can be bound. On Linux all of 127.0.0.0/8 can; elsewhere mostly 127.0.0.1 alone."""
     with socket.socket() as probe:
         try:
-            probe.bind(("127.77.0.1", 0))
+            probe.bind((f"{loopback_network()}.0.1", 0))
         except OSError:
             return False
     return True
 
 
-def claim_subnet(subnet: int) -> socket.socket:
-    """Hold 127.77.C for one supervisor: a listening socket, so that the claim ends with the process, however it ends."""
-    claim = _listen(f"127.77.{subnet}.{CLAIM_SLOT}", CLAIM_PORT)
-    claim.listen(1)
-    return claim
+def claim_subnet(network: str, subnet: int) -> socket.socket:
+    """Hold 127.77.C for one supervisor: a socket, so that the claim ends with the process, however it ends."""
+    return _claim(f"{network}.{subnet}.{CLAIM_SLOT}", CLAIM_PORT)
+
+
+def claim_shift(shift: int) -> socket.socket:
+    """Hold a range of ports at 127.0.0.1, likewise."""
+    return _claim("127.0.0.1", _SHIFT_CLAIM_PORT + shift)
 
 
 def check_free(nodes: Iterable[Node]) -> None:
@@ -41,18 +57,24 @@ def check_free(nodes: Iterable[Node]) -> None:
     for node in nodes:
         for port in node.listen_ports:
             try:
-                _listen(node.host, port).close()
+                # As servers do: connections that linger after their server's end do not count as taken.
+                _bind(node.host, port, is_shared=True).close()
             except PortTakenError as exc:
                 taken.append(f"{node.name}: {exc}")
     if taken:
         raise PortTakenError("; ".join(taken))
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _claim(host: str, port: int) -> socket.socket:
+    claim = _bind(host, port, is_shared=False)  # of two that come at once, one gets it
+    claim.listen(1)  # so that it is found in the kernel's tables
+    return claim
+
+
+def _bind(host: str, port: int, *, is_shared: bool) -> socket.socket:
     probe = socket.socket()
     try:
-        # As servers do: connections that linger after their server's end do not count as taken.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, is_shared)
         probe.bind((host, port))
     except OSError as exc:
         probe.close()

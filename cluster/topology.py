@@ -1,8 +1,8 @@
 """Which nodes a cluster has, what they are called, where they listen, and what their settings say. Pure.
 
 Every node has an address of its own, 127.77.C.N, with RocketMQ's standard ports: a peer is known by its IP, and
-every cluster looks alike. C is the cluster's (`Placement.subnet`), N the node's. Where the machine has 127.0.0.1
-only, nodes differ by their ports instead.
+every cluster looks alike. 127.77 is the network, which `$RMQLAB_NETWORK` may say otherwise, C is the cluster's
+(`Placement.subnet`), N the node's. Where the machine has 127.0.0.1 only, nodes differ by their ports instead.
 """
 
 import enum
@@ -20,6 +20,7 @@ NAMESERVER_PORT = 9876
 BROKER_PORT = 10911
 PORT_STEP = 10  # between nodes at a single address: a broker uses listen port - 2 to + 1
 SHIFT_STEP = 500  # between clusters at a single address
+NETWORK = "127.77"
 
 # N of 127.77.C.N, by what lives there. One more, CLAIM_SLOT, is held by the supervisor to claim C.
 NAMESERVER_SLOTS = range(1, 20)
@@ -75,6 +76,8 @@ class ClusterSpec:
 class Placement:
     """Where a cluster lives. Recorded at its first start and used again ever after."""
 
+    network: str = NETWORK
+    """The first two numbers of all its addresses."""
     subnet: int | None = None
     """C of 127.77.C.N; None means that all nodes share 127.0.0.1."""
     shift: int = 0
@@ -214,7 +217,7 @@ def _place_node(node: Node, placement: Placement) -> Node:
     is_broker = node.kind is NodeKind.BROKER
     port = BROKER_PORT if is_broker else NAMESERVER_PORT
     if placement.subnet is not None:
-        return attrs.evolve(node, host=f"127.77.{placement.subnet}.{slot}", port=port)
+        return attrs.evolve(node, host=f"{placement.network}.{placement.subnet}.{slot}", port=port)
     first = (BROKER_SLOTS if is_broker else NAMESERVER_SLOTS).start
     return attrs.evolve(node, host="127.0.0.1", port=port + placement.shift + PORT_STEP * (slot - first))
 
@@ -223,7 +226,7 @@ def workload_host(placement: Placement, index: int) -> str:
     """Where the index-th workload process speaks from."""
     if placement.subnet is None:
         return "127.0.0.1"
-    return f"127.77.{placement.subnet}.{WORKLOAD_SLOTS[index % len(WORKLOAD_SLOTS)]}"
+    return f"{placement.network}.{placement.subnet}.{WORKLOAD_SLOTS[index % len(WORKLOAD_SLOTS)]}"
 
 
 def namesrv_addr(nodes: Iterable[Node]) -> str:

@@ -34,8 +34,7 @@ from remoting.settings import SettingsError
 from store.messagestore import MessageStore
 
 RATE = 50.0
-HOSTS = tuple(f"127.78.{os.getpid() % 250}.{number}" for number in (1, 2, 3))
-"""Our own: another run of these tests may be under way."""
+HOSTS = tuple(f"{os.environ.get('RMQLAB_NETWORK', '127.77')}.0.{number}" for number in (1, 2, 3))
 
 
 class Link(ControlLink):

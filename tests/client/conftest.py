@@ -49,13 +49,13 @@ def record(topic: str, queue_id: int, offset: int, body: bytes, properties: str 
 class Peer:
     """A server whose answers can be scripted, code by code."""
 
-    def __init__(self, reactor: Reactor) -> None:
+    def __init__(self, reactor: Reactor, host: str) -> None:
         self.log: list[Command] = []
         self.script: dict[int, collections.deque[Answer]] = collections.defaultdict(collections.deque)
         self.handlers: dict[int, Callable[[Request], Reply | None]] = {}
         routes = [Route[None](code, None, self._handle) for code in RequestCode]
         self.server = Server(reactor, Dispatcher(handler_table(routes), None))
-        self.host, self.port = self.server.listen("127.0.0.1", 0)
+        self.host, self.port = self.server.listen(host, 0)
 
     @property
     def address(self) -> str:
@@ -86,8 +86,8 @@ class Peer:
 class FakeNameServer(Peer):
     """Answers routes from a dict."""
 
-    def __init__(self, reactor: Reactor) -> None:
-        super().__init__(reactor)
+    def __init__(self, reactor: Reactor, host: str) -> None:
+        super().__init__(reactor, host)
         self.routes: dict[str, TopicRouteData] = {}
         self.handlers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = self._route
 
@@ -99,8 +99,8 @@ class FakeNameServer(Peer):
 class FakeBroker(Peer):
     """Keeps messages in lists, wakes pulls that wait, and knows who is in a group."""
 
-    def __init__(self, reactor: Reactor) -> None:
-        super().__init__(reactor)
+    def __init__(self, reactor: Reactor, host: str) -> None:
+        super().__init__(reactor, host)
         self.queues: dict[tuple[str, int], list[bytes]] = collections.defaultdict(list)
         self.offsets: dict[tuple[str, str, int], int] = {}
         self.members: dict[str, dict[Any, str]] = collections.defaultdict(dict)
@@ -230,7 +230,7 @@ class World:
 
     def add(self, name: str, count: int = 1) -> list[FakeBroker]:
         """Start a broker group."""
-        self.brokers[name] = [FakeBroker(self.reactor) for _ in range(count)]
+        self.brokers[name] = [FakeBroker(self.reactor, self.name_server.host) for _ in range(count)]
         return self.brokers[name]
 
     def route(self, topic: str, queues: int = 4, *, perm: int = 6, without: FakeBroker | None = None) -> None:
@@ -281,9 +281,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+async def world(own_host: str) -> AsyncIterator[World]:
     async with open_reactor() as reactor:
-        world = World(reactor, FakeNameServer(reactor))
+        world = World(reactor, FakeNameServer(reactor, own_host))
         yield world
         world.close()
 

@@ -239,6 +239,17 @@ def test_a_home_that_cannot_be_is_told_in_one_line(rmqlab: Run, tmp_path: pathli
             assert done.stderr.count("\n") == 1
 
 
+def test_a_network_that_is_none_is_told_in_one_line(rmqlab: Run) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RMQLAB_NETWORK", "127.300")
+        for arguments in (("up", "--detach"), ("scenarios",), ("status",)):
+            done = rmqlab(*arguments)
+            assert (done.returncode, done.stderr) == (
+                2,
+                "rmqlab: RMQLAB_NETWORK is '127.300': expected 127.1 to 127.254\n",
+            )
+
+
 def test_the_version_is_told(rmqlab: Run) -> None:
     assert re.fullmatch(r"rmqlab \d+\.\d+\.\d+\n", rmqlab("--version").stdout)
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from cluster import placing
-from cluster.directory import AlreadyUpError, ClusterDirectory, Record
+from cluster.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, Record
 from cluster.placing import placed
-from cluster.ports import PortTakenError, check_free, find_holder
-from cluster.topology import ClusterSpec, Placement, nodes_of
+from cluster.ports import PortTakenError, check_free, find_holder, has_loopback_network, loopback_network
+from cluster.topology import ClusterSpec, Placement, nodes_of, workload_host
 
 needs_loopback_network = pytest.mark.skipif(sys.platform != "linux", reason="127.77.x.y exists on Linux only")
 
@@ -86,15 +86,52 @@ def test_at_a_single_address_clusters_shift_their_ports(
         assert second.shift != first.shift
 
 
-def test_connections_that_linger_do_not_take_a_port() -> None:
-    with listening("127.0.0.1", 0) as listener:
+def test_a_place_at_a_single_address_is_held_before_anything_listens(
+    directory: ClusterDirectory, tmp_path: pathlib.Path
+) -> None:
+    spec, elsewhere = ClusterSpec(single_address=True), ClusterDirectory(tmp_path / "another home" / "one")
+    with placed(spec, directory, None) as first:
+        with placed(spec, elsewhere, None) as second:
+            assert second.shift != first.shift
+        record = Record(spec=spec, placement=first)
+        with pytest.raises(PortTakenError, match=r"one, 127.0.0.1, are claimed"), placed(spec, directory, record):
+            pass
+
+
+@needs_loopback_network
+def test_addresses_begin_with_what_the_environment_says_and_recorded_ones_stay(
+    directory: ClusterDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = ClusterSpec()
+    with placed(spec, directory, None) as before:
+        hosts = [node.host for node in nodes_of(spec, before)]
+    assert all(host.startswith(f"{before.network}.{before.subnet}.") for host in hosts)
+    monkeypatch.delenv("RMQLAB_NETWORK", raising=False)
+    assert loopback_network() == "127.77"
+    monkeypatch.setenv("RMQLAB_NETWORK", "127.254")
+    with placed(spec, directory, Record(spec=spec, placement=before)) as again:
+        assert again == before
+    with placed(spec, directory, None) as fresh:
+        assert fresh.network == "127.254"
+        assert workload_host(fresh, 0) == f"127.254.{fresh.subnet}.240"
+
+
+@pytest.mark.parametrize("wrong", ["127.255", "127.0", "127.077", "10.1", "127.77.1", "here"])
+def test_what_is_no_loopback_network_is_an_error(monkeypatch: pytest.MonkeyPatch, wrong: str) -> None:
+    monkeypatch.setenv("RMQLAB_NETWORK", wrong)
+    with pytest.raises(NoPlaceError, match=f"'{wrong}': expected 127.1 to 127.254"):
+        has_loopback_network()
+
+
+def test_connections_that_linger_do_not_take_a_port(own_host: str) -> None:
+    with listening(own_host, 0) as listener:
         port = listener.getsockname()[1]
         with socket.create_connection(listener.getsockname()) as client:
             accepted, _ = listener.accept()
             accepted.close()  # the server's side closes first, and lingers
             client.recv(1)
     node = nodes_of(ClusterSpec(), Placement(slots={"namesrv-1": 1, "broker-a": 20, "broker-a-s": 21}))[0]
-    check_free([type(node)(name="x", kind=node.kind, host="127.0.0.1", port=port)])
+    check_free([type(node)(name="x", kind=node.kind, host=own_host, port=port)])
 
 
 @pytest.mark.skipif(not pathlib.Path("/proc/net/tcp").exists(), reason="needs Linux's /proc")

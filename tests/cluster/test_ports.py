@@ -30,7 +30,7 @@ def test_a_holder_is_named_on_one_line_whatever_its_arguments() -> None:
     assert "\n" not in described
 
 
-def test_a_free_port_has_no_holder_that_could_be_named() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
+def test_a_free_port_has_no_holder_that_could_be_named(own_host: str) -> None:
+    with socket.create_server((own_host, 0)) as sock:
         port = sock.getsockname()[1]
-    assert find_holder("127.0.0.1", port) == "another process"
+    assert find_holder(own_host, port) == "another process"

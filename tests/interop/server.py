@@ -1,6 +1,7 @@
 """One server process, real or ours: started on its own files and ports, stopped, killed, started again."""
 
 import abc
+import contextlib
 import random
 import socket
 from collections.abc import Mapping
@@ -20,18 +21,25 @@ BROKER_NAME = "broker-a"
 
 _PORTS = range(20_000, 32_000, 10)  # below the ephemeral ones; a block of ten for each server
 _VIP, _HA = -2, +1  # a broker's other ports, from its listen port
+_CLAIM = +5  # nobody's: who holds it has the block
+_claims: list[socket.socket] = []
 
 
 def free_port() -> int:
-    """A listen port free on all addresses, with those that a broker derives from it."""
+    """A listen port free on all addresses, with those that a broker derives from it.
+
+    The block is this process's until it ends: a server may be started again, and others may test at the same time.
+    """
     for port in random.sample(_PORTS, len(_PORTS)):
-        try:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
+            claim = stack.enter_context(socket.socket())
+            claim.bind(("0.0.0.0", port + _CLAIM))
             for used in (port + _VIP, port, port + _HA):
                 with socket.socket() as probe:
                     probe.bind(("0.0.0.0", used))
-        except OSError:
-            continue
-        return port
+            stack.pop_all()
+            _claims.append(claim)
+            return port
     raise OSError("no free port")
 
 

@@ -201,8 +201,8 @@ async def test_a_peer_that_resets_at_once_is_a_connect_error(
         await client.channel("127.0.0.1:1")
 
 
-async def test_nobody_there_is_a_connect_error(client: RemotingClient) -> None:
-    free = open_listener("127.0.0.1", 0)
+async def test_nobody_there_is_a_connect_error(client: RemotingClient, own_host: str) -> None:
+    free = open_listener(own_host, 0)
     address = "{}:{}".format(*free.getsockname())
     free.close()
     with pytest.raises(ConnectError, match=address):

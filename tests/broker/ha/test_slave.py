@@ -37,8 +37,8 @@ class Master:
 
 
 @pytest.fixture
-async def master() -> AsyncIterator[Master]:
-    made = Master((await trio.open_tcp_listeners(0, host="127.0.0.1"))[0])
+async def master(own_host: str) -> AsyncIterator[Master]:
+    made = Master((await trio.open_tcp_listeners(0, host=own_host))[0])
     yield made
     for stream in [made.listener, *made.streams]:
         await trio.aclose_forcefully(stream)
@@ -108,14 +108,14 @@ async def test_a_connect_that_fails_is_tried_again_every_5_s(
     start: Start, master: Master, told: Recorder, mock_clock: MockClock
 ) -> None:
     """store-ha#47."""
-    port = master.listener.socket.getsockname()[1]
+    address, (host, port) = master.address, master.listener.socket.getsockname()
     await master.listener.aclose()
-    slave = start(attrs.evolve(AT_ONCE, ha_master_address=f"127.0.0.1:{port}"))
+    slave = start(attrs.evolve(AT_ONCE, ha_master_address=address))
     mock_clock.autojump_threshold = 0.01
     await trio.sleep(9.0)
     assert told.kinds == []
     assert slave.snapshot()["connected"] is False
-    master.listener = (await trio.open_tcp_listeners(port, host="127.0.0.1"))[0]
+    master.listener = (await trio.open_tcp_listeners(port, host=host))[0]
     await master.accept()
     assert trio.current_time() == pytest.approx(10.0)
 
