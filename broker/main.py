@@ -146,7 +146,7 @@ async def _close_store(store: MessageStore, link: ControlLink) -> None:
             nursery.start_soon(
                 _tell_progress_forever,
                 lambda: store.indexed_offset,
-                lambda offset: link.emit("closing", offset=offset),
+                lambda offset: link.emit("indexing", offset=offset),
             )
             await trio.to_thread.run_sync(store.close)
             nursery.cancel_scope.cancel()

@@ -138,7 +138,7 @@ class Supervisor:
 
     def _event(self, link: NodeLink, event: Event) -> None:
         self.events.heard(JournalEntry(event.at_millis, link.hello.name, event.kind, event.fields))
-        if event.kind in {"recovering", "closing"}:
+        if event.kind in {"recovering", "indexing"}:
             self._progress[link.hello.name] = int(event.fields["offset"])
         if event.kind == "fault_spent":
             self.faults.spent(str(event.fields["id"]), link.hello.name)

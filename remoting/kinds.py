@@ -521,7 +521,7 @@ _KINDS = (
         {"offset": _log_offset("where it is")},
     ),
     Kind(
-        "closing",
+        "indexing",
         "broker",
         "A broker that stops has come so far with the index of what it received.",
         {"offset": _log_offset("where it is")},

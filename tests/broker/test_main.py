@@ -432,7 +432,7 @@ async def test_a_store_that_takes_long_to_close_says_how_far_it_is(monkeypatch: 
     link = Link()
     monkeypatch.setattr(link, "emit", emit)
     await _close_store(cast("MessageStore", store), link)
-    assert told == [("closing", {"offset": 7})]
+    assert told == [("indexing", {"offset": 7})]
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,7 @@ async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
     async def close() -> None:
         for offset in range(1, 6):
             await trio.sleep(8)
-            supervisor._event(LINK, Event(0, "closing", {"offset": offset}))
+            supervisor._event(LINK, Event(0, "indexing", {"offset": offset}))
         await trio.sleep(8)
         supervisor.lives["broker-a"] = supervisor.life("broker-a").ended(0)
         supervisor.events.pulse()
