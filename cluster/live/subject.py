@@ -103,6 +103,8 @@ class OthersCluster:
 
     directory: ClusterDirectory
     leaving: str = "leave"
+    past: int = 50
+    """How many events that were before are of interest."""
     left: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set when the view shall end."""
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
@@ -117,7 +119,8 @@ class OthersCluster:
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         async def events() -> AsyncGenerator[dict[str, Any], None]:
-            asked = self._messages("events", last=0, follow=True, every=False)
+            past, self.past = self.past, 0  # once: who begins anew has seen them
+            asked = self._messages("events", last=past, follow=True, every=False)
             async with aclosing(asked) as messages:
                 async for message in messages:
                     if isinstance(message, Item):

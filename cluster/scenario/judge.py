@@ -1,7 +1,8 @@
 """The verdict on a run: each expectation against what was found. Pure.
 
 A claim *holds* when every expectation does, is *violated* when one is, and else is *unknown*: what is missing is
-said. Times have an allowance: what a machine needs for itself, times the rate, is none of the protocol's doing.
+said. Times have an allowance: what a machine needs for itself, times the rate, is none of the protocol's doing. It makes
+things late, and never early: only between two moments that different processes noticed may less have passed than did.
 """
 
 import enum
@@ -34,8 +35,10 @@ class Judged:
     expectation: Expectation
     finding: Finding
     verdict: Verdict
-    allowance: float = 0.0
-    """Seconds of the cluster's clock that times may be off."""
+    late: float = 0.0
+    """Seconds of the cluster's clock that times may be longer than they should."""
+    early: float = 0.0
+    """And shorter."""
 
     @property
     def bound(self) -> str:
@@ -51,8 +54,12 @@ class Judged:
             )
             if bound is not None
         ]
-        slack = f" (± {self.allowance:.1f} s)" if self.finding.unit == "s" and self.allowance else ""
-        return " and ".join(parts) + slack
+        return " and ".join(parts) + self._slack()
+
+    def _slack(self) -> str:
+        if self.finding.unit != "s" or not self.late:
+            return ""
+        return f" (± {self.late:.1f} s)" if self.early == self.late else f" (+ {self.late:.1f} s)"
 
     @property
     def found(self) -> str:
@@ -83,30 +90,46 @@ class Judged:
         return document
 
 
+@attrs.frozen(kw_only=True)
+class Allowance:
+    """Seconds of the cluster's clock."""
+
+    late: float = 0.0
+    """What everything may take beside what the protocol says."""
+    rounded: float = 0.0
+    """What one process may lack in what it measured by itself: timers and time stamps are rounded."""
+
+    def early(self, expectation: Expectation) -> float:
+        """How much too short a time may seem."""
+        is_of_one_process = expectation.event is not None and expectation.take != "delay"
+        return self.rounded if is_of_one_process else self.late
+
+
 def judge_expectation(
-    expectation: Expectation, finding: Finding, allowance: float, same: Finding | None = None
+    expectation: Expectation, finding: Finding, allowance: Allowance, same: Finding | None = None
 ) -> Judged:
     """Hold one expectation against what was found; `same` is what was found of the metric that it names."""
-    slack = allowance if finding.unit == "s" else 0.0
-    verdict = _judge(expectation, finding, slack)
+    is_time = finding.unit == "s"
+    late, early = (allowance.late, allowance.early(expectation)) if is_time else (0.0, 0.0)
+    verdict = _judge(expectation, finding, late, early)
     if same is not None:
         exact = attrs.evolve(expectation, at_least=None, at_most=None, equals=Quantity(same.value or 0.0, same.unit))
-        verdict = worst([verdict, Verdict.UNKNOWN if same.value is None else _judge(exact, finding, slack)])
-    return Judged(expectation=expectation, finding=finding, verdict=verdict, allowance=slack)
+        verdict = worst([verdict, Verdict.UNKNOWN if same.value is None else _judge(exact, finding, late, late)])
+    return Judged(expectation=expectation, finding=finding, verdict=verdict, late=late, early=early)
 
 
-def _judge(expectation: Expectation, finding: Finding, slack: float) -> Verdict:
+def _judge(expectation: Expectation, finding: Finding, late: float, early: float) -> Verdict:
     if finding.value is None:
         return Verdict.UNKNOWN
     if isinstance(expectation.equals, str):
         return Verdict.HOLDS if finding.says == expectation.equals else Verdict.VIOLATED
     verdicts = []
     if (most := _value(expectation.at_most)) is not None:
-        verdicts.append(_not_above(finding, most + slack))
+        verdicts.append(_not_above(finding, most + late))
     if (least := _value(expectation.at_least)) is not None:
-        verdicts.append(_not_below(finding, least - slack))
+        verdicts.append(_not_below(finding, least - early))
     if (exact := _value(expectation.equals)) is not None:
-        verdicts += [_not_above(finding, exact + slack), _not_below(finding, exact - slack)]
+        verdicts += [_not_above(finding, exact + late), _not_below(finding, exact - early)]
     return worst(verdicts)
 
 

@@ -23,7 +23,7 @@ from cluster.lab import Cluster, open_cluster
 from cluster.ports import has_loopback_network
 from cluster.scenario.chance import RandomFaultError, seed_faults
 from cluster.scenario.history import history_lines
-from cluster.scenario.judge import Judged, Verdict, judge_expectation, worst
+from cluster.scenario.judge import Allowance, Judged, Verdict, judge_expectation, worst
 from cluster.scenario.model import Expectation, Scenario
 from cluster.scenario.observation import labels_of, observe
 from cluster.scenario.player import Doing, Player, StepFailedError, make_whole
@@ -35,7 +35,12 @@ from remoting.clock import real_seconds
 from remoting.journal import JournalEntry, read_journals
 
 ALLOWED_SECONDS = 0.1
-"""Real seconds that anything may take a machine at rest; the longest time that this one stood still comes on top."""
+"""Real seconds that anything may take a machine at rest: a birth, a sync to disk, a look at the journals (each 0.1 s) and
+a few turns of several processes on two cores. The longest time that this machine stood still comes on top."""
+DISTURBING_SECONDS = 0.5
+"""Seconds of the cluster's clock: a sixth of what its clients wait for an answer."""
+ROUNDED_SECONDS = 0.002
+"""Real seconds by which a timer may be early, and a time in whole milliseconds short."""
 _TICK_SECONDS = 0.02
 
 
@@ -74,12 +79,19 @@ class Run:
     """Real ones."""
     began_at: int
     """When the first step could begin, in milliseconds of the cluster's clock; 0 if it never did."""
+    stood_still: float
+    """Real seconds: the longest that the machine let the run wait when it had something to do."""
     resources: Resources
 
     @property
     def verdict(self) -> Verdict:
         verdicts = [judged.verdict for judged in self.judged]
         return worst([*verdicts, *(Verdict.UNKNOWN for _ in self.missing)])
+
+    @property
+    def is_disturbed(self) -> bool:
+        """True if the machine stood still for so long that RocketMQ's time-outs of 3 s may have passed without cause."""
+        return self.stood_still * self.scenario.cluster.rate > DISTURBING_SECONDS
 
     def reasons(self) -> list[str]:
         """Why the verdict is not `holds`, a line each."""
@@ -102,6 +114,8 @@ class Run:
             "seed": self.seed,
             "rate": self.scenario.cluster.rate,
             "seconds": round(self.seconds, 2),
+            "stood_still_seconds": math.ceil(self.stood_still * 1000) / 1000,
+            "is_disturbed": self.is_disturbed,
             "resources": attrs.asdict(self.resources),
             "command": self.command,
             "directory": str(self.directory.path),
@@ -284,7 +298,7 @@ class _Record:
         labels = labels_of(entries)
         findings = judge_run(entries, self._stores(entries))
         rate = self.scenario.cluster.rate
-        allowance = rate * (ALLOWED_SECONDS + stood_still)
+        allowance = Allowance(late=rate * (ALLOWED_SECONDS + stood_still), rounded=max(rate, 1) * ROUNDED_SECONDS)
         judged = [
             judge_expectation(
                 expectation,
@@ -305,6 +319,7 @@ class _Record:
             findings=findings,
             seconds=seconds,
             began_at=labels.get("begin", 0),
+            stood_still=stood_still,
             resources=resources,
         )
         self._write_run(

@@ -37,10 +37,20 @@ def render_run(run: Run) -> RenderableType:
             parts += _evidence(judged.as_json(), run.began_at)
     parts += [Text(f" ? {text}", _STYLES["unknown"]) for text in run.missing]
     parts.append(Text.assemble((str(run.verdict), _STYLES[run.verdict]), f": {run.scenario.claim}"))
+    if run.is_disturbed and run.verdict != "holds":
+        parts.append(Text(_disturbance(run), "yellow"))
     parts.append(Text(_cost(run), "dim"))
     parts.append(Text(f"replay: {run.command}", "dim"))
     parts.append(Text(f"{run.directory.path}", "dim"))
     return Group(*parts)
+
+
+def _disturbance(run: Run) -> str:
+    rate = run.scenario.cluster.rate
+    return (
+        f"this machine stood still for {run.stood_still:.2f} s, {run.stood_still * rate:.1f} s of the cluster's: time-outs may"
+        f" have passed for that alone. Play it at less than --rate {rate:g}, or when the machine has less to do"
+    )
 
 
 def _cost(run: Run) -> str:

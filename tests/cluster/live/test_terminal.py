@@ -141,6 +141,7 @@ def test_keys_kill_and_start_and_freeze_real_nodes_and_q_stops_the_cluster(scree
 def test_who_watches_a_cluster_of_another_process_acts_on_it_and_leaves_it_running(detached: Path) -> None:
     with on_a_screen(detached, "watch", "-n", "live") as screen:
         screen.wait_for(r"AS EACH NAMESERVER BELIEVES")
+        screen.wait_for(r"broker_registered")  # before anybody watched
         screen.wait_for(r"q leave")
         screen.press("k")
         screen.wait_for(r"kill broker-a: done")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cluster.checks.findings import Finding
-from cluster.scenario.judge import Verdict, judge_expectation, worst
+from cluster.scenario.judge import Allowance, Verdict, judge_expectation, worst
 from cluster.scenario.model import Expectation
 from cluster.scenario.quantity import Quantity
 
@@ -16,9 +16,9 @@ def seconds(value: float | None, *, is_at_least: bool = False) -> Finding:
     return Finding(metric="m", unit="s", value=value, is_at_least=is_at_least, missing="" if value else "all of it")
 
 
-def verdict(finding: Finding, allowance: float = 0.0, same: Finding | None = None, **bounds: Any) -> Verdict:
+def verdict(finding: Finding, late: float = 0.0, same: Finding | None = None, **bounds: Any) -> Verdict:
     read: dict[str, Any] = {key: Quantity.parse(bound) for key, bound in bounds.items()}
-    return judge_expectation(Expectation(metric="m", **read), finding, allowance, same).verdict
+    return judge_expectation(Expectation(metric="m", **read), finding, Allowance(late=late), same).verdict
 
 
 @pytest.mark.parametrize(
@@ -47,11 +47,23 @@ def test_a_bound_holds_is_violated_or_cannot_be_told(
 
 
 def test_times_have_an_allowance_and_numbers_have_none() -> None:
-    assert verdict(seconds(5.5), allowance=1.0, at_most="5 s") is HOLDS
-    assert verdict(seconds(4.5), allowance=1.0, at_least="5 s") is HOLDS
-    assert verdict(seconds(6.5), allowance=1.0, at_most="5 s") is VIOLATED
+    assert verdict(seconds(5.5), late=1.0, at_most="5 s") is HOLDS
+    assert verdict(seconds(4.5), late=1.0, at_least="5 s") is HOLDS
+    assert verdict(seconds(6.5), late=1.0, at_most="5 s") is VIOLATED
     count = Finding(metric="lost", unit="messages", value=1)
-    assert verdict(count, allowance=9.0, at_most="0 messages") is VIOLATED
+    assert verdict(count, late=9.0, at_most="0 messages") is VIOLATED
+
+
+@pytest.mark.parametrize(
+    ("take", "found", "expected"),
+    [("min", 2.99, HOLDS), ("min", 2.97, VIOLATED), ("min", 3.9, HOLDS), ("delay", 2.2, HOLDS), ("min", 4.1, VIOLATED)],
+)
+def test_what_one_process_measured_may_be_late_but_not_early(take: str, found: float, expected: Verdict) -> None:
+    at_least, at_most = Quantity(3, "s"), Quantity(3, "s")
+    bound = Expectation(event="sent", take=take, field="took", at_least=at_least, at_most=at_most)
+    judged = judge_expectation(bound, seconds(found), Allowance(late=1.0, rounded=0.02))
+    assert judged.verdict is expected
+    assert judged.bound.endswith("(± 1.0 s)" if take == "delay" else "(+ 1.0 s)")
 
 
 def test_one_metric_may_be_held_to_another() -> None:
@@ -70,8 +82,8 @@ def test_the_worst_of_many_counts() -> None:
 
 def test_a_violation_comes_with_its_evidence_and_a_success_without() -> None:
     finding = Finding(metric="lost", unit="messages", value=1, message_ids=("A1",))
-    bad = judge_expectation(Expectation(metric="lost", equals=Quantity(0, "messages")), finding, 0.0)
+    bad = judge_expectation(Expectation(metric="lost", equals=Quantity(0, "messages")), finding, Allowance())
     assert bad.as_json()["message_ids"] == ["A1"]
     assert (bad.bound, bad.found) == ("exactly 0 messages", "1 messages")
-    good = judge_expectation(Expectation(metric="lost", equals=Quantity(1, "messages")), finding, 0.0)
+    good = judge_expectation(Expectation(metric="lost", equals=Quantity(1, "messages")), finding, Allowance())
     assert "message_ids" not in good.as_json()

@@ -17,6 +17,7 @@ from client.config import ClientConfig
 from client.instance import open_client
 from client.message import Message
 from client.producer import Producer
+from client.pull import PullConsumer
 from cluster.scenario.binding import BindingError
 from cluster.scenario.load import parse_scenario
 from cluster.scenario.model import Action, Expectation, Scenario, Step
@@ -131,6 +132,11 @@ def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_p
     history = (latest / "history.txt").read_text()
     assert history.index("fault_applied") < history.index("fault_healed") < history.index("cluster_stopped")
     assert not (latest / "control.sock").exists()
+    checked = json.loads(rmqlab(tmp_path, "check", str(latest), "--json").stdout)
+    assert (checked["lost"]["value"], checked["sent.SEND_OK"]["value"]) == (0, 20)
+    told = rmqlab(tmp_path, "events", "--name", str(latest), "--all").stdout
+    assert told.count(" sent ") == 20
+    assert told.index("fault_healed") < told.index("cluster_stopped")
 
 
 def test_an_attached_run_stays_up_for_others_whose_traffic_is_in_the_journal(tmp_path: pathlib.Path) -> None:
@@ -148,7 +154,7 @@ def test_an_attached_run_stays_up_for_others_whose_traffic_is_in_the_journal(tmp
         latest = tmp_path / "runs" / "small" / "latest"
         status = rmqlab(tmp_path, "status", "--name", str(latest), "--json")
         assert json.loads(status.stdout)["rate"] == 1
-        message_id = trio.run(send_one, namesrv_addr)
+        message_id = trio.run(send_pull_and_commit, namesrv_addr)
         run.send_signal(signal.SIGINT)
         told, errors = run.communicate(timeout=60)
     assert (run.returncode, errors) == (0, "")
@@ -156,11 +162,21 @@ def test_an_attached_run_stays_up_for_others_whose_traffic_is_in_the_journal(tmp
     served = [entry.fields for entry in read_journals(latest / "journal") if entry.kind == "served"]
     outside = [fields for fields in served if message_id in (fields.get("message_ids") or ())]
     assert [(fields["code"], fields["topic"]) for fields in outside] == [(0, "orders")]
+    theirs = [fields for fields in served if fields["group"] == "outside-puller"]
+    assert [(fields["request"], fields["code"], fields["topic"]) for fields in theirs] == [
+        ("PULL_MESSAGE", 0, "orders"),
+        ("UPDATE_CONSUMER_OFFSET", 0, "orders"),
+    ]
+    assert (theirs[0]["offset"], theirs[1]["offset"]) == (0, theirs[0]["result_offset"])
 
 
-async def send_one(namesrv_addr: str) -> str:
+async def send_pull_and_commit(namesrv_addr: str) -> str:
     async with open_client(ClientConfig(namesrv_addr=namesrv_addr)) as client:
-        return (await Producer(client, "outside").send(Message(topic="orders", body=b"x"))).message_id
+        sent = await Producer(client, "outside").send(Message(topic="orders", body=b"x"))
+        puller = PullConsumer(client, "outside-puller")
+        queue = (await puller.queues("orders"))[0]
+        await puller.commit(queue, (await puller.pull(queue, 0)).next_offset)
+        return sent.message_id
 
 
 @pytest.mark.parametrize(
@@ -251,7 +267,7 @@ pause = "broker-a:slave"
 label = "freeze"
 
 [[step]]
-wait = "sent.FLUSH_SLAVE_TIMEOUT orders 1"
+wait = "sent.FLUSH_SLAVE_TIMEOUT orders 3"
 stop-workload = "orders"
 
 [[expect]]
@@ -265,7 +281,7 @@ at_most = "5.1 s"
 [[expect]]
 name = "a send that waits for a frozen slave"
 event = "sent"
-where = { outcome = "FLUSH_SLAVE_TIMEOUT" }
+where = { node = "orders", outcome = "FLUSH_SLAVE_TIMEOUT" }
 take = "min"
 field = "took"
 at_least = "3 s"
@@ -279,6 +295,14 @@ equals = "0 events"
 """
 
 
+TOLERANCES = {
+    "a slave's first report after it connected": 0.2,  # it is due after 5 s to the tick
+    "a send that waits for a frozen slave": 1.0,  # RocketMQ looks at the waiting sends once a second
+    "slaves": 0.0,
+}
+"""Seconds of the cluster's clock by which the protocol itself may differ from one time to the next."""
+
+
 async def facts(rate: float, root: pathlib.Path) -> Run:
     scenario = parse_scenario(FACTS)
     scenario = attrs.evolve(scenario, cluster=attrs.evolve(scenario.cluster, rate=rate))
@@ -286,12 +310,11 @@ async def facts(rate: float, root: pathlib.Path) -> Run:
 
 
 async def test_the_same_facts_at_rate_1_and_at_rate_30(tmp_path: pathlib.Path) -> None:
-    """Within the stated allowance: what the machine needs for itself, times the rate."""
+    """Each fact within its own tolerance, and both runs' stated allowance: what the machine needs, times the rate."""
     slow, fast = await facts(1, tmp_path), await facts(30, tmp_path)
     assert slow.verdict == "holds", slow.reasons()
     assert fast.verdict == "holds", fast.reasons()
     for one, other in zip(slow.judged, fast.judged, strict=True):
         values: list[Any] = [one.finding.value, other.finding.value]
-        assert (
-            abs(values[0] - values[1]) <= 1.0 + one.allowance + other.allowance
-        )  # a slave's wait ends within a second
+        tolerance = TOLERANCES[one.expectation.title]
+        assert abs(values[0] - values[1]) <= tolerance + one.late + other.late, one.expectation.title
