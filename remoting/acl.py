@@ -16,6 +16,8 @@ from remoting.command import Command
 ACCESS_KEY = "AccessKey"
 SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of a field
 SIGNATURE = "Signature"
+SHORTEST_KEY = 7
+"""Characters that an access key and a secret key have at least (class PlainPermissionManager of 4.9.8)."""
 
 
 @attrs.frozen
@@ -26,6 +28,16 @@ class Credentials:
     secret_key: str = attrs.field(repr=False)
     security_token: str | None = attrs.field(default=None, repr=False)
     """Signed and sent along where it is given. 4.9 brokers do not look at it."""
+
+
+def keys_fault(access_key: str, secret_key: str) -> str | None:
+    """Say why two keys can be those of no account, or None. Secrets are not repeated: what is said may be logged."""
+    for name, key in (("access key", access_key), ("secret key", secret_key)):
+        if not key:
+            return f"the {name} is missing: an account has an access key and a secret key"
+        if len(key) < SHORTEST_KEY:
+            return f"the {name} has {len(key)} characters: plain_acl.yml takes accounts whose keys have more than 6"
+    return None
 
 
 def signed_content(fields: Mapping[str, str], body: bytes, leave_out: Container[str] = (SIGNATURE,)) -> bytes:

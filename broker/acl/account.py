@@ -10,13 +10,12 @@ import attrs
 
 from broker.acl.addresses import Matcher, address_matcher
 from broker.acl.denial import AclDenied
+from remoting.acl import SHORTEST_KEY
 from remoting.codes import RequestCode
 from remoting.names import RETRY_PREFIX
 
 DENY, ANY, PUB, SUB = 1, 2, 4, 8
 PERMISSIONS = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB, "DENY": DENY}
-SHORTEST_KEY = 7
-"""Characters that an access key and a secret key have at least."""
 
 ADMIN_CODES = frozenset(
     {

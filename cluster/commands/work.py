@@ -12,9 +12,16 @@ from cluster.command import CommandFailedError, CommandUsageError, Item, ask_str
 from cluster.commands.terms import DEFAULT_NAME, AsJson, Name, console, directory_of, fail, misused, print_json
 from cluster.directory import NoClusterError
 from cluster.view import render_event
+from remoting.acl import keys_fault
 from remoting.names import group_fault, topic_fault
 
 Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic; made by the first send.")]
+AccessKey = Annotated[
+    str, typer.Option(envvar="RMQLAB_ACCESS_KEY", help="Sign with this account, where the cluster has access control.")
+]
+SecretKey = Annotated[
+    str, typer.Option(envvar="RMQLAB_SECRET_KEY", help="Its secret; others on this machine may see an option's value.")
+]
 
 _BEGINNINGS = ("first", "last")
 _QUIET = ("sent", "delivered")  # so many of them that a terminal gets their number only
@@ -31,6 +38,8 @@ def produce(
     timeout: Annotated[float, typer.Option(min=0.001, help="Seconds for a send with its retries.")] = 3.0,
     retries: Annotated[int, typer.Option(min=0, help="Attempts after the first.")] = 2,
     tags: Annotated[str, typer.Option(help="Tag of each message.")] = "",
+    access_key: AccessKey = "",
+    secret_key: SecretKey = "",
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -49,6 +58,8 @@ def produce(
         "send_timeout": timeout,
         "retries": retries,
         "tags": tags,
+        "access_key": access_key,
+        "secret_key": secret_key,
     }
     work(name, "cluster.workload.produce", config, as_json=as_json)
 
@@ -62,19 +73,32 @@ def consume(
     count: Annotated[
         int, typer.Option("--count", "-c", min=0, help="End at so many, and what has come with them; 0: at Ctrl-C.")
     ] = 0,
+    access_key: AccessKey = "",
+    secret_key: SecretKey = "",
     *,
     as_json: AsJson = False,
 ) -> None:
     """Consume a topic in a process of the cluster, and tell each delivery, from whom it pulls and where it commits."""
     if from_where not in _BEGINNINGS:
         misused(f"--from {from_where}: expected {' or '.join(_BEGINNINGS)}")
-    config = {"topic": topic, "group": group, "tags": tags, "from_where": from_where, "count": count}
+    config = {
+        "topic": topic,
+        "group": group,
+        "tags": tags,
+        "from_where": from_where,
+        "count": count,
+        "access_key": access_key,
+        "secret_key": secret_key,
+    }
     work(name, "cluster.workload.consume", config, as_json=as_json)
 
 
 def work(name: str, module: str, config: dict[str, Any], *, as_json: bool) -> None:
     """Run a workload and show its events until it ends, or until Ctrl-C ends it."""
     if (fault := topic_fault(config["topic"]) or group_fault(config["group"])) is not None:
+        misused(fault)
+    keys = config["access_key"], config["secret_key"]
+    if any(keys) and (fault := keys_fault(*keys)) is not None:
         misused(fault)
     directory = directory_of(name)
     counts: collections.Counter[str] = collections.Counter()

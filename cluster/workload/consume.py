@@ -12,6 +12,7 @@ from client.config import ClientConfig, ConsumerConfig
 from client.instance import open_client
 from client.message import ReceivedMessage
 from client.push import PushConsumer
+from cluster.workload.account import credentials_of, fits_access_key
 from remoting.bodies.heartbeat import ConsumeFromWhere
 from remoting.bodies.queue import MessageQueue
 from remoting.control import ControlLink
@@ -29,6 +30,9 @@ class ConsumeConfig:
 
     namesrv_addr: str = "127.0.0.1:9876"
     source_ip: str | None = None
+    access_key: str = ""
+    """With `secret_key` an account, for brokers with access control: every request is signed."""
+    secret_key: str = attrs.field(default="", repr=False, validator=fits_access_key)
     topic: str = "rmqlab"
     group: str = "rmqlab-consumer"
     tags: str = "*"
@@ -66,6 +70,7 @@ async def main(config: ConsumeConfig, link: ControlLink) -> None:
     client_config = ClientConfig(
         namesrv_addr=config.namesrv_addr,
         source_ip=config.source_ip,
+        credentials=credentials_of(config.access_key, config.secret_key),
         poll_name_server_period=config.poll_name_server_period,
     )
     consumer_config = ConsumerConfig(

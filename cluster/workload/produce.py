@@ -18,6 +18,7 @@ from client.errors import IndeterminateError, NoNameServerError, NoRouteError, R
 from client.instance import open_client
 from client.message import Attempt, Message, ReceivedMessage, SendResult
 from client.transaction import TransactionProducer, TransactionState
+from cluster.workload.account import credentials_of, fits_access_key
 from cluster.workload.routes import tell_routes
 from remoting.clock import wall_millis
 from remoting.control import ControlLink
@@ -39,6 +40,9 @@ class ProduceConfig:
 
     namesrv_addr: str = "127.0.0.1:9876"
     source_ip: str | None = None
+    access_key: str = ""
+    """With `secret_key` an account, for brokers with access control: every request is signed."""
+    secret_key: str = attrs.field(default="", repr=False, validator=fits_access_key)
     topic: str = "rmqlab"
     group: str = "rmqlab-producer"
     rate_per_second: float = attrs.field(default=10.0, validator=validators.ge(0))
@@ -69,8 +73,13 @@ def load_config(path: str | pathlib.Path) -> ProduceConfig:
 async def main(config: ProduceConfig, link: ControlLink) -> None:
     """Send until the count is reached or the process is stopped; sum up in the end."""
     counts: collections.Counter[str] = collections.Counter()
+    client_config = ClientConfig(
+        namesrv_addr=config.namesrv_addr,
+        source_ip=config.source_ip,
+        credentials=credentials_of(config.access_key, config.secret_key),
+    )
     try:
-        async with open_client(ClientConfig(namesrv_addr=config.namesrv_addr, source_ip=config.source_ip)) as client:
+        async with open_client(client_config) as client:
             tell_routes(client, link)
             producer = TransactionProducer(
                 client,

@@ -1,0 +1,19 @@
+"""The account that a workload signs with, where its cluster has access control."""
+
+from typing import TYPE_CHECKING, Any
+
+from remoting.acl import Credentials, keys_fault
+
+if TYPE_CHECKING:
+    import attrs
+
+
+def credentials_of(access_key: str, secret_key: str) -> Credentials | None:
+    """Whoever has neither key does not sign."""
+    return Credentials(access_key, secret_key) if access_key or secret_key else None
+
+
+def fits_access_key(workload: Any, _attribute: "attrs.Attribute[str]", secret_key: str) -> None:
+    """Validate a workload's secret key, with the access key that stands before it."""
+    if (workload.access_key or secret_key) and (fault := keys_fault(workload.access_key, secret_key)) is not None:
+        raise ValueError(fault)
