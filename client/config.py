@@ -13,7 +13,7 @@ from client.rebalance import Strategy, averagely
 from remoting.acl import Credentials
 from remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from remoting.frame import JSON
-from remoting.names import DEFAULT_TOPIC
+from remoting.names import DEFAULT_TOPIC, TRACE_TOPIC
 
 positive = attrs.validators.gt(0.0)
 
@@ -95,6 +95,9 @@ class ProducerConfig:
     max_message_size: int = attrs.field(default=4 * 2**20, validator=attrs.validators.gt(0))
     max_sends_under_way: int = attrs.field(default=10_000, validator=attrs.validators.gt(0))
     """Bound on what `send_soon` keeps in memory."""
+    enable_trace: bool = False
+    """Tell in the trace topic what became of each send; see client.tracing."""
+    trace_topic: str = TRACE_TOPIC
 
 
 @attrs.frozen(kw_only=True)
@@ -136,5 +139,9 @@ class ConsumerConfig:
     lock_period: float = attrs.field(default=20.0, validator=positive)
     lock_expiry: float = attrs.field(default=30.0, validator=positive)
     """A lock that was not renewed for so long is no longer trusted; brokers let it lapse after 60 s."""
+    enable_trace: bool = False
+    """Tell in the trace topic when each message was given to the application, and how that ended; see client.tracing.
+    A lite pull consumer tells nothing."""
+    trace_topic: str = TRACE_TOPIC
     local_offsets: pathlib.Path | None = None
     """The file with a broadcasting consumer's offsets; None keeps them in memory, and lost with the process."""

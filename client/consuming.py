@@ -17,6 +17,7 @@ from client.instance import FAILURES
 from client.message import Message, ReceivedMessage
 from client.producer import Producer
 from client.pulling import Assignment, Group
+from client.tracerecords import Consumed
 from remoting.bodies.heartbeat import MessageModel
 from remoting.message import (
     PROPERTY_DELAY,
@@ -135,29 +136,32 @@ async def call(
     group: Group, on_messages: OnMessages, messages: list[ReceivedMessage]
 ) -> tuple[list[ReceivedMessage], int]:
     """Give messages to the application; answer those that it wants again, and the delay level."""
+    request_id = group.tracer.consuming(messages) if group.tracer is not None else ""
     began_at = trio.current_time()
-    failed, delay_level = await _call(group, on_messages, messages)
-    topic = messages[0].queue.topic
-    group.stats.consumed(topic, len(messages), len(failed), trio.current_time() - began_at)
+    failed, delay_level, outcome = await _call(group, on_messages, messages)
+    took = trio.current_time() - began_at
+    if group.tracer is not None:
+        group.tracer.consumed(messages, request_id, outcome, took)
+    group.stats.consumed(messages[0].queue.topic, len(messages), len(failed), took)
     return failed, delay_level
 
 
 async def _call(
     group: Group, on_messages: OnMessages, messages: list[ReceivedMessage]
-) -> tuple[list[ReceivedMessage], int]:
+) -> tuple[list[ReceivedMessage], int, Consumed]:
     timeout = group.config.consume_timeout
     try:
         with trio.move_on_after(timeout) as scope:
             await on_messages(messages)
     except ConsumeLaterError as exc:
-        return messages[exc.consumed :], exc.delay_level
+        return messages[exc.consumed :], exc.delay_level, Consumed.FAILED
     except Exception:
         log.exception("a consumer of group %s failed at %s", group.name, messages[0].message_id)
-        return messages, 0
+        return messages, 0, Consumed.EXCEPTION
     if scope.cancelled_caught:
         log.warning("group %s spent %g s on %s: cancelled", group.name, timeout, messages[0].message_id)
-        return messages, TIMED_OUT_DELAY_LEVEL
-    return [], 0
+        return messages, TIMED_OUT_DELAY_LEVEL, Consumed.TIME_OUT
+    return [], 0, Consumed.SUCCESS
 
 
 class HandBack:

@@ -10,7 +10,7 @@ tells the brokers goodbye and closes every connection. Source: class MQClientIns
 import contextlib
 import logging
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NoReturn
 
 import trio
@@ -19,7 +19,7 @@ from client.config import ClientConfig, client_id, own_ip
 from client.errors import BrokerError, ClientError, NoRouteError
 from client.inbound import ROUTES, GroupMember, Residents
 from client.nameservers import NameServers
-from client.namespace import with_namespace
+from client.namespace import with_namespace, without_namespace
 from client.routes import RouteCache, route_from_template
 from remoting.acl import sign
 from remoting.bodies.heartbeat import HeartbeatData, ProducerData
@@ -67,6 +67,8 @@ class Client:
         )
         self.name_servers = NameServers(config.namesrv_addr, self.remoting, self.chance)
         self.routes = RouteCache()
+        self.farewells: list[Callable[[], Awaitable[None]]] = []
+        """Awaited when the instance closes, while it still has its connections. Each bounds its own time."""
         self._heartbeat_due = trio.Event()
 
     # -- requests --------------------------------------------------------------------------------
@@ -86,6 +88,10 @@ class Client:
     def named(self, name: str) -> str:
         """The wire's name of a topic or group of this instance's namespace."""
         return with_namespace(self.config.namespace, name)
+
+    def unnamed(self, name: str) -> str:
+        """The application's name of a topic or group of this instance's namespace."""
+        return without_namespace(self.config.namespace, name)
 
     def named_group(self, group: str) -> str:
         """As `named`. ValueError for a group that no broker should hear of, which Java's client refuses, too."""
@@ -280,6 +286,8 @@ async def open_client(config: ClientConfig) -> AsyncIterator[Client]:
         except Exception as exc:  # noqa: BLE001 - raised again below, outside of the nurseries that would wrap it
             failure = exc
         finally:
+            for farewell in list(client.farewells):
+                await farewell()
             await client.leave_all()
             client.remoting.close()
             nursery.cancel_scope.cancel()

@@ -28,6 +28,7 @@ from client.instance import FAILURES, Client
 from client.message import Attempt, Message, SendResult
 from client.outgoing import RETRY_CODES, STATUSES, Outgoing, prepare, prepare_batch
 from client.routes import choose_queue, publish_queues
+from client.tracing import TRACE_PRODUCER, Tracer, producer_group
 from remoting.bodies.queue import MessageQueue
 from remoting.bodies.route import TopicRouteData
 from remoting.channel import ConnectError, RemotingError, RequestTimeoutError
@@ -65,9 +66,12 @@ class Producer:
         self._announced: set[str] = set()
         self._turns: dict[str, int] = {}
         self._known: dict[str, tuple[TopicRouteData, list[MessageQueue]]] = {}
+        self.tracer = _tracer(client, self.group, self.config) if self.config.enable_trace else None
 
     async def close(self) -> None:
         """Leave the group. Closing the client instance does this too."""
+        if self.tracer is not None:
+            await self.tracer.close()
         await self.client.leave(producer_group=self.group)
 
     # -- sending ---------------------------------------------------------------------------------
@@ -258,7 +262,7 @@ class Producer:
             broker_name=queue.broker_name,
             queue_id=queue.queue_id if header.queue_id is None else header.queue_id,
         )
-        return told(status=status), SendResult(
+        result = SendResult(
             status=status,
             message_id=outgoing.message_id,
             offset_message_id=header.msg_id or "",
@@ -266,6 +270,9 @@ class Producer:
             queue_offset=-1 if header.queue_offset is None else header.queue_offset,
             remark=response.remark,
         )
+        if self.tracer is not None:
+            self.tracer.published(outgoing, address, result, header, trio.current_time() - began_at)
+        return told(status=status), result
 
     async def _request(self, address: str, command: Command, deadline: float) -> Command:
         """Ask a broker until the deadline. ConnectError is certain: nothing was written."""
@@ -339,6 +346,11 @@ class Producer:
             await self.client.try_refresh(queue.topic)
             address = self.client.routes.master(queue.broker_name)
         return address
+
+
+def _tracer(client: Client, group: str, config: ProducerConfig) -> Tracer:
+    sender = Producer(client, producer_group(group, "PRODUCE"), TRACE_PRODUCER)
+    return Tracer(sender, group, config.trace_topic)
 
 
 def _failure(attempts: tuple[Attempt, ...]) -> ClientError:

@@ -22,6 +22,7 @@ from client.offsets import Offsets, OnEvent
 from client.processqueue import ProcessQueue
 from client.routes import BrokerAddress
 from client.subscription import wanted
+from client.tracing import Tracer
 from remoting.bodies.heartbeat import MessageModel, SubscriptionData
 from remoting.codes import ResponseCode
 from remoting.headers.pull import PullMessageRequestHeader
@@ -44,6 +45,7 @@ class Group:
     offsets: Offsets
     on_event: OnEvent
     stats: ConsumeStats
+    tracer: Tracer | None = None
     resumed: trio.Event = attrs.field(factory=trio.Event)
     """Set while queues are pulled; one that is not set stops all of them until it is."""
 

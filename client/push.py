@@ -26,6 +26,7 @@ from client.orderly import OrderlyConsumption
 from client.producer import Producer
 from client.pulling import Group
 from client.subscription import ALL, Expression, subscriptions
+from client.tracing import TRACE_PRODUCER, Tracer, producer_group
 from remoting.bodies.heartbeat import ConsumeType, MessageModel
 from remoting.bodies.runtime import CMResult, ConsumeMessageDirectlyResult
 from remoting.clock import wall_millis
@@ -73,6 +74,9 @@ class PushConsumer(Member):
         stats = ConsumeStats(trio.current_time, trio.current_time())
         data = subscriptions(wanted, version=wall_millis())
         super().__init__(client, Group(client, group, config, data, offsets, on_event, stats))
+        if config.enable_trace:
+            sender = Producer(client, producer_group(group, "CONSUME"), TRACE_PRODUCER)
+            self._group.tracer = Tracer(sender, group, config.trace_topic)
         self._on_messages = on_messages
         hand_back = HandBack(self._group, self._inner_producer)
         consumption = OrderlyConsumption if self.config.orderly else ConcurrentConsumption
@@ -145,6 +149,8 @@ class PushConsumer(Member):
                 if self.config.orderly:
                     await orderly.unlock(self._group, self._held)
                 await self._client.leave(consumer_group=self.group)
+                if self._group.tracer is not None:
+                    await self._group.tracer.close()
             self._client.consumers.pop(self.group, None)
             self._stopped.set()
 

@@ -46,6 +46,13 @@ class TransactionState(enum.IntEnum):
     """Nobody can tell yet: the broker will ask."""
 
 
+_WORDS = {
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    TransactionState.UNKNOWN: "UNKNOW",
+}
+"""As traces have them (enum LocalTransactionState, whose last letter is missing)."""
+
 LocalWork = Callable[[Message, str], Awaitable[TransactionState]]
 """Does the application's part of a transaction: gets the message as sent, and its unique id."""
 Check = Callable[[ReceivedMessage], Awaitable[TransactionState]]
@@ -110,10 +117,10 @@ class TransactionProducer(Producer):
                 state = TransactionState.UNKNOWN
                 state = await work(message, sent.message_id)
         finally:
-            await self._end(sent, state)
+            await self._end(half, sent, state)
         return TransactionResult(sent=sent, state=state)
 
-    async def _end(self, sent: SendResult, state: TransactionState) -> None:
+    async def _end(self, half: Message, sent: SendResult, state: TransactionState) -> None:
         """Tell the broker, without waiting for an answer; what does not arrive is asked for later."""
         try:
             address = await calls.master_of(self.client, sent.queue)
@@ -127,6 +134,8 @@ class TransactionProducer(Producer):
             )
             command = self.client.command(RequestCode.END_TRANSACTION, header, oneway=True)
             await self.client.remoting.send_oneway(address, command)
+            if self.tracer is not None:
+                self.tracer.ended_transaction(half, address, sent.message_id, _WORDS[state], is_asked_for=False)
         except FAILURES as exc:
             log.warning("end of transaction %s not told: %s", sent.message_id, exc)
 
@@ -155,4 +164,6 @@ class TransactionProducer(Producer):
             msg_id=half.properties.get(PROPERTY_UNIQ_KEY) or half.offset_message_id,
             transaction_id=header.transaction_id,
         )
+        if self.tracer is not None:
+            self.tracer.ended_transaction(message, channel.peer, message.message_id, _WORDS[state], is_asked_for=True)
         channel.send_oneway(self.client.command(RequestCode.END_TRANSACTION, answer, oneway=True))
