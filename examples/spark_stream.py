@@ -2,15 +2,16 @@
 
     pip install 'rmqlab[spark]'
     rmqlab up --detach && rmqlab produce --topic orders &
-    NAMESRV_ADDR=127.77.149.1:9876 python examples/spark_stream.py orders counts --seconds 30
+    NAMESRV_ADDR=127.77.149.1:9876 python examples/spark_stream.py orders counts --seconds 60
     rmqlab kill broker-a:master           # in between: the stream reads on from the slave; what it writes waits
     rmqlab start broker-a:master
 
-Each cell (`# %%`) can be run by itself in an editor that knows them.
+Ctrl-C ends it earlier. Each cell (`# %%`) can be run by itself in an editor that knows them.
 """
 
 # %% What to read, and where to write
 import argparse
+import contextlib
 import os
 import tempfile
 
@@ -23,6 +24,7 @@ arguments.add_argument("source")
 arguments.add_argument("target")
 arguments.add_argument("--seconds", type=float, default=30.0)
 arguments.add_argument("--from", dest="start", choices=("earliest", "latest"), default="latest")
+arguments.add_argument("--late", type=int, default=1, help="seconds that a message may come after later ones")
 given = arguments.parse_args()
 server = os.environ["NAMESRV_ADDR"]
 
@@ -36,7 +38,7 @@ with open_session("local[2]") as spark, tempfile.TemporaryDirectory() as checkpo
         .load()
     )
     counts = (
-        orders.withWatermark("storeTimestamp", "1 second")
+        orders.withWatermark("storeTimestamp", f"{given.late} seconds")
         .groupBy(window("storeTimestamp", "1 second"), "broker")
         .count()
         .selectExpr("to_json(named_struct('at', window.start, 'broker', broker, 'orders', count)) body", "broker keys")
@@ -52,10 +54,12 @@ with open_session("local[2]") as spark, tempfile.TemporaryDirectory() as checkpo
         .trigger(processingTime="1 second")
         .start()
     )
-    query.awaitTermination(given.seconds)
+    with contextlib.suppress(KeyboardInterrupt):
+        query.awaitTermination(given.seconds)
     query.stop()
 
     # %% What has been written
     written = spark.read.format("rocketmq").option("nameServer", server).option("topic", given.target).load()
-    for row in written.selectExpr("cast(body as string) body").collect():
+    once = written.selectExpr("cast(body as string) body", "properties['SPARK_ID'] row").dropDuplicates(["row"])
+    for row in once.orderBy("body").collect():
         print(row.body)

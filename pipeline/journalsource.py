@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from pipeline.columns import ddl
 from pipeline.journalranges import JournalRange, NoJournalError, Torn, journal_files, journal_ranges, read_range
 from pipeline.options import OptionError, at_least, bind_options, boolean, json_texts, names, option, text
+from pipeline.told import plainly
 
 NAME = "rmqlab-journal"
 TORN_KIND = "journal_torn"
@@ -66,6 +67,7 @@ class JournalOptions:
 class JournalSource(DataSource):
     """See the module."""
 
+    @plainly
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.bound = bind_options(JournalOptions, dict(options), source=NAME)
@@ -78,6 +80,7 @@ class JournalSource(DataSource):
     def schema(self) -> str:
         return ddl(COLUMNS)
 
+    @plainly
     def reader(self, schema: StructType) -> "JournalReader":
         for field in schema.fields:
             kind, allowed = field.dataType.simpleString(), COLUMNS.get(field.name)

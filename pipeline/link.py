@@ -14,6 +14,7 @@ import trio
 
 from client.config import ClientConfig
 from client.instance import Client, open_client
+from remoting.acl import Credentials
 
 T = TypeVar("T")
 _START_SECONDS = 30
@@ -22,8 +23,8 @@ _START_SECONDS = 30
 class Link:
     """A client in a thread. Any thread may `call`; calls run at once, beside each other."""
 
-    def __init__(self, name_server: str) -> None:
-        self._name_server = name_server
+    def __init__(self, name_server: str, credentials: Credentials | None = None) -> None:
+        self._config = ClientConfig(namesrv_addr=name_server, credentials=credentials)
         self._is_open = threading.Event()
         self._failure: BaseException | None = None
         self._client: Client
@@ -60,19 +61,27 @@ class Link:
 
     async def _serve(self) -> None:
         with self._scope:
-            async with open_client(ClientConfig(namesrv_addr=self._name_server)) as self._client:
+            async with open_client(self._config) as self._client:
                 self._token = trio.lowlevel.current_trio_token()
                 self._is_open.set()
                 await trio.sleep_forever()
 
 
-_links: dict[tuple[int, str], Link] = {}
+_links: dict[tuple[int, str, Credentials | None], Link] = {}
 
 
-def link_to(name_server: str) -> Link:
+def link_to(name_server: str, credentials: Credentials | None = None) -> Link:
     """This process's link to a cluster. A forked process does not use its parent's."""
-    key = os.getpid(), name_server
+    key = os.getpid(), name_server, credentials
     if (link := _links.get(key)) is None or not link.is_alive:
-        link = _links[key] = Link(name_server)
+        link = _links[key] = Link(name_server, credentials)
         atexit.register(link.close)
     return link
+
+
+def first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """One error of those that tasks side by side ended with: they mostly fail alike."""
+    exc: BaseException = group
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return exc

@@ -4,18 +4,22 @@ Spark hands options over as texts whose names are lower-cased; ours are written 
 """
 
 import difflib
+import itertools
 import json
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 import attrs
+
+from pipeline.told import ToldError
 
 T = TypeVar("T")
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 """What Spark hands on though it is none of ours."""
 
 
-class OptionError(ValueError):
+class OptionError(ToldError, ValueError):
     """An option is misspelt, or its value makes no sense. The text names the option and what was expected."""
 
 
@@ -64,6 +68,12 @@ def near_miss(word: str, known: Collection[str]) -> str:
     return f", did you mean {by_folded[near[0]]}?" if near else ""
 
 
+def shortened(words: Iterable[object], most: int = 8) -> str:
+    """The first of many, joined by commas: an error should fit on a screen."""
+    found = [str(word) for word in itertools.islice(words, most + 1)]
+    return ", ".join(found[:most]) + (", ..." if len(found) > most else "")
+
+
 # ---- what an option's text may be ------------------------------------------------------------------------
 
 
@@ -79,6 +89,31 @@ def names(value: str) -> tuple[str, ...]:
     if not found:
         raise ValueError("expected names, separated by commas")
     return found
+
+
+def pattern(value: str) -> str:
+    """A regular expression."""
+    try:
+        re.compile(text(value))
+    except re.error as exc:
+        raise ValueError(f"expected a regular expression: {exc}") from None
+    return value.strip()
+
+
+def without_fault(fault: Callable[[str], str | None]) -> Callable[[str], str]:
+    """A name in which `fault` finds nothing wrong."""
+
+    def read(value: str) -> str:
+        if (found := fault(value.strip())) is not None:
+            raise ValueError(found)
+        return value.strip()
+
+    return read
+
+
+def each(read: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
+    """Several names, separated by commas, each of which `read` takes."""
+    return lambda value: tuple(read(name) for name in names(value))
 
 
 def boolean(value: str) -> bool:

@@ -36,7 +36,18 @@ appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
+logger.utils.name = org.apache.spark.util.Utils
+logger.utils.level = off
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
+logger.writes.name = org.apache.spark.sql.execution.datasources.v2
+logger.writes.level = off
+logger.streams.name = org.apache.spark.sql.execution.streaming
+logger.streams.level = off
 """
+"""The loggers that are off tell, with a hundred lines of stack, of errors that reach whoever asked as exceptions."""
 
 
 @attrs.frozen(kw_only=True)

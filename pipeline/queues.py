@@ -4,7 +4,7 @@ A master that is gone is no reason to stop: its slaves answer reads. They know a
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import attrs
 import trio
@@ -14,6 +14,7 @@ from client.instance import FAILURES, Client
 from client.routes import subscribe_queues
 from pipeline.topicoffsets import QueueName
 from remoting.bodies.route import TopicRouteData
+from remoting.channel import RemotingError
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.header import Header
@@ -31,6 +32,8 @@ from remoting.names import MASTER_ID
 
 _SUBSCRIPTION = 4  # of a pull's sysFlag: what is wanted goes with the pull
 _FOUND = int(ResponseCode.SUCCESS)
+_PASSING = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
+"""Refusals of a broker that starts, stops or has too much to do."""
 _PULL_ANSWERS = frozenset(
     map(
         int,
@@ -91,6 +94,18 @@ class Filter:
         return "SQL92" if self.sql else "TAG"
 
 
+@attrs.frozen(kw_only=True)
+class Reading:
+    """How to read. Seconds are those of the process's clock."""
+
+    read_from: str = "suggested"
+    wanted: Filter = attrs.field(factory=Filter)
+    group: str = "rmqlab-spark"
+    seconds: float = 120.0
+    """How long to look for somebody who has what is wanted."""
+    request_seconds: float = 5.0
+
+
 @attrs.frozen
 class Pulled:
     """The answer to a pull. `body` has the records, joined, if there are any."""
@@ -141,14 +156,39 @@ async def min_offset(client: Client, queue: QueueName, members: Mapping[int, str
 async def offset_at(client: Client, queue: QueueName, members: Mapping[int, str], millis: int) -> int:
     """The offset of the first message stored at a time or later; the end, where all are older. UnreachableError.
 
-    Brokers answer a time after the last message with that message (class ConsumeQueue): so we look at it.
+    Brokers answer with the message that is nearest in time, be it an older one, and with any of those that were stored
+    in that very millisecond (class ConsumeQueue): so we look at it, and at those before it.
     """
     header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=millis)
     answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
     offset = max(0, answer.header(SearchOffsetResponseHeader).offset or 0)
-    pulled = await pull(client, members[broker_id], queue, offset, count=1)
-    is_older = pulled.is_found and decode_message(pulled.body).store_timestamp < millis
-    return offset + 1 if is_older else offset
+
+    async def is_older(offset: int) -> bool | None:
+        pulled = await pull(client, members[broker_id], queue, offset, count=1)
+        return decode_message(pulled.body).store_timestamp < millis if pulled.is_found else None
+
+    if await is_older(offset):
+        return offset + 1
+    return await _first_not_older(is_older, offset)
+
+
+async def _first_not_older(is_older: Callable[[int], Awaitable[bool | None]], offset: int) -> int:
+    """The first of a row of messages, up to `offset`, that is not older: steps back that double, then halves.
+
+    None is said of what is not there any more.
+    """
+    low, step = offset, 1
+    while low > 0 and await is_older(max(0, low - step)) is False:
+        low = max(0, low - step)
+        step *= 2
+    high, low = low, max(-1, low - step)  # what is at `high` is not older; what is at `low` is, or is gone
+    while high - low > 1:
+        middle = (low + high) // 2
+        if await is_older(middle) is False:
+            high = middle
+        else:
+            low = middle
+    return high
 
 
 async def _ask_in_order(
@@ -173,14 +213,13 @@ async def pull(
     offset: int,
     *,
     count: int,
-    wanted: Filter | None = None,
-    group: str = "rmqlab-spark",
-    timeout: float = 5.0,  # noqa: ASYNC109 - the protocol's own
+    reading: Reading | None = None,
 ) -> Pulled:
     """Ask one broker for messages from an offset on; it answers at once. Errors as Client.ask."""
-    wanted = wanted or Filter()
+    reading = reading or Reading()
+    wanted = reading.wanted
     header = PullMessageRequestHeader(
-        consumer_group=group,
+        consumer_group=reading.group,
         topic=queue.topic,
         queue_id=queue.queue_id,
         queue_offset=offset,
@@ -192,7 +231,9 @@ async def pull(
         sub_version=0,
         expression_type=wanted.expression_type,
     )
-    response = await client.remoting.request(address, client.command(RequestCode.PULL_MESSAGE, header), timeout)
+    response = await client.remoting.request(
+        address, client.command(RequestCode.PULL_MESSAGE, header), reading.request_seconds
+    )
     if response.code not in _PULL_ANSWERS:
         raise BrokerError(address, response.code, response.remark)
     answer = response.header(PullMessageResponseHeader)
@@ -204,18 +245,38 @@ async def pull(
     )
 
 
+async def try_pull(client: Client, queue: QueueName, members: Mapping[int, str], offset: int, reading: Reading) -> None:
+    """Ask for a message as a task will. BrokerError where members refuse; nothing where one gives, or none answers."""
+    refusal: BrokerError | None = None
+    for broker_id in sorted(members):
+        try:
+            await pull(client, members[broker_id], queue, offset, count=1, reading=reading)
+        except BrokerError as exc:
+            if exc.code not in _PASSING:
+                refusal = refusal or exc
+        except RemotingError:
+            continue
+        else:
+            return
+    if refusal is not None:
+        raise refusal
+
+
+AskBound = Callable[[Client, QueueName, Mapping[int, str]], Awaitable[Bound]]
+
+
 async def gather_bounds(
-    client: Client, queues: Sequence[QueueName], members: Members, *, seconds: float
+    client: Client, queues: Sequence[QueueName], members: Members, ask: AskBound, *, seconds: float
 ) -> dict[QueueName, Bound]:
-    """The ends of many queues, asked at once; a queue of which nobody answers in time is left out."""
+    """The bounds of many queues, asked at once; a queue of which nobody answers in time is left out."""
     bounds: dict[QueueName, Bound] = {}
 
-    async def ask(queue: QueueName) -> None:
+    async def ask_one(queue: QueueName) -> None:
         with contextlib.suppress(UnreachableError):
-            bounds[queue] = await max_offset(client, queue, members.get(queue.broker, {}))
+            bounds[queue] = await ask(client, queue, members.get(queue.broker, {}))
 
     with trio.move_on_after(seconds):
         async with trio.open_nursery() as nursery:
             for queue in queues:
-                nursery.start_soon(ask, queue)
+                nursery.start_soon(ask_one, queue)
     return bounds

@@ -18,6 +18,9 @@ import pyarrow.compute as pc
 
 from remoting.message import (
     COMPRESSED,
+    COMPRESSION_LZ4,
+    COMPRESSION_MASK,
+    COMPRESSION_ZSTD,
     FIXED_SIZE,
     IPV6_MASK,
     MESSAGE_MAGIC,
@@ -216,10 +219,17 @@ def _as_host(packed: bytes) -> str:
     return f"[{ip_address(packed[:-4])}]:{port}"
 
 
+_ARROW_CODECS: Final = {COMPRESSION_LZ4: "lz4", COMPRESSION_ZSTD: "zstd"}
+
+
 def _decompressed(body: bytes, sys_flag: int) -> bytes:
     try:
+        if sys_flag & COMPRESSED and (codec := _ARROW_CODECS.get(sys_flag & COMPRESSION_MASK)):
+            with pa.CompressedInputStream(pa.BufferReader(body), codec) as stream:
+                plain: bytes = stream.read()
+                return plain
         return decompress_body(body, sys_flag)
-    except (RecordError, zlib.error):
+    except (RecordError, zlib.error, OSError):
         return body
 
 

@@ -27,6 +27,7 @@ from pipeline.columns import ddl, wanted_columns
 from pipeline.commitlogs import Log, NoStoreError, Range, find_logs, ranges_of, stretches, written_end
 from pipeline.options import OptionError, at_least, bind_options, json_texts, names, option, text
 from pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
+from pipeline.told import plainly
 
 NAME = "rocketmq-store"
 OK, BAD_CRC, TORN = "ok", "badCrc", "torn"
@@ -65,6 +66,7 @@ class StoreOptions:
 class StoreSource(DataSource):
     """See the module."""
 
+    @plainly
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.bound = bind_options(StoreOptions, dict(options), source=NAME)
@@ -77,6 +79,7 @@ class StoreSource(DataSource):
     def schema(self) -> str:
         return ddl(COLUMNS)
 
+    @plainly
     def reader(self, schema: StructType) -> "StoreReader":
         return StoreReader(self.bound, self.logs, wanted_columns(schema, COLUMNS, source=NAME))
 

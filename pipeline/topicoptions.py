@@ -5,15 +5,29 @@ from typing import Final
 
 import attrs
 
-from pipeline.options import OptionError, at_least, boolean, names, one_of, option, text
-from pipeline.queuecursor import READ_FROM, Reading
-from pipeline.queues import Filter
+from pipeline.link import Link, link_to
+from pipeline.options import (
+    OptionError,
+    at_least,
+    boolean,
+    each,
+    names,
+    one_of,
+    option,
+    pattern,
+    text,
+    without_fault,
+)
+from pipeline.queuecursor import READ_FROM
+from pipeline.queues import Filter, Reading
 from pipeline.topicoffsets import EARLIEST, LATEST, QueueName, read_position
+from remoting.acl import Credentials
+from remoting.names import group_fault, topic_fault
 
 NAME: Final = "rocketmq"
 Position = int | dict[QueueName, int]
 
-_READ_ONLY_IN_BATCHES = ("ending_offsets", "ending_timestamp", "min_partitions")
+_READ_ONLY_IN_BATCHES = ("ending_offsets", "ending_timestamp")
 _READ_ONLY_AS_STREAM = ("max_offsets_per_trigger", "starting_offsets_file", "commit_group")
 _WRITE_ONLY = ("batch_size", "wait_store", "accept_degraded", "producer_group", "delivery_timeout_ms")
 
@@ -21,9 +35,13 @@ _WRITE_ONLY = ("batch_size", "wait_store", "accept_degraded", "producer_group", 
 def _server(value: str) -> str:
     for part in value.split(";"):
         host, _, port = part.strip().rpartition(":")
-        if not host or not port.isdigit():
+        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
             raise ValueError("expected host:port, several separated by `;`")
     return value
+
+
+_topic = without_fault(topic_fault)
+_group = without_fault(group_fault)
 
 
 def _default_server() -> str:
@@ -40,10 +58,12 @@ class TopicOptions:
         "host:port, several separated by `;` (or NAMESRV_ADDR)",
         default=attrs.Factory(_default_server),
     )
-    topic: str = option("topic", text, "one topic", default="")
-    topics: tuple[str, ...] = option("topics", names, "several topics, separated by commas", default=())
+    access_key: str = option("accessKey", text, "an account, where the cluster has access control", default="")
+    secret_key: str = option("secretKey", text, "its secret", default="")
+    topic: str = option("topic", _topic, "one topic", default="")
+    topics: tuple[str, ...] = option("topics", each(_topic), "several topics, separated by commas", default=())
     topic_pattern: str = option(
-        "topicPattern", text, "a regular expression that a topic's whole name matches", default=""
+        "topicPattern", pattern, "a regular expression that a topic's whole name matches", default=""
     )
     # reading
     starting_offsets: Position | None = option(
@@ -62,14 +82,14 @@ class TopicOptions:
     read_from: str = option("readFrom", one_of(*READ_FROM), "which member of a broker's group", default="suggested")
     tags: tuple[str, ...] = option("tags", names, "only messages with one of these tags", default=())
     sql: str = option("sqlExpression", text, "only messages whose properties fulfil this (SQL92)", default="")
-    group: str = option("groupId", text, "the name under which is read", default="rmqlab-spark")
-    commit_group: str = option("commitGroup", text, "a consumer group whose offsets follow a stream", default="")
+    group: str = option("groupId", _group, "the name under which is read", default="rmqlab-spark")
+    commit_group: str = option("commitGroup", _group, "a consumer group whose offsets follow a stream", default="")
     poll_timeout_ms: int = option(
         "pollTimeoutMs", at_least(1), "how long a task looks for its messages", default=120_000
     )
     request_timeout_ms: int = option("requestTimeoutMs", at_least(1), "how long one broker is waited for", default=5000)
     # writing
-    producer_group: str = option("producerGroup", text, "the name under which is sent", default="rmqlab-spark")
+    producer_group: str = option("producerGroup", _group, "the name under which is sent", default="rmqlab-spark")
     batch_size: int = option("batchSize", at_least(1), "messages of one request", default=64)
     wait_store: bool = option(
         "waitStore", boolean, "whether a broker answers only when it is as safe as it is set to", default=True
@@ -88,22 +108,36 @@ class TopicOptions:
             raise ValueError("options tags and sqlExpression exclude each other")
         if self.starting_offsets is not None and self.starting_timestamp is not None:
             raise ValueError("options startingOffsets and startingTimestamp exclude each other")
-        if self.ending_offsets == EARLIEST:
-            raise ValueError("option endingOffsets is 'earliest': nothing would be read")
+        if self.ending_offsets != LATEST and self.ending_timestamp is not None:
+            raise ValueError("options endingOffsets and endingTimestamp exclude each other")
+        if self.ending_offsets == EARLIEST or (
+            isinstance(self.ending_offsets, dict) and EARLIEST in self.ending_offsets.values()
+        ):
+            raise ValueError("option endingOffsets is 'earliest', or -2: nothing would be read")
+        first, end = self.starting_timestamp, self.ending_timestamp
+        if first is not None and end is not None and end < first:
+            raise ValueError("option endingTimestamp lies before startingTimestamp")
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ValueError("options accessKey and secretKey belong together")
+
+    def check_for_read(self) -> None:
+        """OptionError for what no reader knows, and where it is not said what to read."""
+        given = [name for name in ("topic", "topics", "topic_pattern") if getattr(self, name)]
+        if len(given) != 1:
+            raise OptionError(f"{NAME}: one of the options topic, topics and topicPattern is needed, and not two")
+        self._refuse(_WRITE_ONLY, "writing")
 
     def check_for_batch_read(self) -> None:
         """OptionError for what a batch read knows nothing of."""
-        self._check_topics()
+        self.check_for_read()
         self._refuse(_READ_ONLY_AS_STREAM, "a stream")
-        self._refuse(_WRITE_ONLY, "writing")
         if self.starting_offsets == LATEST:
             raise OptionError(f"{NAME}: option startingOffsets is 'latest': a batch would read nothing")
 
     def check_for_stream_read(self) -> None:
         """OptionError for what a stream knows nothing of."""
-        self._check_topics()
+        self.check_for_read()
         self._refuse(_READ_ONLY_IN_BATCHES, "a batch read")
-        self._refuse(_WRITE_ONLY, "writing")
 
     def check_for_write(self) -> None:
         """OptionError for what a writer knows nothing of."""
@@ -114,16 +148,20 @@ class TopicOptions:
             ("topics", "topic_pattern", *[name for name in reading if name != "request_timeout_ms"]), "reading"
         )
 
-    def _check_topics(self) -> None:
-        given = [name for name in ("topic", "topics", "topic_pattern") if getattr(self, name)]
-        if len(given) != 1:
-            raise OptionError(f"{NAME}: one of the options topic, topics and topicPattern is needed, and not two")
-
     def _refuse(self, fields: tuple[str, ...], only_for: str) -> None:
         known = attrs.fields_dict(TopicOptions)
         for name in fields:
             if getattr(self, name) != known[name].default:
                 raise OptionError(f"{NAME}: option {known[name].metadata['option']} is for {only_for} only")
+
+    @property
+    def link(self) -> Link:
+        """This process's client of the cluster."""
+        return link_to(self.name_server, self.credentials)
+
+    @property
+    def credentials(self) -> Credentials | None:
+        return Credentials(self.access_key, self.secret_key) if self.access_key else None
 
     @property
     def wanted(self) -> Filter:

@@ -6,12 +6,12 @@ from typing import Any
 import attrs
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
-from pipeline.link import link_to
-from pipeline.queuecursor import Loss, QueueCursor
+from pipeline.queuecursor import Chunk, Loss, QueueCursor, ReadError
 from pipeline.queues import Members
-from pipeline.records import RECORD_COLUMNS, decode_records, property_column, record_batch, walk
+from pipeline.records import RECORD_COLUMNS, Records, decode_records, property_column, record_batch, walk
 from pipeline.topicbounds import DataLossError
 from pipeline.topicoffsets import QueueRange, group_ranges
 from pipeline.topicoptions import TopicOptions
@@ -51,13 +51,16 @@ def plan_work(ranges: list[QueueRange], members: Members) -> list[InputPartition
 
 def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """The messages of a task, in the order of each queue. DataLossError where some are gone and that matters."""
-    link = link_to(options.name_server)
     for part in work.ranges:
         cursor = QueueCursor(part, work.members, options.reading)
         while not cursor.is_done:
-            bodies, loss = link.call(cursor.next, _BATCH_BYTES)
-            if bodies:
-                yield _batch(b"".join(bodies), part, options, schema)
+            chunk = options.link.call(cursor.next, _BATCH_BYTES)
+            loss = chunk.loss
+            if chunk.bodies:
+                records = _records(chunk, part)
+                if options.wanted.is_any:
+                    loss = _hole(chunk, records, part) or loss
+                yield _batch(records, part, options, schema)
             if loss is not None and options.fail_on_data_loss:
                 raise DataLossError(_explained(loss))
 
@@ -69,18 +72,31 @@ def _explained(loss: Loss) -> str:
     )
 
 
-def _batch(data: bytes, part: QueueRange, options: TopicOptions, schema: pa.Schema) -> pa.RecordBatch:
-    view = memoryview(data)
-    starts, _ = walk(view, 0, len(view))
+def _records(chunk: Chunk, part: QueueRange) -> Records:
+    """What was pulled, without what lies beyond the range. ReadError where it does not parse."""
+    view = memoryview(b"".join(chunk.bodies))
+    starts, end = walk(view, 0, len(view))
     records, unsound = decode_records(view, starts)
-    if unsound is not None:
-        raise ValueError(f"{part.queue}: the broker's answer holds a record that does not parse")
+    if unsound is not None or end != len(view):
+        raise ReadError(f"{part.queue}: a broker's answer to a pull from offset {chunk.start} on does not parse")
     offsets = records.heads["queue_offset"]
     keep = (offsets >= part.start) & (offsets < part.end)
-    if options.tags:
-        tags = property_column(records.properties_text, PROPERTY_TAGS).to_pylist()
-        keep &= np.array([tag in options.tags for tag in tags], bool)
-    if not keep.all():
-        records = records.take(keep)
+    return records if keep.all() else records.take(keep)
+
+
+def _hole(chunk: Chunk, records: Records, part: QueueRange) -> Loss | None:
+    """What brokers passed over in silence, as they do where a file of the log is gone but the queue's is not."""
+    end = chunk.end if chunk.loss is None else chunk.loss.start
+    expected, there = np.arange(chunk.start, end), records.heads["queue_offset"]
+    if len(there) == len(expected):
+        return None
+    missing = np.setdiff1d(expected, there)
+    return Loss(part.queue, int(missing[0]), int(missing[-1]) + 1, f"the broker skips {len(missing)} of them")
+
+
+def _batch(records: Records, part: QueueRange, options: TopicOptions, schema: pa.Schema) -> pa.RecordBatch:
+    if options.tags:  # brokers compare hashes
+        tags = property_column(records.properties_text, PROPERTY_TAGS)
+        records = records.take(pc.is_in(tags, pa.array(options.tags)).to_numpy(zero_copy_only=False))
     others: dict[str, Any] = {"topic": part.queue.topic, "broker": part.queue.broker}
     return record_batch(records, schema, others)

@@ -9,12 +9,14 @@ Guarantees. Reading: a batch and a stream give each message once, across restart
 with `failOnDataLoss=false` they leave out what is gone. Writing: at least once; see topicwriter.
 """
 
+import contextlib
 import json
 from collections.abc import Iterator, MutableMapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import trio
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -29,6 +31,7 @@ from client.instance import FAILURES, Client
 from pipeline.columns import ddl, wanted_columns
 from pipeline.options import bind_options
 from pipeline.queues import Bound
+from pipeline.told import plainly
 from pipeline.topicbounds import Bounds, DataLossError, PlanError
 from pipeline.topicoffsets import (
     EARLIEST,
@@ -42,13 +45,16 @@ from pipeline.topicoffsets import (
 )
 from pipeline.topicoptions import NAME, TopicOptions
 from pipeline.topicreader import COLUMNS, plan_work, read_work
-from pipeline.topicwriter import BatchWriter, StreamWriter, check_written
+from pipeline.topicwriter import BatchWriter, StreamWriter, check_name_server, check_written
 from remoting.bodies.queue import MessageQueue
+
+_COMMIT_SECONDS = 5.0
 
 
 class TopicSource(DataSource):
     """See the module."""
 
+    @plainly
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.bound: TopicOptions = bind_options(TopicOptions, dict(options), source=NAME)
@@ -57,20 +63,28 @@ class TopicSource(DataSource):
     def name(cls) -> str:
         return NAME
 
+    @plainly
     def schema(self) -> str:
+        self.bound.check_for_read()  # here already: a stream's reader is made only when its query has begun
         return ddl(COLUMNS)
 
+    @plainly
     def reader(self, schema: StructType) -> "BatchReader":
         self.bound.check_for_batch_read()
         return BatchReader(self.bound, wanted_columns(schema, COLUMNS, source=NAME))
 
+    @plainly
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 - Spark's name
         self.bound.check_for_stream_read()
         return StreamReader(self.bound, wanted_columns(schema, COLUMNS, source=NAME))
 
+    @plainly
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature
-        return BatchWriter(self.bound, check_written(schema, self.bound, overwrite=overwrite))
+        names = check_written(schema, self.bound, overwrite=overwrite)
+        check_name_server(self.bound)
+        return BatchWriter(self.bound, names)
 
+    @plainly
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802, FBT001 - Spark's
         return StreamWriter(self.bound, check_written(schema, self.bound, overwrite=overwrite))
 
@@ -82,6 +96,7 @@ class BatchReader(DataSourceReader):
         self.options = options
         self.schema = schema
 
+    @plainly
     def partitions(self) -> list[InputPartition]:
         options, bounds = self.options, Bounds(self.options)
         bounds.look()
@@ -93,10 +108,14 @@ class BatchReader(DataSourceReader):
             ends = bounds.at_time(options.ending_timestamp)
         else:
             ends = bounds.resolve(options.ending_offsets)
+        if isinstance(options.ending_offsets, dict):
+            _check_order(starts, ends)
+        bounds.try_reading(starts)
         ranges = [QueueRange(queue, starts[queue], max(starts[queue], ends[queue])) for queue in sorted(ends)]
         parts = split_ranges(ranges, most=options.max_records_per_partition, least_parts=options.min_partitions)
         return plan_work(parts, bounds.members)
 
+    @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:  # None is Spark's way to say that there are no partitions
             yield from read_work(partition.value, self.options, self.schema)
@@ -113,6 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[QueueName, Bound] | None = None
         self._latest: dict[str, Any] | None = None
 
+    @plainly
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         if self._initial is None:  # asked for twice before the first batch: "latest" must not move in between
             self._initial = self._kept_initial()
@@ -122,32 +142,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limit = self.options.max_offsets_per_trigger
         return ReadMaxRows(limit) if limit else ReadAllAvailable()
 
+    @plainly
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         begin = read_document(start)
         end = self._end(begin, self._ends(begin) if self._target is None else self._target)
         self._latest = offsets_document(end)
         if isinstance(limit, ReadMaxRows) or self.options.max_offsets_per_trigger:
             rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets_per_trigger
-            end = within_limit(begin, end, rows)
+            end = within_limit(end | begin, end, rows)
         return offsets_document(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         return self._latest
 
+    @plainly
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self.bounds.look()  # a name server that is away is no reason to end as if there were nothing
         self._target = self._ends({})
 
+    @plainly
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        begin, stop = read_document(start), read_document(end)
+        options, begin, stop = self.options, read_document(start), read_document(end)
         self._know(begin | stop)
-        if new := sorted(stop.keys() - begin.keys()):  # queues that came since: from their first message on
-            begin |= self.bounds.resolve(EARLIEST, of=new)
-        ranges = [QueueRange(queue, begin[queue], offset) for queue, offset in sorted(stop.items())]
+        ranges = [QueueRange(queue, begin.get(queue, offset), offset) for queue, offset in sorted(stop.items())]
         parts = split_ranges(
-            [part for part in ranges if part.size > 0], most=self.options.max_records_per_partition, least_parts=1
+            [part for part in ranges if part.size > 0],
+            most=options.max_records_per_partition,
+            least_parts=options.min_partitions,
         )
         return plan_work(parts, self.bounds.members)
 
+    @plainly
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
             yield from read_work(partition.value, self.options, self.schema)
@@ -155,7 +180,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Show progress as that of a consumer group, if one is named. Spark keeps its own; a failure is no harm."""
         if self.options.commit_group:
-            self.bounds.link.call(self._commit, read_document(end))
+            self.options.link.call(self._commit, read_document(end))
 
     def stop(self) -> None:
         """Nothing to release: connections belong to the process, and Spark does not always call this."""
@@ -165,15 +190,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _kept_initial(self) -> dict[str, Any]:
         path = Path(self.options.starting_offsets_file) if self.options.starting_offsets_file else None
         if path is not None and path.exists():
-            kept: dict[str, Any] = json.loads(path.read_text())
-            read_document(kept)
-            return kept
+            return _kept(path)
         self.bounds.look()
         if self.options.starting_timestamp is not None:
             offsets = self.bounds.at_time(self.options.starting_timestamp)
         else:
             position = self.options.starting_offsets
             offsets = self.bounds.resolve(LATEST if position is None else position)
+        self.bounds.try_reading(offsets)
         initial = offsets_document(offsets)
         if path is not None:
             fresh = path.with_name(path.name + ".new")
@@ -193,11 +217,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.bounds.ends()
 
     def _end(self, begin: dict[QueueName, int], told: dict[QueueName, Bound]) -> dict[QueueName, int]:
-        """How far each queue is to be read. One of which nobody answered stays where it is."""
+        """How far each queue is to be read. One of which nobody answered stays where it is.
+
+        A queue that came since begins with its first message. That is written down before anything of it is read, by a
+        batch that reads nothing of it: else a batch that is repeated might begin elsewhere.
+        """
         end = dict(begin)
-        for queue, bound in told.items():
-            end[queue] = self._end_of(queue, begin.get(queue, 0), bound)
-        return end
+        for queue in told.keys() & begin.keys():
+            end[queue] = self._end_of(queue, begin[queue], told[queue])
+        firsts = self.bounds.firsts(told.keys() - begin.keys())
+        return end | {queue: bound.offset for queue, bound in firsts.items()}
 
     def _end_of(self, queue: QueueName, begin: int, bound: Bound) -> int:
         if bound.offset >= begin:
@@ -212,14 +241,35 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return bound.offset
 
     async def _commit(self, client: Client, offsets: dict[QueueName, int]) -> None:
-        for queue, offset in offsets.items():
+        async def commit_one(queue: QueueName, offset: int) -> None:
             addresses = self.bounds.members.get(queue.broker, {})
             target = MessageQueue(topic=queue.topic, broker_name=queue.broker, queue_id=queue.queue_id)
-            try:
-                address = addresses[min(addresses)]
-                await calls.commit_offset(client, address, self.options.commit_group, target, offset)
-            except (ValueError, *FAILURES):
-                continue
+            for broker_id in sorted(addresses):  # the master's, or a slave's for as long as there is no master
+                with contextlib.suppress(*FAILURES):
+                    group = self.options.commit_group
+                    await calls.commit_offset(client, addresses[broker_id], group, target, offset)
+                    return
+
+        with trio.move_on_after(_COMMIT_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for queue, offset in offsets.items():
+                    nursery.start_soon(commit_one, queue, offset)
+
+
+def _check_order(starts: dict[QueueName, int], ends: dict[QueueName, int]) -> None:
+    for queue in sorted(ends):
+        if ends[queue] < starts[queue]:
+            raise PlanError(f"{NAME}: {queue} would begin at offset {starts[queue]} and end at {ends[queue]} before it")
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """The offsets that an earlier start wrote down. PlanError where they do not parse."""
+    try:
+        kept: dict[str, Any] = json.loads(path.read_text())
+        read_document(kept)
+    except (ValueError, AttributeError, OSError) as exc:
+        raise PlanError(f"{NAME}: {path} of option startingOffsetsFile does not hold offsets: {exc}") from None
+    return kept
 
 
 __all__ = ["DataLossError", "PlanError", "TopicSource"]

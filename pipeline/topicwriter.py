@@ -24,8 +24,9 @@ from client.errors import IndeterminateError, NoNameServerError, NoRouteError, R
 from client.instance import Client
 from client.message import Message, SendStatus
 from client.producer import Producer
-from pipeline.link import link_to
+from pipeline.link import first_failure
 from pipeline.options import OptionError, near_miss
+from pipeline.told import ToldError, plainly
 from pipeline.topicoptions import NAME, TopicOptions
 from remoting.bodies.queue import MessageQueue
 from remoting.clock import wall_millis
@@ -51,7 +52,7 @@ _BATCH_BYTES: Final = 2**20
 _REFUSED_FOR_GOOD: Final = frozenset((int(ResponseCode.MESSAGE_ILLEGAL), int(ResponseCode.NO_PERMISSION)))
 
 
-class SendFailedError(Exception):
+class SendFailedError(ToldError):
     """Rows could not be written in time, or no broker takes them. The text says which and why."""
 
 
@@ -93,6 +94,7 @@ class BatchWriter(DataSourceArrowWriter):
         self.names = names
         self.job = uuid.uuid4().hex[:12]
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         return write_rows(iterator, self.options, f"{self.job}-0")
 
@@ -110,6 +112,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.options = options
         self.names = names
 
+    @plainly
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") or "query"
@@ -123,18 +126,27 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """What was sent stays sent: RocketMQ takes no message back."""
 
 
+def check_name_server(options: TopicOptions) -> None:
+    """OptionError where no name server answers. A stream does not ask: it waits for one, as long as it may."""
+
+    async def ask(client: Client) -> None:
+        await client.name_servers.choose()
+
+    try:
+        options.link.call(ask)
+    except NoNameServerError as exc:
+        raise OptionError(f"{NAME}: {exc}") from None
+
+
 def write_rows(batches: Iterator[pa.RecordBatch], options: TopicOptions, batch_id: str) -> Sent:
     """Send all rows of a task and wait for every answer. SendFailedError."""
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
-    link, outcomes, row = link_to(options.name_server), collections.Counter[str](), 0
+    outcomes, row = collections.Counter[str](), 0
     for batch in batches:
-        letters = [
-            _letter(columns, options, f"{batch_id}-{partition}-{number}")
-            for number, columns in enumerate(batch.to_pylist(), row)
-        ]
-        row += len(letters)
-        outcomes += link.call(_Sending(options).send_all, letters)
+        prefix = f"{batch_id}-{partition}"
+        outcomes += options.link.call(_Sending(options).send_all, _letters(batch, options, prefix, row))
+        row += batch.num_rows
     return Sent(dict(outcomes))
 
 
@@ -157,16 +169,22 @@ class Letter:
         return self.message.delay_level > 0
 
 
+def _letters(batch: pa.RecordBatch, options: TopicOptions, prefix: str, first: int) -> list[Letter]:
+    """The messages of some rows; the first of them is row number `first` of its task. SendFailedError."""
+    return [_letter(row, options, f"{prefix}-{number}") for number, row in enumerate(batch.to_pylist(), first)]
+
+
 def _letter(row: Mapping[str, Any], options: TopicOptions, spark_id: str) -> Letter:
     body, topic = row["body"], options.topic or row["topic"]
     if body is None or not topic:
         raise SendFailedError(f"row {spark_id} has no {'body' if body is None else 'topic'}")
+    given = {name: value for name, value in row.get("properties") or () if value is not None}
     message = Message(
         topic=topic,
         body=body.encode() if isinstance(body, str) else body,
         tags=row.get("tags") or "",
         keys=row.get("keys") or "",
-        properties={**dict(row.get("properties") or ()), SPARK_ID: spark_id},
+        properties={**given, SPARK_ID: spark_id},
         flag=row.get("flag") or 0,
         delay_level=row.get("delayLevel") or 0,
         wait_store_ok=options.wait_store,
@@ -195,8 +213,8 @@ class _Sending:
             async with trio.open_nursery() as nursery:
                 for lane in lanes.values():
                     nursery.start_soon(self._send_lane, producer, lane, deadline)
-        except* SendFailedError as group:
-            raise _first(group) from None
+        except BaseExceptionGroup as group:
+            raise first_failure(group) from None
         return self.outcomes
 
     async def _send_lane(self, producer: Producer, lane: Sequence[Letter], deadline: float) -> None:
@@ -208,7 +226,7 @@ class _Sending:
         while True:
             try:
                 to = await self._target(producer, load[0])
-                result = await _hand_over(producer, load, to)
+                result = await _hand_over(producer, load, to, self.options.request_timeout_ms / 1000)
             except (RefusedError, NoRouteError, NoNameServerError) as exc:
                 outcome, failure, final = "refused", str(exc), exc.code in _REFUSED_FOR_GOOD
             except IndeterminateError as exc:
@@ -239,11 +257,16 @@ class _Sending:
         )
 
 
-async def _hand_over(producer: Producer, load: Sequence[Letter], to: MessageQueue | None) -> SendStatus:
+async def _hand_over(
+    producer: Producer,
+    load: Sequence[Letter],
+    to: MessageQueue | None,
+    timeout: float,  # noqa: ASYNC109 - the producer's own
+) -> SendStatus:
     messages = [letter.message for letter in load]
     if len(messages) == 1:
-        return (await producer.send(messages[0], to=to)).status
-    return (await producer.send_batch(messages, to=to)).status
+        return (await producer.send(messages[0], to=to, timeout=timeout)).status
+    return (await producer.send_batch(messages, to=to, timeout=timeout)).status
 
 
 def _abs(hashed: int) -> int:
@@ -263,20 +286,14 @@ def _loads(lane: Sequence[Letter], most: int) -> Iterator[list[Letter]]:
     load: list[Letter] = []
     size = 0
     for letter in lane:
-        if load and (letter.goes_alone or load[-1].goes_alone or len(load) >= most or size > _BATCH_BYTES):
+        more = len(letter.message.body)
+        if load and (letter.goes_alone or load[-1].goes_alone or len(load) >= most or size + more > _BATCH_BYTES):
             yield load
             load, size = [], 0
         load.append(letter)
-        size += len(letter.message.body)
+        size += more
     if load:
         yield load
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    exc: BaseException = group
-    while isinstance(exc, BaseExceptionGroup):
-        exc = exc.exceptions[0]
-    return exc
 
 
 _producers: dict[tuple[int, str], Producer] = {}

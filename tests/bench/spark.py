@@ -18,13 +18,14 @@ from pipeline.audit.audit import audit_run
 from pipeline.overlay import Machine
 from pipeline.session import open_session
 from remoting.message import StoredMessage, body_crc, encode_message
+from tests.bench.spark_topics import fill, live_master, measure_stream, topic_frames
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _DAY = 1_795_200_000_000
 _FILE_BYTES = 2**30
-SUBJECTS = ("read", "audit")
+SUBJECTS = ("read", "stream", "audit")
 
 
 def main() -> None:
@@ -40,13 +41,16 @@ def main() -> None:
         if "read" in wanted:
             for size in (100, 1000):
                 measure_read(spark, Path(directory) / f"read-{size}", arguments.rows, size)
+        if "stream" in wanted:
+            with live_master(Path(directory) / "stream") as server:
+                measure_stream(spark, server, Path(directory) / "stream", rate=1000, batches=60)
         if "audit" in wanted:
             for count in arguments.messages or (100_000, 1_000_000):
                 measure_audit(spark, Path(directory) / f"audit-{count}", count)
 
 
 def measure_read(spark: "SparkSession", place: Path, rows: int, size: int) -> None:
-    """Store files with and without bodies, and the same rows from parquet."""
+    """Store files and a live master, with and without bodies, and the same rows from parquet."""
     byte_count = write_log(place / "broker-a", rows, size)
     load = spark.read.format("rocketmq-store")
     slim = "topic string, queueId int, queueOffset bigint, uniqKey string, storeTimestamp timestamp, bodyCrc int"
@@ -58,9 +62,14 @@ def measure_read(spark: "SparkSession", place: Path, rows: int, size: int) -> No
         "store, with bodies": lambda: spark.read.format("rocketmq-store").schema(columns).load(str(place)),
         "parquet": lambda: spark.read.parquet(parquet),
     }
-    for name, make in frames.items():
-        seconds = min(_seconds(functools.partial(_drain, make)) for _ in range(3))
-        print(f"{size:5} B  {name:24} {rows / seconds:12,.0f} rows/s {byte_count / seconds / 1e6:8,.0f} MB/s of log")
+    with live_master(place.with_name(place.name + "-live")) as server:
+        fill(server, "orders", rows, size)
+        frames |= topic_frames(spark, server, "orders", slim, columns)
+        for name, make in frames.items():
+            seconds = min(_seconds(functools.partial(_drain, make)) for _ in range(3))
+            print(
+                f"{size:5} B  {name:24} {rows / seconds:12,.0f} rows/s {byte_count / seconds / 1e6:8,.0f} MB/s of log"
+            )
 
 
 def _drain(make: "Callable[[], DataFrame]") -> None:

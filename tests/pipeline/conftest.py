@@ -21,7 +21,7 @@ from client.admin import Admin
 from client.config import ClientConfig
 from client.errors import ClientError
 from client.instance import open_client
-from client.message import Message
+from client.message import Message, ReceivedMessage
 from client.producer import Producer
 from client.pull import PullConsumer
 from remoting.bodies.topic import TopicConfig
@@ -129,16 +129,19 @@ class Lab:
         trio.run(send_all)
 
     def bodies(self, topic: str) -> list[bytes]:
+        return [message.body for message in self.messages(topic)]
+
+    def messages(self, topic: str) -> list[ReceivedMessage]:
         """All messages of a topic, as a plain client reads them."""
 
-        async def read() -> list[bytes]:
-            found: list[bytes] = []
+        async def read() -> list[ReceivedMessage]:
+            found: list[ReceivedMessage] = []
             async with open_client(ClientConfig(namesrv_addr=self.namesrv_addr)) as client:
                 consumer = PullConsumer(client, "tests")
                 for queue in await consumer.queues(topic):
                     offset = 0
                     while (pulled := await consumer.pull(queue, offset)).messages:
-                        found += [message.body for message in pulled.messages]
+                        found += pulled.messages
                         offset = pulled.next_offset
             return found
 

@@ -1,7 +1,11 @@
 """Topics of a live cluster: read and written, in batches and as streams, while brokers die."""
 
 import json
+import os
 import pathlib
+import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -31,6 +35,12 @@ def numbered(first: int, count: int) -> list[bytes]:
 
 def texts(first: int, count: int) -> list[str]:
     return [body.decode() for body in numbered(first, count)]
+
+
+def offsets_of_orders(*offsets: int) -> str:
+    """An offset for each of its four queues: the last one given holds for all that follow."""
+    found = [offsets[min(queue, len(offsets) - 1)] for queue in range(4)]
+    return json.dumps({"orders": {"broker-a": {str(queue): offset for queue, offset in enumerate(found)}}})
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +102,22 @@ def test_ranges_are_by_offset_or_by_time(spark: "SparkSession", lab: "Lab", orde
         ({"failOnDatalos": "true"}, "no option failondatalos, did you mean failOnDataLoss?"),
         ({"startingOffsets": '{"orders": {"broker-a": {"0": 1}}}'}, "the offsets name no orders@broker-a:1"),
         ({"startingOffsets": '{"orders": {"broker-b": {"0": 1}}}'}, "there is no queue orders@broker-b:0"),
+        (
+            {"startingOffsets": offsets_of_orders(0, 51, 0)},
+            "orders@broker-a:1 ends at offset 50, and the offsets say 51",
+        ),
+        ({"endingOffsets": offsets_of_orders(0, 51, 0)}, "orders@broker-a:1 ends at offset 50, and the offsets say 51"),
+        (
+            {"startingOffsets": offsets_of_orders(9), "endingOffsets": offsets_of_orders(8)},
+            "orders@broker-a:0 would begin at offset 9 and end at 8 before it",
+        ),
+        ({"topic": "or ders"}, "topic 'or ders' has a character other than letters"),
+        ({"groupId": "a/b"}, "group 'a/b' has a character other than letters"),
+        ({"startingTimestamp": "9", "endingTimestamp": "8"}, "endingTimestamp lies before startingTimestamp"),
+        ({"endingOffsets": offsets_of_orders(-2)}, "endingOffsets is 'earliest', or -2: nothing would be read"),
+        ({"sqlExpression": "a ="}, "cannot be read: "),
+        ({"accessKey": "me"}, "options accessKey and secretKey belong together"),
+        ({"batchSize": "9"}, "option batchSize is for writing only"),
     ],
 )
 def test_what_makes_no_sense_is_said_while_spark_plans(
@@ -100,6 +126,35 @@ def test_what_makes_no_sense_is_said_while_spark_plans(
     with pytest.raises(AnalysisException) as caught:
         read(spark, lab, orders, **options).count()
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"topicPattern": "or("}, "option topicPattern is 'or(': expected a regular expression"),
+        ({"topicPattern": "none-.*"}, "no topic matches 'none-.*'; topics: "),
+        ({}, "one of the options topic, topics and topicPattern is needed"),
+        ({"topic": "orders", "waitStore": "false"}, "option waitStore is for writing only"),
+    ],
+)
+def test_a_stream_that_makes_no_sense_is_refused_before_its_query_begins(
+    spark: "SparkSession", lab: "Lab", orders: str, options: dict[str, str], said: str
+) -> None:
+    assert orders == "orders"
+    reader = spark.readStream.format("rocketmq").options(nameServer=lab.namesrv_addr, **options)
+    with pytest.raises(PySparkException) as caught:
+        reader.load().writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+    assert said in str(caught.value)
+
+
+def test_several_topics_are_named_or_matched(spark: "SparkSession", lab: "Lab") -> None:
+    for topic in ("many-a", "many-b", "any-c"):
+        lab.create_topic(topic, 2)
+        lab.send(topic, [topic.encode()] * 3)
+    server = spark.read.format("rocketmq").option("nameServer", lab.namesrv_addr)
+    assert bodies(server.option("topics", "many-a, any-c").load()) == ["any-c"] * 3 + ["many-a"] * 3
+    matched = spark.read.format("rocketmq").options(nameServer=lab.namesrv_addr, topicPattern="many-[a-z]").load()
+    assert bodies(matched) == ["many-a"] * 3 + ["many-b"] * 3
 
 
 # ---- streams ---------------------------------------------------------------------------------------------
@@ -183,6 +238,57 @@ def test_latest_means_the_same_at_every_start_of_a_stream_that_keeps_it(
     stream.once(**options)
     assert stream.seen() == texts(10, 10)
     assert set(json.loads((tmp_path / "start.json").read_text())["topics"]) == {"late"}
+
+
+class Copier:
+    """A driver of its own that carries a topic to another one, 20 messages at a time, and can be killed."""
+
+    PROGRAM = """
+import sys
+from pipeline.session import open_session
+server, checkpoint = sys.argv[1:]
+with open_session("local[2]") as spark:
+    source = {"nameServer": server, "topic": "copied-from", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
+    frame = spark.readStream.format("rocketmq").options(**source).load().select("body")
+    writer = frame.writeStream.format("rocketmq").options(nameServer=server, topic="copied-to", batchSize="4")
+    writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+"""
+
+    def __init__(self, lab: "Lab", checkpoint: pathlib.Path) -> None:
+        self.lab = lab
+        self.arguments = [sys.executable, "-c", self.PROGRAM, lab.namesrv_addr, str(checkpoint)]
+
+    def run(self) -> None:
+        done = subprocess.run(self.arguments, check=False, capture_output=True, text=True, timeout=500)
+        assert done.returncode == 0, done.stderr
+
+    def run_and_kill(self, after: int) -> None:
+        """Kill the driver, its JVM and its workers when so many messages have arrived."""
+        driver = subprocess.Popen(self.arguments, start_new_session=True)
+        try:
+            deadline = time.monotonic() + 400
+            while len(self.lab.bodies("copied-to")) < after:
+                assert driver.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+        finally:
+            os.killpg(driver.pid, signal.SIGKILL)
+            driver.wait()
+
+
+def test_a_driver_that_is_killed_leaves_nothing_out_and_repeats_rows_only_under_their_names(
+    lab: "Lab", tmp_path: pathlib.Path
+) -> None:
+    lab.create_topic("copied-from", 3)
+    lab.create_topic("copied-to", 3)
+    lab.send("copied-from", numbered(0, 400))
+    copier = Copier(lab, tmp_path / "checkpoint")
+    copier.run_and_kill(1)
+    copier.run_and_kill(130)
+    copier.run()
+    arrived = [(message.properties["SPARK_ID"], message.body.decode()) for message in lab.messages("copied-to")]
+    assert sorted(dict(arrived).values()) == texts(0, 400)
+    assert len(set(arrived)) == 400
 
 
 # ---- writing ---------------------------------------------------------------------------------------------
@@ -279,6 +385,26 @@ def test_overwriting_a_topic_is_refused(spark: "SparkSession", lab: "Lab") -> No
     frame = spark.range(1).selectExpr("'x' body").write.format("rocketmq").mode("overwrite")
     with pytest.raises(PySparkException, match="use the mode append"):
         frame.options(nameServer=lab.namesrv_addr, topic="t").save()
+
+
+def test_large_rows_share_a_request_only_as_far_as_a_broker_takes_it(spark: "SparkSession", lab: "Lab") -> None:
+    lab.create_topic("large", 1)
+    sizes = [900_000, 3_900_000, 10, 900_000, 900_000]
+    frame = spark.createDataFrame([(size, number) for number, size in enumerate(sizes)], "size int, number int")
+    rows = frame.coalesce(1).selectExpr(
+        "repeat('x', size) body", "0 queueId", "map('n', cast(number as string), 'none', null) properties"
+    )
+    write(lab, rows, topic="large")
+    found = read(spark, lab, "large").orderBy("queueOffset").selectExpr("length(body) size", "properties").collect()
+    assert [row.size for row in found] == sizes
+    assert [row.properties["n"] for row in found] == ["0", "1", "2", "3", "4"]
+    assert not any("none" in row.properties for row in found)
+
+
+def test_a_write_to_no_name_server_fails_before_anything_runs(spark: "SparkSession") -> None:
+    frame = spark.range(1).selectExpr("'x' body").write.format("rocketmq").mode("append")
+    with pytest.raises(AnalysisException, match="no name server can be reached"):
+        frame.options(nameServer="127.0.0.1:1", topic="t").save()
 
 
 # ---- brokers that die ------------------------------------------------------------------------------------

@@ -1,0 +1,119 @@
+"""What the source `rocketmq` costs: batch reads from a live master, micro-batches of a stream. See tests.bench.spark."""
+
+import contextlib
+import functools
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from client.config import ClientConfig, ProducerConfig
+from client.instance import open_client
+from client.message import Message
+from client.producer import Producer
+from tests.interop.ours import OurBroker, OurNameserver
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_BATCH = 128
+_SENDERS = 8
+_QUEUES = 4
+_WARM_UP = 5
+
+
+@contextlib.contextmanager
+def live_master(place: Path) -> Iterator[str]:
+    """A nameserver and a master of ours, with files below `place`; gives the nameserver's address."""
+    with OurNameserver(place) as nameserver:
+        settings = {"defaultTopicQueueNums": _QUEUES}
+        with OurBroker(place, nameserver.address, role="ASYNC_MASTER", settings=settings):
+            yield nameserver.address
+
+
+def fill(server: str, topic: str, count: int, size: int) -> None:
+    """Send `count` messages with bodies of this size, in batches."""
+
+    async def send(producer: Producer, numbers: range) -> None:
+        for first in range(0, len(numbers), _BATCH):
+            share = numbers[first : first + _BATCH]
+            await producer.send_batch([Message(topic=topic, body=b"x" * size, keys=f"n{number}") for number in share])
+
+    async def send_all() -> None:
+        async with open_client(ClientConfig(namesrv_addr=server)) as client:
+            producer = Producer(client, "bench", ProducerConfig(send_timeout=60.0))
+            await producer.send(Message(topic=topic, body=b"x" * size))  # makes the topic
+            async with trio.open_nursery() as nursery:
+                for number in range(_SENDERS):
+                    nursery.start_soon(send, producer, range(1 + number, count, _SENDERS))
+
+    trio.run(send_all)
+
+
+def topic_frames(
+    spark: "SparkSession", server: str, topic: str, slim: str, columns: str
+) -> dict[str, Callable[[], "DataFrame"]]:
+    """Reads of a topic, by what they are called in the table."""
+
+    def load(schema: str) -> "DataFrame":
+        reader = spark.read.format("rocketmq").schema(schema)
+        return reader.options(nameServer=server, topic=topic).load()
+
+    return {
+        "live, without bodies": functools.partial(load, slim),
+        "live, with bodies": functools.partial(load, columns),
+    }
+
+
+def measure_stream(spark: "SparkSession", server: str, place: Path, *, rate: int, batches: int) -> None:
+    """Micro-batches as fast as they come, while a producer sends: into nothing, and into another topic."""
+    environment = {**os.environ, "NAMESRV_ADDR": server, "RMQLAB_HOME": str(place)}
+    program = [sys.executable, "-m", "cluster", "produce", "--topic", "ticks", "--rate-per-second", str(rate)]
+    fill(server, "ticks", 100, 100)
+    fill(server, "tocks", 1, 100)
+    produce = subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for name, sink, options in (
+            ("to nothing", "noop", {}),
+            ("to a topic", "rocketmq", {"nameServer": server, "topic": "tocks"}),
+        ):
+            source = spark.readStream.format("rocketmq").options(nameServer=server, topic="ticks").load()
+            writer = source.select("body").writeStream.format(sink).options(**options)
+            query = writer.option("checkpointLocation", str(place / f"checkpoint-{sink}")).start()
+            try:
+                _print_batches(f"stream, {name}", rate, _some(query, batches))
+            finally:
+                query.stop()
+    finally:
+        produce.kill()
+        produce.wait()
+
+
+def _some(query: "StreamingQuery", count: int) -> Sequence[Any]:
+    """So many micro-batches that held rows; the first ones, which start processes, are left out."""
+    seen: dict[int, Any] = {}
+    while len(seen) < count + _WARM_UP:
+        query.awaitTermination(0.5)
+        seen |= {progress["batchId"]: progress for progress in query.recentProgress if progress["numInputRows"]}
+    return [seen[batch] for batch in sorted(seen)][_WARM_UP:]
+
+
+def _print_batches(name: str, rate: int, batches: Sequence[Any]) -> None:
+    def told(part: str) -> float:
+        return statistics.median(float(progress["durationMs"].get(part, 0)) for progress in batches)
+
+    slow = sorted(float(progress["durationMs"]["triggerExecution"]) for progress in batches)[
+        -max(1, len(batches) // 20)
+    ]
+    rows = statistics.median(float(progress["numInputRows"]) for progress in batches)
+    print(
+        f"{rate:5}/s  {name:22} a micro-batch {told('triggerExecution'):4.0f} ms (1 in 20 over {slow:.0f}), {rows:.0f} rows:"
+        f" latestOffset {told('latestOffset'):.0f}, addBatch {told('addBatch'):.0f}, checkpoint"
+        f" {told('walCommit') + told('commitOffsets'):.0f} ms"
+    )
