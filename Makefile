@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test check scenarios spark interop bench clean
+.PHONY: demo test check scenarios hundred spark interop bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -30,6 +30,9 @@ check: $(VENV)/.ready       ## lint, types, import direction
 
 scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table
 	$(BIN)/rmqlab scenarios --run
+
+hundred: $(VENV)/.ready     ## a cluster of 100 brokers, killed master by master: a minute or two of 2 cores
+	$(BIN)/rmqlab run hundred-brokers
 
 spark: $(VENV)/.spark       ## the data sources and the audit, on Spark; needs PyPI, and no Java
 	$(BIN)/python -m pytest -m spark tests/pipeline

@@ -32,6 +32,8 @@ from store.disk import StoreError
 from store.powerloss import Lost
 
 START_SECONDS = 30.0
+MORE_START_SECONDS = 1.0
+"""Those that start together share the machine: so much longer any of them may take for each other."""
 STOP_SECONDS = 10.0
 SIGNAL_SECONDS = 5.0
 SNAPSHOT_SECONDS = 1.0
@@ -180,7 +182,7 @@ class Supervisor:
         for name in names:
             await self.spawn(name)
         for name in names:
-            await self.wait_ready(name)
+            await self.wait_ready(name, START_SECONDS + (len(names) - 1) * MORE_START_SECONDS)
 
     async def spawn(self, name: str) -> None:
         """Order the birth of a node's process, without waiting for what becomes of it."""

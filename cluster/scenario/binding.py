@@ -31,6 +31,8 @@ class BindingError(ValueError):
 def near(word: str, known: Iterable[str]) -> str:
     """`; did you mean x?`, or what there is."""
     names = sorted(known)
+    if not names:
+        return "; there is none"
     close = difflib.get_close_matches(word, names, 1)
     return f"; did you mean {close[0]}?" if close else f"; expected one of {', '.join(names)}"
 
@@ -97,11 +99,28 @@ def bind_scenario(values: Mapping[str, Any]) -> Scenario:
     )
 
 
+_CLUSTER_TYPES: Mapping[Any, tuple[tuple[type, ...], str]] = {
+    int: ((int,), "a whole number"),
+    float: ((int, float), "a number"),
+    str: ((str,), "a text"),
+    bool: ((bool,), "true or false"),
+    None: ((Mapping,), "a table"),
+}
+
+
+def _check_type(path: Path, value: object, expected: Any) -> None:
+    wanted, words = _CLUSTER_TYPES.get(expected, _CLUSTER_TYPES[None])
+    if not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted):
+        raise BindingError(path, f"{value!r}: expected {words}")
+
+
 def _cluster(scenario: Table) -> ClusterSpec:
     table = Table.of(scenario.values.get("cluster", {}), ("cluster",))
     table.only(*(field.name for field in attrs.fields(ClusterSpec) if field.name != "name"))
     given: dict[str, Any] = {}
+    types = {field.name: field.type for field in attrs.fields(ClusterSpec)}
     for key, value in table.values.items():
+        _check_type(("cluster", key), value, types[key])
         try:
             ClusterSpec(**{key: value})
         except (ValueError, TypeError) as exc:
@@ -118,6 +137,9 @@ def _workload(table: Table) -> Workload:
     known = {field.name for field in attrs.fields(CONFIGS[kind])} - _GIVEN_BY_RUN
     table.only(*own, *known)
     config = {key: value for key, value in table.values.items() if key not in own}
+    for key in ("topic", "group"):
+        if config.get(key) == "":
+            raise BindingError((*table.path, key), "expected a name, got an empty text")
     for key, value in config.items():
         try:
             Settings("", {key: value}, {}).bind(CONFIGS[kind])

@@ -2,20 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 
-from cluster.checks import METRICS
-from cluster.checks.findings import UnknownMetricError, find_metric
 from cluster.conditions import UnknownConditionError
 from cluster.faults.board import check_playable
 from cluster.faults.rules import FaultError
 from cluster.faults.schedule import RandomFaults
 from cluster.scenario.actions import VERBS, names_of
 from cluster.scenario.binding import BindingError, Path, near
-from cluster.scenario.model import Action, Expectation, Scenario, Step
-from cluster.scenario.observation import observation_unit
-from cluster.scenario.quantity import Quantity
+from cluster.scenario.bounds import review_expectation
+from cluster.scenario.cast import Cast, CastError
+from cluster.scenario.model import Action, Scenario, Step
 from cluster.scenario.rehearsal import Rehearsal
 from cluster.scenario.waits import parse_wait
 from cluster.topology import (
+    ClusterSpec,
     Node,
     NodeKind,
     Placement,
@@ -26,7 +25,6 @@ from cluster.topology import (
     place,
     workload_host,
 )
-from remoting.kinds import KINDS
 
 BEGIN, END = "begin", "end"
 """Labels that every scenario has."""
@@ -37,6 +35,10 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
 
     `is_single` tells that this machine has 127.0.0.1 only, where some faults cannot be played.
     """
+    try:
+        ClusterSpec(name=scenario.name)  # it names a directory
+    except ValueError as exc:
+        raise BindingError(("name",), str(exc)) from None
     try:
         check_spec(scenario.cluster)
         nodes = nodes_of(scenario.cluster, _placement(scenario, is_single=is_single))
@@ -49,12 +51,13 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
     for index, step in enumerate(scenario.steps):
         latest = _review_step(scenario, step, ("step", index), nodes, latest)
         _rehearse(rehearsal, step, ("step", index))
+    cast = Cast(scenario, nodes)
     labels = {BEGIN, END, *(step.label for step in scenario.steps if step.label)}
     for index, expectation in enumerate(scenario.expectations):
-        _review_expectation(expectation, ("expect", index), labels)
+        review_expectation(expectation, ("expect", index), labels, cast)
     variant = scenario.hardened
     for index, expectation in enumerate(variant.expectations if variant else ()):
-        _review_expectation(expectation, ("hardened", "expect", index), labels)
+        review_expectation(expectation, ("hardened", "expect", index), labels, cast)
     titles = {expectation.title for expectation in scenario.expectations}
     for title in variant.dropped if variant else ():
         if title not in titles:
@@ -89,12 +92,16 @@ def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Nod
         )
     begins = max(latest + step.after, step.at or 0.0)
     if scenario.end is not None and begins > scenario.end:
-        raise BindingError((*path, "at"), f"{begins:g} s is after the scenario's end ({scenario.end:g} s)")
+        key = "at" if step.at == begins else "after"
+        raise BindingError((*path, key), f"{begins:g} s is after the scenario's end ({scenario.end:g} s)")
+    if step.label in (BEGIN, END):
+        raise BindingError((*path, "label"), f"{step.label!r} is the label of the scenario's own {step.label}")
     names = [workload.name for workload in scenario.workloads]
     if step.wait is not None:
         try:
             parse_wait(step.wait, nodes, names, chances_of(scenario))
-        except (UnknownConditionError, UnknownTargetError) as exc:
+            Cast(scenario, nodes).check_wait(step.wait)
+        except (UnknownConditionError, UnknownTargetError, CastError) as exc:
             raise BindingError((*path, "wait"), str(exc)) from None
     if step.action is not None and step.action.verb not in VERBS:
         raise BindingError(path, f"no action {step.action.verb!r}{near(step.action.verb, VERBS)}")
@@ -130,13 +137,16 @@ def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node])
     hosts = [workload_host(placement, index) for index in range(len(workloads))]
     placed = zip(workloads, hosts, strict=True)
     everybody = [*nodes, *(Node(name=name, kind=NodeKind.WORKLOAD, host=host) for name, host in placed)]
+    cast = Cast(scenario, nodes)
     try:
         match VERBS[action.verb].takes:
             case "targets":
                 for target in names_of(action.argument):
                     find_targets(target, everybody)
+                    cast.check_target(action.verb, target)
             case "measure":
                 find_targets(action.argument[0], everybody)
+                cast.check_target(action.verb, action.argument[0])
             case "fault":
                 check_playable(action.argument, everybody)
             case "chance":
@@ -153,51 +163,8 @@ def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node])
                 labels = [step.label for step in scenario.steps if step.action and step.action.verb in FAULT_VERBS]
                 if action.argument not in (*labels, "all"):
                     yield f"no fault of the label {action.argument!r}{near(action.argument, ['all', *filter(None, labels)])}"
-    except (UnknownTargetError, FaultError) as exc:
+    except (UnknownTargetError, FaultError, CastError) as exc:
         yield str(exc)
 
 
 FAULT_VERBS = ("isolate", "fault", "random-faults")
-
-
-def _review_expectation(expectation: Expectation, path: Path, labels: set[str]) -> None:
-    for key in ("after", "before"):
-        label = getattr(expectation, key)
-        if label is not None and label not in labels:
-            raise BindingError((*path, key), f"no step has the label {label!r}{near(label, labels)}")
-    unit = _unit_of(expectation, path)
-    if expectation.same_as is not None:
-        _metric((*path, "same_as"), expectation.same_as)
-    for key in ("at_least", "at_most", "equals"):
-        bound = getattr(expectation, key)
-        if isinstance(bound, Quantity) and unit not in ("", bound.unit):
-            raise BindingError((*path, key), f"{bound}: expected a number of {unit}")
-
-
-def _unit_of(expectation: Expectation, path: Path) -> str:
-    """The unit of what is bound; empty where the word behind the number is for the reader only."""
-    if expectation.metric is not None:
-        for key in ("where", "after", "before", "field"):
-            if getattr(expectation, key):
-                raise BindingError((*path, key), f"{key} goes with event, not with metric")
-        return _metric((*path, "metric"), expectation.metric)
-    kind = KINDS.get(expectation.event or "")
-    if kind is None:
-        raise BindingError(
-            (*path, "event"), f"no kind of event {expectation.event!r}{near(expectation.event or '', KINDS)}"
-        )
-    fields = (*(() if expectation.field is None else (expectation.field,)), *expectation.where)
-    for name in fields:
-        if name != "node" and name not in kind.fields and not kind.is_open:
-            raise BindingError(path, f"{kind.name} has no field {name!r}{near(name, [*kind.fields, 'node'])}")
-    if expectation.take not in ("count", "delay") and expectation.field is None:
-        raise BindingError(path, f"take = {expectation.take!r} needs a field of {kind.name}")
-    return observation_unit(expectation)
-
-
-def _metric(path: Path, name: str) -> str:
-    """The unit of a metric."""
-    try:
-        return find_metric(name, METRICS).unit
-    except UnknownMetricError as exc:
-        raise BindingError(path, str(exc)) from None

@@ -62,6 +62,7 @@ drop = ["lost.SEND_OK"]
 
 
 CUT = 'fault = { type = "link", src = "broker-a", dst = "broker-a-s", kind = "blackhole", only = "ha" }'
+LOST = 'metric = "lost.SEND_OK"'
 CHANCE = "random-faults = { count = 2, "
 
 
@@ -117,6 +118,25 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ('after = "death"', 'after = "deth"', 44, "expect[2].after: no step has the label 'deth'; did you mean death?"),
         ('take = "delay"', 'take = "deley"', 41, "expect[2]: take = 'deley': expected count or"),
         ('drop = ["lost.SEND_OK"]', 'drop = ["lost"]', 48, "hardened.drop: no expectation 'lost'; expected one of delay of"),
+        (CUT, 'wipe = "orders"', 31, "step[3].wipe: orders is a workload: wipe needs a node of the cluster"),
+        (CUT, 'probe = "namesrv-1"', 31, "step[3].probe: namesrv-1 is a nameserver: probe needs a broker"),
+        (CUT, 'measure = "late x.y"', 31, "step[3].measure: late is a workload: measure needs a node of the cluster"),
+        (CUT, 'after = "51 s"', 31, "step[3].after: 61 s is after the scenario's end (60 s)"),
+        (CUT, 'wait = "slave-in-sync namesrv-1"', 31, "step[3].wait: namesrv-1 is a nameserver: slave-in-sync needs"),
+        (CUT, 'wait = "delivered orders 5"', 31, "step[3].wait: delivered: no workload 'orders' of kind consume; exp"),
+        (CUT, 'wait = "sent late 5"', 31, "step[3].wait: sent: no workload 'late' of kind produce; expected one of"),
+        (CUT, 'wait = "told sent ordres"', 31, "step[3].wait: nobody is called 'ordres'; did you mean orders?"),
+        (CUT, 'wait = "consumed-all shop"', 31, "step[3].wait: consumed-all: nobody consumes as 'shop'; expected one of"),
+        ('label = "death"', 'label = "end"', 23, "step[1].label: 'end' is the label of the scenario's own end"),
+        ('topic = "orders"\n\n', 'topic = ""\n\n', 12, "workload[1].topic: expected a name, got an empty text"),
+        ('name = "x"', 'name = "x/y"', 1, "name: "),
+        ("slaves = 1", 'slaves = "1"', 7, "cluster.slaves: '1': expected a whole number"),
+        ("slaves = 1", "slaves = true", 7, "cluster.slaves: True: expected a whole number"),
+        ("lost.SEND_OK", "missing broker-z", 38, "expect[1].metric: no node 'broker-z' here; did you mean broker-a?"),
+        ("lost.SEND_OK", "behind broker-a", 38, "expect[1].metric: no slave 'broker-a' here; did you mean broker-a-s?"),
+        ('equals = "0 m', 'at_least = "1 messages"\nat_most = "0 m', 40, "expect[1].at_most: 0 messages is less than at_l"),
+        (LOST, 'event = "sent"\nwhere = { outcome = "SENT_OK" }', 39, "expect[1].where: no outcome 'SENT_OK'; did you"),
+        (LOST, 'event = "sent"\nwhere = { node = "ordrs" }', 39, "expect[1].where: nobody is called 'ordrs'; did you"),
         (CUT, 'kill = "broker-a"', 31, "step[3].kill: broker-a does not run: it was killed before"),
         (CUT, 'resume = "broker-a-s"', 31, "step[3].resume: broker-a-s is not paused"),
         (CUT, 'start = "broker-a:slave"', 31, "step[3].start: broker-a-s runs already"),

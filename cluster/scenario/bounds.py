@@ -1,0 +1,76 @@
+"""Whether an expectation could ever be judged: its metric or event, its labels, its units. Pure."""
+
+from collections.abc import Collection
+
+from cluster.checks import METRICS
+from cluster.checks.findings import UnknownMetricError, find_metric
+from cluster.scenario.binding import BindingError, Path, near
+from cluster.scenario.cast import Cast, CastError
+from cluster.scenario.model import Expectation
+from cluster.scenario.observation import observation_unit
+from cluster.scenario.quantity import Quantity
+from cluster.scenario.waits import OUTCOMES
+from remoting.kinds import KINDS
+
+
+def review_expectation(expectation: Expectation, path: Path, labels: Collection[str], cast: Cast) -> None:
+    """BindingError for the first thing that cannot be."""
+    for key in ("after", "before"):
+        label = getattr(expectation, key)
+        if label is not None and label not in labels:
+            raise BindingError((*path, key), f"no step has the label {label!r}{near(label, labels)}")
+    unit = _unit_of(expectation, path, cast)
+    if expectation.same_as is not None:
+        _metric((*path, "same_as"), expectation.same_as, cast)
+    for key in ("at_least", "at_most", "equals"):
+        bound = getattr(expectation, key)
+        if isinstance(bound, Quantity) and unit not in ("", bound.unit):
+            raise BindingError((*path, key), f"{bound}: expected a number of {unit}")
+    least, most = expectation.at_least, expectation.at_most
+    if least is not None and most is not None and least.value > most.value:
+        raise BindingError((*path, "at_most"), f"{most} is less than at_least, {least}: nothing could hold")
+
+
+def _unit_of(expectation: Expectation, path: Path, cast: Cast) -> str:
+    """The unit of what is bound; empty where the word behind the number is for the reader only."""
+    if expectation.metric is not None:
+        for key in ("where", "after", "before", "field"):
+            if getattr(expectation, key):
+                raise BindingError((*path, key), f"{key} goes with event, not with metric")
+        return _metric((*path, "metric"), expectation.metric, cast)
+    kind = KINDS.get(expectation.event or "")
+    if kind is None:
+        raise BindingError(
+            (*path, "event"), f"no kind of event {expectation.event!r}{near(expectation.event or '', KINDS)}"
+        )
+    fields = (*(() if expectation.field is None else (expectation.field,)), *expectation.where)
+    for name in fields:
+        if name != "node" and name not in kind.fields and not kind.is_open:
+            raise BindingError(path, f"{kind.name} has no field {name!r}{near(name, [*kind.fields, 'node'])}")
+    _review_where(expectation, (*path, "where"), cast)
+    if expectation.take not in ("count", "delay") and expectation.field is None:
+        raise BindingError(path, f"take = {expectation.take!r} needs a field of {kind.name}")
+    return observation_unit(expectation)
+
+
+def _review_where(expectation: Expectation, path: Path, cast: Cast) -> None:
+    """Names and outcomes that nobody ever tells would make a count of 0 look like a fact."""
+    for field, value in expectation.where.items():
+        for wanted in value if isinstance(value, list) else [value]:
+            if field == "outcome" and wanted not in OUTCOMES:
+                raise BindingError(path, f"no outcome {wanted!r}{near(str(wanted), OUTCOMES)}")
+            if field == "node":
+                try:
+                    cast.check_teller(wanted)
+                except CastError as exc:
+                    raise BindingError(path, str(exc)) from None
+
+
+def _metric(path: Path, name: str, cast: Cast) -> str:
+    """The unit of a metric."""
+    try:
+        found = find_metric(name, METRICS)
+        cast.check_metric_target(found.target, name.partition(" ")[2])
+    except (UnknownMetricError, CastError) as exc:
+        raise BindingError(path, str(exc)) from None
+    return found.unit
