@@ -5,7 +5,7 @@ message wakes it; on every role a sweep each 5 s looks at them all, which is the
 slave, and the only thing that ends one whose time is over.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -47,11 +47,15 @@ class PullHold:
         """Hold a pull."""
         self._held.setdefault((topic, queue_id), []).append(pull)
 
-    def arrived(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
-        """Wake the pulls that a new message, the last of its queue, is for; those that want others stay."""
-        if (held := self._held.pop((topic, queue_id), None)) is None:
-            return
-        stay = []
+    def arrived(self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int]) -> None:
+        """Wake the pulls that new messages, the last of their queue, are for; those that want others stay."""
+        for max_offset, tags_code in enumerate(tags_codes, queue_offset + 1):
+            if (topic, queue_id) not in self._held:
+                break
+            self._wake(topic, queue_id, max_offset, tags_code)
+
+    def _wake(self, topic: str, queue_id: int, max_offset: int, tags_code: int) -> None:
+        held, stay = self._held.pop((topic, queue_id)), []
         for pull in held:
             if pull.request.channel.is_closed:
                 continue

@@ -1,7 +1,7 @@
 """All that one broker process knows and holds: what the handlers work on."""
 
 import collections
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import attrs
 
@@ -132,7 +132,7 @@ class Broker:
         self.offsets.notes_own = is_slave and (self.sync.keeps_newer or self.sync.hands_back)
         # On a slave of 4.9 only the sweep looks at held pulls (store-ha#70).
         is_watched = not is_slave or config.wake_held_pulls_on_slave
-        self.store.dispatcher.on_dispatched = self.message_arrived if is_watched else None
+        self.store.dispatcher.on_dispatched = self.messages_arrived if is_watched else None
 
     def put_own(self, message: NewMessage) -> PutResult:
         """Store a message that no client waits for: a delayed one that is due, a record of a transaction."""
@@ -160,13 +160,13 @@ class Broker:
         for group_name in self.consumers.leave_all(channel):
             self.notify_group(group_name)
 
-    def message_arrived(
-        self, topic: str, queue_id: int, max_offset: int, tags_code: int, _store_timestamp: int
+    def messages_arrived(
+        self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], _store_timestamp: int
     ) -> None:
-        """A message is in its queue: wake the pulls that wait for it, or see to it that it is delivered in time."""
+        """Messages are in their queue: wake the pulls that wait for them, or see to it that they are delivered in time."""
         if topic == names.SCHEDULE_TOPIC and not self.is_slave:
-            self.delay.arrived(due_millis=tags_code)
-        self.hold.arrived(topic, queue_id, max_offset, tags_code)
+            self.delay.arrived(due_millis=min(tags_codes))
+        self.hold.arrived(topic, queue_id, queue_offset, tags_codes)
 
     def _properties_of(self, topic: str, queue_id: int, queue_offset: int) -> dict[str, str] | None:
         for physical, size, _ in self.store.queue_entries(topic, queue_id, queue_offset, 1):

@@ -11,12 +11,13 @@ from typing import Any
 import attrs
 
 from broker.state import Broker
+from remoting.batch import decode_batch
 from remoting.codec import ReplyHead
 from remoting.codes import RequestCode
 from remoting.dispatch import Refusal, Reply, Request, Route
 from remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from remoting.message import PROPERTY_UNIQ_KEY, decode_batch, parse_properties
+from remoting.message import PROPERTY_UNIQ_KEY, parse_properties
 
 SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 WATCHED = (*SENDS, RequestCode.PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET)
@@ -95,7 +96,7 @@ def _unique_ids(header: Any, request: Request) -> list[str]:
     if not header.batch:
         return [parse_properties(header.properties or "").get(PROPERTY_UNIQ_KEY, "")]
     try:
-        items = decode_batch(request.command.body)
-        return [parse_properties(item.properties.decode()).get(PROPERTY_UNIQ_KEY, "") for item in items]
+        batch = decode_batch(request.command.body)
+        return [parse_properties(text.decode()).get(PROPERTY_UNIQ_KEY, "") for text in batch.properties]
     except ValueError:
         return []

@@ -11,6 +11,7 @@ import attrs
 from client.config import ProducerConfig
 from client.errors import RefusedError
 from client.message import Message, SendStatus
+from remoting.batch import BatchItem, encode_batch
 from remoting.bodies.queue import MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.header import FALSE, JavaBoolean
@@ -25,8 +26,6 @@ from remoting.message import (
     PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
     TRANSACTION_PREPARED,
-    BatchItem,
-    encode_batch,
     format_properties,
 )
 from remoting.names import NO_SEND_TOPICS, RETRY_PREFIX, topic_fault

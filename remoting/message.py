@@ -180,8 +180,9 @@ def host_id(host: str, port: int) -> str:
 
 def offset_message_ids(host: str, port: int, offsets: Sequence[int]) -> str:
     """The ids of a batch, joined by commas."""
-    prefix = pack_host((host, port)).hex().upper()
-    return ",".join([f"{prefix}{offset:016X}" for offset in offsets])
+    packed = pack_host((host, port))
+    ids = packed + packed.join(map(_LONG.pack, offsets))
+    return ids.hex(",", len(packed) + _LONG.size).upper()
 
 
 def parse_offset_message_id(message_id: str) -> tuple[str, int, int]:
@@ -243,6 +244,7 @@ def _head(born: int, store: int) -> struct.Struct:
 HEADS: Final = (_head(8, 8), _head(20, 8), _head(8, 20), _head(20, 20))
 SYS_FLAG_AT: Final = 36
 _INT = struct.Struct(">i")
+_LONG = struct.Struct(">q")
 _SHORT = struct.Struct(">h")
 
 
@@ -372,47 +374,3 @@ def decompress_body(body: bytes, sys_flag: int) -> bytes:
         return zlib.decompress(body)
     missing = {COMPRESSION_LZ4: "LZ4: needs the package `lz4`", COMPRESSION_ZSTD: "ZSTD: needs the package `zstandard`"}
     raise RecordError(f"cannot read a body compressed with {missing.get(kind, f'type {kind >> 8}')}")
-
-
-# ---- batches (section 2.8) -------------------------------------------------------------------------------
-
-
-@attrs.define(slots=True)
-class BatchItem:
-    """One message inside a batch request. Properties are the item's own, as UTF-8 text."""
-
-    body: Buffer
-    properties: bytes = b""
-    flag: int = 0
-
-
-_ITEM = struct.Struct(">iiiii")  # size, magic, CRC, flag, body length
-
-
-def encode_batch(items: Sequence[BatchItem]) -> bytes:
-    """The body of a batch send. Magic and CRC are sent as 0."""
-    pieces: list[Buffer] = []
-    for item in items:
-        size = _ITEM.size + len(item.body) + 2 + len(item.properties)
-        pieces += (_ITEM.pack(size, 0, 0, item.flag, len(item.body)), item.body)
-        pieces += (_SHORT.pack(len(item.properties)), item.properties)
-    return b"".join(pieces)
-
-
-def decode_batch(body: Buffer) -> list[BatchItem]:
-    """The items of a batch send; their bodies are views into `body`. RecordError where lengths disagree."""
-    view, items, at, whole = memoryview(body), [], 0, len(body)
-    try:
-        while at < whole:
-            size, _, _, flag, body_size = _ITEM.unpack_from(view, at)
-            body_at = at + 20
-            properties_at = body_at + body_size + 2
-            (properties_size,) = _SHORT.unpack_from(view, properties_at - 2)
-            end = properties_at + properties_size
-            if body_size < 0 or properties_size < 0 or end != at + size or end > whole:
-                raise RecordError(f"batch item at {at} says {size} bytes, its parts fill {end - at}")
-            items.append(BatchItem(view[body_at : properties_at - 2], bytes(view[properties_at:end]), flag))
-            at = end
-    except struct.error:
-        raise RecordError(f"batch item at {at} is cut") from None
-    return items

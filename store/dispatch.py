@@ -7,7 +7,7 @@ slice per record and no call, properties searched as bytes, entries collected pe
 
 import logging
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import attrs
@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 _SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
 
-OnDispatched = Callable[[str, int, int, int, int], None]
+OnDispatched = Callable[[str, int, int, Sequence[int], int], None]
+"""Told of messages that follow each other in a queue: topic, queue id, queue offset of the first, tags codes, store time."""
 
 # size, magic, queue id, queue offset, physical offset, sysFlag, store time, body length; hosts are IPv4
 _RECORD: Final = struct.Struct(">ii4xi4xqqi8x8xq8x4x8xi")
@@ -101,7 +102,7 @@ class Dispatcher:
     _stuck_at: int = attrs.field(default=-1, init=False)
     _known: dict[tuple[bytes, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
     _touched: list[ConsumeQueue] = attrs.field(factory=list, init=False)
-    _events: list[tuple[str, int, int, int, int]] = attrs.field(factory=list, init=False)
+    _events: list[tuple[str, int, int, tuple[int], int]] = attrs.field(factory=list, init=False)
     _keys: KeyReader = attrs.field(factory=KeyReader, init=False)
 
     def catch_up(
@@ -148,7 +149,7 @@ class Dispatcher:
         """
         done = 0
         while max_bytes is None or done < max_bytes:
-            step = self.enter_queues(_CHUNK if max_bytes is None else min(_CHUNK, max_bytes - done))
+            step = self.enter_queues(_CHUNK if max_bytes is None else min(_CHUNK, max_bytes - done), may_index=True)
             self.enter_index()
             if not step:
                 break
@@ -181,16 +182,20 @@ class Dispatcher:
         self.index_wanted = self.offset
         return self.offset
 
-    def enter_queues(self, max_bytes: int) -> int:
-        """Enter a bit more than `max_bytes` of what is readable in the queues; answer how many bytes."""
+    def enter_queues(self, max_bytes: int, *, may_index: bool = False) -> int:
+        """Enter a bit more than `max_bytes` of what is readable in the queues; answer how many bytes.
+
+        With `may_index` also in the index, unless that is behind: what was read once is not read again then.
+        """
         start = self.offset = max(self.offset, self.log.min_offset)
         limit = min(self.log.max_offset, start + max_bytes)
         while self.offset < limit:
             file = self.log.files.file_at(self.offset)
             if file is None:
                 break
+            keys: list[IndexEntry] | None = [] if may_index and self.index and self.indexed == self.offset else None
             try:
-                reached = self._collect(file, min(limit, self.offset + _CHUNK))
+                reached = self._collect(file, min(limit, self.offset + _CHUNK), keys)
                 for queue in self._touched:
                     if queue.pending:
                         self.entered += len(queue.pending)
@@ -209,6 +214,10 @@ class Dispatcher:
             if self.on_dispatched is not None:
                 for event in events:
                     self.on_dispatched(*event)
+            if self.index is not None and keys is not None:
+                if keys:
+                    self.index.put(keys)
+                self.indexed = reached
         return self.offset - start
 
     def enter_index(self, max_bytes: int | None = None) -> int:
@@ -231,10 +240,11 @@ class Dispatcher:
         """Queues were deleted."""
         self._known.clear()
 
-    def _collect(self, file: LogFile, limit: int) -> int:
-        """Gather the entries of records that start below `limit`; answer where to go on."""
+    def _collect(self, file: LogFile, limit: int, keys: list[IndexEntry] | None) -> int:
+        """Gather the entries of records that start below `limit`, and those for the index if wanted; answer where to go on."""
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size
         unpack, pack, known, watched = _RECORD.unpack_from, ENTRY.pack, self._known, self.on_dispatched
+        add_keys = self._keys.add
         at, limit, last_stored_at, tags_codes = self.offset - first, min(limit - first, wrote), 0, _tags_codes
         while at < limit:
             if at > room:
@@ -260,6 +270,8 @@ class Dispatcher:
                 continue
             at = end
             last_stored_at = stored_at
+            if keys is not None:
+                add_keys(tail, sys_flag, physical, stored_at, keys)
             if sys_flag & TRANSACTION_PREPARED:  # also of a rollback: neither has an entry (store-ha#22)
                 continue
 
@@ -284,7 +296,7 @@ class Dispatcher:
             else:
                 self._begin(queue, queue_offset, physical, size, tags_code)
             if watched is not None:
-                self._events.append((queue.topic, queue_id, queue_offset + 1, tags_code, stored_at))
+                self._events.append((queue.topic, queue_id, queue_offset, (tags_code,), stored_at))
         self.last_stored_at = last_stored_at or self.last_stored_at
         return first + at
 

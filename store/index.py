@@ -6,7 +6,9 @@ stored: a reader gets every message whose key has the same hash, and compares.
 
 import mmap
 import struct
-from collections.abc import Callable, Sequence
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -28,6 +30,7 @@ _PACK_SLOT: Final = _SLOT.pack_into
 _UNPACK_SLOT: Final = _SLOT.unpack_from
 _UNIT_BITS: Final = 16  # slots are hit at random: their blocks are allocated 64 KiB at a time, when first hit
 _ENTRY_STEP: Final = 256 * 1024
+_MANY: Final = 8  # entries from which on columns are quicker
 
 
 IndexEntry = tuple[int, int, int]  # key hash, commit log offset, store time
@@ -58,6 +61,7 @@ class IndexFile:
     index_count: int = 1  # entry 0 is never used
     _map: mmap.mmap = attrs.field(init=False)
     _slot_units: bytearray = attrs.field(init=False)
+    _has_holes: bool = attrs.field(default=True, init=False)  # there are slots without blocks
     _entries_at: int = attrs.field(init=False)
     _entry_room: int = attrs.field(init=False)
 
@@ -80,6 +84,12 @@ class IndexFile:
 
     def put(self, entries: Sequence[IndexEntry]) -> None:
         """Enter keys in the order of the log. The caller saw to it that they fit."""
+        if len(entries) < _MANY or self.index_count == 1:  # the first of all sets the times of the file
+            self._put_each(entries)
+        else:
+            self._put_many(entries)
+
+    def _put_each(self, entries: Sequence[IndexEntry]) -> None:
         mapped, count, slots, entries_at = self._map, self.index_count, self.slots, self._entries_at
         begin, physical_offset, stored_at = self.begin_timestamp, self.end_physical, self.end_timestamp
         try:
@@ -89,7 +99,7 @@ class IndexFile:
                 if not self._slot_units[slot_at >> _UNIT_BITS]:
                     self._allocate_slots(slot_at >> _UNIT_BITS)
                 if entry_at + _ENTRY_SIZE > self._entry_room:
-                    self._allocate_entries(entry_at)
+                    self._allocate_entries(entry_at, entry_at + _ENTRY_SIZE)
                 (previous,) = _UNPACK_SLOT(mapped, slot_at)
                 if previous <= 0 or previous > count:
                     self.slot_count += 1
@@ -107,10 +117,50 @@ class IndexFile:
             if count > self.index_count:
                 self.index_count = count
                 self.end_timestamp, self.end_physical = stored_at, physical_offset
-                _PACK_HEADER(
-                    mapped, 0, self.begin_timestamp, stored_at, self.begin_physical, physical_offset,
-                    self.slot_count, count,
-                )  # fmt: skip
+                self._write_header()
+
+    def _put_many(self, entries: Sequence[IndexEntry]) -> None:
+        """The same by columns, all or none."""
+        count, slots = self.index_count, self.slots
+        hashes, offsets, times = zip(*entries, strict=True)
+        places = [hashed % slots for hashed in hashes]
+        entries_at = self._entries_at + _ENTRY_SIZE * count
+        entries_end = entries_at + _ENTRY_SIZE * len(entries)
+        self._secure(places, entries_at, entries_end)
+
+        numbers, chained = _big_endian(range(count, count + len(entries))), array("i")
+        table = self.file.view[_HEADER_SIZE : self._entries_at].cast("i")
+        for place, number in zip(places, numbers, strict=True):
+            chained.append(table[place])
+            table[place] = number
+        table.release()
+        previous = [found if 0 < found <= number else 0 for number, found in enumerate(_big_endian(chained), count)]
+        seconds = {stored_at: self._seconds(stored_at) for stored_at in set(times)}
+        packed = map(_ENTRY.pack, hashes, offsets, map(seconds.__getitem__, times), previous)
+        self._map[entries_at:entries_end] = b"".join(packed)
+        self.slot_count += previous.count(0)
+        self.index_count = count + len(entries)
+        self.end_timestamp, self.end_physical = times[-1], offsets[-1]
+        self._write_header()
+
+    def _seconds(self, stored_at: int) -> int:
+        seconds = (stored_at - self.begin_timestamp) // 1000 if self.begin_timestamp > 0 else 0
+        return min(max(seconds, 0), 0x7FFFFFFF)
+
+    def _write_header(self) -> None:
+        _PACK_HEADER(
+            self._map, 0, self.begin_timestamp, self.end_timestamp, self.begin_physical, self.end_physical,
+            self.slot_count, self.index_count,
+        )  # fmt: skip
+
+    def _secure(self, places: Iterable[int], entries_at: int, entries_end: int) -> None:
+        """See to it that these slots and entries can be written. OSError: no room, and nothing is changed."""
+        if self._has_holes:
+            for unit in {(_HEADER_SIZE + 4 * place) >> _UNIT_BITS for place in places}:
+                if not self._slot_units[unit]:
+                    self._allocate_slots(unit)
+        if entries_end > self._entry_room:
+            self._allocate_entries(max(entries_at, self._entry_room), entries_end)
 
     def _allocate_slots(self, unit: int) -> None:
         for needed in {0, unit}:  # unit 0 has the header, too
@@ -118,10 +168,11 @@ class IndexFile:
                 start = needed << _UNIT_BITS
                 self._allocate(start, min(start + (1 << _UNIT_BITS), self.file.size))
                 self._slot_units[needed] = 1
+        self._has_holes = 0 in self._slot_units
 
-    def _allocate_entries(self, entry_at: int) -> None:
-        room = min(entry_at + _ENTRY_STEP, self.file.size)
-        self._allocate(entry_at, room)
+    def _allocate_entries(self, start: int, end: int) -> None:
+        room = min(max(start + _ENTRY_STEP, end), self.file.size)
+        self._allocate(start, room)
         self._entry_room = room
 
     def _allocate(self, start: int, end: int) -> None:
@@ -243,6 +294,14 @@ class Index:
     def close(self) -> None:
         for file in self.files:
             file.file.close()
+
+
+def _big_endian(numbers: Iterable[int]) -> "array[int]":
+    """Numbers of 32 bits as they are in the file; and back."""
+    swapped = array("i", numbers)
+    if sys.byteorder == "little":
+        swapped.byteswap()
+    return swapped
 
 
 def _name(moment: int) -> str:

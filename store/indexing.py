@@ -1,8 +1,9 @@
 """What of a record goes into the index: a hash for its unique key and for each of its keys (section 3.3)."""
 
+import functools
 import struct
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -12,9 +13,10 @@ from store.logfile import LogFile
 
 # size, magic, physical offset, sysFlag, store time, body length; hosts are IPv4
 _RECORD: Final = struct.Struct(">ii20xqi8x8xq8x4x8xi")
-_UNIQUE_KEY: Final = b"UNIQ_KEY\x01"
+DIGITS: Final = 8  # of a unique key, that differ within a minute: half of its time, and its counter
 _UNIQUE_KEY_SIZES: Final = (32, 56)  # as clients make them: IPv4 or IPv6, process, class loader, time, counter, in hex
 
+_PATIENCE: Final = 8  # records unlike what was expected, until something else is
 _PAIR_END: Final = b"\x02"
 
 # Hex digits are less than 31 apart from "0": with "0" taken off, a unique key is a number that int() reads in
@@ -53,7 +55,53 @@ def unique_key_hash(text: bytes, topic_parts: Mapping[int, int]) -> int | None:
     return 0x1_0000_0000 - hashed if hashed > 0x8000_0000 else 0  # as in `key_hash`
 
 
-def topic_parts_of(prefix: bytes) -> dict[int, int]:
+def hashes_of_alike(texts: Sequence[bytes], tail: bytes, topic_parts: Mapping[int, int]) -> list[int] | None:
+    """The one hash of each text where all differ in the last digits of their unique keys only; None for any others.
+
+    So it is with most batches of one producer: what the messages share is looked at and summed up once. `tail` is what
+    follows each text; there are no separators around them.
+    """
+    first = texts[0]
+    found = key_digits(first + tail, topic_parts)
+    if found is None or found.at + DIGITS > len(first):
+        return None
+    end = found.at + DIGITS
+    head, rest, size = first[: found.at], first[end:], len(first)
+    are_alike = [len(text) == size and text.startswith(head) and text.endswith(rest) for text in texts]
+    if not all(are_alike):
+        return None
+    digits = b"".join([text[found.at : end] for text in texts]).translate(_ABOVE_0)
+    base = found.base
+    if not digits.isalnum():  # not what a client makes
+        return None
+    hashes = [(base + int(digits[at : at + DIGITS], 31)) & 0xFFFFFFFF for at in range(0, len(digits), DIGITS)]
+    return [hashed if hashed < 0x8000_0000 else (0x1_0000_0000 - hashed) & 0x7FFF_FFFF for hashed in hashes]
+
+
+class KeyDigits(NamedTuple):
+    """Where a text has the last digits of its one key, and what all before them contributes to the hash."""
+
+    at: int
+    base: int
+
+
+def key_digits(text: bytes, topic_parts: Mapping[int, int]) -> KeyDigits | None:
+    """Find the last digits of a unique key as clients make it; None for a text with another one, or with more keys."""
+    fenced = _PAIR_END + text + _PAIR_END
+    at = fenced.rfind(b"\x02UNIQ_KEY\x01") + 10
+    end = fenced.find(_PAIR_END, at)
+    topic_part = topic_parts.get(end - at)
+    if at < 10 or topic_part is None or fenced.find(b"\x02KEYS\x01") >= 0:
+        return None
+    try:
+        base = topic_part + int(fenced[at : end - DIGITS].translate(_ABOVE_0), 31) * 31**DIGITS
+    except ValueError:
+        return None
+    return KeyDigits(end - DIGITS - 1, base & 0xFFFFFFFF)
+
+
+@functools.lru_cache(1024)
+def topic_parts_of(prefix: bytes) -> Mapping[int, int]:
     """What `topic#` and the "0"s of a unique key contribute to the hash of both, by the size of the key."""
     hashed = java_hash(prefix.decode("utf-8", "replace"))
     return {
@@ -62,23 +110,42 @@ def topic_parts_of(prefix: bytes) -> dict[int, int]:
     }
 
 
+@attrs.frozen
+class _Alike:
+    """Ends of records, from their topics on, that differ in the last digits of their unique keys only."""
+
+    size: int
+    head: bytes
+    """What is before the digits."""
+    rest: bytes
+    """What is after them."""
+    at: int
+    end: int
+    """Where they are."""
+    base: int
+    """What all before them contributes to the hash."""
+
+
 @attrs.define(eq=False)
 class KeyReader:
-    """Reads the keys of records that have been through the queues' dispatch, so that they are known to be whole.
+    """Reads the keys of records.
 
-    Nearly all records have a unique key of a client's and no other: one search, one slice and one sum then give
-    its hash, for that of `topic#` is known and h(ab) = h(a) * 31^len(b) + h(b).
+    Those that follow each other come from few producers, and each sets the same properties: one that is like the last
+    but for the end of its unique key needs a comparison and a short sum, for h(ab) = h(a) * 31^len(b) + h(b).
     """
 
-    _topics: dict[bytes, tuple[bytes, dict[int, int]]] = attrs.field(factory=dict, init=False)
+    _topics: dict[bytes, tuple[bytes, Mapping[int, int]]] = attrs.field(factory=dict, init=False)
+    _alike: _Alike | None = attrs.field(default=None, init=False)
+    _misses: int = attrs.field(default=_PATIENCE, init=False)  # in a row
 
     def read(self, file: LogFile, start: int, limit: int, entries: list[IndexEntry]) -> int:
         """Add the entries of records that start from `start` up to `limit`, offsets of the log; answer where to go on.
 
-        At what is no record, that is the end of the file.
+        They have been through the queues' dispatch, so they are known to be whole. At what is no record, that is the
+        end of the file.
         """
         mapped, first, room, unpack = file.map, file.first_offset, file.size - _RECORD.size, _RECORD.unpack_from
-        topics, abandoned, at, limit = self._topics, file.first_offset + file.size, start - first, limit - first
+        abandoned, at, limit, add = file.first_offset + file.size, start - first, limit - first, self.add
         while at < limit:
             if at > room:
                 return abandoned
@@ -94,35 +161,50 @@ class KeyReader:
             else:
                 tail = mapped[at + 88 + body_size : end]
             at = end
-            if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK or not 3 <= len(tail) <= 0x10000 or body_size < 0:
-                continue
-            properties_at = tail[0] + 3
-            prefix, topic_parts = topics.get(tail[: properties_at - 2]) or self._open(tail[: properties_at - 2])
-            key_at = tail.rfind(_UNIQUE_KEY, properties_at) + 9
-            key_end = tail.find(_PAIR_END, key_at)
-            if key_end < 0:
-                key_end = len(tail)
-            topic_part = topic_parts.get(key_end - key_at, 0)
-            is_plain = (
-                key_at >= 9
-                and topic_part
-                and (key_at - 9 == properties_at or tail[key_at - 10 : key_at - 9] == _PAIR_END)
-                and tail.find(b"KEYS\x01", properties_at) < 0
-            )
-            try:
-                unique_key = tail[key_at:key_end] if is_plain else b""
-                hashed = (topic_part + int(unique_key.translate(_ABOVE_0), 31)) & 0xFFFFFFFF
-            except ValueError:  # not what a client makes
-                text = b"\x02" + tail[properties_at:] + b"\x02"
-                entries += [(hashed, physical, stored_at) for hashed in index_hashes(text, prefix)]
-                continue
-            if hashed >= 0x8000_0000:  # as in `key_hash`
-                hashed = 0x1_0000_0000 - hashed if hashed > 0x8000_0000 else 0
-            entries.append((hashed, physical, stored_at))
+            if 3 <= len(tail) <= 0x10000 and body_size >= 0:
+                add(tail, sys_flag, physical, stored_at, entries)
         return first + at
 
-    def _open(self, stored_topic: bytes) -> tuple[bytes, dict[int, int]]:
+    def add(self, tail: bytes, sys_flag: int, physical: int, stored_at: int, entries: list[IndexEntry]) -> None:
+        """Add the entries of one record, known by its end: from its topic on."""
+        if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            return
+        alike = self._alike
+        if (
+            alike is not None
+            and len(tail) == alike.size
+            and tail.startswith(alike.head)
+            and tail.endswith(alike.rest)
+            and (digits := tail[alike.at : alike.end].translate(_ABOVE_0)).isalnum()
+        ):
+            self._misses = 0
+            hashed = (alike.base + int(digits, 31)) & 0xFFFFFFFF
+            if hashed >= 0x8000_0000:  # as in `key_hash`
+                hashed = (0x1_0000_0000 - hashed) & 0x7FFF_FFFF
+            entries.append((hashed, physical, stored_at))
+        else:
+            entries += [(hashed, physical, stored_at) for hashed in self._hashes(tail)]
+
+    def _hashes(self, tail: bytes) -> list[int]:
+        stored_topic, text = tail[: tail[0] + 1], tail[tail[0] + 3 :]
+        prefix, topic_parts = self._topics.get(stored_topic) or self._open(stored_topic)
+        self._misses += 1
+        if self._misses > _PATIENCE:
+            self._misses, self._alike = 0, _alike_of(tail, text, topic_parts)
+        fenced = _PAIR_END + text + _PAIR_END
+        hashed = unique_key_hash(fenced, topic_parts)
+        return index_hashes(fenced, prefix) if hashed is None else [hashed]
+
+    def _open(self, stored_topic: bytes) -> tuple[bytes, Mapping[int, int]]:
         """What keys of a topic begin with, and what that contributes to the hash of a unique key."""
         prefix = stored_topic[1:] + b"#"
         opened = self._topics[stored_topic] = (prefix, topic_parts_of(prefix))
         return opened
+
+
+def _alike_of(tail: bytes, text: bytes, topic_parts: Mapping[int, int]) -> _Alike | None:
+    found = key_digits(text, topic_parts)
+    if found is None:
+        return None
+    at = len(tail) - len(text) + found.at
+    return _Alike(len(tail), tail[:at], tail[at + DIGITS :], at, at + DIGITS, found.base)

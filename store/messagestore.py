@@ -5,14 +5,15 @@ within the same pass of the event loop, for a later pass may delete the file bel
 """
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 import attrs
 
-from remoting.message import BatchItem, NewMessage
+from remoting.batch import Batch
+from remoting.message import NewMessage
 from store.checkpoint import Checkpoint
 from store.cleaner import Cleaner
 from store.commitlog import CommitLog
@@ -194,9 +195,9 @@ class MessageStore:
         """Append one message and enter it in queue and index."""
         return self.putter.put(message)
 
-    def put_batch(self, message: NewMessage, items: Sequence[BatchItem]) -> PutResult:
+    def put_batch(self, message: NewMessage, batch: Batch) -> PutResult:
         """Append several messages at once, all or none. `message` has what they share."""
-        return self.putter.put_batch(message, items)
+        return self.putter.put_batch(message, batch)
 
     def write_refused(self) -> str | None:
         """Why a put would be refused now; None if it would not."""

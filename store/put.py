@@ -4,11 +4,13 @@ import errno
 import logging
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from itertools import repeat
 from typing import Final
 
 import attrs
 
+from remoting.batch import Batch
 from remoting.message import (
     BLANK_SIZE,
     BORN_HOST_IPV6,
@@ -19,18 +21,17 @@ from remoting.message import (
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     TRANSACTION_ROLLBACK,
-    BatchItem,
-    Buffer,
     NewMessage,
     pack_host,
     parse_properties,
 )
+from store.batchrecords import HOSTLESS_SIZE, BatchRecords, shared_fields
 from store.commitlog import CommitLog
 from store.config import StoreConfig
 from store.consumequeue import ENTRY, ConsumeQueue
 from store.dispatch import SCHEDULE_TOPIC, Dispatcher, deliver_at, tags_code_in
 from store.index import Index, IndexEntry, key_hash
-from store.indexing import index_hashes, topic_parts_of, unique_key_hash
+from store.indexing import hashes_of_alike, index_hashes, topic_parts_of, unique_key_hash
 from store.queues import Queues
 from store.results import PutResult, PutStatus
 
@@ -39,7 +40,6 @@ logger = logging.getLogger(__name__)
 _MAX_TEXT: Final = 32767  # of a properties string: its length is an int16
 _MAX_TOPIC: Final = 127
 _RECORD_SLACK: Final = 65_536  # what a record may be larger than the largest body
-_HOSTLESS_SIZE: Final = 74  # a record without hosts, body, topic and properties, but with the latter's length
 _SHORT: Final = struct.Struct(">h")
 _PACK: Final = {
     (len_born, len_store): HEADS[bits].pack
@@ -76,7 +76,7 @@ class Putter:
         stored_topic = self._topics.get(topic) or self._stored_topic(topic)
         born, store = pack_host(message.born_host), pack_host(message.store_host)
         hosts_size, body_size, properties_size = len(born) + len(store), len(body), len(properties)
-        size = _HOSTLESS_SIZE + hosts_size + body_size + len(stored_topic) + properties_size
+        size = HOSTLESS_SIZE + hosts_size + body_size + len(stored_topic) + properties_size
         if properties_size > _MAX_TEXT or len(stored_topic) > _MAX_TOPIC + 1 or body_size > self._max_body:
             return self._why_illegal(message, properties_size)
         if size > self._max_record:
@@ -125,87 +125,74 @@ class Putter:
             dispatcher.offset = dispatcher.indexed = physical + size
             dispatcher.last_stored_at = stored_at
             if has_entry and dispatcher.on_dispatched is not None:
-                dispatcher.on_dispatched(topic, message.queue_id, queue_offset + 1, tags_code, stored_at)
+                dispatcher.on_dispatched(topic, message.queue_id, queue_offset, (tags_code,), stored_at)
         return PutResult(PutStatus.PUT_OK, physical, physical + size, queue_offset, stored_at)
 
-    def put_batch(self, message: NewMessage, items: Sequence[BatchItem]) -> PutResult:
-        """Append the items as records of their own, all in one file or none (section 2.8, store-ha#17).
+    def put_batch(self, message: NewMessage, batch: Batch) -> PutResult:
+        """Append messages as records of their own, all in one file or none (section 2.8, store-ha#17).
 
-        `message` has what they share; its properties are the batch's and follow each item's own.
+        `message` has what they share; its properties are the batch's and follow each one's own.
         """
         if self.refusal is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
-        batch_properties = message.properties.encode()
-        properties = [_joined(item.properties, batch_properties) for item in items]
         stored_topic = self._topics.get(message.topic) or self._stored_topic(message.topic)
         born, store = pack_host(message.born_host), pack_host(message.store_host)
-        head_size = _HOSTLESS_SIZE + len(born) + len(store) + len(stored_topic)
-        sizes = [head_size + len(item.body) + len(text) for item, text in zip(items, properties, strict=True)]
-        total = sum(sizes)
-        if max(map(len, properties), default=0) > _MAX_TEXT:
-            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"properties of more than {_MAX_TEXT} bytes")
-        if max((len(item.body) for item in items), default=0) > self._max_body:
-            return _illegal(f"a body exceeds {self._max_body} bytes")
-        if len(stored_topic) > _MAX_TOPIC + 1 or message.sys_flag & TRANSACTION_MASK or not items:
-            return _illegal("a batch needs items, a topic of at most 127 bytes, and no transaction")
-        if total > self.config.mapped_file_size_commit_log - BLANK_SIZE:
-            return _illegal(f"a batch of {total} bytes exceeds a commit log file")
+        records = BatchRecords.of(batch, stored_topic, message.properties.encode(), len(born) + len(store))
+        total = sum(records.sizes)
+        if (illegal := self._why_illegal_batch(message, records, total)) is not None:
+            return illegal
         try:
             file = self.log.space_for(total)
         except OSError as problem:
             return self.no_room(problem)
 
         queue = self.queues.open(message.topic, message.queue_id)
-        first_queue_offset = queue_offset = queue.next_offset
         stored_at = self.last_stored_at = self.now_millis()
-        first = physical = file.first_offset + file.wrote
+        first, queue_offset = file.first_offset + file.wrote, queue.next_offset
+        *offsets, end = records.offsets_from(first)
         sys_flag = message.sys_flag & ~IPV6_MASK | _ipv6_bits(born, store)
-        pack = _PACK[len(born), len(store)]
-        pieces: list[Buffer] = []
-        offsets: list[int] = []
-        for item, text, size in zip(items, properties, sizes, strict=True):
-            body = item.body
-            pieces += (
-                pack(
-                    size, MESSAGE_MAGIC, _crc32(body) & 0x7FFFFFFF, message.queue_id, item.flag, queue_offset,
-                    physical, sys_flag, message.born_timestamp, born, stored_at, store,
-                    message.reconsume_times, 0, len(body),
-                ),
-                body, stored_topic, _SHORT.pack(len(text)), text,
-            )  # fmt: skip
-            offsets.append(physical)
-            physical += size
-            queue_offset += 1
-        file.map[file.wrote : file.wrote + total] = b"".join(pieces)
+        shared = shared_fields(message, sys_flag, born, stored_at, store)
+        file.map[file.wrote : file.wrote + total] = records.encode(message, shared, queue_offset, offsets)
         file.wrote += total
-        queue.next_offset = queue_offset
-        result = PutResult(PutStatus.PUT_OK, first, physical, first_queue_offset, stored_at, offsets)
+        queue.next_offset = queue_offset + len(batch)
+        result = PutResult(PutStatus.PUT_OK, first, end, queue_offset, stored_at, offsets)
         if self.dispatcher.indexed != first or message.topic == SCHEDULE_TOPIC:
             self.catch_up()
         else:
-            self._enter_batch(queue, result, sizes, properties)
+            self._enter_batch(queue, result, records)
         return result
 
-    def _enter_batch(
-        self, queue: ConsumeQueue, put: PutResult, sizes: Sequence[int], properties: Sequence[bytes]
-    ) -> None:
+    def _why_illegal_batch(self, message: NewMessage, records: BatchRecords, total: int) -> PutResult | None:
+        if max(records.properties_sizes, default=0) > _MAX_TEXT:
+            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"properties of more than {_MAX_TEXT} bytes")
+        if max(records.body_sizes, default=0) > self._max_body:
+            return _illegal(f"a body exceeds {self._max_body} bytes")
+        if len(records.stored_topic) > _MAX_TOPIC + 1 or message.sys_flag & TRANSACTION_MASK or not records.sizes:
+            return _illegal("a batch needs items, a topic of at most 127 bytes, and no transaction")
+        if total > self.config.mapped_file_size_commit_log - BLANK_SIZE:
+            return _illegal(f"a batch of {total} bytes exceeds a commit log file")
+        return None
+
+    def _enter_batch(self, queue: ConsumeQueue, put: PutResult, records: BatchRecords) -> None:
         """Enter a batch in queue and index from what is known, without reading it again."""
         dispatcher, prefix = self.dispatcher, f"{queue.topic}#".encode()
-        topic_parts, stored_at = topic_parts_of(prefix), put.store_timestamp
-        tags_codes: list[int] = []
-        keys: list[IndexEntry] = []
-        for text, physical in zip(properties, put.physical_offsets or (), strict=True):
-            fenced = b"\x02" + text + b"\x02"
-            tags_codes.append(tags_code_in(fenced))
-            hashed = unique_key_hash(fenced, topic_parts)
-            if hashed is not None:
-                keys.append((hashed, physical, stored_at))
-            else:
-                keys += [(one, physical, stored_at) for one in index_hashes(fenced, prefix)]
+        offsets, stored_at = put.physical_offsets or [], put.store_timestamp
+        topic_parts = topic_parts_of(prefix)
+        own, tails = records.batch.properties, records.tails
+        hashes = hashes_of_alike(own, tails[0], topic_parts)
+        if hashes is not None:
+            tags_codes = [tags_code_in(b"\x02" + own[0] + tails[0] + b"\x02")] * len(own)
+            keys: list[IndexEntry] = list(zip(hashes, offsets, repeat(stored_at)))
+        else:
+            tags_codes, keys = [], []
+            for text, physical in zip(records.texts(), offsets, strict=True):
+                fenced = b"\x02" + text + b"\x02"
+                tags_codes.append(tags_code_in(fenced))
+                hashed = unique_key_hash(fenced, topic_parts)
+                several = index_hashes(fenced, prefix) if hashed is None else (hashed,)
+                keys += [(one, physical, stored_at) for one in several]
         try:
-            queue.append_joined(
-                put.queue_offset, b"".join(map(ENTRY.pack, put.physical_offsets or (), sizes, tags_codes))
-            )
+            queue.append_joined(put.queue_offset, b"".join(map(ENTRY.pack, offsets, records.sizes, tags_codes)))
             if self.index is not None and keys:
                 self.index.put(keys)
         except OSError as problem:  # it is stored; `catch_up` will enter it
@@ -214,8 +201,7 @@ class Putter:
         dispatcher.offset = dispatcher.indexed = put.end_offset
         dispatcher.last_stored_at = put.store_timestamp
         if dispatcher.on_dispatched is not None:
-            for end, tags_code in enumerate(tags_codes, put.queue_offset + 1):
-                dispatcher.on_dispatched(queue.topic, queue.queue_id, end, tags_code, put.store_timestamp)
+            dispatcher.on_dispatched(queue.topic, queue.queue_id, put.queue_offset, tags_codes, stored_at)
 
     def catch_up(self) -> None:
         """Enter what the log has and queues or index lack."""
@@ -264,13 +250,6 @@ def _index_entries(message: NewMessage, physical: int, stored_at: int) -> list[I
             if key:
                 entries.append((key_hash(f"{topic}#{key}".encode()), physical, stored_at))  # noqa: PERF401 - as above
     return entries
-
-
-def _joined(own: bytes, shared: bytes) -> bytes:
-    """An item's properties, then the batch's, with a separator where it lacks."""
-    if not own or not shared or own.endswith(b"\x02"):
-        return own + shared
-    return own + b"\x02" + shared
 
 
 def _ipv6_bits(born: bytes, store: bytes) -> int:

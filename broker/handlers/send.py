@@ -13,6 +13,7 @@ from broker.commit import WaitingSend
 from broker.state import Broker
 from broker.topics import PERM_READ, PERM_WRITE
 from remoting import names
+from remoting.batch import decode_batch
 from remoting.bodies.topic import TopicConfig
 from remoting.codec import ReplyHead
 from remoting.codes import RequestCode, ResponseCode
@@ -32,7 +33,6 @@ from remoting.message import (
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     NewMessage,
-    decode_batch,
     format_properties,
     java_hash,
     offset_message_ids,
@@ -204,9 +204,9 @@ def _send_batch(broker: Broker, header: Any, request: Request, queue_id: int) ->
     )
     if len(request.command.body) > broker.store.config.max_message_size:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
-    items = decode_batch(request.command.body)
+    batch = decode_batch(request.command.body)
     began = time.perf_counter()
-    result = broker.store.put_batch(shared, items)
+    result = broker.store.put_batch(shared, batch)
     broker.stats.put_times.count(time.perf_counter() - began)
     waits = properties.get(PROPERTY_WAIT, "true").lower() == "true"
     return finish_send(broker, request, result, header.topic, queue_id, waits=waits)

@@ -11,11 +11,12 @@ import tempfile
 import time
 
 from broker.testing import TalkingBroker, open_talking_broker, pull_fields, send_fields
+from remoting.batch import BatchItem, encode_batch
 from remoting.codec import decode_command, encode_command
 from remoting.codes import RequestCode
 from remoting.command import request
 from remoting.frame import FrameDecoder
-from remoting.message import BatchItem, encode_batch, format_properties
+from remoting.message import format_properties
 from tests.bench.send_micro import FILE_SIZES, Sink
 
 QUEUES = 4

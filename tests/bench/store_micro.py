@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from remoting.message import BatchItem, NewMessage
+from remoting.batch import Batch, BatchItem
+from remoting.message import NewMessage
 from store.config import StoreConfig
 from store.messagestore import MessageStore
 
@@ -66,7 +67,9 @@ def put_batches(store: MessageStore) -> Callable[[int], None]:
     def put(count: int) -> None:
         for start in range(0, count, 32):
             items = [BatchItem(BODY, b"UNIQ_KEY\x01C00002025AA64E0E2F2A65C9%08X" % n) for n in range(start, start + 32)]
-            store.put_batch(NewMessage("BatchTest", 0, b"", HOST, HOST, properties="CLUSTER\x01Default"), items)
+            store.put_batch(
+                NewMessage("BatchTest", 0, b"", HOST, HOST, properties="CLUSTER\x01Default"), Batch.of(items)
+            )
 
     return put
 

@@ -309,8 +309,8 @@ class Deliveries:
             return self._store.put(message)
 
         delay = Counting(self._store, self._path, put, wall_millis)
-        self._store.dispatcher.on_dispatched = lambda topic, _queue, _offset, code, _at: (
-            delay.arrived(code) if topic == names.SCHEDULE_TOPIC else None
+        self._store.dispatcher.on_dispatched = lambda topic, _queue, _offset, codes, _at: (
+            delay.arrived(codes[0]) if topic == names.SCHEDULE_TOPIC else None
         )
         self._nursery.start_soon(delay.deliver_forever)
 

@@ -25,7 +25,7 @@ def test_an_arrival_wakes_the_pulls_of_its_queue_only() -> None:
     here, elsewhere = held(), held()
     hold.add("T", 0, here)
     hold.add("T", 1, elsewhere)
-    hold.arrived("T", 0, 6, 0)
+    hold.arrived("T", 0, 5, [0])
     assert woken == [here]
     assert len(hold) == 1
 
@@ -33,16 +33,16 @@ def test_an_arrival_wakes_the_pulls_of_its_queue_only() -> None:
 def test_an_arrival_with_another_tag_wakes_nobody() -> None:
     hold, woken = open_hold()
     hold.add("T", 0, held(matches={7}.__contains__))
-    hold.arrived("T", 0, 6, 8)
+    hold.arrived("T", 0, 5, [8])
     assert woken == []
-    hold.arrived("T", 0, 7, 7)
+    hold.arrived("T", 0, 6, [7])
     assert len(woken) == 1
 
 
 def test_an_arrival_before_the_wanted_offset_wakes_nobody() -> None:
     hold, woken = open_hold()
     hold.add("T", 0, held(offset=10))
-    hold.arrived("T", 0, 10, 0)
+    hold.arrived("T", 0, 9, [0])
     assert woken == []
 
 
@@ -69,7 +69,7 @@ def test_a_pull_whose_connection_closed_is_dropped_without_an_answer() -> None:
     gone = held()
     gone.request.channel.is_closed = True
     hold.add("T", 0, gone)
-    hold.arrived("T", 0, 6, 0)
+    hold.arrived("T", 0, 5, [0])
     hold.add("T", 0, gone)
     hold.sweep(20.0)
     assert woken == []
@@ -81,5 +81,5 @@ def test_a_pull_that_is_held_again_while_others_are_woken_is_kept() -> None:
     again = held(offset=9)
     hold.wake = lambda _pull: hold.add("T", 0, again)
     hold.add("T", 0, held())
-    hold.arrived("T", 0, 6, 0)
+    hold.arrived("T", 0, 5, [0])
     assert len(hold) == 1

@@ -14,6 +14,7 @@ import trio.testing
 
 from client.config import ClientConfig
 from client.instance import Client, open_client
+from remoting.batch import decode_batch
 from remoting.bodies.group import GetConsumerListByGroupResponseBody
 from remoting.bodies.heartbeat import HeartbeatData
 from remoting.bodies.queue import LockBatchRequestBody, LockBatchResponseBody
@@ -24,7 +25,7 @@ from remoting.dispatch import Dispatcher, Reply, Request, Route, handler_table
 from remoting.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from remoting.message import HEADS, MESSAGE_MAGIC, decode_batch, offset_message_id, pack_host
+from remoting.message import HEADS, MESSAGE_MAGIC, offset_message_id, pack_host
 from remoting.reactor import Reactor, open_reactor
 from remoting.server import Server
 
@@ -135,7 +136,7 @@ class FakeBroker(Peer):
         queue = self.queues[header.topic, header.queue_id]
         offset = len(queue)
         body = request.command.body
-        bodies = [bytes(item.body) for item in decode_batch(body)] if header.batch else [body]
+        bodies = [*decode_batch(body).bodies] if header.batch else [body]
         self.put(header.topic, header.queue_id, *bodies, properties=header.properties or "")
         msg_id = offset_message_id(self.host, self.port, offset)
         return Reply(header=SendMessageResponseHeader(msg_id=msg_id, queue_id=header.queue_id, queue_offset=offset))

@@ -19,16 +19,13 @@ from remoting.message import (
     FIXED_SIZE,
     HEADS,
     MESSAGE_MAGIC,
-    BatchItem,
     RecordError,
     StoredMessage,
     UniqueIdGenerator,
     body_crc,
-    decode_batch,
     decode_message,
     decode_messages,
     decompress_body,
-    encode_batch,
     format_properties,
     java_hash,
     offset_message_id,
@@ -213,28 +210,3 @@ def test_unique_ids_count_up_and_carry_the_time_since_the_month_began() -> None:
     now[0] += 30 * 86_400_000
     assert ids.next()[20:28] == "000003E9"  # a new month: the time starts anew
     assert len(UniqueIdGenerator("fd00::2", 1, lambda: now[0]).next()) == 56
-
-
-# ---- batches ----
-
-
-def test_a_recorded_batch_is_read_and_written_alike() -> None:
-    """store-ha#17: the request body of a Java producer."""
-    bodies = [body for header, body in frames("c_basic.jsonl") if header["code"] == 320]
-    assert bodies
-    for body in bodies:
-        items = decode_batch(body)
-        assert len(items) == 3
-        assert encode_batch(items) == body
-        assert all("UNIQ_KEY" in parse_properties(item.properties.decode()) for item in items)
-
-
-@given(st.lists(st.builds(BatchItem, st.binary(), st.binary(max_size=99), st.integers(-(2**31), 2**31 - 1))), st.data())
-def test_a_batch_cut_anywhere_inside_an_item_is_an_error(items: list[BatchItem], data: st.DataObject) -> None:
-    whole = encode_batch(items)
-    assert decode_batch(whole) == items
-    ends = {len(encode_batch(items[:count])) for count in range(len(items) + 1)}
-    cut = data.draw(st.integers(0, len(whole)))
-    if cut not in ends:
-        with pytest.raises(RecordError):
-            decode_batch(whole[:cut])

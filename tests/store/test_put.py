@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from remoting.message import BLANK_MAGIC, BatchItem, StoredMessage, decode_message
+from remoting.batch import Batch, BatchItem
+from remoting.message import BLANK_MAGIC, StoredMessage, decode_message
 from store.config import StoreConfig
 from store.faults import FaultyDisk
 from store.messagestore import MessageStore
@@ -49,7 +50,9 @@ def test_ipv6_hosts_set_their_bits(open_store: Open, born: str, stored: str, bat
     store = open_store()
     message = new_message(born_host=(born, 1), store_host=(stored, 2), sys_flag=0x30, keys="k")
     if batch:
-        store.put_batch(new_message(born_host=(born, 1), store_host=(stored, 2), sys_flag=0x30), [BatchItem(b"hello")])
+        store.put_batch(
+            new_message(born_host=(born, 1), store_host=(stored, 2), sys_flag=0x30), Batch.of([BatchItem(b"hello")])
+        )
     else:
         store.put(message)
     record = record_at(store, 0)
@@ -98,10 +101,10 @@ def test_a_batch_becomes_single_records_with_consecutive_queue_offsets(open_stor
     store.put(new_message())
     items = [
         BatchItem(b"one", b"KEYS\x01k1\x02UNIQ_KEY\x01U1", 5),
-        BatchItem(memoryview(b"two"), b"TAGS\x01TagA\x02"),
+        BatchItem(b"two", b"TAGS\x01TagA\x02"),
         BatchItem(b"three"),
     ]
-    result = store.put_batch(new_message(properties={"WAIT": "true", "CLUSTER": "c"}), items)
+    result = store.put_batch(new_message(properties={"WAIT": "true", "CLUSTER": "c"}), Batch.of(items))
     assert result.physical_offsets is not None
     records = [record_at(store, offset) for offset in result.physical_offsets]
     assert result.queue_offset == 1
@@ -123,12 +126,12 @@ def test_a_batch_goes_to_the_next_file_as_a_whole_or_is_refused(open_store: Open
     store = open_store()
     size = store.config.mapped_file_size_commit_log
     items = [BatchItem(b"x" * 20_000), BatchItem(b"y" * 20_000)]
-    assert store.put_batch(new_message(), items).physical_offset == 0
-    assert store.put_batch(new_message(), items).physical_offset == size
-    refused = store.put_batch(new_message(), items + items)
+    assert store.put_batch(new_message(), Batch.of(items)).physical_offset == 0
+    assert store.put_batch(new_message(), Batch.of(items)).physical_offset == size
+    refused = store.put_batch(new_message(), Batch.of(items + items))
     assert refused.status is PutStatus.MESSAGE_ILLEGAL
-    assert store.put_batch(new_message(), []).status is PutStatus.MESSAGE_ILLEGAL
-    assert store.put_batch(new_message(sys_flag=0x4), items).status is PutStatus.MESSAGE_ILLEGAL
+    assert store.put_batch(new_message(), Batch.of([])).status is PutStatus.MESSAGE_ILLEGAL
+    assert store.put_batch(new_message(sys_flag=0x4), Batch.of(items)).status is PutStatus.MESSAGE_ILLEGAL
     assert store.max_queue_offset("orders", 0) == 4
 
 
@@ -202,11 +205,10 @@ def test_every_put_tells_the_watcher_the_new_end_of_its_queue(open_store: Open) 
     told: list[tuple[Any, ...]] = []
     store = open_store(on_dispatched=lambda *event: told.append(event))
     first = store.put(new_message(tags="TagA"))
-    batch = store.put_batch(new_message(queue_id=1), [BatchItem(b"1"), BatchItem(b"2")])
+    batch = store.put_batch(new_message(queue_id=1), Batch.of([BatchItem(b"1"), BatchItem(b"2")]))
     assert told == [
-        ("orders", 0, 1, 2598919, first.store_timestamp),
-        ("orders", 1, 1, 0, batch.store_timestamp),
-        ("orders", 1, 2, 0, batch.store_timestamp),
+        ("orders", 0, 0, (2598919,), first.store_timestamp),
+        ("orders", 1, 0, [0, 0], batch.store_timestamp),
     ]
 
 
@@ -217,7 +219,7 @@ def test_a_slave_and_a_closed_store_take_no_messages(open_store: Open) -> None:
     for store in (slave, closed):
         assert store.write_refused()
         assert store.put(new_message()).status is PutStatus.SERVICE_NOT_AVAILABLE
-        assert store.put_batch(new_message(), [BatchItem(b"")]).status is PutStatus.SERVICE_NOT_AVAILABLE
+        assert store.put_batch(new_message(), Batch.of([BatchItem(b"")])).status is PutStatus.SERVICE_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("quota", [0, 5_000, 40_000, 300_000, 600_000])
@@ -254,14 +256,15 @@ def test_batches_on_a_full_disk_are_whole_or_refused(open_store: Open, quota: in
     disk = FaultyDisk(quota=quota)
     store = open_store(disk=disk)
     sent = 0
-    while store.put_batch(new_message(), [BatchItem(b"x" * 100, b"UNIQ_KEY\x01%d" % n) for n in range(9)]).is_stored:
+    nine = Batch.of([BatchItem(b"x" * 100, b"UNIQ_KEY\x01%d" % n) for n in range(9)])
+    while store.put_batch(new_message(), nine).is_stored:
         sent += 9
     assert sent < 10_000
     disk.quota = None
     store.check_disk()
     assert store.write_refused() is None
     assert (store.max_queue_offset("orders", 0), store.dispatch_behind_bytes) == (sent, 0)
-    last = store.put_batch(new_message(), [BatchItem(b"last", b"UNIQ_KEY\x01last")])
+    last = store.put_batch(new_message(), Batch.of([BatchItem(b"last", b"UNIQ_KEY\x01last")]))
     assert last.queue_offset == sent
     assert len(store.query("orders", "last", 9, 0, 2**62).buffers) == 1
 

@@ -252,7 +252,7 @@ def test_a_held_pull_is_answered_by_the_message_it_waits_for(filled: TalkingBrok
 
 def test_a_batch_wakes_a_held_pull_once(filled: TalkingBroker) -> None:
     from broker.testing import send_fields
-    from remoting.message import BatchItem, encode_batch
+    from remoting.batch import BatchItem, encode_batch
 
     peer = ScriptedPeer("127.0.0.1:50002")
     hold(filled, 5, peer=peer)

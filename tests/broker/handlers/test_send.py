@@ -6,11 +6,10 @@ import pytest
 
 from broker.testing import TalkingBroker, send_fields
 from remoting import names
+from remoting.batch import BatchItem, encode_batch
 from remoting.codes import RequestCode, ResponseCode
 from remoting.message import (
-    BatchItem,
     decode_message,
-    encode_batch,
     java_hash,
     parse_offset_message_id,
     parse_properties,
