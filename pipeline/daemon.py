@@ -1,7 +1,7 @@
 """The parent of Spark's Python workers, in local runs: PySpark's own, but for one traceback that says nothing.
 
 Spark closes the socket of a worker that was idle for a minute. The worker then ends, as it should, and PySpark prints
-how its last flush failed. Spark starts this module by its name (`spark.python.daemon.module`).
+how its last flush failed. The program that starts workers puts this module in the place of PySpark's (overlay.py).
 """
 
 import os

@@ -6,13 +6,18 @@ holds no bytecode. Ours starts Java itself, and has no archive: workers import t
 
     <directory>/jars -> the installed jars      python/lib/  empty
     <directory>/bin/spark-submit                conf/log4j2.properties   errors only
+    <directory>/bin/python                      this interpreter, with pipeline.daemon for pyspark.daemon
+
+Spark takes `spark.python.daemon.module` for the parents of its tasks' processes only, not for those that plan: so the
+program that it starts them with sees to it.
 """
 
 import hashlib
 import os
 import shlex
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
@@ -77,15 +82,16 @@ def java_options(java: Java, machine: Machine) -> list[str]:
 def make_overlay(spark_home: Path, java: Java, machine: Machine, cache: Path | None = None) -> Path:
     """Make the directory, or find it made; what is in it depends on the arguments alone. OSError where it cannot be."""
     jars = spark_home / "jars"
-    script = _script(java, java_options(java, machine))
-    key = hashlib.sha1(f"{jars}\n{script}\n{_QUIET}".encode(), usedforsecurity=False).hexdigest()[:16]
+    programs = {"spark-submit": _submit(java, java_options(java, machine)), "python": _python()}
+    content = "\n".join([str(jars), _QUIET, *programs.values()])
+    key = hashlib.sha1(content.encode(), usedforsecurity=False).hexdigest()[:16]
     made = (cache or _cache()) / f"spark-{key}"
     if not (made / "bin" / "spark-submit").exists():
-        _make(made, jars, script)
+        _make(made, jars, programs)
     return made
 
 
-def _make(made: Path, jars: Path, script: str) -> None:
+def _make(made: Path, jars: Path, programs: Mapping[str, str]) -> None:
     made.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=made.parent, prefix=".new-") as scratch:
         fresh = Path(scratch) / "home"
@@ -93,9 +99,10 @@ def _make(made: Path, jars: Path, script: str) -> None:
             (fresh / folder).mkdir(parents=True)
         (fresh / "jars").symlink_to(jars)
         (fresh / "conf" / "log4j2.properties").write_text(_QUIET)
-        submit = fresh / "bin" / "spark-submit"
-        submit.write_text(script)
-        submit.chmod(0o755)
+        for name, script in programs.items():
+            program = fresh / "bin" / name
+            program.write_text(script)
+            program.chmod(0o755)
         try:
             fresh.rename(made)
         except OSError:  # somebody else was quicker, and made the same
@@ -103,7 +110,17 @@ def _make(made: Path, jars: Path, script: str) -> None:
                 raise
 
 
-def _script(java: Java, options: Sequence[str]) -> str:
+def _python() -> str:
+    return f"""#!/bin/sh
+if [ "$1 $2" = "-m pyspark.daemon" ]; then
+    shift 2
+    set -- -m pipeline.daemon "$@"
+fi
+exec {shlex.quote(sys.executable)} "$@"
+"""
+
+
+def _submit(java: Java, options: Sequence[str]) -> str:
     return f"""#!/bin/sh
 here=$(dirname "$0")/..
 exec {shlex.quote(str(java.program))} {shlex.join(options)} \\

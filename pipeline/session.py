@@ -32,7 +32,6 @@ QUIET: Mapping[str, str] = {
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.python.daemon.module": "pipeline.daemon",
     "spark.python.unix.domain.socket.enabled": "true",  # 40 ms less for every Python task (spark.md, pitfall 6)
 }
 SETTINGS: Mapping[str, str] = {
@@ -116,7 +115,11 @@ def _environment(*, is_local: bool, machine: Machine) -> Iterator[None]:
             home = make_overlay(Path(pyspark.__file__).parent, java, machine)
         except (NoJavaError, OSError) as exc:
             raise NoSparkError(str(exc)) from None
-        wanted |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+        wanted |= {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PYSPARK_PYTHON": str(home / "bin" / "python"),
+        }
     before = {key: os.environ.get(key) for key in wanted}
     os.environ.update(wanted)
     try:

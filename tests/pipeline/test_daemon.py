@@ -1,0 +1,33 @@
+import os
+import pathlib
+import select
+import socket
+import subprocess
+
+from pyspark.serializers import read_int
+
+from pipeline.java import Java
+from pipeline.overlay import Machine, make_overlay
+
+PLANNER = "pyspark.sql.worker.lookup_data_sources"
+
+
+def test_a_planner_whose_socket_spark_closes_ends_without_a_word(tmp_path: pathlib.Path) -> None:
+    """Spark closes those that were idle for a minute, and starts them as `python -m pyspark.daemon PLANNER`."""
+    home = make_overlay(tmp_path, Java(pathlib.Path("java"), 17, "nowhere"), Machine(), tmp_path / "cache")
+    sockets = {"PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path)}
+    quirks = {"PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1", "SPARK_REUSE_WORKER": "1"}  # as Spark sets them
+    with subprocess.Popen(
+        [home / "bin" / "python", "-m", "pyspark.daemon", PLANNER],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | sockets | quirks,
+    ) as daemon:  # fmt: skip
+        assert daemon.stdout is not None
+        path = daemon.stdout.read(read_int(daemon.stdout))
+        with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as told:
+            connection.connect(path)
+            worker = os.pidfd_open(read_int(told))
+        ended, _, _ = select.select([worker], [], [], 300)
+        os.close(worker)
+        _, noise = daemon.communicate(timeout=300)
+    assert ended
+    assert noise == b""
