@@ -5,7 +5,6 @@ Exit status of an audit: 0 holds, 1 violated, 2 unknown. Where it could not be m
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,13 +15,21 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from pipeline.options import OptionError
 from pipeline.overlay import Machine
-from pipeline.session import LOCAL, NoSparkError, open_session
+from pipeline.runs import NoRunError, find_run, home
+from pipeline.session import LOCAL, NoSparkError, check_installed, open_session
 
 if TYPE_CHECKING:
     from pipeline.audit.audit import Summary
 
-RunName = Annotated[str, typer.Argument(metavar="[CLUSTER|DIRECTORY]", help="A cluster's name, or a run's directory.")]
+RunName = Annotated[
+    str,
+    typer.Argument(
+        metavar="[CLUSTER|SCENARIO|DIRECTORY]",
+        help="A cluster's name, a scenario's (its newest run is meant), or a run's directory.",
+    ),
+]
 DEFAULT_NAME = "default"
 _STYLES = {"holds": "green", "violated": "red", "unknown": "yellow"}
 
@@ -32,7 +39,9 @@ console = Console(highlight=False)
 def audit(
     run: RunName = DEFAULT_NAME,
     master: Annotated[str, typer.Option(help="Where Spark runs: local[*], spark://host:port, ...")] = LOCAL,
-    memory: Annotated[str, typer.Option(help="Heap of a local run, such as 4g.")] = "1g",
+    memory: Annotated[
+        str | None, typer.Option(help="Heap of a local run, such as 4g; 1g or 2g if not given, by the run's size.")
+    ] = None,
     *,
     with_report: Annotated[bool, typer.Option("--report", help="Make the page report.html, too.")] = False,
     every: Annotated[bool, typer.Option("--all", "-a", help="Each single queue, too.")] = False,
@@ -67,21 +76,27 @@ def _progress(*, is_shown: bool) -> Iterator[Callable[[str], object]]:
         yield lambda text: status.update(f"audit: {text}")
 
 
-def _judge(directory: Path, master: str, memory: str, tell: Callable[[str], object]) -> "tuple[Summary, int]":
+def _judge(directory: Path, master: str, memory: str | None, tell: Callable[[str], object]) -> "tuple[Summary, int]":
     """The summary and the exit status that it stands for; ends the program where the audit cannot be made."""
     try:
-        with open_session(master, machine=Machine(heap=memory, is_short=memory == "1g")) as spark:
-            from pyspark.errors import PySparkException  # noqa: PLC0415 - not without the extra
+        check_installed()
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - not without the extra
 
-            from pipeline.audit.audit import EXIT_STATUS, audit_run  # noqa: PLC0415
+        from pipeline.audit.audit import EXIT_STATUS, audit_run  # noqa: PLC0415
+        from pipeline.audit.size import SMALL_BYTES, bytes_to_read  # noqa: PLC0415
 
+        is_small = bytes_to_read(directory) < SMALL_BYTES
+        machine = Machine(heap=memory or ("1g" if is_small else "2g"), is_short=is_small)
+        with open_session(master, machine=machine) as spark:
             try:
-                summary = audit_run(spark, directory, tell=tell)
-            except PySparkException as exc:
+                summary = audit_run(spark, directory, is_small=is_small, tell=tell)
+            except (PySparkException, OptionError) as exc:
                 _fail(f"the audit of {directory} failed: {_last_line(str(exc))}")
             return summary, EXIT_STATUS[summary.verdict]
     except NoSparkError as exc:
         _fail(str(exc))
+    except OSError as exc:
+        _fail(f"{exc.filename or directory}: {exc.strerror}")
 
 
 def report(
@@ -104,14 +119,10 @@ def _write_page(directory: Path, out: Path | None = None) -> Path:
 
 
 def _directory(run: str) -> Path:
-    path = Path(run).expanduser()
-    if (path / "journal").is_dir() or "/" in run:
-        found = path
-    else:
-        found = Path(os.environ.get("RMQLAB_HOME") or Path.home() / ".rmqlab") / run
-    if not (found / "journal").is_dir():
-        _fail(f"{found} is no run: there is no journal in it")
-    return found.resolve()
+    try:
+        return find_run(run, home())
+    except NoRunError as exc:
+        _fail(str(exc))
 
 
 def _show(document: dict[str, object], *, every: bool) -> None:

@@ -7,17 +7,19 @@ was lost, and no slave's log differs from its master's. `violated`: something wa
 would decide it is missing, or a journal is torn.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from pipeline.audit import detection, fates, queues, replication, timelines
+from pipeline.audit import beliefs, fates, queues, replication, timelines
 from pipeline.audit.facts import Run, read_facts
 from pipeline.audit.findings import Finding
-from pipeline.commitlogs import NoStoreError, find_logs, log_files, written_end
+from pipeline.audit.size import SMALL_BYTES, bytes_to_read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,17 +27,20 @@ if TYPE_CHECKING:
 HOLDS, VIOLATED, UNKNOWN = "holds", "violated", "unknown"
 EXIT_STATUS = {HOLDS: 0, VIOLATED: 1, UNKNOWN: 2}
 FOLDER = "audit"
-_SMALL_BYTES = 64 * 2**20
+_AT_ONCE = 3
+_PARTITION_BYTES = 128 * 2**20
+"""Of journals and logs for each partition of a shuffle, which holds about a fifth of that: slim rows of the same."""
 SUMMARY = "audit.json"
 QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
     ("the fate of every message", fates.judge),
     ("order", queues.judge_order),
     ("outages", queues.judge_outages),
-    ("consumer offsets", queues.judge_rollbacks),
-    ("duplicates", queues.judge_duplicates),
+    ("consumer offsets and duplicates", queues.judge_consumers),
     ("replication", replication.judge),
-    ("who noticed", detection.judge),
+    ("who was believed to serve", beliefs.judge),
+    ("timelines", timelines.judge),
 )
+"""In the order of the findings. None needs what another has made."""
 
 
 @attrs.frozen(kw_only=True)
@@ -59,20 +64,25 @@ class Summary:
 
 
 def audit_run(
-    spark: "SparkSession", directory: Path, out: Path | None = None, tell: Callable[[str], object] = lambda _: None
+    spark: "SparkSession",
+    directory: Path,
+    out: Path | None = None,
+    *,
+    is_small: bool | None = None,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> Summary:
-    """Judge a run or a cluster by its directory. `tell` hears what is being done. Errors as read_facts."""
+    """Judge a run or a cluster by its directory. `tell` hears what is being done. Errors as read_facts.
+
+    `is_small` says how: within one partition and through this process, or by all that Spark has. Unless it is given
+    the size decides. The answers are the same.
+    """
     out = out or directory / FOLDER
-    is_small = _bytes_to_read(directory) < _SMALL_BYTES
-    _fit(spark, is_small=is_small)
+    byte_count = bytes_to_read(directory)
+    is_small = byte_count < SMALL_BYTES if is_small is None else is_small
+    _fit(spark, byte_count, is_small=is_small)
     tell("reading journals and stores")
     run = read_facts(spark, directory, out, is_small=is_small)
-    findings: dict[str, Finding] = {}
-    for title, judge in QUESTIONS:
-        tell(title)
-        findings |= {finding.metric: finding for finding in judge(run)}
-    tell("timelines")
-    timelines.make(run)
+    findings = {finding.metric: finding for finding in _ask(run, tell)}
     verdict, why = _verdict(findings, run)
     summary = Summary(
         verdict=verdict,
@@ -89,20 +99,28 @@ def audit_run(
     return summary
 
 
-def _bytes_to_read(directory: Path) -> int:
-    """Of journals and of what was written to the logs."""
-    journals = sum(path.stat().st_size for path in (directory / "journal").glob("*.msgpack"))
-    try:
-        return journals + sum(written_end(path) for log in find_logs(directory) for path in log_files(log))
-    except NoStoreError:
-        return journals
+def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
+    """All answers, in the order of the questions.
+
+    A small run's questions go side by side: a query there is planned for longer than it runs, by one processor. Where
+    there is much to be read each question has all processors for itself.
+    """
+
+    def answer(question: tuple[str, Callable[[Run], Iterator[Finding]]]) -> list[Finding]:
+        title, judge = question
+        tell(title)
+        return list(judge(run))
+
+    with ThreadPoolExecutor(_AT_ONCE if run.is_small else 1) as threads:
+        return list(itertools.chain.from_iterable(threads.map(answer, QUESTIONS)))
 
 
-def _fit(spark: "SparkSession", *, is_small: bool) -> None:
+def _fit(spark: "SparkSession", byte_count: int, *, is_small: bool) -> None:
     """A small run is over before a plan that is made anew half-way, or compiled, has paid for itself."""
+    partitions = max(spark.sparkContext.defaultParallelism, byte_count // _PARTITION_BYTES)
     settings = {
         "spark.sql.adaptive.enabled": str(not is_small).lower(),
-        "spark.sql.shuffle.partitions": "1" if is_small else "64",
+        "spark.sql.shuffle.partitions": "1" if is_small else str(partitions),
         "spark.sql.codegen.wholeStage": str(not is_small).lower(),
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_small else "FALLBACK",
     }

@@ -3,14 +3,16 @@
 Read once from journals and commit logs, and kept as parquet beside the run: everything else is asked of these. Times are
 milliseconds of the cluster's clock; a message is known by its unique id; `seq` orders events as they are told.
 
-    sends       one row a message: message_id, node, topic, outcome, broker, queue, offset, began_at, ended_at
+    sends       one row a message: message_id, node, topic, outcome, broker, queue, offset, began_at, ended_at; `is_first`
+                of those that were sent together
     failures    attempts that failed     deliveries, commits    what consumers were given, and wrote down
     copies      one row a record and node: node, broker, message_id, topic, queue, offset, log_offset, size, record_crc, stored_at
     happenings  everything else, its fields as JSON: few, and small enough for any process
 """
 
+import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +20,14 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
+from pipeline.audit.watchers import Happening, Member
 from pipeline.commitlogs import NoStoreError, find_logs
+from pipeline.journalsource import TORN_KIND, JournalSource
+from pipeline.storesource import StoreSource
 
 STORED: Final = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 """Outcomes that say: the message is stored."""
@@ -36,14 +44,12 @@ _MESSAGE_SCHEMA: Final = (
 _SEQ: Final = "named_struct('at', unix_millis(at), 'last', process = 'cluster', 'process', process, 'place', place)"
 
 
-@attrs.frozen(kw_only=True)
-class Member:
-    """A node of the cluster, as it told of itself."""
-
-    name: str
-    address: str = ""
-    broker: str = ""
-    broker_id: int | None = None
+_FOLLOWED: Final = (
+    "node_ready", "node_resumed", "node_killed", "node_stopped", "node_crashed", "node_paused", "command",
+    "fault_applied", "fault_healed", "broker_registered", "broker_connection_lost", "broker_expired",
+    "broker_unregistered", "route_believed", "store_wiped", "file_deleted",
+)  # fmt: skip
+"""Kinds of the few events that this process follows one by one."""
 
 
 @attrs.frozen(kw_only=True)
@@ -53,6 +59,8 @@ class Run:
     spark: SparkSession
     directory: Path
     out: Path
+    happenings: tuple[Happening, ...]
+    """Who came and went, who was believed to: the few events that are followed one by one, in their order."""
     members: Mapping[str, Member]
     stores: tuple[str, ...]
     """Nodes whose store was read, or is known to be wiped."""
@@ -67,23 +75,16 @@ class Run:
     def sql(self, text: str) -> DataFrame:
         return self.spark.sql(text)
 
-    def table(self, name: str, frame: DataFrame) -> DataFrame:
-        """Keep a table as parquet, and know it by name from then on.
-
-        Spark starts a process for each file it writes, and another one for that file's checksum: in a small run that
-        takes longer than all else. And what lies in one partition needs no shuffle.
-        """
-        path = self.out / name
+    def table(self, name: str, frame: DataFrame) -> None:
+        """Keep a table as parquet, and know it by name from then on."""
         if self.is_small:
-            shutil.rmtree(path, ignore_errors=True)
-            path.mkdir(parents=True)
-            pq.write_table(frame.toArrow(), path / "all.parquet")
+            content = frame.toArrow()
+            self.keep(name, content)
+            self._know(name, content)
         else:
-            frame.write.mode("overwrite").parquet(str(path))
-        kept = self.spark.read.schema(frame.schema).parquet(str(path))
-        kept = kept.coalesce(1) if self.is_small else kept
-        kept.createOrReplaceTempView(name)
-        return kept
+            path = str(self.out / name)
+            frame.write.mode("overwrite").parquet(path)
+            self.spark.read.schema(frame.schema).parquet(path).createOrReplaceTempView(name)
 
     def fact(self, name: str, frame: DataFrame) -> None:
         """Know a part of a table by a name: worked out by each question, or once for all in a small run.
@@ -91,15 +92,36 @@ class Run:
         There every question costs what its plan costs, and a plan grows with each view in it.
         """
         if self.is_small:
-            self.table(name, frame)
+            self._know(name, frame.toArrow())
         else:
             frame.createOrReplaceTempView(name)
 
-    def small(self, name: str, rows: list[dict[str, Any]], **columns: pa.DataType) -> DataFrame:
-        """A table of rows that this process has. As Arrow, for then no Python worker is needed to read it."""
-        frame = self.spark.createDataFrame(pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items()))))
-        frame.createOrReplaceTempView(name)
-        return frame
+    def small(self, name: str, rows: list[dict[str, Any]], **columns: pa.DataType) -> None:
+        """Know a table of rows that this process has."""
+        self._know(name, pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items()))))
+
+    def keep(self, name: str, content: pa.Table) -> None:
+        """Keep a table that this process has, by itself: Spark starts two processes for each file that it writes."""
+        path = self.out / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        pq.write_table(content, path / "all.parquet")
+
+    def _know(self, name: str, content: pa.Table) -> None:
+        # As Arrow, for then no Python worker is needed to read it; and what lies in one partition needs no shuffle.
+        relaxed = pa.schema([field.with_type(_relaxed(field.type)).with_nullable(True) for field in content.schema])
+        self.spark.createDataFrame(content.cast(relaxed)).coalesce(1).createOrReplaceTempView(name)
+
+    def read(self, source: type[DataSource], schema: str, **options: str) -> DataFrame:
+        """What a data source gives of this run: through Spark's workers, or in a small run through this process.
+
+        The readers are the same. But before Spark's first row stands the start of four Python processes.
+        """
+        if not self.is_small:
+            return self.spark.read.format(source.name()).schema(schema).options(**options).load()
+        reader = source(options).reader(StructType.fromDDL(schema))
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        return self.spark.createDataFrame(pa.Table.from_batches(batches, reader.schema))
 
     def rows(self, text: str, limit: int | None = None) -> list[Any]:
         """A few rows, in this process: for summaries only."""
@@ -114,6 +136,15 @@ class Run:
         return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
 
 
+def _relaxed(kind: pa.DataType) -> pa.DataType:
+    """The same type, but that anything in it may be null: a window's struct before the first row is, with all that is in it."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_relaxed(field.type)).with_nullable(True) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_relaxed(kind.value_type)).with_nullable(True))
+    return kind
+
+
 def literal(text: str) -> str:
     """A text as SQL writes it."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -121,11 +152,12 @@ def literal(text: str) -> str:
 
 
 def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: bool = False) -> Run:
-    """Read a run's journals and stores into tables below `out`. AnalysisException where there is no journal."""
+    """Read a run's journals and stores into tables below `out`. AnalysisException or OptionError without a journal."""
     draft = Run(
         spark=spark,
         directory=directory,
         out=out,
+        happenings=(),
         members={},
         stores=(),
         unread={},
@@ -136,56 +168,58 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
     )
     _read_happenings(draft)
     _read_messages(draft)
-    members = _members(draft)
+    happenings = _follow(draft)
+    members = _members(happenings)
     bounds = draft.rows(
-        "select min(at) began, max(at) ended from (select at from happenings union all"
-        " select ended_at at from sends union all select ended_at from failures"
-        " union all select at from deliveries union all select at from commits)"
+        "select min(at) began, max(at) ended from (select at from happenings union all select at from message_events)"
     )[0]
-    stores, unread = _stores(draft, members)
-    torn = draft.rows("select distinct process from torn_journals")
+    stores, unread = _stores(directory, members, happenings)
     run = attrs.evolve(
         draft,
+        happenings=happenings,
         members=members,
         stores=stores,
         unread=unread,
         began_at=bounds.began or 0,
         ended_at=bounds.ended or 0,
-        torn_journals=tuple(sorted(row.process for row in torn)),
+        torn_journals=tuple(sorted(row.process for row in draft.rows("select distinct process from torn_journals"))),
     )
     _read_copies(run)
     return run
 
 
-def _journal(run: Run, schema: str, **options: str) -> DataFrame:
-    reader = run.spark.read.format("rmqlab-journal").schema(schema).options(**options)
-    return reader.load(str(run.directory / "journal"))
-
-
 def _read_happenings(run: Run) -> None:
-    frame = _journal(run, "process string, place bigint, at timestamp, node string, kind string, fields string",
-                     notKinds=_MESSAGE_KINDS)  # fmt: skip
-    frame.createOrReplaceTempView("raw_happenings")
-    everything = run.sql(f"select *, {_SEQ} seq, unix_millis(at) millis from raw_happenings")
-    run.table("raw_happenings", everything.drop("at").withColumnRenamed("millis", "at"))
-    run.sql("select * from raw_happenings where kind = 'journal_torn'").createOrReplaceTempView("torn_journals")
+    schema = "process string, place bigint, at timestamp, node string, kind string, fields string"
+    run.read(JournalSource, schema, path=str(run.directory), notKinds=_MESSAGE_KINDS).createOrReplaceTempView("raw")
+    run.table(
+        "raw_happenings", run.sql(f"select process, place, node, kind, fields, {_SEQ} seq, unix_millis(at) at from raw")
+    )
+    run.sql(f"select process from raw_happenings where kind = '{TORN_KIND}'").createOrReplaceTempView("torn_journals")
     # How the cluster itself was stopped is no failure of its nodes.
     during = run.sql(
-        "select * from raw_happenings where kind != 'journal_torn' and not coalesce(seq >= "
+        f"select * from raw_happenings where kind != '{TORN_KIND}' and not coalesce(seq >= "
         "(select min(seq) from raw_happenings where kind = 'cluster_stopping'), false)"
     )
     run.fact("happenings", during)
 
 
+def _follow(run: Run) -> tuple[Happening, ...]:
+    kinds = ", ".join(f"'{kind}'" for kind in _FOLLOWED)
+    rows = run.rows(f"select at, node, kind, fields from happenings where kind in ({kinds}) order by seq")
+    return tuple(Happening(row.at, row.node, row.kind, json.loads(row.fields)) for row in rows)
+
+
 def _read_messages(run: Run) -> None:
-    raw = _journal(run, _MESSAGE_SCHEMA, kinds=_MESSAGE_KINDS)
-    raw.createOrReplaceTempView("raw_messages")
-    events = run.sql(f"select *, {_SEQ} seq, unix_millis(at) millis from raw_messages")
-    run.table("message_events", events.drop("at").withColumnRenamed("millis", "at"))
+    run.read(JournalSource, _MESSAGE_SCHEMA, path=str(run.directory), kinds=_MESSAGE_KINDS).createOrReplaceTempView(
+        "raw"
+    )
+    columns = ", ".join(part.split()[0] for part in _MESSAGE_SCHEMA.split(", ") if not part.startswith("at "))
+    run.table("message_events", run.sql(f"select {columns}, {_SEQ} seq, unix_millis(at) at from raw"))
     sends = run.sql(
-        "select seq, node, coalesce(topic, '') topic, outcome, broker, cast(queue as int) queue, offset,"
-        " explode_outer(split(nullif(message_id, ''), ',')) message_id, coalesce(began_at, at) began_at, at ended_at,"
-        f" outcome in ({STORED_SQL}) acknowledged from message_events where kind = 'sent'"
+        "select *, coalesce(position, 0) = 0 is_first from (select seq, node, coalesce(topic, '') topic, outcome, broker,"
+        " cast(queue as int) queue, offset, posexplode_outer(split(nullif(message_id, ''), ',')) (position, message_id),"
+        f" coalesce(began_at, at) began_at, at ended_at, outcome in ({STORED_SQL}) acknowledged"
+        " from message_events where kind = 'sent')"
     )
     run.fact("sends", sends)
     failures = run.sql(
@@ -203,27 +237,29 @@ def _read_messages(run: Run) -> None:
     run.fact("commits", run.sql(consumed.format(kind="committed", more="broker_id")))
 
 
-def _members(run: Run) -> dict[str, Member]:
-    rows = run.rows(
-        "select node, get_json_object(fields, '$.address') address, get_json_object(fields, '$.broker_name') broker,"
-        " cast(get_json_object(fields, '$.broker_id') as int) broker_id from happenings where kind = 'node_ready'"
-        " order by seq"
-    )
+def _members(happenings: Sequence[Happening]) -> dict[str, Member]:
+    """What each node told of itself when it was last ready."""
+    told = {one.node: one.fields for one in happenings if one.kind == "node_ready"}
     return {
-        row.node: Member(name=row.node, address=row.address or "", broker=row.broker or "", broker_id=row.broker_id)
-        for row in rows
+        node: Member(
+            name=node,
+            address=str(fields.get("address") or ""),
+            broker=str(fields.get("broker_name") or ""),
+            broker_id=fields.get("broker_id"),
+        )
+        for node, fields in told.items()
     }
 
 
-def _stores(run: Run, members: Mapping[str, Member]) -> tuple[tuple[str, ...], dict[str, str]]:
+def _stores(
+    directory: Path, members: Mapping[str, Member], happenings: Sequence[Happening]
+) -> tuple[tuple[str, ...], dict[str, str]]:
     try:
-        found = {log.node for log in find_logs(run.directory)}
+        found = {log.node for log in find_logs(directory)}
     except NoStoreError:
         found = set()
-    last = run.rows(
-        "select node, max_by(kind, seq) kind from happenings where kind in ('store_wiped', 'node_ready') group by node"
-    )
-    wiped = {row.node for row in last if row.kind == "store_wiped"} - found
+    last = {one.node: one.kind for one in happenings if one.kind in ("store_wiped", "node_ready")}
+    wiped = {node for node, kind in last.items() if kind == "store_wiped"} - found
     read = tuple(sorted(found | wiped))
     return read, {
         member.name: "its store was not given"
@@ -234,23 +270,20 @@ def _stores(run: Run, members: Mapping[str, Member]) -> tuple[tuple[str, ...], d
 
 def _read_copies(run: Run) -> None:
     """Records up to where each log is torn: what lies beyond, a broker that starts would cut off."""
-    spark = run.spark
     names = [{"node": name, "broker": member.broker or name} for name, member in run.members.items()]
     run.small("brokers_of_nodes", names, node=pa.string(), broker=pa.string())
     schema = (
         "node string, commitLogOffset bigint, storeSize int, topic string, queueId int, queueOffset bigint, uniqKey string,"
         " storeHost string, storeTimestamp timestamp, recordCrc bigint, realTopic string"
     )
-    reader = spark.read.format("rocketmq-store").schema(schema)
     try:
         find_logs(run.directory)
-        reader.load(str(run.directory)).createOrReplaceTempView("raw_records")
+        raw = run.read(StoreSource, schema, path=str(run.directory))
     except NoStoreError:
-        spark.sql("select 1").limit(0).selectExpr(*_no_columns(schema)).createOrReplaceTempView("raw_records")
-    records = run.table("raw_records", spark.table("raw_records"))
-    records.filter("topic is null").groupBy("node").agg({"commitLogOffset": "min"}).withColumnRenamed(
-        "min(commitLogOffset)", "torn_at"
-    ).createOrReplaceTempView("tears")
+        raw = run.spark.createDataFrame(to_arrow_schema(StructType.fromDDL(schema), timezone="UTC").empty_table())
+    run.table("raw_records", raw)
+    tears = run.sql("select node, min(commitLogOffset) torn_at from raw_records where topic is null group by node")
+    tears.createOrReplaceTempView("tears")
     copies = run.sql(
         "select /*+ broadcast(t, b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue,"
         " r.queueOffset offset, r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.realTopic real_topic,"
@@ -264,8 +297,3 @@ def _read_copies(run: Run) -> None:
     run.fact(
         "deferred", run.sql("select distinct message_id, real_topic topic from copies where real_topic is not null")
     )
-
-
-def _no_columns(schema: str) -> list[str]:
-    """Columns of these names and types, for a table without rows."""
-    return [f"cast(null as {kind}) {name}" for name, kind in (part.split() for part in schema.split(","))]

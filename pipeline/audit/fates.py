@@ -5,6 +5,7 @@ multiply them. All metrics are counted in one pass over its result. Metrics: los
 sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed, stored_twice.
 """
 
+import collections
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,8 +24,8 @@ select message_id,
     min(stored_at) stored_at,
     sum(is_delivery) deliveries
 from (
-    select message_id, named_struct('seq', seq, 'topic', topic, 'outcome', outcome, 'acknowledged', acknowledged,
-        'broker', broker, 'queue', queue, 'offset', offset, 'began_at', began_at, 'ended_at', ended_at) send,
+    select message_id, named_struct('ended_at', ended_at, 'topic', topic, 'outcome', outcome, 'acknowledged', acknowledged,
+        'broker', broker, 'queue', queue, 'offset', offset) send,
         false is_failure, '' node, null place, null stored_at, 0 is_delivery
     from sends where message_id is not null
     union all
@@ -52,9 +53,10 @@ def judge(run: Run) -> Iterator[Finding]:
     run.table("presence", run.sql(_PRESENCE))
     conditions = _conditions(run, sorted(sent["topics"]))
     counts = _count(run, conditions)
+    evidence = _evidence(run, {metric: one for metric, one in conditions.items() if counts[metric]})
     for metric, count in sent["findings"].items():
         yield Finding(metric=metric, unit=MESSAGES, value=count)
-    for metric, condition in conditions.items():
+    for metric in conditions:
         missing = _missing(run, metric, sent, counts)
         if missing:
             yield unknown(metric, MESSAGES, missing)
@@ -64,14 +66,14 @@ def judge(run: Run) -> Iterator[Finding]:
                 unit=MESSAGES,
                 value=counts[metric],
                 is_at_least=bool(run.unread) and metric.startswith("stored"),
-                evidence=_evidence(run, condition) if counts[metric] else (),
+                evidence=evidence.get(metric, ()),
             )
 
 
 def _sent(run: Run) -> dict[str, Any]:
     """Sends and nameless ones by outcome, and the topics sent to."""
     rows = run.rows(
-        "select outcome, count(distinct seq) sends, count_if(message_id is null) nameless, collect_set(topic) topics"
+        "select outcome, count_if(is_first) sends, count_if(message_id is null) nameless, collect_set(topic) topics"
         " from sends group by outcome"
     )
     found = {row.outcome: row.sends for row in rows}
@@ -82,7 +84,7 @@ def _sent(run: Run) -> dict[str, Any]:
 
 def _expired(run: Run) -> str:
     """An expression: a broker that deleted files for their age has nothing of the queue up to the message."""
-    deleting = [row.node for row in run.rows("select distinct node from happenings where kind = 'file_deleted'")]
+    deleting = sorted({one.node for one in run.happenings if one.kind == "file_deleted"})
     brokers = {run.members[node].broker for node in deleting if node in run.members}
     if not brokers:
         return "false"
@@ -164,12 +166,20 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
     return f"{'; '.join(unread)}; in none of the others: {counts[metric]}" if unread else ""
 
 
-def _evidence(run: Run, condition: str) -> tuple[str, ...]:
+def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The first messages of each metric, all in one pass."""
+    if not conditions:
+        return {}
+    metrics = ", ".join(f"if({condition}, {literal(metric)}, null)" for metric, condition in conditions.items())
     rows = run.rows(
-        f"select message_id, send, nodes from fates where {condition} order by send.ended_at, message_id",
-        EVIDENCE_LIMIT,
+        "select * from (select *, row_number() over (partition by metric order by send.ended_at, message_id) nth"
+        f" from (select explode(array_compact(array({metrics}))) metric, message_id, send, nodes from fates))"
+        f" where nth <= {EVIDENCE_LIMIT} order by nth"
     )
-    return tuple(_tell(row.message_id, row.send, sorted(row.nodes or ())) for row in rows)
+    told: dict[str, list[str]] = collections.defaultdict(list)
+    for row in rows:
+        told[row.metric].append(_tell(row.message_id, row.send, sorted(row.nodes or ())))
+    return {metric: tuple(pieces) for metric, pieces in told.items()}
 
 
 def _tell(message_id: str, send: Any, nodes: list[str]) -> str:

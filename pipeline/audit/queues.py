@@ -4,9 +4,10 @@ Windows by queue and group. Metrics: order.stored, order.delivered GROUP, write_
 BROKER or a QUEUE, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP, duplicates, duplicates.CAUSE.
 """
 
+import collections
 from collections.abc import Iterator
 
-from pipeline.audit.facts import Run, literal
+from pipeline.audit.facts import Run
 from pipeline.audit.findings import EVIDENCE_LIMIT, MESSAGES, SECONDS, Finding, unknown
 
 CAUSES = ("client_retry", "deferred", "offset_rollback", "rebalance", "redelivery", "unexplained")
@@ -45,51 +46,54 @@ with first as (
 select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthest from seen where farthest > offset
 """
 
+_FIRST_LATE = f"""
+select * from (select *, row_number() over (partition by `group` order by seq) nth from late_deliveries)
+where nth <= {EVIDENCE_LIMIT} order by nth
+"""
+
 
 def judge_order(run: Run) -> Iterator[Finding]:
     """Make the tables `inversions` and `late_deliveries`, and measure."""
     run.table("inversions", run.sql(_INVERSIONS))
     run.table("late_deliveries", run.sql(_LATE))
-    if not run.rows("select 1 from sends where acknowledged", 1):
-        yield unknown("order.stored", MESSAGES, "no send was acknowledged")
-    elif not run.stores:
-        yield unknown("order.stored", MESSAGES, "no store was given")
-    else:
-        count = run.rows("select count(distinct message_id) count from inversions")[0]["count"]
-        rows = run.rows("select * from inversions order by ended_at", EVIDENCE_LIMIT)
-        told = tuple(
-            f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} lies behind"
-            f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
-            for row in rows
-        )
-        yield Finding(metric="order.stored", unit=MESSAGES, value=count, evidence=told)
-    counts = {row["group"]: row["count"] for row in run.rows(
-        "select `group`, count(*) count from late_deliveries group by `group`"
-    )}  # fmt: skip
-    for row in run.rows("select distinct `group` from deliveries"):
-        group = row["group"]
-        yield Finding(
-            metric=f"order.delivered {group}",
-            unit=MESSAGES,
-            value=counts.get(group, 0),
-            evidence=_late_in(run, group) if group in counts else (),
-        )
-
-
-def _late_in(run: Run, group: str) -> tuple[str, ...]:
-    rows = run.rows(f"select * from late_deliveries where `group` = {literal(group)} order by seq", EVIDENCE_LIMIT)
-    return tuple(
-        f"{late.topic}@{late.broker}:{late.queue}: {late.node} got offset {late.offset} after {late.farthest}"
-        for late in rows
+    yield _judge_stored(run)
+    counts = run.rows(
+        "select `group`, count(l.seq) late from (select distinct `group` from deliveries)"
+        " left join late_deliveries l using (`group`) group by `group`"
     )
+    told: dict[str, list[str]] = collections.defaultdict(list)
+    for late in run.rows(_FIRST_LATE) if any(row.late for row in counts) else ():
+        place = f"{late.topic}@{late.broker}:{late.queue}"
+        told[late["group"]].append(f"{place}: {late.node} got offset {late.offset} after {late.farthest}")
+    for row in counts:
+        group = row["group"]
+        evidence = tuple(told[group])
+        yield Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=row.late, evidence=evidence)
+
+
+def _judge_stored(run: Run) -> Finding:
+    found = run.rows(
+        "select (select count(distinct message_id) from inversions) inverted,"
+        " exists(select 1 from sends where acknowledged) is_acknowledged"
+    )[0]
+    if not found.is_acknowledged or not run.stores:
+        missing = "no store was given" if found.is_acknowledged else "no send was acknowledged"
+        return unknown("order.stored", MESSAGES, missing)
+    rows = run.rows("select * from inversions order by ended_at", EVIDENCE_LIMIT) if found.inverted else []
+    told = tuple(
+        f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} lies behind"
+        f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
+        for row in rows
+    )
+    return Finding(metric="order.stored", unit=MESSAGES, value=found.inverted, evidence=told)
 
 
 # ---- outages ---------------------------------------------------------------------------------------------
 
 _WRITES = """
 with stored as (
-    select broker, concat(topic, '@', broker, ':', queue) name, topic, min(began_at) began_at, min(ended_at) ended_at, seq
-    from sends where acknowledged and broker is not null and queue is not null group by broker, topic, queue, seq
+    select broker, concat(topic, '@', broker, ':', queue) name, topic, began_at, ended_at
+    from sends where acknowledged and is_first and broker is not null and queue is not null
 ), known as (select distinct topic, broker, name from stored
 ), failed as (
     select f.topic, coalesce(nullif(f.broker, ''), k.broker) broker, f.message_id, f.began_at, f.ended_at
@@ -145,22 +149,21 @@ def judge_outages(run: Run) -> Iterator[Finding]:
     """Make the table `outages`, and measure the longest of each target."""
     run.fact("attempts", run.sql(_WRITES).unionAll(run.sql(_READS)))
     run.table("outages", run.sql(_OUTAGES))
-    longest = {
+    found = {
         (row.way, row.target): row
         for row in run.rows(
             "select way, target, max_by(named_struct('b', began_at, 'e', ended_at, 'o', is_open, 'f', failures),"
-            " ended_at - began_at) w, count(*) windows from outages group by way, target"
+            " ended_at - began_at) w, count(began_at) windows"
+            " from (select distinct way, target from attempts) left join outages using (way, target) group by way, target"
         )
     }
-    targets = {(row.way, row.target) for row in run.rows("select distinct way, target from attempts")}
     for way, tried in (("write", "sent anything to"), ("read", "read anything from")):
         for broker in run.brokers():
-            if (way, broker) not in targets:
+            if (way, broker) not in found:
                 yield unknown(f"{way}_unavailable {broker}", SECONDS, f"nobody {tried} {broker}")
-    for way, target in sorted(targets):
-        row = longest.get((way, target))
+    for (way, target), row in sorted(found.items()):
         metric = f"{way}_unavailable {target}"
-        if row is None:
+        if not row.windows:
             yield Finding(metric=metric, unit=SECONDS, value=0.0)
             continue
         seconds = (row.w.e - row.w.b) / 1000
@@ -213,33 +216,33 @@ where s.after < s.before
 """
 
 
+def judge_consumers(run: Run) -> Iterator[Finding]:
+    """Offsets that went back, and the duplicates that some of them explain."""
+    yield from judge_rollbacks(run)
+    yield from judge_duplicates(run)
+
+
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
     """Make the table `offset_moves`, and measure."""
     run.table("offset_moves", run.sql(_MOVES))
-    groups = [
-        row["group"]
-        for row in run.rows(
-            "select `group` from deliveries union select `group` from commits union select `group` from offset_moves"
-        )
-    ]
+    groups = run.rows(
+        "select `group`, count(m.seq) moves, max(before - after) worst from (select `group` from deliveries"
+        " union select `group` from commits union select `group` from offset_moves)"
+        " left join offset_moves m using (`group`) group by `group` order by `group`"
+    )
     if not groups:
         yield unknown("offset_rollbacks", _TIMES, "no consumer group consumed or committed anything")
         return
-    found = {
-        row["group"]: row
-        for row in run.rows(
-            "select `group`, count(*) moves, max(before - after) worst from offset_moves group by `group`"
-        )
-    }
+    moves = sum(row.moves for row in groups)
+    rows = run.rows("select * from offset_moves order by seq", EVIDENCE_LIMIT) if moves else []
     told = tuple(
         f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: {row.why} at {row.node}, {row.before} to {row.after}"
-        for row in run.rows("select * from offset_moves order by seq", EVIDENCE_LIMIT)
+        for row in rows
     )
-    yield Finding(metric="offset_rollbacks", unit=_TIMES, value=sum(row.moves for row in found.values()), evidence=told)
-    for group in sorted(groups):
-        row = found.get(group)
-        yield Finding(metric=f"offset_rollbacks {group}", unit=_TIMES, value=row.moves if row else 0)
-        yield Finding(metric=f"rolled_back {group}", unit=MESSAGES, value=row.worst if row else 0)
+    yield Finding(metric="offset_rollbacks", unit=_TIMES, value=moves, evidence=told)
+    for row in groups:
+        yield Finding(metric=f"offset_rollbacks {row['group']}", unit=_TIMES, value=row.moves)
+        yield Finding(metric=f"rolled_back {row['group']}", unit=MESSAGES, value=row.worst or 0)
 
 
 # ---- duplicates ------------------------------------------------------------------------------------------
@@ -283,6 +286,11 @@ from repeated r left join moved m on r.seq = m.seq left join committed c on r.se
     left join asked a on r.seq = a.seq left join deferred d on r.message_id = d.message_id and r.topic = d.topic
 """
 
+_FIRST_REPEATS = f"""
+select * from (select *, row_number() over (partition by cause order by seq) nth from repeats)
+where nth <= {EVIDENCE_LIMIT} order by nth
+"""
+
 
 def judge_duplicates(run: Run) -> Iterator[Finding]:
     """Make the tables `repeated` and `repeats`, and measure. Needs `offset_moves`."""
@@ -294,20 +302,13 @@ def judge_duplicates(run: Run) -> Iterator[Finding]:
     run.table("repeated", run.sql(_REPEATED))
     run.table("repeats", run.sql(_CAUSES))
     counts = {row.cause: row["count"] for row in run.rows("select cause, count(*) count from repeats group by cause")}
+    told: dict[str, list[str]] = collections.defaultdict(list)
+    for row in run.rows(_FIRST_REPEATS) if counts else ():
+        told[row.cause].append(
+            f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
+            f" at {row.node}"
+        )
     yield Finding(metric="duplicates", unit=_DELIVERIES, value=sum(counts.values()))
     for cause in CAUSES:
-        rows = (
-            run.rows(f"select * from repeats where cause = '{cause}' order by seq", EVIDENCE_LIMIT)
-            if cause in counts
-            else []
-        )
-        yield Finding(
-            metric=f"duplicates.{cause}",
-            unit=_DELIVERIES,
-            value=counts.get(cause, 0),
-            evidence=tuple(
-                f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
-                f" at {row.node}"
-                for row in rows
-            ),
-        )
+        evidence = tuple(told[cause])
+        yield Finding(metric=f"duplicates.{cause}", unit=_DELIVERIES, value=counts.get(cause, 0), evidence=evidence)

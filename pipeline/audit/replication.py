@@ -3,13 +3,15 @@
 Metrics: replication_lag SLAVE, replication_lag_left SLAVE, behind_for SLAVE, divergence SLAVE, behind SLAVE, ahead SLAVE.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from pipeline.audit.facts import Member, Run, literal
+from pipeline.audit.facts import Run
 from pipeline.audit.findings import BYTES, SECONDS, Finding, unknown
+from pipeline.audit.watchers import Member
 from pipeline.commitlogs import find_logs, log_files
 
 # Samples that stand closer together than half a second were taken in one instant.
@@ -62,77 +64,82 @@ having count(*) < 2 or min(record_crc) != max(record_crc) or min(size) != max(si
 """
 
 
+_LAGS = """
+select * from (select slave, max(behind_bytes) most, max_by(behind_bytes, at) latest from lag group by slave)
+left join (select slave, max_by(named_struct('millis', coalesce(until, {ended_at}) - at, 'is_open', until is null),
+    coalesce(until, {ended_at}) - at) longest from behind_spans group by slave) using (slave)
+"""
+
+_FIRST_DIFFERENCES = """
+select * from (select *, row_number() over (partition by slave order by log_offset) nth from divergences) where nth <= 5
+order by log_offset
+"""
+
+
 def judge(run: Run) -> Iterator[Finding]:
-    """Make the tables `lag` and `divergences`, and measure, for every slave."""
-    pairs = [(slave, master) for slave in run.members.values() if slave.broker_id for master in _masters(run, slave)]
-    rows = [{"slave": slave.name, "master": master.name} for slave, master in pairs]
+    """Make the tables `lag`, `behind_spans` and `divergences`, and measure, for every slave."""
+    slaves = [member for member in run.members.values() if member.broker_id]
+    rows = [{"slave": slave.name, "master": master.name} for slave in slaves for master in _masters(run, slave)]
     run.small("pairs", rows, slave=pa.string(), master=pa.string())
     run.table("lag", run.sql(_LAG))
     run.table("behind_spans", run.sql(_SPANS))
     run.table("divergences", run.sql(_DIFFERING))
-    for slave in run.members.values():
-        if slave.broker_id:
-            yield from _judge_lag(run, slave.name)
-            yield from _judge_logs(run, slave, _masters(run, slave))
+    lags = {row.slave: row for row in run.rows(_LAGS.format(ended_at=run.ended_at))}
+    ends = {row.node: row for row in run.rows(
+        "select node, min(log_offset) first, max(log_offset + size) last from copies group by node"
+    )}  # fmt: skip
+    differing = run.rows(_FIRST_DIFFERENCES)
+    for slave in slaves:
+        yield from _judge_lag(slave.name, lags.get(slave.name))
+        yield from _judge_logs(run, slave, ends, [row for row in differing if row.slave == slave.name])
 
 
 def _masters(run: Run, slave: Member) -> list[Member]:
     return [member for member in run.members.values() if member.broker == slave.broker and member.broker_id == 0]
 
 
-def _judge_lag(run: Run, slave: str) -> Iterator[Finding]:
-    row = run.rows(
-        f"select max(behind_bytes) most, max_by(behind_bytes, at) latest from lag where slave = {literal(slave)}"
-    )[0]
-    missing = "" if row.most is not None else f"{slave} or its master gave no sample of its log"
-    yield Finding(metric=f"replication_lag {slave}", unit=BYTES, value=row.most, missing=missing)
-    yield Finding(metric=f"replication_lag_left {slave}", unit=BYTES, value=row.latest, missing=missing)
-    if missing:
+def _judge_lag(slave: str, row: Any | None) -> Iterator[Finding]:
+    missing = "" if row else f"{slave} or its master gave no sample of its log"
+    most, latest = (row.most, row.latest) if row else (None, None)
+    yield Finding(metric=f"replication_lag {slave}", unit=BYTES, value=most, missing=missing)
+    yield Finding(metric=f"replication_lag_left {slave}", unit=BYTES, value=latest, missing=missing)
+    if row is None:
         yield unknown(f"behind_for {slave}", SECONDS, missing)
         return
-    spans = run.rows(
-        f"select max_by(named_struct('s', coalesce(until, {run.ended_at}) - at, 'open', until is null),"
-        f" coalesce(until, {run.ended_at}) - at) longest from behind_spans where slave = {literal(slave)}"
-    )
-    longest = spans[0].longest
+    longest = row.longest
     yield Finding(
         metric=f"behind_for {slave}",
         unit=SECONDS,
-        value=longest.s / 1000 if longest else 0.0,
-        is_at_least=bool(longest and longest.open),
+        value=longest.millis / 1000 if longest else 0.0,
+        is_at_least=bool(longest and longest.is_open),
     )
 
 
-def _judge_logs(run: Run, slave: Member, masters: list[Member]) -> Iterator[Finding]:
-    names = ("divergence", "behind", "ahead")
-    nodes = {member.name for member in (*masters, slave)}
+def _judge_logs(run: Run, slave: Member, ends: Mapping[str, Any], differing: Sequence[Any]) -> Iterator[Finding]:
+    masters = [member.name for member in _masters(run, slave)]
     missing = "; ".join(run.unread_of(slave.broker))
-    ends = {row.node: row for row in run.rows(
-        "select node, min(log_offset) first, max(log_offset + size) last from copies group by node"
-    ) if row.node in nodes}  # fmt: skip
-    if missing or len(masters) != 1 or len(ends) != 2:
-        for name in names:
+    if missing or len(masters) != 1 or not {slave.name, *masters} <= ends.keys():
+        for name in ("divergence", "behind", "ahead"):
             yield unknown(f"{name} {slave.name}", BYTES, missing or "there are not two logs to compare")
         return
-    mine, masters_end = ends[slave.name], ends[masters[0].name]
+    mine, masters_end = ends[slave.name], ends[masters[0]]
     low, high = max(mine.first, masters_end.first), min(mine.last, masters_end.last)
-    yield _judge_divergence(run, slave.name, masters[0].name, low, high)
+    yield _judge_divergence(run, slave.name, masters[0], (low, high), differing)
     yield Finding(metric=f"behind {slave.name}", unit=BYTES, value=max(0, masters_end.last - mine.last))
     yield Finding(metric=f"ahead {slave.name}", unit=BYTES, value=max(0, mine.last - masters_end.last))
 
 
-def _judge_divergence(run: Run, slave: str, master: str, low: int, high: int) -> Finding:
-    metric = f"divergence {slave}"
+def _judge_divergence(run: Run, slave: str, master: str, common: tuple[int, int], differing: Sequence[Any]) -> Finding:
+    metric, (low, high) = f"divergence {slave}", common
     if low >= high:
         return unknown(metric, BYTES, "the logs have no byte in common")
-    rows = run.rows(f"select * from divergences where slave = {literal(slave)} order by log_offset", 5)
-    if not rows:
+    if not differing:
         return Finding(metric=metric, unit=BYTES, value=0)
-    first = first_difference(run.directory, master, slave, max(low, rows[0].log_offset), high)
+    first = first_difference(run.directory, master, slave, max(low, differing[0].log_offset), high)
     told = tuple(
         f"offset {row.log_offset}: {row.master_message or 'nothing'} at {master},"
         f" {row.slave_message or 'nothing'} at {slave}"
-        for row in rows
+        for row in differing
     )
     return Finding(metric=metric, unit=BYTES, value=high - first, evidence=told)
 
