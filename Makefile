@@ -28,8 +28,8 @@ check: $(VENV)/.ready       ## lint, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table
-	$(BIN)/rmqlab scenarios --run
+scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table. `make spark` audits what it leaves
+	$(BIN)/rmqlab scenarios --run --keep-stores
 
 hundred: $(VENV)/.ready     ## a cluster of 100 brokers, killed master by master: a minute or two of 2 cores
 	$(BIN)/rmqlab run hundred-brokers

@@ -51,6 +51,7 @@ def scenarios(
     ] = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = 2,
     directory: Annotated[Path | None, typer.Option("--dir", help="Of other scenario files.")] = None,
+    keep_stores: Annotated[bool, typer.Option("--keep-stores", help="With --run: also where the claim holds.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the canonical scenarios, or run them all, under both profiles where the outcome differs.
@@ -64,7 +65,7 @@ def scenarios(
     except ScenarioError as exc:
         misused(str(exc))
     if run_all:
-        _run_all(listed, jobs, as_json=as_json, both=both)
+        _run_all(listed, jobs, as_json=as_json, both=both, more=["--keep-stores"] if keep_stores else [])
     elif as_json:
         print_json([_summary_of(it) for it in listed])
     else:
@@ -237,7 +238,7 @@ async def _end_on_signal(
             scope.cancel()
 
 
-def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool, both: bool) -> None:
+def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool, both: bool, more: Sequence[str]) -> None:
     """Run each scenario as a process of its own, so many at a time, and show what came of them."""
     telling, playing = Telling(is_silent=as_json), list[str]()
     rows: list[dict[str, Any]] = [{"scenario": it.scenario.name} for it in listed]
@@ -254,10 +255,11 @@ def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool, both: bool) 
         async def one(row: dict[str, Any], it: Listed, profile: str) -> None:
             async with free:
                 playing.append(f"{it.scenario.name} ({profile})")
-                done = await _run_apart(it.path, profile)
+                done = await _run_apart(it.path, profile, more)
                 telling.line(_line(it, profile, done))
                 if done["verdict"] != "holds" and done.get("is_disturbed") and done["rate"] > 1:
-                    done = await _run_apart(it.path, profile, max(done["rate"] / SLOWER, 1.0))
+                    slower = max(done["rate"] / SLOWER, 1.0)
+                    done = await _run_apart(it.path, profile, [*more, "--rate", f"{slower:g}"])
                     telling.line(_line(it, profile, done, "again, for the machine stood still"))
                 playing.remove(f"{it.scenario.name} ({profile})")
                 row[profile] = done
@@ -293,10 +295,9 @@ def _line(listed: Listed, profile: str, done: dict[str, Any], note: str = "") ->
     return f"{done['verdict']:9} {done['seconds']:6.1f} s  {listed.scenario.name} ({profile}{rate})"
 
 
-async def _run_apart(path: Path, profile: str, rate: float | None = None) -> dict[str, Any]:
+async def _run_apart(path: Path, profile: str, more: Sequence[str]) -> dict[str, Any]:
     """Run a scenario in a process of its own; what it prints as JSON, or that it is unknown, and why."""
-    command = [sys.executable, "-m", "cluster", "run", str(path), "--profile", profile, "--json"]
-    command += [] if rate is None else ["--rate", f"{rate:g}"]
+    command = [sys.executable, "-m", "cluster", "run", str(path), "--profile", profile, "--json", *more]
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     try:
         document: dict[str, Any] = json.loads(done.stdout)
