@@ -10,6 +10,7 @@ milliseconds of the cluster's clock; a message is known by its unique id; `seq` 
     happenings  everything else, its fields as JSON: few, and small enough for any process
 """
 
+import contextlib
 import json
 import shutil
 from collections.abc import Mapping, Sequence
@@ -64,6 +65,8 @@ class Run:
     members: Mapping[str, Member]
     stores: tuple[str, ...]
     """Nodes whose store was read, or is known to be wiped."""
+    wiped: tuple[str, ...]
+    """Those of them that have none any more."""
     unread: Mapping[str, str]
     """Brokers whose store is missing, and why."""
     began_at: int
@@ -160,6 +163,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
         happenings=(),
         members={},
         stores=(),
+        wiped=(),
         unread={},
         began_at=0,
         ended_at=0,
@@ -173,13 +177,18 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
     bounds = draft.rows(
         "select min(at) began, max(at) ended from (select at from happenings union all select at from message_events)"
     )[0]
-    stores, unread = _stores(directory, members, happenings)
+    stores, wiped = _stores(directory, happenings)
     run = attrs.evolve(
         draft,
         happenings=happenings,
         members=members,
-        stores=stores,
-        unread=unread,
+        stores=tuple(sorted(stores | wiped)),
+        wiped=tuple(sorted(wiped)),
+        unread={
+            member.name: "its store was not given"
+            for member in members.values()
+            if member.broker and member.name not in stores | wiped
+        },
         began_at=bounds.began or 0,
         ended_at=bounds.ended or 0,
         torn_journals=tuple(sorted(row.process for row in draft.rows("select distinct process from torn_journals"))),
@@ -251,21 +260,13 @@ def _members(happenings: Sequence[Happening]) -> dict[str, Member]:
     }
 
 
-def _stores(
-    directory: Path, members: Mapping[str, Member], happenings: Sequence[Happening]
-) -> tuple[tuple[str, ...], dict[str, str]]:
-    try:
-        found = {log.node for log in find_logs(directory)}
-    except NoStoreError:
-        found = set()
+def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str], set[str]]:
+    """Nodes that have a store, and those whose store was wiped last. One that never had a message has no log."""
+    found = {path.parent.parent.name for path in directory.glob("*/store/lock")}
+    with contextlib.suppress(NoStoreError):
+        found |= {log.node for log in find_logs(directory)}
     last = {one.node: one.kind for one in happenings if one.kind in ("store_wiped", "node_ready")}
-    wiped = {node for node, kind in last.items() if kind == "store_wiped"} - found
-    read = tuple(sorted(found | wiped))
-    return read, {
-        member.name: "its store was not given"
-        for member in members.values()
-        if member.broker and member.name not in read
-    }
+    return found, {node for node, kind in last.items() if kind == "store_wiped"} - found
 
 
 def _read_copies(run: Run) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pipeline.audit.facts import Run
 from pipeline.audit.findings import EVIDENCE_LIMIT, MESSAGES, SECONDS, Finding, unknown
 
-CAUSES = ("client_retry", "deferred", "offset_rollback", "rebalance", "redelivery", "unexplained")
+CAUSES = ("client_retry", "offset_rollback", "rebalance", "redelivery", "unexplained")
 _DELIVERIES = "deliveries"
 _TIMES = "times"
 
@@ -125,6 +125,24 @@ select 'read' way, who, broker target, began_at, ended_at, is_success from attem
 union all select 'read', who, name, began_at, ended_at, is_success from attempts
 """
 
+# Of successes only those tell something that stand next to a failure: in a second of a target's without any, the first
+# and the last will do. So a broker's whole run need not be sorted in one place.
+_TELLING = """
+with failing as (
+    select distinct way, who, target, ended_at div 1000 second from every_attempt where not is_success
+), successes as (
+    select way, who, target, ended_at, ended_at div 1000 second from every_attempt where is_success
+), bounds as (
+    select s.way, s.who, s.target, min(s.ended_at) first, max(s.ended_at) last
+    from successes s left join failing f
+        on s.way = f.way and s.who = f.who and s.target = f.target and s.second = f.second
+    group by s.way, s.who, s.target, s.second, if(f.second is null, null, s.ended_at)
+)
+select way, who, target, began_at, ended_at, is_success from every_attempt where not is_success
+union all
+select way, who, target, cast(null as bigint), explode(if(first = last, array(first), array(first, last))), true from bounds
+"""
+
 # Each success begins an island; the failures behind it, up to the next success, are the window.
 _OUTAGES = """
 with islands as (
@@ -146,8 +164,9 @@ from followed where failures > 0
 
 
 def judge_outages(run: Run) -> Iterator[Finding]:
-    """Make the table `outages`, and measure the longest of each target."""
-    run.fact("attempts", run.sql(_WRITES).unionAll(run.sql(_READS)))
+    """Make the tables `attempts` and `outages`, and measure the longest of each target."""
+    run.sql(_WRITES).unionAll(run.sql(_READS)).createOrReplaceTempView("every_attempt")
+    run.table("attempts", run.sql(_TELLING))
     run.table("outages", run.sql(_OUTAGES))
     found = {
         (row.way, row.target): row
@@ -278,12 +297,12 @@ with taken as (
 )
 select r.seq, r.at, r.node, r.`group`, r.topic, r.broker, r.queue, r.offset, r.message_id, r.same.node before_node,
     case when r.reconsume_times > 0 then 'redelivery'
-        when r.same is null then if(d.topic is null, 'client_retry', 'deferred')
+        when r.same is null then 'client_retry'
         when m.seq is not null or c.farthest > r.offset then 'offset_rollback'
         when r.same.node != r.node or coalesce(a.taken_at, -1) > r.same.at then 'rebalance'
         else 'unexplained' end cause
 from repeated r left join moved m on r.seq = m.seq left join committed c on r.seq = c.seq
-    left join asked a on r.seq = a.seq left join deferred d on r.message_id = d.message_id and r.topic = d.topic
+    left join asked a on r.seq = a.seq
 """
 
 _FIRST_REPEATS = f"""

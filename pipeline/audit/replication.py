@@ -5,7 +5,7 @@ Metrics: replication_lag SLAVE, replication_lag_left SLAVE, behind_for SLAVE, di
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
@@ -64,6 +64,10 @@ having count(*) < 2 or min(record_crc) != max(record_crc) or min(size) != max(si
 """
 
 
+Extent: TypeAlias = tuple[int, int]
+"""Where a log begins and ends."""
+_NOTHING: Extent = (0, 0)
+
 _LAGS = """
 select * from (select slave, max(behind_bytes) most, max_by(behind_bytes, at) latest from lag group by slave)
 left join (select slave, max_by(named_struct('millis', coalesce(until, {ended_at}) - at, 'is_open', until is null),
@@ -85,9 +89,10 @@ def judge(run: Run) -> Iterator[Finding]:
     run.table("behind_spans", run.sql(_SPANS))
     run.table("divergences", run.sql(_DIFFERING))
     lags = {row.slave: row for row in run.rows(_LAGS.format(ended_at=run.ended_at))}
-    ends = {row.node: row for row in run.rows(
-        "select node, min(log_offset) first, max(log_offset + size) last from copies group by node"
-    )}  # fmt: skip
+    ends = dict.fromkeys(set(run.stores) - set(run.wiped), _NOTHING) | {
+        row.node: (row.first, row.last)
+        for row in run.rows("select node, min(log_offset) first, max(log_offset + size) last from copies group by node")
+    }
     differing = run.rows(_FIRST_DIFFERENCES)
     for slave in slaves:
         yield from _judge_lag(slave.name, lags.get(slave.name))
@@ -115,24 +120,26 @@ def _judge_lag(slave: str, row: Any | None) -> Iterator[Finding]:
     )
 
 
-def _judge_logs(run: Run, slave: Member, ends: Mapping[str, Any], differing: Sequence[Any]) -> Iterator[Finding]:
+def _judge_logs(run: Run, slave: Member, ends: Mapping[str, Extent], differing: Sequence[Any]) -> Iterator[Finding]:
     masters = [member.name for member in _masters(run, slave)]
     missing = "; ".join(run.unread_of(slave.broker))
     if missing or len(masters) != 1 or not {slave.name, *masters} <= ends.keys():
         for name in ("divergence", "behind", "ahead"):
             yield unknown(f"{name} {slave.name}", BYTES, missing or "there are not two logs to compare")
         return
-    mine, masters_end = ends[slave.name], ends[masters[0]]
-    low, high = max(mine.first, masters_end.first), min(mine.last, masters_end.last)
-    yield _judge_divergence(run, slave.name, masters[0], (low, high), differing)
-    yield Finding(metric=f"behind {slave.name}", unit=BYTES, value=max(0, masters_end.last - mine.last))
-    yield Finding(metric=f"ahead {slave.name}", unit=BYTES, value=max(0, mine.last - masters_end.last))
+    mine, its_masters = ends[slave.name], ends[masters[0]]
+    common = max(mine[0], its_masters[0]), min(mine[1], its_masters[1])
+    if common[0] >= common[1] and _NOTHING not in (mine, its_masters):
+        for name in ("divergence", "behind", "ahead"):
+            yield unknown(f"{name} {slave.name}", BYTES, "the logs have no byte in common")
+        return
+    yield _judge_divergence(run, slave.name, masters[0], common, differing)
+    yield Finding(metric=f"behind {slave.name}", unit=BYTES, value=max(0, its_masters[1] - mine[1]))
+    yield Finding(metric=f"ahead {slave.name}", unit=BYTES, value=max(0, mine[1] - its_masters[1]))
 
 
 def _judge_divergence(run: Run, slave: str, master: str, common: tuple[int, int], differing: Sequence[Any]) -> Finding:
     metric, (low, high) = f"divergence {slave}", common
-    if low >= high:
-        return unknown(metric, BYTES, "the logs have no byte in common")
     if not differing:
         return Finding(metric=metric, unit=BYTES, value=0)
     first = first_difference(run.directory, master, slave, max(low, differing[0].log_offset), high)
