@@ -115,11 +115,8 @@ def _environment(*, is_local: bool, machine: Machine) -> Iterator[None]:
             home = make_overlay(Path(pyspark.__file__).parent, java, machine)
         except (NoJavaError, OSError) as exc:
             raise NoSparkError(str(exc)) from None
-        wanted |= {
-            "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": "127.0.0.1",
-            "PYSPARK_PYTHON": str(home / "bin" / "python"),
-        }
+        wanted = dict.fromkeys(wanted, str(home / "bin" / "python"))
+        wanted |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
     before = {key: os.environ.get(key) for key in wanted}
     os.environ.update(wanted)
     try:
