@@ -45,9 +45,9 @@ def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
     return directory
 
 
-def compare(spark: "SparkSession", directory: pathlib.Path, **how: bool) -> Summary:
+def compare(spark: "SparkSession", directory: pathlib.Path, *, is_small: bool | None = None) -> Summary:
     """Both judge a run; they must agree on every metric that the quick checks measure. Gives the audit's."""
-    summary = audit_run(spark, directory, **how)
+    summary = audit_run(spark, directory, is_small=is_small)
     assert differences(summary, judge_directory(directory)) == {}
     return summary
 
