@@ -59,7 +59,10 @@ class Judged:
     def _slack(self) -> str:
         if self.finding.unit != "s" or not self.late:
             return ""
-        return f" (± {self.late:.1f} s)" if self.early == self.late else f" (+ {self.late:.1f} s)"
+        if self.early == self.late:
+            return f" (± {self.late:.1f} s)"
+        is_bound_above = self.expectation.at_most is not None or self.expectation.equals is not None
+        return f" (+ {self.late:.1f} s)" if is_bound_above else ""
 
     @property
     def found(self) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import attrs
 import pytest
 
 from cluster.checks.findings import Finding
@@ -64,6 +65,8 @@ def test_what_one_process_measured_may_be_late_but_not_early(take: str, found: f
     judged = judge_expectation(bound, seconds(found), Allowance(late=1.0, rounded=0.02))
     assert judged.verdict is expected
     assert judged.bound.endswith("(± 1.0 s)" if take == "delay" else "(+ 1.0 s)")
+    below = attrs.evolve(bound, at_most=None)
+    assert ("(" in judge_expectation(below, seconds(found), Allowance(late=1.0)).bound) is (take == "delay")
 
 
 def test_one_metric_may_be_held_to_another() -> None:
