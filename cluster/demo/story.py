@@ -107,6 +107,7 @@ class Story:
             "A nameserver knows who serves which topic. The master takes messages; its\n"
             "slave copies them. SYNC_MASTER: a send is answered SEND_OK only when the\n"
             "slave has the message, too.",
+            at_millis=0,  # before the births of its nodes, which the journal tells
         )
         document = await self.cluster.status()
         self._show(lambda: self.stage.nodes(document))
@@ -212,11 +213,11 @@ class Story:
         finally:
             self.timeline.show_all()
 
-    def _show(self, show: Callable[[], None]) -> None:
-        self.timeline.add(self.cluster.supervisor.clock.wall_millis(), show)
+    def _show(self, show: Callable[[], None], at_millis: int | None = None) -> None:
+        self.timeline.add(self.cluster.supervisor.clock.wall_millis() if at_millis is None else at_millis, show)
 
-    def _act(self, title: str, explanation: str) -> None:
-        self._show(lambda: self.stage.act(title, explanation))
+    def _act(self, title: str, explanation: str, *, at_millis: int | None = None) -> None:
+        self._show(lambda: self.stage.act(title, explanation), at_millis)
 
     def _say(self, text: str) -> None:
         self._show(lambda: self.stage.say(text))
