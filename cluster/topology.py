@@ -5,6 +5,7 @@ every cluster looks alike. 127.77 is the network, which `$RMQLAB_NETWORK` may sa
 (`Placement.subnet`), N the node's. Where the machine has 127.0.0.1 only, nodes differ by their ports instead.
 """
 
+import difflib
 import enum
 import json
 import re
@@ -246,10 +247,18 @@ def find_targets(target: str, nodes: Iterable[Node]) -> list[Node]:
     if not found:
         groups = dict.fromkeys(node.group for node in known if node.group)
         raise UnknownTargetError(
-            f"no node {target!r} here; nodes: {', '.join(node.name for node in known)}"
+            f"no node {target!r} here{_near(target, known)}; nodes: {', '.join(node.name for node in known)}"
             + (f"; groups: {', '.join(f'{group}:master, {group}:slave' for group in groups)}" if groups else "")
         )
     return found
+
+
+def _near(target: str, nodes: Iterable[Node]) -> str:
+    known = list(nodes)
+    groups = {node.group for node in known if node.group}
+    targets = {node.name for node in known} | {f"{group}:{role}" for group in groups for role in ("master", "slave")}
+    close = difflib.get_close_matches(target, sorted(targets), 1)
+    return f", did you mean {close[0]}?" if close else ""
 
 
 def node_settings(spec: ClusterSpec, node: Node, nodes: Iterable[Node], data_dir: Path) -> dict[str, Any]:

@@ -37,6 +37,8 @@ def check(
         chosen = [findings[name] for name in metric or ()]
     except UnknownMetricError as exc:
         misused(str(exc))
+    except FileNotFoundError as exc:
+        fail(f"{exc.filename}: {exc.strerror}; expected the name of a cluster that was started, or a run's directory")
     except OSError as exc:
         fail(f"{exc.filename}: {exc.strerror}")
     if as_json:

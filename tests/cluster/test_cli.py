@@ -110,7 +110,8 @@ def test_a_master_is_killed_its_route_goes_and_comes_back(rmqlab: Run) -> None:
 @pytest.mark.usefixtures("shared")
 def test_what_is_produced_is_consumed_and_replicated(rmqlab: Run) -> None:
     assert rmqlab("wait", "-n", "shared", "slave-in-sync", "broker-a").returncode == 0
-    made = rmqlab("produce", "-n", "shared", "-t", "orders", "--count", "30", "--rate-per-second", "0", "--json")
+    patient = ("--timeout", "100")  # 10 s for a slow machine
+    made = rmqlab("produce", "-n", "shared", "-t", "orders", "-c", "30", "-r", "0", "--json", *patient)
     assert made.returncode == 0, made.stderr
     sent = [event for event in map(json.loads, made.stdout.splitlines()) if event["kind"] == "sent"]
     assert {event["number"] for event in sent} == set(range(1, 31))

@@ -127,6 +127,12 @@ def test_as_many_replicas_in_sync_as_there_are_logs_can_be_asked_for() -> None:
     check_spec(ClusterSpec(slaves=2, broker_settings={"in_sync_replicas": 3}))
 
 
+@pytest.mark.parametrize(("typed", "meant"), [("brokera:master", "broker-a:master"), ("brokr-b", "broker-b")])
+def test_a_target_that_is_nearly_one_is_named(typed: str, meant: str) -> None:
+    with pytest.raises(UnknownTargetError, match=f"no node '{typed}' here, did you mean {meant}"):
+        find_targets(typed, NODES)
+
+
 @pytest.mark.parametrize("name", ["", "../x", ".hidden", "a b", "x" * 65])
 def test_a_cluster_name_that_is_no_file_name_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="cluster name"):
