@@ -37,7 +37,7 @@ hundred: $(VENV)/.ready     ## a cluster of 100 brokers, killed master by master
 spark: $(VENV)/.spark       ## the data sources and the audit, on Spark; needs PyPI, and no Java
 	$(BIN)/python -m pytest -m spark tests/pipeline
 
-interop: $(VENV)/.ready     ## against real RocketMQ 4.9.8; needs a JDK and Maven
+interop: $(VENV)/.spark     ## against real RocketMQ 4.9.8; needs a JDK and Maven
 	$(BIN)/python -m pytest -m interop tests/interop
 
 bench: $(VENV)/.ready       ## side by side with real RocketMQ 4.9.8; needs a JDK and Maven

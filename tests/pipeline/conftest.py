@@ -39,7 +39,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent == HERE:
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.timeout(600))  # a JVM starts slowly on a busy machine
+            item.add_marker(pytest.mark.timeout(1200))  # a JVM starts slowly on a busy machine
 
 
 @pytest.fixture(scope="session")

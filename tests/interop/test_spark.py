@@ -1,0 +1,163 @@
+"""Our data sources against real RocketMQ: what Java producers wrote, what Java consumers get, files of a real broker."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.interop import rawrequest
+from tests.interop.java import Java
+from tests.interop.realrocketmq import real_cluster
+from tests.interop.topology import Cluster
+from tests.interop.waiting import wait_until
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(1500)]
+
+COUNT = 300
+EXAMPLES = Path(__file__).parents[2] / "examples"
+COLUMNS = (
+    "topic", "queueId", "queueOffset", "commitLogOffset", "msgId", "uniqKey", "keys", "tags", "propertiesText", "body",
+    "flag", "sysFlag", "bodyCrc", "bornTimestamp", "bornHost", "storeTimestamp", "storeHost", "reconsumeTimes",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator["SparkSession"]:
+    from pipeline.session import open_session
+
+    with open_session("local[2,4]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
+        yield session
+
+
+@pytest.fixture(params=["real", "ours"])
+def either(request: pytest.FixtureRequest) -> Cluster:
+    """A running cluster that other tests use too: a real one always, for the sources are a client's work."""
+    cluster: Cluster = request.getfixturevalue("real_shared" if request.param == "real" else "our_shared")
+    return cluster
+
+
+def load(spark: "SparkSession", cluster: Cluster, topic: str, **options: str) -> "DataFrame":
+    return spark.read.format("rocketmq").options(nameServer=cluster.namesrv, topic=topic, **options).load()
+
+
+def produce(java: Java, cluster: Cluster, topic: str, count: int = COUNT) -> list[list[str]]:
+    """Messages m-0, m-1, ... by a Java producer; what it was told of each: the words of its line."""
+    with java.start("Producer", f"namesrv={cluster.namesrv}", f"topic={topic}", f"count={count}") as producer:
+        sent = [line.split() for line in producer.finish()]
+    assert Counter(words[0] for words in sent) == {"SEND_OK": count}
+    return sent
+
+
+def consume(java: Java, cluster: Cluster, topic: str, count: int, *more: str) -> list[list[str]]:
+    """Messages that a Java consumer got: the words of its lines."""
+    target = [f"namesrv={cluster.namesrv}", f"topic={topic}", f"group=Group{topic}", f"count={count}"]
+    with java.start("Consumer", *target, "lingerMillis=500", *more) as consumer:
+        _, *lines = consumer.finish()
+    return [line.split(" ", 5) for line in lines]
+
+
+def rows(frame: "DataFrame") -> list[dict[str, Any]]:
+    found = frame.select(*COLUMNS).orderBy("queueId", "queueOffset").collect()
+    return [row.asDict() for row in found]
+
+
+def test_spark_reads_what_a_java_producer_wrote(spark: "SparkSession", java: Java, either: Cluster) -> None:
+    sent = produce(java, either, "SparkReads")
+    told = {words[1]: (words[2], int(words[3]), int(words[4]), words[5], f"m-{i}") for i, words in enumerate(sent)}
+    wait_until(lambda: rawrequest.knows_topic(either.slave.address, "SparkReads"), "the slave knows the topic")
+    for where in ("master", "slave", "suggested"):
+        found = load(spark, either, "SparkReads", readFrom=where, minPartitions="6").collect()
+        got = {row.uniqKey: (row.broker, row.queueId, row.queueOffset, row.msgId, row.body.decode()) for row in found}
+        assert len(found) == COUNT
+        assert got == told
+        assert {(row.tags, row.keys == row.body.decode()) for row in found} == {("TagA", True)}
+    assert load(spark, either, "SparkReads", tags="TagA, TagC").count() == COUNT
+    assert load(spark, either, "SparkReads", tags="TagB").count() == 0
+
+
+def test_the_files_of_a_broker_hold_what_its_clients_saw(spark: "SparkSession", java: Java, either: Cluster) -> None:
+    sent = produce(java, either, "SparkFiles")
+    live = rows(load(spark, either, "SparkFiles"))
+    assert [(row["uniqKey"], row["msgId"]) for row in live] == [
+        (words[1], words[5]) for words in sorted(sent, key=lambda words: (int(words[3]), int(words[4])))
+    ]
+    for broker in (either.master, either.slave):
+        stored = spark.read.format("rocketmq-store").option("maxPartitionBytes", "16384").load(str(broker.store))
+        assert rows(stored.filter("topic = 'SparkFiles'")) == live
+        assert {row.state for row in stored.select("state").distinct().collect()} == {"ok"}
+    program = [sys.executable, str(EXAMPLES / "spark_store.py"), str(either.master.store)]
+    told = subprocess.run(program, check=True, capture_output=True, text=True, timeout=900).stdout
+    (line,) = [line for line in told.splitlines() if "|SparkFiles" in line]
+    assert [cell.strip() for cell in line.split("|")[2:5]][:2] == ["SparkFiles", str(COUNT)]
+
+
+def test_a_java_consumer_gets_what_spark_wrote(spark: "SparkSession", java: Java, either: Cluster) -> None:
+    frame = spark.range(0, COUNT, 1, 3).selectExpr(
+        "concat('row-', id) body", "concat('key-', id) keys", "if(id % 3 = 0, 'third', 'other') tags",
+        "cast(id % 7 as string) shardingKey",
+    )  # fmt: skip
+    frame.write.format("rocketmq").mode("append").options(nameServer=either.namesrv, topic="SparkWrote").save()
+    got = consume(java, either, "SparkWrote", COUNT)
+    assert sorted(words[5] for words in got) == sorted(f"row-{number}" for number in range(COUNT))
+    assert {words[4] for words in got} == {"0"}
+    seen = {row.uniqKey: (row.queueId, row.queueOffset) for row in load(spark, either, "SparkWrote").collect()}
+    assert {words[0]: (int(words[1]), int(words[2])) for words in got} == seen
+    third = consume(java, either, "SparkWrote", COUNT // 3, "tags=third", "group=GroupThird")
+    assert sorted(words[5] for words in third) == sorted(f"row-{number}" for number in range(0, COUNT, 3))
+
+
+def test_a_stream_carries_messages_from_a_java_producer_to_a_java_consumer(
+    spark: "SparkSession", java: Java, either: Cluster, tmp_path: Path
+) -> None:
+    """Twice from one checkpoint: nothing comes a second time."""
+    for first in (0, 1):
+        produce(java, either, "SparkFrom", 100)
+        source = {"nameServer": either.namesrv, "topic": "SparkFrom", "startingOffsets": "earliest"}
+        frame = spark.readStream.format("rocketmq").options(**source, maxOffsetsPerTrigger="30").load()
+        query = (
+            frame.selectExpr("body", "tags", "keys")
+            .writeStream.format("rocketmq")
+            .options(nameServer=either.namesrv, topic="SparkTo", checkpointLocation=str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        assert len([progress for progress in query.recentProgress if progress["numInputRows"]]) > 2
+        got = consume(java, either, "SparkTo", 100, "tags=TagA")
+        assert sorted(words[5] for words in got) == sorted(f"m-{number}" for number in range(100)), first
+
+
+def test_a_stream_from_a_real_cluster_goes_on_from_the_slave_when_the_master_is_killed(
+    spark: "SparkSession", java: Java, tmp_path: Path
+) -> None:
+    with real_cluster(java, tmp_path / "cluster") as cluster:
+        produce(java, cluster, "SparkKilled")
+        wait_until(lambda: rawrequest.knows_topic(cluster.slave.address, "SparkKilled"), "the slave knows the topic")
+        source = {"nameServer": cluster.namesrv, "topic": "SparkKilled", "startingOffsets": "earliest"}
+        frame = spark.readStream.format("rocketmq").options(**source, maxOffsetsPerTrigger="20").load()
+        writer = frame.selectExpr("cast(body as string) body").writeStream.format("json")
+        query = writer.options(path=str(tmp_path / "out"), checkpointLocation=str(tmp_path / "checkpoint")).start()
+        try:
+            wait_until(lambda: bodies(tmp_path / "out"), "the first batch", 300)
+            cluster.kill_master()
+            wait_until(lambda: len(bodies(tmp_path / "out")) >= COUNT, "all messages", 300, period=0.5)
+        finally:
+            query.stop()
+    assert sorted(bodies(tmp_path / "out")) == sorted(f"m-{number}" for number in range(COUNT))
+
+
+def bodies(directory: Path) -> list[str]:
+    """Rows of the batches that a stream has written so far, by the log that its sink keeps."""
+    files: set[str] = set()
+    for entry in (directory / "_spark_metadata").glob("[0-9]*"):
+        files |= {Path(json.loads(line)["path"]).name for line in entry.read_text().splitlines() if line[0] == "{"}
+    lines = [line for name in sorted(files) for line in (directory / name).read_text().splitlines()]
+    return [json.loads(line)["body"] for line in lines]
