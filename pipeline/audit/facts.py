@@ -124,7 +124,8 @@ class Run:
             return self.spark.read.format(source.name()).schema(schema).options(**options).load()
         reader = source(options).reader(StructType.fromDDL(schema))
         batches = [batch for part in reader.partitions() for batch in reader.read(part)]
-        return self.spark.createDataFrame(pa.Table.from_batches(batches, reader.schema))
+        content = pa.Table.from_batches(batches, reader.schema) if batches else reader.schema.empty_table()
+        return self.spark.createDataFrame(content)  # a table of no batches it would not take
 
     def rows(self, text: str, limit: int | None = None) -> list[Any]:
         """A few rows, in this process: for summaries only."""

@@ -258,6 +258,12 @@ def test_a_log_that_differs_is_found_at_its_first_byte(spark: "SparkSession", tm
     assert summary.findings["divergence broker-a-s"].value
 
 
+def test_a_run_without_workloads_and_stores_is_judged(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = MadeUpRun()
+    run.unread |= {"broker-a", "broker-a-s"}
+    assert compare(spark, write_run(run, tmp_path)).verdict == "unknown"
+
+
 def test_what_cannot_be_known_is_unknown(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = clean_run()
     lose(run)
