@@ -22,6 +22,12 @@ MIXED = {
     "both": [("real", "real"), ("ours", "real"), ("real", "ours")],
     "only": [("real", "real")],
 }[os.environ.get("RMQLAB_INTEROP_BASELINE", "")]
+MIXED_WITH_5 = {
+    "": [("ours", "real5"), ("real5", "ours")],
+    "both": [("real", "real5"), ("real5", "real"), ("ours", "real5"), ("real5", "ours")],
+    "only": [("real", "real5"), ("real5", "real")],
+}[os.environ.get("RMQLAB_INTEROP_BASELINE", "")]
+"""Servers of RocketMQ 5 beside ours, or beside those of 4.9."""
 _TOOLS_MISSING = 3  # exit code: not passed, and no test failed either
 
 

@@ -10,7 +10,8 @@ from tests.interop import maven
 from tests.interop.child import Child
 
 CLIENTS = {"4.9.8": "clients", "5.3.3": "clients5"}
-"""Versions of the Java client, by the folder that Maven puts their libraries into."""
+SERVERS = {"4.9.7": "servers", "5.3.3": "servers5"}
+"""Versions of the Java client and of the servers, and the folders that Maven puts their libraries into."""
 
 # Short-lived programs: a JVM that starts fast and takes little of two cores.
 _LIGHT = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
@@ -57,8 +58,8 @@ class Java:
         machine = [*(_LIGHT if jvm is None else jvm), f"-Dlogback.configurationFile={self._clients_logback}", *options]
         return self._start(main, [*machine, "-cp", maven.clients_classpath(CLIENTS[client]), full, *args])
 
-    def start_server(self, name: str, main: str, *args: str, jvm: list[str]) -> Child:
-        return self._start(name, [*jvm, "-cp", maven.servers_classpath(), main, *args])
+    def start_server(self, name: str, main: str, *args: str, jvm: list[str], release: str) -> Child:
+        return self._start(name, [*jvm, "-cp", maven.servers_classpath(SERVERS[release]), main, *args])
 
     def _start(self, name: str, argv: list[str]) -> Child:
         home = self.directory / "user"

@@ -28,8 +28,8 @@ def build() -> None:
     _STAMP.touch()
 
 
-def servers_classpath() -> str:
-    return f"{TARGET}/lib/servers/*"
+def servers_classpath(folder: str = "servers") -> str:
+    return f"{TARGET}/lib/{folder}/*"
 
 
 def clients_classpath(folder: str = "clients") -> str:

@@ -18,6 +18,10 @@ VIEW_MESSAGE_BY_ID = 33
 GET_ALL_TOPIC_CONFIG = 21
 GET_BROKER_RUNTIME_INFO = 28
 GET_MAX_OFFSET = 30
+QUERY_CONSUMER_OFFSET = 14
+UPDATE_CONSUMER_OFFSET = 15
+CONSUMER_SEND_MSG_BACK = 36
+GET_ALL_SUBSCRIPTIONGROUP_CONFIG = 201
 
 SUCCESS = 0
 
@@ -35,7 +39,7 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def ask(address: str, code: int, fields: dict[str, str], body: bytes = b"", timeout: float = 5.0) -> Answer:
+def ask(address: str, code: int, fields: dict[str, str], body: bytes = b"", timeout: float = 15.0) -> Answer:
     head = {"code": code, "flag": 0, "language": "JAVA", "opaque": 1, "version": 409, "extFields": fields}
     header = json.dumps(head).encode()
     with socket.create_connection(split_address(address), timeout) as sock:
@@ -138,6 +142,29 @@ def _bodies(records: bytes) -> list[bytes]:
 def knows_topic(broker: str, topic: str) -> bool:
     """A slave learns of topics every ten seconds; until then it serves none of their messages."""
     return f'"{topic}"'.encode() in _answered(broker, GET_ALL_TOPIC_CONFIG, {}).body
+
+
+def knows_group(broker: str, group: str) -> bool:
+    """As `knows_topic`."""
+    return f'"{group}"'.encode() in _answered(broker, GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {}).body
+
+
+def commit_offset(broker: str, group: str, topic: str, queue_id: int, offset: int) -> None:
+    """UPDATE_CONSUMER_OFFSET."""
+    fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "commitOffset": str(offset)}
+    _answered(broker, UPDATE_CONSUMER_OFFSET, fields)
+
+
+def committed_offset(broker: str, group: str, topic: str, queue_id: int) -> int | None:
+    """QUERY_CONSUMER_OFFSET; None where the broker has none."""
+    answer = ask(broker, QUERY_CONSUMER_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)})
+    return int(answer.fields["offset"]) if answer.code == SUCCESS else None
+
+
+def send_back(broker: str, group: str, offset: int, delay_level: int) -> None:
+    """CONSUMER_SEND_MSG_BACK: the message at a place of the log is to be delivered to the group again."""
+    fields = {"offset": str(offset), "group": group, "delayLevel": str(delay_level), "unitMode": "false"}
+    _answered(broker, CONSUMER_SEND_MSG_BACK, fields)
 
 
 def runtime_info(broker: str) -> dict[str, str]:

@@ -5,32 +5,28 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop import rawrequest
-from tests.interop.conftest import MIXED
+from tests.interop import kinds, rawrequest
+from tests.interop.conftest import MIXED, MIXED_WITH_5
 from tests.interop.java import Java, Mqadmin
-from tests.interop.ours import OurBroker, OurNameserver
-from tests.interop.realrocketmq import SMALL_FILES, RealBroker, RealNameserver
+from tests.interop.realrocketmq import SMALL_FILES
 from tests.interop.server import BROKER_NAME, CLUSTER, BrokerServer
 from tests.interop.waiting import wait_until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 # Far below the 120 seconds after which a silent broker is dropped: what comes so soon has another cause.
 SOON = 5.0
 
 
-@pytest.fixture(params=MIXED, ids="-".join)
+@pytest.fixture(params=MIXED + MIXED_WITH_5, ids="-".join)
 def registered(request: pytest.FixtureRequest, java: Java, tmp_path: Path) -> Iterator[BrokerServer]:
     """A master, registered: (kind of the nameserver, kind of the broker)."""
     at, of = request.param
-    with RealNameserver(java, tmp_path) if at == "real" else OurNameserver(tmp_path) as nameserver:
-        broker: BrokerServer
-        if of == "real":
-            broker = RealBroker(java, tmp_path, nameserver.address, settings=SMALL_FILES)
-        else:
-            broker = OurBroker(tmp_path, nameserver.address, settings=SMALL_FILES)
-        with broker:
-            yield broker
+    with (
+        kinds.nameserver(at, java, tmp_path) as nameserver,
+        kinds.broker(of, java, tmp_path, nameserver.address, settings=SMALL_FILES) as broker,
+    ):
+        yield broker
 
 
 def test_broker_and_its_topics_are_in_the_route(mqadmin: Mqadmin, registered: BrokerServer) -> None:

@@ -1,26 +1,31 @@
 """A slave of one kind at a master of the other: the same bytes, the same queues."""
 
+import contextlib
+import itertools
+import re
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
 import pytest
 
-from tests.interop import rawrequest
-from tests.interop.conftest import MIXED
-from tests.interop.java import Java
-from tests.interop.ours import OurBroker, OurNameserver
-from tests.interop.realrocketmq import RealBroker, RealNameserver
+from tests.interop import kinds, rawrequest
+from tests.interop.conftest import MIXED, MIXED_WITH_5
+from tests.interop.java import Java, Mqadmin
 from tests.interop.server import BrokerServer, wait_replicating
 from tests.interop.waiting import wait_until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 TOPIC = "ReplicatedTopic"
 QUEUES = range(4)
 QUEUE_ENTRY = 20  # bytes
 BODY = bytes(range(256)) * 32
+SLOW = 120.0  # seconds that a start, a reconnect and two synchronisations may take while others work
 COUNT = 200  # of 8 KiB: more than one commit log file
+NOT_WAITING = "WAIT\x01false\x02"  # answered without a look at the slave
+DELAYED_ONE = re.compile(r'\b1"?:\s*1\b')  # level 1: one message; in either dialect of integer keys
 
 # Small enough to roll over in the test: a file's blank end is replicated too.
 ROLLING = {"mappedFileSizeCommitLog": 2**20, "mappedFileSizeConsumeQueue": 20 * 1000}
@@ -32,19 +37,17 @@ class Pair:
     slave: BrokerServer
 
 
-@pytest.fixture(params=MIXED, ids="-".join)
+@pytest.fixture(params=MIXED + MIXED_WITH_5, ids="-".join)
 def pair(request: pytest.FixtureRequest, java: Java, tmp_path: Path) -> Iterator[Pair]:
     """(kind of the master and its nameserver, kind of the slave)."""
     master_kind, slave_kind = request.param
-    with RealNameserver(java, tmp_path) if master_kind == "real" else OurNameserver(tmp_path) as nameserver:
-
-        def broker(kind: str, broker_id: int) -> BrokerServer:
-            if kind == "real":
-                return RealBroker(java, tmp_path, nameserver.address, broker_id=broker_id, settings=ROLLING)
-            return OurBroker(tmp_path, nameserver.address, broker_id=broker_id, settings=ROLLING)
-
-        with broker(master_kind, 0) as master, broker(slave_kind, 1) as slave:
-            wait_replicating(master.address)
+    with kinds.nameserver(master_kind, java, tmp_path) as nameserver:
+        at = nameserver.address
+        with (
+            kinds.broker(master_kind, java, tmp_path, at, settings=ROLLING) as master,
+            kinds.broker(slave_kind, java, tmp_path, at, broker_id=1, settings=ROLLING) as slave,
+        ):
+            wait_replicating(master.address, SLOW)
             yield Pair(master, slave)
 
 
@@ -52,18 +55,84 @@ def test_slave_of_the_other_kind_has_the_masters_bytes_and_queues(pair: Pair) ->
     """Live first, every send acknowledged by the slave; then a backlog, fetched after the slave was away."""
     assert {_send(pair, number) for number in range(COUNT)} == {rawrequest.SUCCESS}
     _wait_same_queues(pair)
+    assert sum(_max_offsets(pair.master)) == COUNT
     _compare_stores(pair)
     assert len(pair.slave.describe().commit_log()) > 1
 
     pair.slave.stop()
-    assert rawrequest.SUCCESS not in {_send(pair, number) for number in range(COUNT)}
+    assert _send(pair, 0) != rawrequest.SUCCESS
+    assert {_send(pair, number, NOT_WAITING) for number in range(1, COUNT)} == {rawrequest.SUCCESS}
     pair.slave.start()
     _wait_same_queues(pair)
+    assert sum(_max_offsets(pair.master)) == 2 * COUNT
     _compare_stores(pair)
 
 
-def _send(pair: Pair, number: int) -> int:
-    return rawrequest.send(pair.master.address, TOPIC, BODY, queue_id=number % len(QUEUES)).code
+def test_both_are_the_same_after_either_was_killed_under_load(pair: Pair) -> None:
+    """kill -9 of the slave, then of the master, while somebody sends; the slave's messages are read."""
+    with _load(pair):
+        wait_until(lambda: sum(_max_offsets(pair.master)) >= COUNT, "load", SLOW)
+        pair.slave.kill()
+        pair.slave.start()
+        wait_replicating(pair.master.address, SLOW)
+        pair.master.kill()
+        pair.master.start()
+        wait_replicating(pair.master.address, SLOW)
+        before = sum(_max_offsets(pair.master))
+        wait_until(lambda: sum(_max_offsets(pair.master)) >= before + COUNT, "load on the master that is back", SLOW)
+    _wait_same_queues(pair)
+    _compare_stores(pair)
+    wait_until(lambda: rawrequest.knows_topic(pair.slave.address, TOPIC), "the slave knows the topic")
+    answer, bodies = rawrequest.pull(pair.slave.address, TOPIC, 0, 0)
+    assert answer.code == rawrequest.SUCCESS, answer
+    assert set(bodies) == {BODY}
+
+
+def test_topics_groups_and_offsets_follow_the_log(pair: Pair, mqadmin: Mqadmin) -> None:
+    """A slave asks its master for them every ten seconds; for those of delayed messages, too."""
+    master, slave = pair.master.address, pair.slave.address
+    namesrv = pair.master.namesrv
+    mqadmin.run(namesrv, "updateTopic", "-b", master, "-t", "SyncedTopic", "-r", "3", "-w", "5")
+    mqadmin.run(namesrv, "updateSubGroup", "-b", master, "-g", "synced-group")
+    rawrequest.send(master, "SyncedTopic", b"later", properties="DELAY\x011\x02")
+    rawrequest.commit_offset(master, "synced-group", "SyncedTopic", 2, 1)
+    wait_until(lambda: rawrequest.knows_topic(slave, "SyncedTopic"), "the slave knows the topic", SLOW)
+    wait_until(lambda: rawrequest.knows_group(slave, "synced-group"), "the slave knows the group", SLOW)
+    wait_until(
+        lambda: rawrequest.committed_offset(slave, "synced-group", "SyncedTopic", 2) == 1,
+        "the slave has the offset",
+        SLOW,
+    )
+    delays = pair.slave.store / "config" / "delayOffset.json"
+    wait_until(lambda: DELAYED_ONE.search(delays.read_text()), "the slave knows that level 1 was delivered", SLOW)
+    topics = (pair.slave.store / "config" / "topics.json").read_text()
+    assert re.search(r'"readQueueNums":\s*3[^}]*"topicName":\s*"SyncedTopic"[^}]*"writeQueueNums":\s*5', topics), topics
+
+
+def _send(pair: Pair, number: int, properties: str = "") -> int:
+    queue_id = number % len(QUEUES)
+    return rawrequest.send(pair.master.address, TOPIC, BODY, queue_id=queue_id, properties=properties).code
+
+
+@contextlib.contextmanager
+def _load(pair: Pair) -> Iterator[None]:
+    """Send, one message after the other, whatever happens to the master."""
+    is_over = threading.Event()
+
+    def send() -> None:
+        for number in itertools.count():
+            with contextlib.suppress(OSError):  # it is dead just now
+                _send(pair, number, NOT_WAITING)
+            if is_over.wait(0.005):
+                return
+
+    sender = threading.Thread(target=send, name="load")
+    sender.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        sender.join()
 
 
 def _max_offsets(broker: BrokerServer) -> list[int]:
@@ -72,8 +141,7 @@ def _max_offsets(broker: BrokerServer) -> list[int]:
 
 def _wait_same_queues(pair: Pair) -> None:
     wanted = _max_offsets(pair.master)
-    assert sum(wanted) % COUNT == 0
-    wait_until(lambda: _max_offsets(pair.slave) == wanted, "the slave has every queue entry of the master", 40)
+    wait_until(lambda: _max_offsets(pair.slave) == wanted, "the slave has every queue entry of the master", SLOW)
 
 
 def _compare_stores(pair: Pair) -> None:
