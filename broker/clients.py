@@ -32,9 +32,9 @@ class ConsumerGroup:
     """One consumer group as its members last described it."""
 
     name: str
-    consume_type: ConsumeType
-    message_model: MessageModel
-    consume_from_where: ConsumeFromWhere
+    consume_type: ConsumeType | None
+    message_model: MessageModel | None
+    consume_from_where: ConsumeFromWhere | None
     members: dict[Any, Member] = attrs.field(factory=dict)
     subscriptions: dict[str, SubscriptionData] = attrs.field(factory=dict)
 

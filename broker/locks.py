@@ -20,9 +20,9 @@ class LockedQueue:
 class QueueLocks:
     """Who holds which queue; in memory only, and each broker's own."""
 
-    _owners: dict[LockedQueue, tuple[str, float]] = attrs.field(factory=dict, init=False)
+    _owners: dict[LockedQueue, tuple[str | None, float]] = attrs.field(factory=dict, init=False)
 
-    def lock(self, queue: LockedQueue, client_id: str, now: float) -> bool:
+    def lock(self, queue: LockedQueue, client_id: str | None, now: float) -> bool:
         """Take or renew a lock that is free, our own, or expired."""
         owner = self._owners.get(queue)
         if owner is not None and owner[0] != client_id and now - owner[1] <= LOCK_LIFE:
@@ -30,7 +30,7 @@ class QueueLocks:
         self._owners[queue] = (client_id, now)
         return True
 
-    def unlock(self, queue: LockedQueue, client_id: str) -> None:
+    def unlock(self, queue: LockedQueue, client_id: str | None) -> None:
         """Give a lock back, if it is this client's."""
         owner = self._owners.get(queue)
         if owner is not None and owner[0] == client_id:

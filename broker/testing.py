@@ -230,7 +230,8 @@ class TalkingBroker:
         subscriptions = [
             {"topic": topic, "subString": expression, "subVersion": int(self.clock.seconds)} for topic in topics
         ]
-        consumer = {"groupName": group, "subscriptionDataSet": subscriptions, **changes}
+        kind = {"consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING"}
+        consumer = {"groupName": group, **kind, "subscriptionDataSet": subscriptions, **changes}
         client_id = f"{(peer or self.peer).peer}@test"
         body = json.dumps({"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": []})
         assert self.ask(RequestCode.HEART_BEAT, None, body.encode(), peer=peer).code == ResponseCode.SUCCESS

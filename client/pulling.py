@@ -165,7 +165,7 @@ class QueuePuller:
         for message in result.messages:
             message.from_broker_id = target.broker_id
         if header.sys_flag & COMMIT_OFFSET:
-            group.offsets.note_commit(held.queue, target, header.commit_offset)
+            group.offsets.note_commit(held.queue, target, header.commit_offset or 0)
         if result.status is PullStatus.FOUND:
             group.stats.pulled(held.queue.topic, len(result.messages), trio.current_time() - began_at)
         return result

@@ -16,9 +16,13 @@ from remoting.body import BodyError
 from remoting.codec import ReplyHead, encode_reply_head
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, fields_of
+from remoting.frame import JSON
 from remoting.header import Header, HeaderError
 
 log = logging.getLogger(__name__)
+
+NO_REMARK_SET = "not set any response code"
+"""What RocketMQ leaves in an answer whose handler sets a code and no remark."""
 
 S = TypeVar("S")
 Buffer = bytes | memoryview
@@ -134,6 +138,7 @@ class Dispatcher(Generic[S]):
         route = self.table.get(command.code)
         try:
             if self.admit is not None and (refusal := self.admit(channel, command)) is not None:
+                command.serialize_type = JSON  # said before a handler is asked, as in `_failed`
                 reply: Reply | None = refusal
             elif route is None:
                 self._count_unserved(channel.peer, command.code)
@@ -144,10 +149,10 @@ class Dispatcher(Generic[S]):
         except Refusal as exc:
             reply = Reply(exc.code, remark=str(exc))
         except (HeaderError, BodyError) as exc:
-            reply = Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
+            reply = _failed(command, str(exc))
         except Exception as exc:
             log.exception("request code %d from %s failed", command.code, channel.peer)
-            reply = Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(exc).__name__}: {exc}")
+            reply = _failed(command, f"{type(exc).__name__}: {exc}")
         if reply is not None:
             request.reply(reply)
 
@@ -165,6 +170,12 @@ class Dispatcher(Generic[S]):
 
 
 MAX_UNSERVED = 1000
+
+
+def _failed(command: Command, remark: str) -> Reply:
+    """Answer what 4.9 answers from outside its handlers: in its own codec, whatever the request's (section 1.4)."""
+    command.serialize_type = JSON
+    return Reply(ResponseCode.SYSTEM_ERROR, remark=remark)
 
 
 def not_supported(code: int) -> Reply:

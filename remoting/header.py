@@ -6,8 +6,10 @@ the wire's.
 """
 
 import enum
-from collections.abc import Mapping
-from typing import Any, TypeVar
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -38,18 +40,31 @@ FALSE = JavaBoolean.FALSE
 TRUE = JavaBoolean.TRUE
 
 
+Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+
+
 class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of all typed headers. None means: the key is absent."""
+    """Base of all typed headers. None means: the key is absent.
+
+    A field without default is one that RocketMQ stumbles over when it is absent. A number that is none counts as
+    absent; but where `is_strict` it makes the whole header unreadable (RemotingCommand.decodeCommandCustomHeader,
+    and class FastCodesHeader).
+    """
+
+    is_strict: ClassVar[bool] = False
 
 
 H = TypeVar("H", bound=Header)
 
 
 def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
+
+_NUMBER = re.compile(r"[+-]?[0-9]{1,100}")
+_DECIMAL = b'.0"'
+"""In JSON that has this, a number may be one that msgspec takes for whole, and Java for none."""
 
 _decoders: dict[type[Header], msgspec.json.Decoder[Any]] = {}
 
@@ -64,20 +79,73 @@ def header_from_json(kind: type[H], raw: bytes | msgspec.Raw) -> H:
     except UnicodeDecodeError:  # Java reads what is no text with replacement characters
         return header_from_json(kind, bytes(raw).decode("utf-8", "replace").encode())
     except msgspec.ValidationError:
-        try:
-            fields = msgspec.json.decode(raw, type=dict[str, Any])  # the slow road: a number where text is due, say
-        except (msgspec.ValidationError, UnicodeDecodeError) as exc:
-            raise HeaderError(f"{kind.__name__}: {exc}") from None
-        return header_from_fields(kind, {key: _text(value) for key, value in fields.items() if value is not None})
-    return header
+        return _header_as_java(kind, raw)
+    return header if _DECIMAL not in bytes(raw) else _header_as_java(kind, raw)
 
 
-def header_from_fields(kind: type[H], fields: Mapping[str, object]) -> H:
+def _header_as_java(kind: type[H], raw: bytes | msgspec.Raw) -> H:
+    """Take the slow road: a number where text is due, or what is no number in Java."""
+    try:
+        fields = msgspec.json.decode(raw, type=dict[str, Any])
+    except (msgspec.ValidationError, UnicodeDecodeError) as exc:
+        raise HeaderError(f"{kind.__name__}: {exc}") from None
+    return _read_as_java(kind, {key: _text(value) for key, value in fields.items() if value is not None})
+
+
+def header_from_fields(kind: type[H], fields: Mapping[str, str]) -> H:
     """Read ext fields that are already split into names and text. HeaderError where they do not fit."""
     try:
         return msgspec.convert(fields, kind, strict=False)
-    except msgspec.ValidationError as exc:
-        raise HeaderError(f"{kind.__name__}: {exc}") from None
+    except msgspec.ValidationError:
+        return _read_as_java(kind, fields)
+
+
+def _read_as_java(kind: type[H], fields: Mapping[str, str]) -> H:
+    values: dict[str, object] = {}
+    for name, wire_name, is_required, read in _readers(kind):
+        text = fields.get(wire_name)
+        value = None if text is None else read(text)
+        if value is not None:
+            values[name] = value
+        elif is_required or (text is not None and kind.is_strict):
+            raise HeaderError(
+                f"{kind.__name__}: {wire_name} is {'missing' if text is None else f'no number: {text!r}'}"
+            )
+    return kind(**values)
+
+
+@functools.cache
+def _readers(kind: type[Header]) -> list[tuple[str, str, bool, Callable[[str], object]]]:
+    """For each field: its name, its name on the wire, whether it must be there, and what makes a value of its text."""
+    info = msgspec.inspect.type_info(kind)
+    assert isinstance(info, msgspec.inspect.StructType)
+    return [(field.name, field.encode_name, field.required, _reader(field.type)) for field in info.fields]
+
+
+def _reader(info: msgspec.inspect.Type) -> Callable[[str], object]:
+    if isinstance(info, msgspec.inspect.UnionType):
+        info = next(one for one in info.types if not isinstance(one, msgspec.inspect.NoneType))
+    if isinstance(info, msgspec.inspect.EnumType):
+        return JavaBoolean
+    if isinstance(info, msgspec.inspect.IntType):
+        return functools.partial(_whole, info.ge, info.le)
+    return str
+
+
+def java_number(text: str) -> int:
+    """Read what Java's parseInt reads. ValueError for all else: blanks, a point, what does not fit into 32 bits."""
+    value = _whole(-(2**31), 2**31 - 1, text)
+    if value is None:
+        raise ValueError(f"no number: {text!r}")
+    return value
+
+
+def _whole(lowest: int | None, highest: int | None, text: str) -> int | None:
+    """As Java's parseInt and parseLong: a sign, digits, within bounds; else None."""
+    value = int(text) if _NUMBER.fullmatch(text) else None
+    if value is None or (lowest is not None and value < lowest) or (highest is not None and value > highest):
+        return None
+    return value
 
 
 _wire_names: dict[type[Header], tuple[tuple[str, str], ...]] = {}

@@ -227,6 +227,8 @@ class MessageStore:
         if self.index is None or not self.index.files:
             return QueryResult([], 0, 0)
         found = self.index.find(f"{topic}#{key}", min(max_num, self.config.max_msgs_num_batch), begin, end)
+        if not found:  # RocketMQ tells of its index only where it found something there
+            return QueryResult([], 0, 0)
         records = [self.log.record(offset) for offset in sorted(found)]
         newest = self.index.files[-1]
         return QueryResult(

@@ -19,11 +19,13 @@ from remoting.headers.broker_admin import (
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
 
+OFF = "access control is off (aclEnable)"
+
 
 def update_account(broker: Broker, header: CreateAccessConfigRequestHeader, _request: Request) -> Reply:
     """Add an account or change one, in its file and at once."""
     if broker.access is None:
-        return Reply(ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED)
+        return Reply(ResponseCode.UPDATE_AND_CREATE_ACL_CONFIG_FAILED, remark=OFF)
     entry = {
         "accessKey": header.access_key,
         "secretKey": header.secret_key,
@@ -45,7 +47,7 @@ def update_account(broker: Broker, header: CreateAccessConfigRequestHeader, _req
 def delete_account(broker: Broker, header: DeleteAccessConfigRequestHeader, _request: Request) -> Reply:
     """Take an account out of its file."""
     if broker.access is None:
-        return Reply(ResponseCode.DELETE_ACL_CONFIG_FAILED)
+        return Reply(ResponseCode.DELETE_ACL_CONFIG_FAILED, remark=OFF)
     try:
         is_deleted = broker.access.delete_account(header.access_key)
     except AclDenied as exc:
@@ -62,7 +64,7 @@ def update_white_addresses(
 ) -> Reply:
     """Replace the addresses from which requests need no signature."""
     if broker.access is None:
-        return Reply(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED)
+        return Reply(ResponseCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG_FAILED, remark=OFF)
     addresses = header.global_white_addrs
     try:
         is_updated = broker.access.update_white_addresses(addresses.split(","), header.acl_file_full_path)
@@ -78,7 +80,7 @@ def update_white_addresses(
 def get_acl_version(broker: Broker, _header: Any, _request: Request) -> Reply:
     """Tell the version of each ACL file."""
     if broker.access is None:
-        return Reply(ResponseCode.SYSTEM_ERROR, remark="access control is off (aclEnable)")
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=OFF)
     return Reply(
         header=GetBrokerAclConfigResponseHeader(
             version=broker.access.version.encode().decode(),

@@ -15,7 +15,9 @@ from remoting.headers.group import GetConsumerListByGroupRequestHeader, Unregist
 def heart_beat(broker: Broker, _header: Any, request: Request) -> Reply:
     """Take note of a client: its producer groups, its consumer groups, what they subscribe to (section 3.1)."""
     data = HeartbeatData.decode(request.command.body)
-    member = Member(request.channel, data.client_id, request.command.language, request.command.version, broker.now())
+    member = Member(
+        request.channel, data.client_id or "", request.command.language, request.command.version, broker.now()
+    )
     for consumer in data.consumer_data_set:
         _register_consumer(broker, consumer, member)
     for producer in data.producer_data_set:
@@ -39,10 +41,10 @@ def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -
 
 
 def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, request: Request) -> Reply:
-    """Forget a client's groups. An empty name is no name (broker-requests#42)."""
-    if header.producer_group:
+    """Forget a client's groups. A group that is not there, as the one without a name, changes nothing (broker-requests#42)."""
+    if header.producer_group is not None:
         broker.producers.leave(header.producer_group, request.channel)
-    if header.consumer_group and broker.consumers.leave(header.consumer_group, request.channel):
+    if header.consumer_group is not None and broker.consumers.leave(header.consumer_group, request.channel):
         broker.notify_group(header.consumer_group)
     return Reply(header={})
 

@@ -25,11 +25,15 @@ from remoting.headers.group import (
     GetSubscriptionGroupConfigRequestHeader,
 )
 
+NO_GROUP = (b"null", b"[]")
+"""Bodies that change nothing, and are answered with success."""
+
 
 def update_and_create_subscriptiongroup(broker: Broker, _header: Any, request: Request) -> Reply:
     """Replace a group's whole configuration, known or not."""
     refuse_on_slave(broker)
-    broker.subscriptions.put(SubscriptionGroupConfig.decode(request.command.body))
+    if request.command.body.strip() not in NO_GROUP:
+        broker.subscriptions.put(SubscriptionGroupConfig.decode(request.command.body))
     return Reply()
 
 

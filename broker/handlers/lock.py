@@ -13,9 +13,8 @@ def lock_batch_mq(broker: Broker, _header: Any, request: Request) -> Reply:
     """Lock what can be locked, and answer just that (broker-requests#46)."""
     wanted = LockBatchRequestBody.decode(request.command.body)
     now = broker.now()
-    got = [
-        queue for queue in wanted.mq_set if broker.locks.lock(_key(wanted.consumer_group, queue), wanted.client_id, now)
-    ]
+    queues = dict.fromkeys(wanted.mq_set)  # each once
+    got = [queue for queue in queues if broker.locks.lock(_key(wanted.consumer_group, queue), wanted.client_id, now)]
     return Reply(body=LockBatchResponseBody(lock_ok_mq_set=got).encode())
 
 

@@ -24,6 +24,7 @@ from remoting.bodies.offset import OffsetMovedEvent
 from remoting.bodies.queue import MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.header import HeaderError
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from remoting.message import (
     PROPERTY_DELAY,
@@ -62,12 +63,16 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
         wanted = _wanted(broker, header)
     except Refusal as exc:
         return Reply(exc.code, {}, remark=str(exc))
+    if header.max_msg_nums < 0 or (header.sys_flag & SUSPEND and header.suspend_timeout_millis is None):
+        raise HeaderError(f"a pull of {header.max_msg_nums} messages, or one that waits without an end")
     if header.sys_flag & COMMIT_OFFSET and not broker.is_slave:
+        if header.commit_offset is None:
+            raise HeaderError("a pull that commits no offset")
         broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
     result = _read(broker, header, wanted)
     code, _next = _outcome(broker, header, result)
     if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND:
-        wait = header.suspend_timeout_millis / 1000
+        wait = (header.suspend_timeout_millis or 0) / 1000
         if not broker.config.long_polling_enable:
             wait = broker.config.short_polling_time_mills / 1000
         held = HeldPull(request, header, header.queue_offset, broker.now() + wait, wanted)
@@ -162,6 +167,8 @@ def _wanted_by_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tu
             ResponseCode.SUBSCRIPTION_NOT_EXIST,
             f"group {header.consumer_group} does not subscribe to {header.topic} by heartbeat",
         )
+    if header.sub_version is None:
+        raise HeaderError("a pull without the version of its subscription")
     if subscription.sub_version < header.sub_version:
         raise Refusal(
             ResponseCode.SUBSCRIPTION_NOT_LATEST,
@@ -181,7 +188,7 @@ def _wanted_as_registered(broker: Broker, header: PullMessageRequestHeader) -> W
             ResponseCode.FILTER_DATA_NOT_EXIST,
             f"group {header.consumer_group} has no filter for {header.topic} here; its expression may be wrong",
         )
-    if data.client_version < header.sub_version:
+    if data.client_version < (header.sub_version or 0):
         raise Refusal(
             ResponseCode.FILTER_DATA_NOT_LATEST, f"the filter of group {header.consumer_group} is older than this pull"
         )

@@ -6,13 +6,16 @@ Sources: broker-requests sections 5 and 6.2.
 from broker.state import Broker
 from remoting.bodies.queue import ConsumeQueueData, QueryConsumeQueueResponseBody
 from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
+from remoting.frame import JSON
+from remoting.header import HeaderError
 from remoting.headers.query import (
     QueryConsumeQueueRequestHeader,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
+from store.config import QUEUE_ENTRY_SIZE
 
 
 def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Request) -> Reply | None:
@@ -21,9 +24,11 @@ def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Re
     What is in the queues is found, as in RocketMQ. There the two go together; on a slave of ours that copies a
     long log, and after a crash, the index comes later, and the query waits until it is where the queues are now.
     """
+    if header.max_num < 0:
+        raise HeaderError(f"a query for {header.max_num} messages")
     wanted = broker.store.dispatcher.want_index()
     if wanted is None:
-        return _query(broker, header)
+        return _query(broker, header, request)
     broker.waiting_queries.append((wanted, header, request))
     return None
 
@@ -33,10 +38,10 @@ def answer_waiting_queries(broker: Broker) -> None:
     waiting, dispatcher = broker.waiting_queries, broker.store.dispatcher
     while waiting and dispatcher.indexed >= min(waiting[0][0], dispatcher.offset):
         _, header, request = waiting.popleft()
-        request.reply(_query(broker, header))
+        request.reply(_query(broker, header, request))
 
 
-def _query(broker: Broker, header: QueryMessageRequestHeader) -> Reply:
+def _query(broker: Broker, header: QueryMessageRequestHeader, request: Request) -> Reply:
     max_num = broker.config.default_query_max_num if header.is_unique_key else header.max_num
     found = broker.store.query(header.topic, header.key, max_num, header.begin_timestamp, header.end_timestamp)
     fields = QueryMessageResponseHeader(
@@ -45,14 +50,16 @@ def _query(broker: Broker, header: QueryMessageRequestHeader) -> Reply:
     )
     if not found.buffers:
         return Reply(ResponseCode.QUERY_NOT_FOUND, fields, remark="no message has this key in this time")
+    request.command.serialize_type = JSON  # messages go out before RocketMQ looks at the request's codec
     return Reply(header=fields, body=found.buffers)
 
 
-def view_message_by_id(broker: Broker, header: ViewMessageRequestHeader, _request: Request) -> Reply:
+def view_message_by_id(broker: Broker, header: ViewMessageRequestHeader, request: Request) -> Reply:
     """The one message that lies at a commit log offset, as an offset message id names it."""
     record = broker.store.message_at(header.offset)
     if record is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message lies at commit log offset {header.offset}")
+    request.command.serialize_type = JSON  # as for a query
     return Reply(body=record)
 
 
@@ -66,7 +73,7 @@ def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, 
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"queue {queue_id} of topic {topic} does not exist here")
     lowest, highest = store.min_queue_offset(topic, queue_id), store.max_queue_offset(topic, queue_id)
     if not lowest <= header.index < highest:
-        return Reply(remark=f"queue {queue_id} of topic {topic} has no entry {header.index}")
+        return Reply(remark=f"Index {header.index} of {queue_id}@{topic} is not exist!")
     subscription = filter_data = None
     if header.consumer_group is not None:
         group = broker.consumers.groups.get(header.consumer_group)
@@ -81,11 +88,16 @@ def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, 
         min_queue_index=lowest,
         queue_data=[
             ConsumeQueueData(physic_offset=physical, physic_size=size, tags_code=code)
-            for physical, size, code in store.queue_entries(topic, queue_id, header.index, max(header.count, 0))
+            for physical, size, code in store.queue_entries(topic, queue_id, header.index, _count(header.count))
         ],
         subscription_data=subscription,
     )
-    return Reply(body=body.encode())
+    return Reply(body=body.encode(), remark=NO_REMARK_SET)
+
+
+def _count(asked: int) -> int:
+    """RocketMQ counts in bytes of 32 bits: a number that is too large for that, or below 0, is none."""
+    return max((asked * QUEUE_ENTRY_SIZE + 2**31) % 2**32 - 2**31, 0) // QUEUE_ENTRY_SIZE
 
 
 ROUTES: list[Route[Broker]] = [

@@ -10,7 +10,7 @@ import random
 from typing import Any
 
 from broker.commit import WaitingSend
-from broker.handlers.send import check_send, peer_address, region_fields, wait_for_copies
+from broker.handlers.send import check_complete, check_send, peer_address, region_fields, wait_for_copies
 from broker.state import Broker
 from remoting.channel import RemotingError
 from remoting.codes import RequestCode, ResponseCode
@@ -39,6 +39,7 @@ def send_reply_message(broker: Broker, header: Any, request: Request) -> Reply |
     """Push a reply to the client that waits for it, then store it, then answer."""
     try:
         topic = check_send(broker, header)
+        check_complete(header)
     except Refusal as exc:
         return Reply(exc.code, region_fields(broker), remark=str(exc))
     queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load

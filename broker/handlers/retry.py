@@ -25,6 +25,7 @@ from remoting.message import (
     decode_message,
     format_properties,
 )
+from store.results import PutStatus
 
 FIRST_RETRY_LEVEL = 3
 """Delay level of the first retry: 10 s. Each further one waits a level longer."""
@@ -50,6 +51,8 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
     if stored.reconsume_times >= limit or level < 0:
         topic, queue_id, level = names.DLQ_PREFIX + header.group, 0, 0
         _make_topic(broker, topic, DLQ_QUEUES)
+    if len(topic) > names.MAX_TOPIC_LENGTH:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, PutStatus.MESSAGE_ILLEGAL.name)
     message, properties = _copy(stored, topic, queue_id, level)
     delay(broker, message, properties)
     message.properties = format_properties(properties)

@@ -19,6 +19,7 @@ from remoting.codec import ReplyHead
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.header import HeaderError, java_number
 from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from remoting.message import (
     PROPERTY_CLUSTER,
@@ -60,6 +61,7 @@ def send_message(broker: Broker, header: Any, request: Request) -> Reply | None:
     """Store one message or a batch, and answer when it is as safe as the sender asked for."""
     try:
         topic = check_send(broker, header)
+        check_complete(header)
         queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
         if header.batch:
             return _send_batch(broker, header, request, queue_id)
@@ -67,7 +69,7 @@ def send_message(broker: Broker, header: Any, request: Request) -> Reply | None:
     except Refusal as exc:
         return Reply(exc.code, region_fields(broker), remark=str(exc))
     except ValueError as exc:  # a batch body or a delay level that does not parse
-        return Reply(ResponseCode.SYSTEM_ERROR, region_fields(broker), remark=str(exc))
+        raise HeaderError(str(exc)) from None
 
 
 def check_send(broker: Broker, header: Any) -> TopicConfig:
@@ -76,7 +78,7 @@ def check_send(broker: Broker, header: Any) -> TopicConfig:
     accepts_from = config.start_accept_send_request_time_stamp
     if accepts_from and broker.now_millis() < accepts_from:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker takes no messages yet")
-    name = header.topic
+    name = header.topic or ""
     topic = broker.topics.get(name)
     if not config.broker_permission & PERM_WRITE and topic is not None and topic.order:
         raise Refusal(ResponseCode.NO_PERMISSION, f"broker {config.broker_name} may not be written to")
@@ -86,12 +88,22 @@ def check_send(broker: Broker, header: Any) -> TopicConfig:
         raise Refusal(ResponseCode.NO_PERMISSION, f"clients may not send to topic {name}")
     if topic is None:
         topic = _create_topic(broker, header)
+    if header.queue_id is None:
+        raise HeaderError("a send without a queue")
     if header.queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"queue {header.queue_id} of topic {name}: it has {topic}")
     return topic
 
 
+def check_complete(header: Any) -> None:
+    """Do without what 4.9 does without. HeaderError where it stumbles."""
+    if header.born_timestamp is None or header.flag is None:
+        raise HeaderError("a send without its time or its flag")
+
+
 def _create_topic(broker: Broker, header: Any) -> TopicConfig:
+    if header.default_topic is None or header.default_topic_queue_nums is None:
+        raise HeaderError(f"topic {header.topic} does not exist here, and the send says not how to make it")
     is_retry = header.topic.startswith(names.RETRY_PREFIX)
     unit_mode = bool(header.unit_mode)
     topic = broker.topics.create_from_default(
@@ -110,6 +122,8 @@ def _create_topic(broker: Broker, header: Any) -> TopicConfig:
 
 
 def _send_single(broker: Broker, header: Any, request: Request, queue_id: int) -> Reply | None:
+    if header.sys_flag is None:
+        raise HeaderError("a send without its sysFlag")
     properties = parse_properties(header.properties or "")
     message = NewMessage(
         topic=header.topic,
@@ -125,13 +139,15 @@ def _send_single(broker: Broker, header: Any, request: Request, queue_id: int) -
         keys=properties.get(PROPERTY_KEYS, ""),
     )
     if header.topic.startswith(names.RETRY_PREFIX):
-        _retry_or_dead_letter(broker, header, request.command, message, properties)
+        _retry_or_dead_letter(broker, header, request.command, message)
     waits = properties.get(PROPERTY_WAIT, "true").lower() == "true"
     properties[PROPERTY_CLUSTER] = broker.config.broker_cluster_name
     if properties.get(PROPERTY_TRAN_MSG, "").lower() == "true":
         if broker.config.reject_transaction_message:
             raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
         make_half(message, properties)
+        if properties.get(PROPERTY_DELAY):  # lost, as in RocketMQ: what comes from the schedule is never a half message
+            delay(broker, message, properties)
     elif properties.get(PROPERTY_DELAY) and message.sys_flag & TRANSACTION_MASK != TRANSACTION_PREPARED:
         if not delay(broker, message, properties):
             properties.pop(PROPERTY_WAIT, None)
@@ -156,10 +172,12 @@ def make_half(message: NewMessage, properties: dict[str, str]) -> None:
 
 def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
     """Turn a message with a delay level into one that waits in the schedule topic (store-ha#74). True if it was."""
-    level = min(int(properties[PROPERTY_DELAY]), len(broker.store.config.delay_millis))
+    level, highest = java_number(properties[PROPERTY_DELAY]), len(broker.store.config.delay_millis)
     if level <= 0:
         return False
-    properties[PROPERTY_DELAY] = str(level)
+    if level > highest:
+        level = highest
+        properties[PROPERTY_DELAY] = str(level)
     properties[PROPERTY_REAL_TOPIC] = message.topic
     properties[PROPERTY_REAL_QID] = str(message.queue_id)
     message.topic = names.SCHEDULE_TOPIC
@@ -167,10 +185,11 @@ def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bo
     return True
 
 
-def _retry_or_dead_letter(
-    broker: Broker, header: Any, command: Command, message: NewMessage, properties: dict[str, str]
-) -> None:
-    """Send a retry that was tried often enough to the dead-letter topic instead (broker-requests#22)."""
+def _retry_or_dead_letter(broker: Broker, header: Any, command: Command, message: NewMessage) -> None:
+    """Send a retry that was tried often enough to the dead-letter topic instead (broker-requests#22).
+
+    A delay of it stays: 4.9.8 clears that of the message, and then gives it the properties of the request.
+    """
     group_name = header.topic[len(names.RETRY_PREFIX) :]
     group = broker.subscriptions.find(group_name)
     if group is None:
@@ -182,12 +201,15 @@ def _retry_or_dead_letter(
         message.topic = names.DLQ_PREFIX + group_name
         message.queue_id = 0
         broker.topics.create_plain(message.topic, 1)
-        properties[PROPERTY_DELAY] = "0"
 
 
 def _send_batch(broker: Broker, header: Any, request: Request, queue_id: int) -> Reply | None:
     properties = parse_properties(header.properties or "")
-    if header.sys_flag & TRANSACTION_MASK or int(properties.get(PROPERTY_DELAY, "0")) > 0:
+    if header.sys_flag is None:
+        raise HeaderError("a batch without its sysFlag")
+    if not request.command.body:
+        raise HeaderError("a batch without messages")
+    if header.sys_flag & TRANSACTION_MASK or java_number(properties.get(PROPERTY_DELAY, "0")) > 0:
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, "a batch may be neither transactional nor delayed")
     properties[PROPERTY_CLUSTER] = broker.config.broker_cluster_name
     shared = NewMessage(

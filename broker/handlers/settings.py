@@ -67,6 +67,8 @@ def check_client_config(broker: Broker, _header: Any, request: Request) -> Reply
 
     Tags always can (broker-requests#48).
     """
+    if request.command.body.strip() == b"null":
+        return Reply()
     subscription = CheckClientRequestBody.decode(request.command.body).subscription_data
     if subscription is None or is_tag_type(subscription.expression_type):
         return Reply()

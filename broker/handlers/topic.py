@@ -8,7 +8,8 @@ from remoting import names
 from remoting.bodies.queue import MessageQueue
 from remoting.bodies.topic import TopicConfig, TopicList, TopicOffset, TopicStatsTable
 from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
+from remoting.header import HeaderError
 from remoting.headers.topic import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
@@ -22,6 +23,8 @@ def update_and_create_topic(broker: Broker, header: CreateTopicRequestHeader, _r
 
     The header's `order` is ignored: order topics are those in the nameservers' KV table. The perm is not checked.
     """
+    if header.topic_filter_type not in ("SINGLE_TAG", "MULTI_TAG"):
+        raise HeaderError(f"topicFilterType is {header.topic_filter_type}, expected SINGLE_TAG or MULTI_TAG")
     refuse_on_slave(broker)
     _check_name(broker, header.topic)
     topic = TopicConfig(
@@ -34,7 +37,7 @@ def update_and_create_topic(broker: Broker, header: CreateTopicRequestHeader, _r
     )
     broker.topics.put(topic)
     broker.registration.register_soon(header.topic)
-    return Reply()
+    return Reply(remark=NO_REMARK_SET)
 
 
 def delete_topic(broker: Broker, header: DeleteTopicRequestHeader, _request: Request) -> Reply:

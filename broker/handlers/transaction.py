@@ -12,12 +12,14 @@ from broker.handlers.send import NOT_STORED, delay, wait_for_copies
 from broker.state import Broker
 from remoting import names
 from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
+from remoting.header import HeaderError
 from remoting.headers.broker_admin import ResumeCheckHalfMessageRequestHeader
 from remoting.headers.send import EndTransactionRequestHeader
 from remoting.message import (
     PROPERTY_DELAY,
     PROPERTY_PGROUP,
+    PROPERTY_TRAN_MSG,
     PROPERTY_WAIT,
     TRANSACTION_COMMIT,
     TRANSACTION_ROLLBACK,
@@ -28,15 +30,17 @@ from remoting.message import (
     parse_offset_message_id,
 )
 
-NO_REMARK_SET = "not set any response code"
-"""What RocketMQ leaves in its answer to a rollback."""
+UNKNOWN = 0
+"""The producer does not know yet."""
 
 
 def end_transaction(broker: Broker, header: EndTransactionRequestHeader, request: Request) -> Reply | None:
     """Commit or roll back; neither of them is silence, also towards one who waits for an answer."""
+    if header.commit_or_rollback not in (UNKNOWN, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+        raise HeaderError(f"commitOrRollback is {header.commit_or_rollback}, expected 0, 8 or 12")
     if broker.is_slave:
         return Reply(ResponseCode.SLAVE_NOT_AVAILABLE, remark="this is a slave: transactions end at its master")
-    if header.commit_or_rollback not in (TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+    if header.commit_or_rollback == UNKNOWN:
         return None
     half = _checked_half(broker, header)
     if header.commit_or_rollback == TRANSACTION_COMMIT:
@@ -46,7 +50,7 @@ def end_transaction(broker: Broker, header: EndTransactionRequestHeader, request
 
 
 def _checked_half(broker: Broker, header: EndTransactionRequestHeader) -> StoredMessage:
-    half = half_at(broker, header.commit_log_offset, names.HALF_TOPIC)
+    half = half_at(broker, header.commit_log_offset)
     if half.properties.get(PROPERTY_PGROUP) != header.producer_group:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"that half message is not of producer group {header.producer_group}")
     if half.queue_offset != header.tran_state_table_offset:
@@ -60,22 +64,29 @@ def _checked_half(broker: Broker, header: EndTransactionRequestHeader) -> Stored
 
 
 def half_at(broker: Broker, physical_offset: int, *topics: str) -> StoredMessage:
-    """The half message at a commit log offset, in one of these topics."""
+    """The half message at a commit log offset, in one of these topics if any are given.
+
+    Where a transaction ends, RocketMQ looks at the message's group and offsets, and not at its topic.
+    """
     try:
         record = broker.store.message_at(physical_offset)
         half = decode_message(record) if record is not None else None
     except RecordError:  # bytes in the middle of a record that look like one
         half = None
-    if half is None or half.topic not in topics:
+    if half is None or (topics and half.topic not in topics):
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"no half message lies at commit log offset {physical_offset}")
     return half
 
 
 def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | None:
     """Store it for its consumers, note that it is resolved, and answer once it is as safe as its sender asked for."""
-    message = committed(half)
+    try:
+        message = committed(half)
+    except (KeyError, ValueError):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, "that message does not say where it is to go") from None
     properties = dict(half.properties)
     if properties.get(PROPERTY_DELAY) and delay(broker, message, properties):
+        properties.pop(PROPERTY_TRAN_MSG, None)
         message.properties = format_properties(properties)
     result = broker.put_own(message)
     if not result.is_stored:
@@ -89,7 +100,9 @@ def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | No
 
 
 def _resolve(broker: Broker, half: StoredMessage) -> None:
-    broker.put_own(op_record(half.queue_offset, broker.store_host, broker.now_millis()))
+    record = op_record(half.queue_offset, broker.store_host, broker.now_millis())
+    record.queue_id = half.queue_id
+    broker.put_own(record)
 
 
 def resume_check_half_message(broker: Broker, header: ResumeCheckHalfMessageRequestHeader, _request: Any) -> Reply:

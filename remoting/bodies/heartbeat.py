@@ -79,10 +79,10 @@ class ProducerData(Body, frozen=True, kw_only=True):
 class ConsumerData(Body, frozen=True, kw_only=True):
     """One consumer group of a client."""
 
-    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    consume_type: ConsumeType = ConsumeType.CONSUME_PASSIVELY
+    consume_from_where: ConsumeFromWhere | None = None
+    consume_type: ConsumeType | None = None
     group_name: str
-    message_model: MessageModel = MessageModel.CLUSTERING
+    message_model: MessageModel | None = None
     subscription_data_set: list[SubscriptionData] = []
     unit_mode: bool = False
 
@@ -97,13 +97,15 @@ _ORDINALS: dict[str, list[str]] = {
 class HeartbeatData(Body, frozen=True, kw_only=True):
     """Request of 34."""
 
-    client_id: str = msgspec.field(name="clientID")
+    client_id: str | None = msgspec.field(name="clientID", default=None)
     consumer_data_set: list[ConsumerData] = []
     producer_data_set: list[ProducerData] = []
 
     @classmethod
     def mended(cls, value: Any) -> Any:
         """Turn ordinals into names; an unknown one is as if it were missing (broker-requests#37)."""
+        if isinstance(value, dict) and isinstance(value.get("clientID"), (int, float)):
+            value["clientID"] = str(value["clientID"])
         consumers = value.get("consumerDataSet") if isinstance(value, dict) else None
         for consumer in consumers if isinstance(consumers, list) else ():
             if isinstance(consumer, dict):

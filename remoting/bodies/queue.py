@@ -28,7 +28,7 @@ class LockBatchRequestBody(Body, frozen=True, kw_only=True):
 class UnlockBatchRequestBody(Body, frozen=True, kw_only=True):
     """Request of 42."""
 
-    client_id: str
+    client_id: str | None = None
     consumer_group: str
     mq_set: list[MessageQueue] = []
 

@@ -3,7 +3,7 @@
 Sources: broker-requests sections 6.3, 6.5.
 """
 
-from remoting.header import FALSE, Header, JavaBoolean
+from remoting.header import FALSE, Header, JavaBoolean, Long
 
 
 class GetBrokerConfigResponseHeader(Header, frozen=True, kw_only=True):
@@ -15,7 +15,7 @@ class GetBrokerConfigResponseHeader(Header, frozen=True, kw_only=True):
 class CreateAccessConfigRequestHeader(Header, frozen=True, kw_only=True):
     """50. Permissions are `resource=permission`, several with commas between."""
 
-    access_key: str
+    access_key: str = ""
     secret_key: str | None = None
     white_remote_address: str | None = None
     admin: JavaBoolean = FALSE
@@ -28,7 +28,7 @@ class CreateAccessConfigRequestHeader(Header, frozen=True, kw_only=True):
 class DeleteAccessConfigRequestHeader(Header, frozen=True, kw_only=True):
     """51."""
 
-    access_key: str
+    access_key: str = ""
 
 
 class GetBrokerAclConfigResponseHeader(Header, frozen=True, kw_only=True):
@@ -44,14 +44,14 @@ class GetBrokerAclConfigResponseHeader(Header, frozen=True, kw_only=True):
 class UpdateGlobalWhiteAddrsConfigRequestHeader(Header, frozen=True, kw_only=True):
     """53. Addresses with commas between; the file is plain_acl.yml unless named."""
 
-    global_white_addrs: str
+    global_white_addrs: str = ""
     acl_file_full_path: str | None = None
 
 
 class ViewBrokerStatsDataRequestHeader(Header, frozen=True, kw_only=True):
     """315."""
 
-    stats_name: str
+    stats_name: str = "null"
     stats_key: str
 
 
@@ -60,7 +60,7 @@ class ResetOffsetRequestHeader(Header, frozen=True, kw_only=True):
 
     topic: str
     group: str
-    timestamp: int
+    timestamp: Long = 0
     """Milliseconds; -1 is the end of each queue."""
     is_force: JavaBoolean = FALSE
 
@@ -77,7 +77,7 @@ class GetConsumerRunningInfoRequestHeader(Header, frozen=True, kw_only=True):
     """307, passed on by the broker as it is."""
 
     consumer_group: str
-    client_id: str
+    client_id: str = "null"
     jstack_enable: JavaBoolean = FALSE
 
 
@@ -94,7 +94,7 @@ class QueryCorrectionOffsetHeader(Header, frozen=True, kw_only=True):
     """308."""
 
     filter_groups: str | None = None
-    compare_group: str
+    compare_group: str = "null"
     topic: str
 
 
@@ -102,7 +102,7 @@ class CloneGroupOffsetRequestHeader(Header, frozen=True, kw_only=True):
     """314."""
 
     src_group: str
-    dest_group: str
+    dest_group: str = "null"
     topic: str | None = None
     offline: JavaBoolean = FALSE
 

@@ -8,7 +8,7 @@ from remoting.header import FALSE, Header, JavaBoolean
 class UnregisterClientRequestHeader(Header, frozen=True, kw_only=True):
     """35. An empty group is as good as none (broker-requests#42)."""
 
-    client_id: str = msgspec.field(name="clientID")
+    client_id: str | None = msgspec.field(name="clientID", default=None)
     producer_group: str | None = None
     consumer_group: str | None = None
 
@@ -78,10 +78,10 @@ class QueryTopicConsumeByWhoRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class QueryConsumeTimeSpanRequestHeader(Header, frozen=True, kw_only=True):
-    """303."""
+    """303. A missing group is one that is called `null`."""
 
     topic: str
-    group: str
+    group: str = "null"
 
 
 class GetConsumeStatsInBrokerHeader(Header, frozen=True, kw_only=True):

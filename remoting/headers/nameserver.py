@@ -4,7 +4,7 @@ Source: remoting-and-nameserver sections 3.2 to 3.12. A field without default is
 with code 1; for the others it looks up `null`, and finds nothing.
 """
 
-from remoting.header import FALSE, Header, JavaBoolean
+from remoting.header import FALSE, Header, Int, JavaBoolean, Long
 
 
 class PutKVConfigRequestHeader(Header, frozen=True, kw_only=True):
@@ -48,10 +48,10 @@ class RegisterBrokerRequestHeader(Header, frozen=True, kw_only=True):
     broker_addr: str
     cluster_name: str
     ha_server_addr: str | None = None
-    broker_id: int
+    broker_id: Long
     """0 is the master."""
     compressed: JavaBoolean = FALSE
-    body_crc32: int = 0
+    body_crc32: Int = 0
     """Over the body as sent; 0 is not checked (remoting#21)."""
 
 
@@ -68,7 +68,7 @@ class UnRegisterBrokerRequestHeader(Header, frozen=True, kw_only=True):
     broker_name: str
     broker_addr: str
     cluster_name: str
-    broker_id: int
+    broker_id: Long
 
 
 class QueryDataVersionRequestHeader(Header, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class QueryDataVersionRequestHeader(Header, frozen=True, kw_only=True):
     broker_name: str | None = None
     broker_addr: str | None = None
     cluster_name: str | None = None
-    broker_id: int | None = None
+    broker_id: Long | None = None
 
 
 class QueryDataVersionResponseHeader(Header, frozen=True, kw_only=True):

@@ -1,14 +1,17 @@
-"""Headers of consumer offsets and queue bounds (broker-requests sections 3.7 to 3.9)."""
+"""Headers of consumer offsets and queue bounds (broker-requests sections 3.7 to 3.9).
 
-from remoting.header import Header
+Java makes a key of topic and group, and of a missing one the word `null`.
+"""
+
+from remoting.header import Header, Int, Long
 
 
 class QueryConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
     """14."""
 
-    consumer_group: str
-    topic: str
-    queue_id: int
+    consumer_group: str = "null"
+    topic: str = "null"
+    queue_id: Int
 
 
 class QueryConsumerOffsetResponseHeader(Header, frozen=True, kw_only=True):
@@ -20,10 +23,10 @@ class QueryConsumerOffsetResponseHeader(Header, frozen=True, kw_only=True):
 class UpdateConsumerOffsetRequestHeader(Header, frozen=True, kw_only=True):
     """15."""
 
-    consumer_group: str
-    topic: str
-    queue_id: int
-    commit_offset: int
+    consumer_group: str = "null"
+    topic: str = "null"
+    queue_id: Int
+    commit_offset: Long
 
 
 class UpdateConsumerOffsetResponseHeader(Header, frozen=True, kw_only=True):
@@ -34,8 +37,8 @@ class SearchOffsetRequestHeader(Header, frozen=True, kw_only=True):
     """29."""
 
     topic: str
-    queue_id: int
-    timestamp: int
+    queue_id: Int
+    timestamp: Long
 
 
 class SearchOffsetResponseHeader(Header, frozen=True, kw_only=True):
@@ -48,7 +51,7 @@ class GetMaxOffsetRequestHeader(Header, frozen=True, kw_only=True):
     """30."""
 
     topic: str
-    queue_id: int
+    queue_id: Int
 
 
 class GetMaxOffsetResponseHeader(Header, frozen=True, kw_only=True):
@@ -61,7 +64,7 @@ class GetMinOffsetRequestHeader(Header, frozen=True, kw_only=True):
     """31."""
 
     topic: str
-    queue_id: int
+    queue_id: Int
 
 
 class GetMinOffsetResponseHeader(Header, frozen=True, kw_only=True):
@@ -74,7 +77,7 @@ class GetEarliestMsgStoretimeRequestHeader(Header, frozen=True, kw_only=True):
     """32."""
 
     topic: str
-    queue_id: int
+    queue_id: Int
 
 
 class GetEarliestMsgStoretimeResponseHeader(Header, frozen=True, kw_only=True):

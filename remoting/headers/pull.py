@@ -1,22 +1,29 @@
 """Headers of pulls (broker-requests sections 2.1, 2.5)."""
 
-from remoting.header import Header
+from typing import ClassVar
+
+from remoting.header import Header, Int, Long
 
 
 class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
     """11, and 361 of lite pull consumers of 5.x."""
 
+    is_strict: ClassVar[bool] = True
+
     consumer_group: str
     topic: str
-    queue_id: int
-    queue_offset: int
-    max_msg_nums: int
-    sys_flag: int
+    queue_id: Int
+    queue_offset: Long
+    max_msg_nums: Int
+    sys_flag: Int
     """Bits: 1 commit offset, 2 suspend, 4 subscription, 8 class filter, 16 lite pull."""
-    commit_offset: int
-    suspend_timeout_millis: int
+    commit_offset: Long | None = None
+    """Must be there with bit 1."""
+    suspend_timeout_millis: Long | None = None
+    """Must be there with bit 2."""
     subscription: str | None = None
-    sub_version: int
+    sub_version: Long | None = None
+    """Must be there without bit 4."""
     expression_type: str | None = None
     """None is TAG (broker-requests#30)."""
 

@@ -2,17 +2,17 @@
 
 import msgspec
 
-from remoting.header import Header, JavaBoolean
+from remoting.header import Header, Int, JavaBoolean, Long
 
 
 class QueryMessageRequestHeader(Header, frozen=True, kw_only=True):
-    """12."""
+    """12. A missing topic or key is looked for as the word `null`."""
 
-    topic: str
-    key: str
-    max_num: int
-    begin_timestamp: int
-    end_timestamp: int
+    topic: str = "null"
+    key: str = "null"
+    max_num: Int
+    begin_timestamp: Long
+    end_timestamp: Long
     is_unique_key: JavaBoolean | None = msgspec.field(name="_UNIQUE_KEY_QUERY", default=None)
     """The key is one that a producer made unique: 32 messages are enough."""
 
@@ -27,7 +27,7 @@ class QueryMessageResponseHeader(Header, frozen=True, kw_only=True):
 class ViewMessageRequestHeader(Header, frozen=True, kw_only=True):
     """33."""
 
-    offset: int
+    offset: Long
     """Commit log offset."""
 
 
@@ -35,7 +35,7 @@ class QueryConsumeQueueRequestHeader(Header, frozen=True, kw_only=True):
     """321."""
 
     topic: str
-    queue_id: int
-    index: int
-    count: int
+    queue_id: Int = 0
+    index: Long = 0
+    count: Int = 0
     consumer_group: str | None = None

@@ -3,46 +3,53 @@
 Sources: broker-requests sections 1.1, 1.7, 1.10, 3.11, 4.2, 4.4.
 """
 
+from typing import ClassVar
+
 import msgspec
 
-from remoting.header import FALSE, Header, JavaBoolean
+from remoting.header import FALSE, Header, Int, JavaBoolean, Long
 
 
 class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
-    """10, 324, with names. The message itself is the body, or several are (`batch`)."""
+    """10, 324, with names. The message itself is the body, or several are (`batch`).
 
-    producer_group: str
-    topic: str
-    default_topic: str
+    What is missing is found out by whoever needs it: after the checks of topic and queue.
+    """
+
+    producer_group: str | None = None
+    topic: str | None = None
+    default_topic: str | None = None
     """Template of a topic that does not exist yet."""
-    default_topic_queue_nums: int
-    queue_id: int
+    default_topic_queue_nums: Int | None = None
+    queue_id: Int | None = None
     """Negative: the broker chooses."""
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    sys_flag: Int | None = None
+    born_timestamp: Long | None = None
+    flag: Int | None = None
     properties: str | None = None
-    reconsume_times: int = 0
+    reconsume_times: Int = 0
     unit_mode: JavaBoolean = FALSE
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int | None = None
     batch: JavaBoolean = FALSE
 
 
 class SendMessageRequestHeaderV2(SendMessageRequestHeader, frozen=True, kw_only=True):
     """310, 320, 325: the same with letters."""
 
-    producer_group: str = msgspec.field(name="a")
-    topic: str = msgspec.field(name="b")
-    default_topic: str = msgspec.field(name="c")
-    default_topic_queue_nums: int = msgspec.field(name="d")
-    queue_id: int = msgspec.field(name="e")
-    sys_flag: int = msgspec.field(name="f")
-    born_timestamp: int = msgspec.field(name="g")
-    flag: int = msgspec.field(name="h")
+    is_strict: ClassVar[bool] = True
+
+    producer_group: str | None = msgspec.field(name="a", default=None)
+    topic: str | None = msgspec.field(name="b", default=None)
+    default_topic: str | None = msgspec.field(name="c", default=None)
+    default_topic_queue_nums: Int | None = msgspec.field(name="d", default=None)
+    queue_id: Int | None = msgspec.field(name="e", default=None)
+    sys_flag: Int | None = msgspec.field(name="f", default=None)
+    born_timestamp: Long | None = msgspec.field(name="g", default=None)
+    flag: Int | None = msgspec.field(name="h", default=None)
     properties: str | None = msgspec.field(name="i", default=None)
-    reconsume_times: int = msgspec.field(name="j", default=0)
+    reconsume_times: Int = msgspec.field(name="j", default=0)
     unit_mode: JavaBoolean = msgspec.field(name="k", default=FALSE)
-    max_reconsume_times: int | None = msgspec.field(name="l", default=None)
+    max_reconsume_times: Int | None = msgspec.field(name="l", default=None)
     batch: JavaBoolean = msgspec.field(name="m", default=FALSE)
 
 
@@ -65,41 +72,41 @@ class ReplyMessageRequestHeader(Header, frozen=True, kw_only=True):
     producer_group: str
     topic: str
     default_topic: str | None = None
-    default_topic_queue_nums: int | None = None
-    queue_id: int
-    sys_flag: int
-    born_timestamp: int
-    flag: int
+    default_topic_queue_nums: Int | None = None
+    queue_id: Int
+    sys_flag: Int
+    born_timestamp: Long
+    flag: Int
     properties: str | None = None
-    reconsume_times: int | None = None
+    reconsume_times: Int | None = None
     unit_mode: JavaBoolean = FALSE
     born_host: str | None = None
     store_host: str | None = None
-    store_timestamp: int | None = None
+    store_timestamp: Long | None = None
 
 
 class ConsumerSendMsgBackRequestHeader(Header, frozen=True, kw_only=True):
     """36: a message that a consumer could not handle."""
 
-    offset: int
+    offset: Long
     """Commit log offset."""
     group: str
-    delay_level: int
+    delay_level: Int
     """0: by reconsume times; negative: to the dead-letter queue."""
     origin_msg_id: str | None = None
     origin_topic: str | None = None
     unit_mode: JavaBoolean = FALSE
-    max_reconsume_times: int | None = None
+    max_reconsume_times: Int | None = None
 
 
 class EndTransactionRequestHeader(Header, frozen=True, kw_only=True):
     """37."""
 
-    producer_group: str
-    tran_state_table_offset: int
+    producer_group: str | None = None
+    tran_state_table_offset: Long
     """Queue offset in the half topic."""
-    commit_log_offset: int
-    commit_or_rollback: int
+    commit_log_offset: Long
+    commit_or_rollback: Int
     """8 commit, 12 rollback, 0 unknown."""
     from_transaction_check: JavaBoolean = FALSE
     msg_id: str | None = None
@@ -109,8 +116,8 @@ class EndTransactionRequestHeader(Header, frozen=True, kw_only=True):
 class CheckTransactionStateRequestHeader(Header, frozen=True, kw_only=True):
     """39: a broker asks a producer. The body is the half message."""
 
-    tran_state_table_offset: int
-    commit_log_offset: int
+    tran_state_table_offset: Long
+    commit_log_offset: Long
     msg_id: str | None = None
     transaction_id: str | None = None
     offset_msg_id: str | None = None

@@ -1,18 +1,18 @@
 """Headers of topic administration at a broker (broker-requests section 6.2)."""
 
-from remoting.header import FALSE, Header, JavaBoolean
+from remoting.header import FALSE, Header, Int, JavaBoolean
 
 
 class CreateTopicRequestHeader(Header, frozen=True, kw_only=True):
     """17. The order flag is ignored: it comes from the nameserver's order topics."""
 
-    topic: str
+    topic: str = ""
     default_topic: str | None = None
-    read_queue_nums: int
-    write_queue_nums: int
-    perm: int
+    read_queue_nums: Int
+    write_queue_nums: Int
+    perm: Int
     topic_filter_type: str
-    topic_sys_flag: int | None = None
+    topic_sys_flag: Int | None = None
     order: JavaBoolean = FALSE
 
 
@@ -23,7 +23,7 @@ class GetAllTopicConfigResponseHeader(Header, frozen=True, kw_only=True):
 class DeleteTopicRequestHeader(Header, frozen=True, kw_only=True):
     """215."""
 
-    topic: str
+    topic: str = ""
 
 
 class GetTopicStatsInfoRequestHeader(Header, frozen=True, kw_only=True):

@@ -133,6 +133,8 @@ class FakeBroker(Peer):
 
     def _send(self, request: Request) -> Reply:
         header = request.command.header(SendMessageRequestHeaderV2)
+        assert header.topic is not None
+        assert header.queue_id is not None
         queue = self.queues[header.topic, header.queue_id]
         offset = len(queue)
         body = request.command.body
@@ -145,7 +147,7 @@ class FakeBroker(Peer):
         header = request.command.header(PullMessageRequestHeader)
         queue = self.queues[header.topic, header.queue_id]
         if header.sys_flag & 1:
-            self.offsets[header.consumer_group, header.topic, header.queue_id] = header.commit_offset
+            self.offsets[header.consumer_group, header.topic, header.queue_id] = header.commit_offset or 0
         found = queue[header.queue_offset : header.queue_offset + header.max_msg_nums]
         if not found and header.sys_flag & 2:
             self.parked.append(request)
@@ -164,7 +166,7 @@ class FakeBroker(Peer):
         for consumer in data.consumer_data_set:
             members = self.members[consumer.group_name]
             if members.get(request.channel) != data.client_id:
-                members[request.channel] = data.client_id
+                members[request.channel] = data.client_id or ""
                 request.channel.on_close.append(lambda: self._left(request.channel))
                 self._notify(consumer.group_name)
         return Reply()

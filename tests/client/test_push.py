@@ -110,7 +110,7 @@ async def test_heartbeats_tell_all_brokers_who_consumes_what(
     for broker in for_both:
         data = HeartbeatData.decode(broker.asked(RequestCode.HEART_BEAT)[0].body)
         (consumer,) = data.consumer_data_set
-        assert data.client_id.startswith("10.0.0.9@")
+        assert (data.client_id or "").startswith("10.0.0.9@")
         assert (consumer.group_name, consumer.message_model) == ("cg", MessageModel.CLUSTERING)
         assert {item.topic: item.tags_set for item in consumer.subscription_data_set} == {
             "orders": ["paid", "refunded"],

@@ -122,5 +122,5 @@ def test_with_access_control_off_nothing_is_changed(
     talk: TalkingBroker, code: int, fields: dict[str, str], failure: int
 ) -> None:
     reply = talk.ask(code, fields)
-    assert (reply.code, reply.remark) == (failure, None)
+    assert (reply.code, reply.remark) == (failure, "access control is off (aclEnable)")
     assert talk.ask(RequestCode.GET_BROKER_CLUSTER_ACL_INFO).code == ResponseCode.SYSTEM_ERROR

@@ -101,12 +101,17 @@ def test_a_pull_gives_whole_records_as_they_are_stored(filled: TalkingBroker) ->
     assert reply.body == bytes(filled.broker.store.read_log(0, 1 << 20))[-len(reply.body) :]
 
 
-@pytest.mark.parametrize(("asked", "given"), [(2, 2), (0, 1), (-3, 1), (100, 32)])
+@pytest.mark.parametrize(("asked", "given"), [(2, 2), (0, 1), (100, 32)])
 def test_how_many_messages_a_pull_gives(talk: TalkingBroker, asked: int, given: int) -> None:
     """broker-requests#27."""
     for _ in range(40):
         talk.send("T")
     assert len(bodies(pull(talk, "T", maxMsgNums=asked))) == given
+
+
+def test_a_pull_of_fewer_than_no_messages_is_refused(filled: TalkingBroker) -> None:
+    """broker-requests#27: 4.9 makes a list of that size first."""
+    assert pull(filled, "T", maxMsgNums=-3).code == ResponseCode.SYSTEM_ERROR
 
 
 def test_a_pull_gives_at_most_256_kib_but_always_one_message(talk: TalkingBroker) -> None:

@@ -290,12 +290,39 @@ def test_a_retry_sent_too_often_becomes_a_dead_letter(
     assert (talk.broker.topics.get("%DLQ%g") is not None) == (topic == "%DLQ%g")
 
 
-def test_a_dead_letter_is_not_delayed(talk: TalkingBroker) -> None:
-    """broker-requests#22: the delay level of the retry is set to 0."""
+def test_a_dead_letter_that_is_sent_keeps_its_delay(talk: TalkingBroker) -> None:
+    """broker-requests#22: 4.9.8 clears the level, and then sets the request's properties. Measured against 4.9.7."""
     fields = send_fields("%RETRY%g", DELAY="19", RETRY_TOPIC="T") | {"j": "16"}
     talk.ask(RequestCode.SEND_MESSAGE_V2, fields)
-    (pulled,) = talk.pull("%DLQ%g")
-    assert decode_message(pulled.body).properties["DELAY"] == "0"
+    (pulled,) = talk.pull("SCHEDULE_TOPIC_XXXX", queueId=17)
+    properties = decode_message(pulled.body).properties
+    assert (properties["DELAY"], properties["REAL_TOPIC"]) == ("18", "%DLQ%g")
+
+
+def test_a_half_message_with_a_delay_waits_in_the_schedule(talk: TalkingBroker) -> None:
+    """store-ha#74: there 4.9 puts it, and nothing delivers it."""
+    talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T", DELAY="2", TRAN_MSG="true"))
+    (pulled,) = talk.pull("SCHEDULE_TOPIC_XXXX", queueId=1)
+    assert decode_message(pulled.body).properties["REAL_TOPIC"] == "RMQ_SYS_TRANS_HALF_TOPIC"
+
+
+@pytest.mark.parametrize(("field", "value"), [("e", "+0"), ("e", "00"), ("j", "+1"), ("d", "004")])
+def test_numbers_are_read_as_java_reads_them(talk: TalkingBroker, field: str, value: str) -> None:
+    """remoting#7: a sign and leading zeroes are fine."""
+    assert talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T") | {field: value}).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(("field", "value"), [("e", "2147483648"), ("e", "0.0"), ("j", " 1"), ("h", "1_0"), ("g", "")])
+def test_what_is_no_number_in_java_is_refused(talk: TalkingBroker, field: str, value: str) -> None:
+    """remoting#7: the headers that 4.9 reads fast (310, 11) may hold no such thing, needed or not."""
+    assert talk.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T") | {field: value}).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_the_first_header_of_a_send_does_without_what_nobody_asks_for(talk: TalkingBroker) -> None:
+    """remoting#7: there a number that is none is as if it were missing."""
+    talk.send("T")
+    fields = {"topic": "T", "queueId": "0", "sysFlag": "0", "bornTimestamp": "1", "flag": "0", "reconsumeTimes": "x"}
+    assert talk.ask(RequestCode.SEND_MESSAGE, fields, b"x").code == ResponseCode.SUCCESS
 
 
 def test_a_retry_of_a_group_that_may_not_be_made_is_refused(open_broker: Opener) -> None:

@@ -79,12 +79,19 @@ def test_a_rollback_leaves_an_op_record_and_nothing_else(talk: TalkingBroker) ->
     assert [op.body for op in stored(talk, names.OP_HALF_TOPIC)] == [b"0"]
 
 
-@pytest.mark.parametrize("decision", [0, 4, 1, -1])
 @pytest.mark.parametrize("from_check", ["true", "false"])
-def test_what_is_neither_commit_nor_rollback_is_silence(talk: TalkingBroker, decision: int, from_check: str) -> None:
+def test_what_is_neither_commit_nor_rollback_is_silence(talk: TalkingBroker, from_check: str) -> None:
     """broker-requests#50: also towards one who waits for an answer."""
     half = send_half(talk)
-    assert end(talk, half, decision, fromTransactionCheck=from_check) == []
+    assert end(talk, half, 0, fromTransactionCheck=from_check) == []
+    assert stored(talk, names.OP_HALF_TOPIC) == []
+
+
+@pytest.mark.parametrize("decision", [4, 1, -1])
+def test_a_decision_that_is_none_is_refused(talk: TalkingBroker, decision: int) -> None:
+    """broker-requests#50 (EndTransactionRequestHeader.checkFields)."""
+    (reply,) = end(talk, send_half(talk), decision)
+    assert reply.code == ResponseCode.SYSTEM_ERROR
     assert stored(talk, names.OP_HALF_TOPIC) == []
 
 
@@ -190,17 +197,6 @@ def test_a_commit_that_the_store_refuses_is_an_error_and_leaves_the_half_message
     assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
     talk.broker.store.putter.refusal = None
     assert stored(talk, names.OP_HALF_TOPIC) == []
-
-
-def test_a_committed_message_with_a_delay_level_waits_for_it(talk: TalkingBroker) -> None:
-    """Only half messages are not delayed (store-and-ha section 7.2)."""
-    half = send_half(talk, DELAY="1")
-    end(talk, half, COMMIT)
-    assert stored(talk, "orders", 2) == []
-    talk.clock.advance(1)
-    talk.broker.delay.deliver_due()
-    (seen,) = stored(talk, "orders", 2)
-    assert seen.sys_flag == 8
 
 
 # ---- RESUME_CHECK_HALF_MESSAGE ---------------------------------------------------------------------------

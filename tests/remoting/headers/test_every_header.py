@@ -60,8 +60,8 @@ def values(info: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
             return st.none()
         case msgspec.inspect.StrType():
             return st.text(alphabet=st.characters(codec="utf-8"))
-        case msgspec.inspect.IntType():
-            return st.integers(-(2**63), 2**63 - 1)
+        case msgspec.inspect.IntType(ge=lowest, le=highest):
+            return st.integers(-(2**63) if lowest is None else lowest, 2**63 - 1 if highest is None else highest)
         case msgspec.inspect.EnumType(cls=cls) if cls is JavaBoolean:
             return st.booleans().map(JavaBoolean)
     raise NotImplementedError(info)

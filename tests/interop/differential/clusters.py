@@ -1,0 +1,62 @@
+"""The two clusters of the comparison: the same settings, the same names, and nothing in them that works by itself."""
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from tests.interop.differential.case import Site
+from tests.interop.differential.normal import Names
+from tests.interop.java import Java
+from tests.interop.ours import OurBroker, OurNameserver
+from tests.interop.rawrequest import split_address
+from tests.interop.realrocketmq import SMALL_FILES, RealBroker, RealNameserver
+from tests.interop.server import BrokerServer, Server
+
+_SETTINGS: Mapping[str, object] = {
+    **SMALL_FILES,
+    # Logs are compared: nothing may be written but what a request asks for.
+    "messageDelayLevel": " ".join(["2h"] * 18),
+    "transactionCheckInterval": 3_600_000,
+}
+
+
+@attrs.frozen
+class Pair:
+    """One system's cluster: an ASYNC_MASTER, for a slave's acknowledgement takes its own time, and a slave."""
+
+    nameserver: Server
+    master: BrokerServer
+    slave: BrokerServer
+
+    def site(self) -> Site:
+        addresses = {"namesrv": self.nameserver.address, "master": self.master.address, "slave": self.slave.address}
+        host, port = split_address(self.master.address)
+        addresses["vip"] = f"{host}:{port - 2}"
+        texts = {address: name.upper() for name, address in addresses.items()}
+        for name, broker in (("MASTER", self.master), ("SLAVE", self.slave)):
+            texts[broker.ha_address] = f"{name}_HA"
+            texts[f"7F000001{split_address(broker.address)[1]:08X}"] = f"{name}_HEX"
+            texts[str(broker.store)] = f"{name}_STORE"
+        return Site(addresses, Names(texts))
+
+
+@contextlib.contextmanager
+def pair(system: str, java: Java, directory: Path) -> Iterator[Pair]:
+    """Start the three servers of `real` or `ours`."""
+    with contextlib.ExitStack() as stack:
+        nameserver = stack.enter_context(
+            RealNameserver(java, directory) if system == "real" else OurNameserver(directory)
+        )
+        brokers: list[BrokerServer] = []
+        for broker_id in (0, 1):
+            options: dict[str, Any] = {"broker_id": broker_id, "role": "ASYNC_MASTER", "settings": _SETTINGS}
+            broker: BrokerServer = (
+                RealBroker(java, directory, nameserver.address, **options)
+                if system == "real"
+                else OurBroker(directory, nameserver.address, **options)
+            )
+            brokers.append(stack.enter_context(broker))
+        yield Pair(nameserver, *brokers)
