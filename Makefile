@@ -1,6 +1,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Two processes of tests, and each file's tests in one of them: half of the time a test waits for its cluster.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 .PHONY: demo test check scenarios hundred spark interop bench clean
 
@@ -20,7 +22,7 @@ demo: $(VENV)/.spark        ## the main job: a cluster, its master killed, the t
 	$(BIN)/rmqlab audit demo --report
 
 test: $(VENV)/.ready        ## unit and process tests; needs nothing but Python
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 check: $(VENV)/.ready       ## lint, types, import direction
 	$(BIN)/ruff check .
@@ -38,7 +40,7 @@ spark: $(VENV)/.spark       ## the data sources and the audit, on Spark; needs P
 	$(BIN)/python -m pytest -m spark tests/pipeline
 
 interop: $(VENV)/.spark     ## against real RocketMQ 4.9.8; needs a JDK and Maven
-	$(BIN)/python -m pytest -m interop tests/interop
+	$(PYTEST) -m interop tests/interop
 
 bench: $(VENV)/.ready       ## side by side with real RocketMQ 4.9.8; needs a JDK and Maven
 	$(BIN)/python -m tests.bench

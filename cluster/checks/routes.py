@@ -1,7 +1,8 @@
 """What is believed about routes, against the truth.
 
 * `stale_route WATCHER`: the longest time, in seconds of the cluster's time, in which a nameserver or a client named the
-  address of a broker that was dead, stopped or frozen, noticed in the end or not.
+  address of a broker that was dead, stopped or frozen, noticed in the end or not. A broker that starts registers before
+  it is ready: what a nameserver believes from then on is no error.
 * `missing_route NAMESERVER`: the longest time in which it did not name a broker that was ready.
 * `route_disagreement`: the longest time in which two nameservers that ran named different brokers.
 
@@ -72,10 +73,20 @@ def _stale(watcher: str, beliefs: Iterable[Belief], history: History) -> Iterato
     away = _away(watcher, history)
     names = {member.address: member.name for member in _brokers(history)}
     for belief in beliefs:
-        for span in _away(names.get(belief.address, ""), history):
+        for span in _contradicting(belief, names.get(belief.address, ""), history):
             if shared := overlap(span, belief.span):
                 for left in without(shared, away):
                     yield _Wrong(left, f"{watcher} named {names[belief.address]}, which was away")
+
+
+def _contradicting(belief: Belief, node: str, history: History) -> list[Span]:
+    """When a node was away, without the times within which it made a nameserver believe in it: it had begun to run."""
+    is_told = history.members[belief.watcher].is_nameserver if belief.watcher in history.members else False
+    return merged(
+        Span(absence.at, absence.until)
+        for absence in history.absences
+        if absence.node == node and not (is_told and belief.span.at > absence.at)
+    )
 
 
 def _missing(nameserver: str, beliefs: Sequence[Belief], history: History) -> Iterator[_Wrong]:

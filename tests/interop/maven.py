@@ -1,5 +1,6 @@
 """Real RocketMQ and our Java programs, fetched and compiled once by Maven. See pom.xml."""
 
+import fcntl
 import functools
 import shutil
 import subprocess
@@ -16,7 +17,17 @@ def missing_tools() -> list[str]:
 
 @functools.cache
 def build() -> None:
-    """Run Maven if a source is newer than its last success; what it says is shown only if it fails."""
+    """Run Maven if a source is newer than its last success; what it says is shown only if it fails.
+
+    One process does it, and the others wait.
+    """
+    TARGET.mkdir(exist_ok=True)
+    with (TARGET / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _build()
+
+
+def _build() -> None:
     sources = [HERE / "pom.xml", *HERE.glob("*/pom.xml"), *HERE.glob("*/src/**/*.java")]
     if _STAMP.exists() and all(_STAMP.stat().st_mtime >= source.stat().st_mtime for source in sources):
         return

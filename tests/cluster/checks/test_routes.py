@@ -33,6 +33,28 @@ def test_a_dead_broker_that_is_still_named_makes_a_stale_route() -> None:
     assert finding.evidence[0].says.startswith("namesrv-1 named broker-a, which was away, for 4.0")
 
 
+def test_a_broker_that_has_registered_and_is_not_ready_yet_makes_no_stale_route() -> None:
+    run = MadeUpRun()
+    killed = run.end("broker-a")
+    dropped = run.drop("namesrv-1", "broker-a")
+    run.wait(1)
+    run.add("namesrv-1", "broker_registered", **run._named("broker-a"))
+    run.wait(60)
+    run.add("broker-a", "node_ready", address=ADDRESSES["broker-a"], broker_name="broker-a", broker_id=0)
+    assert run.judge()["stale_route namesrv-1"].value == (dropped - killed) / 1000
+
+
+def test_one_that_dies_before_it_was_ready_does() -> None:
+    run = MadeUpRun()
+    run.end("broker-a")
+    run.drop("namesrv-1", "broker-a")
+    run.add("namesrv-1", "broker_registered", **run._named("broker-a"))
+    crashed = run.add("broker-a", "node_crashed").at_millis
+    run.wait(60)
+    dropped = run.drop("namesrv-1", "broker-a")
+    assert run.judge()["stale_route namesrv-1"].value == (dropped - crashed) / 1000
+
+
 def test_a_frozen_broker_that_nobody_noticed_counts_for_the_time_it_was_frozen() -> None:
     run = MadeUpRun()
     paused = run.end("broker-a", "pause", "node_paused")
