@@ -438,6 +438,7 @@ async def test_a_store_that_takes_long_to_close_says_how_far_it_is(monkeypatch: 
 @pytest.mark.parametrize(
     ("break_something", "said"),
     [(_take_port, f"{HOSTS[0]}:10911 is taken"), (_lock_store, "lock"), (_cut_log, "5 bytes, expected 1048576")],
+    ids=["a taken port", "a locked store", "a cut log"],
 )
 async def test_what_keeps_a_broker_from_starting_is_said_in_one_line(
     world: World, break_something: Breaks, said: str

@@ -5,6 +5,10 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.timeout(400)  # whole runs of pytest: long on a busy machine
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 BAD = """\
@@ -38,7 +42,7 @@ def test_the_tests_of_the_small_application_pass_in_two_processes_at_once() -> N
     app = ROOT / "examples" / "app_under_test"
     with start(app, "-k", "arrives") as one, start(app, "-k", "no_order_is_lost") as other:
         for run in (one, other):
-            told, _ = run.communicate(timeout=100)
+            told, _ = run.communicate(timeout=300)
             assert run.returncode == 0, told
             assert "1 passed" in told
 
@@ -47,7 +51,7 @@ def test_a_test_that_fails_is_told_what_happened_and_a_misspelt_key_is_named(tmp
     (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\nfilterwarnings = error\n")
     (tmp_path / "test_bad.py").write_text(BAD)
     with start(tmp_path) as run:
-        told, _ = run.communicate(timeout=100)
+        told, _ = run.communicate(timeout=300)
     assert run.returncode == 1, told
     assert "1 failed, 1 passed, 1 error" in told
     assert "what happened in rmq_cluster" in told

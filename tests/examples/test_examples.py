@@ -10,6 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
+pytestmark = pytest.mark.timeout(400)  # several programs each: long on a busy machine
+
 ROOT = pathlib.Path(__file__).parents[2]
 
 
@@ -60,7 +62,7 @@ def run(name: str, *args: str) -> list[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=200,
         check=False,
         env={"PYTHONPATH": str(ROOT)},
     )

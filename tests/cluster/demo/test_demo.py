@@ -5,13 +5,16 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
 
+
+@pytest.mark.timeout(300)
 def test_the_demo_tells_what_happens_and_loses_nothing(tmp_path: pathlib.Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "cluster", "demo", "--rate", "12"],
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=250,
         check=False,
         env={**os.environ, "RMQLAB_HOME": str(tmp_path), "COLUMNS": "200"},
     )

@@ -27,6 +27,8 @@ from cluster.scenario.rundir import RunDirectory
 from cluster.topology import ClusterSpec
 from remoting.journal import read_journals
 
+pytestmark = pytest.mark.timeout(300)  # whole runs of clusters: long on a busy machine
+
 SMALL = """\
 name = "small"
 claim = "what is sent is stored"
@@ -63,7 +65,7 @@ def rmqlab(home: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[s
         [sys.executable, "-m", "cluster", *arguments],
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=250,
         check=False,
         env={**os.environ, "RMQLAB_HOME": str(home), "COLUMNS": "200"},
     )
