@@ -192,8 +192,9 @@ async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_
     world: World, fast_clock: trio.testing.MockClock
 ) -> None:
     """store-ha#48: the slave's queues end where the master's do; store-ha#66: it answers pulls by default."""
-    assert fast_clock.rate == RATE
-    master = await world.start("a", broker_role="SYNC_MASTER")
+    fast_clock.rate = RATE / 5  # requests between the two have 3 s of it
+    patience: dict[str, Any] = {"slave_timeout": 600_000, "ha_housekeeping_interval": 600_000}
+    master = await world.start("a", broker_role="SYNC_MASTER", **patience)
     slave = await world.start("s", HOSTS[1], broker_role="SLAVE", broker_id=1)
     assert (await world.send(master)).code == ResponseCode.SLAVE_NOT_AVAILABLE
     await world.until(lambda: any(one["in_sync"] for one in master.link.ask()["ha"]["connections"]))
