@@ -1,8 +1,8 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Two processes of tests, and each file's tests in one of them: half of the time a test waits for its cluster.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+# `make test JOBS=2`: two processes of tests, and each file's tests in one of them.
+PYTEST := $(BIN)/python -m pytest $(if $(JOBS),-n $(JOBS) --dist loadscope --no-loadscope-reorder)
 
 .PHONY: demo test check scenarios hundred spark interop bench clean
 
