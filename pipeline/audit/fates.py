@@ -84,7 +84,7 @@ def _sent(run: Run) -> dict[str, Any]:
 
 def _expired(run: Run) -> str:
     """An expression: a broker that deleted files for their age has nothing of the queue up to the message."""
-    deleting = sorted({one.node for one in run.happenings if one.kind == "file_deleted"})
+    deleting = sorted({one.node for one in run.happenings if one.kind == "file_deleted" and one.node in run.stores})
     brokers = {run.members[node].broker for node in deleting if node in run.members}
     if not brokers:
         return "false"
