@@ -31,6 +31,8 @@ class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
 class PullMessageResponseHeader(Header, frozen=True, kw_only=True):
     """11 and 361: all four with codes 0, 19, 20 and 21, else none (broker-requests#26)."""
 
+    is_strict: ClassVar[bool] = True
+
     suggest_which_broker_id: int | None = None
     next_begin_offset: int | None = None
     min_offset: int | None = None

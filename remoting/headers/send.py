@@ -56,6 +56,8 @@ class SendMessageRequestHeaderV2(SendMessageRequestHeader, frozen=True, kw_only=
 class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
     """10, 310, 320, 324, 325. A failed send has only the last two (broker-requests#20)."""
 
+    is_strict: ClassVar[bool] = True
+
     msg_id: str | None = None
     """Broker address and commit log offset in hex; of a batch all ids, with commas."""
     queue_id: int | None = None

@@ -150,6 +150,7 @@ def test_who_watches_a_cluster_of_another_process_acts_on_it_and_leaves_it_runni
         screen.wait_for(r"broker-a is killed: s starts it")
         screen.press("2i")
         screen.wait_for(r"isolate broker-a-s: done")
+        screen.wait_for(r"isolate target=broker-a-s")  # the fault is on the screen: h heals what is seen
         screen.press("h")
         screen.wait_for(r"healed f1")
         screen.press("q")
