@@ -27,7 +27,7 @@ def query_consumer_offset(broker: Broker, header: QueryConsumerOffsetRequestHead
     memory; otherwise QUERY_NOT_FOUND lets the client choose by its consume-from-where (broker-requests#43).
     """
     offset = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
-    if offset is None:
+    if offset is None or offset < 0:  # a negative one can be committed, and counts as none
         store = broker.store
         if store.min_queue_offset(header.topic, header.queue_id) > 0 or not store.is_in_memory(
             header.topic, header.queue_id, 0

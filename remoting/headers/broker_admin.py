@@ -52,7 +52,7 @@ class ViewBrokerStatsDataRequestHeader(Header, frozen=True, kw_only=True):
     """315."""
 
     stats_name: str = "null"
-    stats_key: str
+    stats_key: str | None = None
 
 
 class ResetOffsetRequestHeader(Header, frozen=True, kw_only=True):
