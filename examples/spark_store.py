@@ -6,6 +6,8 @@ python examples/spark_store.py ~/store                # or a directory with one 
 
 import sys
 
+from pyspark.sql import functions as sf
+
 from pipeline.session import open_session
 
 with open_session("local[*]") as spark:
@@ -16,10 +18,8 @@ with open_session("local[*]") as spark:
 
     print("Topics")
     records.filter("state = 'ok'").groupBy("node", "topic").agg(
-        {"*": "count", "storeSize": "sum", "storeTimestamp": "max"}
-    ).withColumnsRenamed({"count(1)": "messages", "sum(storeSize)": "bytes", "max(storeTimestamp)": "latest"}).orderBy(
-        "node", "topic"
-    ).show(100, truncate=False)
+        sf.count("*").alias("messages"), sf.sum("storeSize").alias("bytes"), sf.max("storeTimestamp").alias("latest")
+    ).orderBy("node", "topic").show(100, truncate=False)
 
     print("Messages that were stored more than once: a producer tried again after a time-out")
     records.filter("uniqKey is not null and topic not like 'RMQ_SYS%' and topic not like '\\%%'").groupBy(
