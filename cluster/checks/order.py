@@ -2,7 +2,7 @@
 
 * `order.stored`: messages that lie behind one whose send began only after theirs had been acknowledged: in the queue
   that the acknowledgement named, in any node's log. Sends that overlapped may lie in any order, and a send that was not
-  acknowledged may be carried out late.
+  acknowledged may be carried out late. A delayed or half message comes to its queue at a time of its own.
 * `order.delivered GROUP`: messages that a group was given for the first time after it had been given a later one of the
   same queue. Orderly consumers never see this; concurrent ones may. What was handed back and comes again from the retry
   topic is none of it, and what comes a second time is a duplicate.
@@ -20,6 +20,7 @@ import attrs
 from cluster.checks.copies import Copy, Stores
 from cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
 from cluster.checks.history import Delivery, History, Queue, Send
+from remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 
 _MESSAGES = "messages"
 
@@ -87,8 +88,9 @@ def _judge_stored(history: History, stores: Stores) -> Finding:
     sends = {message_id: send for send in history.sends for message_id in send.ids}
     found: dict[str, tuple[Queue, Inversion]] = {}
     for store in stores.nodes.values():
+        deferred = _deferred(store.copies)
         for queue, copies in _by_queue(store.copies).items():
-            for inversion in find_inversions(_placed(copies, sends)):
+            for inversion in find_inversions(_placed(copies, sends, deferred)):
                 found.setdefault(inversion.placed.message_id, (queue, inversion))
     return count_of(
         "order.stored",
@@ -106,14 +108,22 @@ def _by_queue(copies: Iterable[Copy]) -> dict[Queue, list[Copy]]:
     return queues
 
 
-def _placed(copies: Sequence[Copy], sends: dict[str, Send]) -> Iterator[Placed]:
+def _deferred(copies: Iterable[Copy]) -> set[str]:
+    """Messages that lay under a system topic first: the place that was acknowledged is one there."""
+    first: dict[str, str] = {}
+    for copy in copies:
+        first.setdefault(copy.message_id, copy.queue.topic)
+    return {message_id for message_id, topic in first.items() if topic in (SCHEDULE_TOPIC, HALF_TOPIC)}
+
+
+def _placed(copies: Sequence[Copy], sends: dict[str, Send], deferred: set[str]) -> Iterator[Placed]:
     """Each message once: where its acknowledgement says, else where it lies first."""
     seen: dict[str, Placed] = {}
     for copy in copies:
         send = sends.get(copy.message_id)
         if send is None or send.topic != copy.queue.topic:
             continue
-        is_here = send.is_acknowledged and send.queue == copy.queue
+        is_here = send.is_acknowledged and send.queue == copy.queue and copy.message_id not in deferred
         if copy.message_id not in seen or (is_here and copy.offset == send.offset):
             ended_at = send.ended_at if is_here else math.inf
             seen[copy.message_id] = Placed(copy.message_id, send.began_at, ended_at, copy.offset)

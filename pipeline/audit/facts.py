@@ -113,7 +113,9 @@ class Run:
     def _know(self, name: str, content: pa.Table) -> None:
         # As Arrow, for then no Python worker is needed to read it; and what lies in one partition needs no shuffle.
         relaxed = pa.schema([field.with_type(_relaxed(field.type)).with_nullable(True) for field in content.schema])
-        self.spark.createDataFrame(content.cast(relaxed)).coalesce(1).createOrReplaceTempView(name)
+        # Without rows a table may be without chunks, too, and Spark makes no column of none.
+        content = content.cast(relaxed) if content.num_rows else relaxed.empty_table()
+        self.spark.createDataFrame(content).coalesce(1).createOrReplaceTempView(name)
 
     def read(self, source: type[DataSource], schema: str, **options: str) -> DataFrame:
         """What a data source gives of this run: through Spark's workers, or in a small run through this process.

@@ -39,7 +39,7 @@ def _stale(known: Known, watcher: str, beliefs: Sequence[Belief]) -> Iterator[Wr
         node = nodes.get(belief.address)
         if belief.watcher != watcher or node is None:
             continue
-        for away in known.away(node):
+        for away in known.contradicting(belief, node):
             if (lie := shared(away, (belief.since, belief.until))) is not None:
                 yield from ((span, f"{watcher} named {node}, which was away") for span in uncovered(lie, own_absences))
 

@@ -79,13 +79,28 @@ class Known:
 
     def away(self, node: str) -> list[Span]:
         """When a node was away; absences that touch or overlap are one."""
-        whole: list[Span] = []
-        for at, until in ((one.at, one.until) for one in self.absences if one.node == node):
-            if not whole or not _reaches(whole[-1], at):
-                whole.append((at, until))
-            elif whole[-1][1] is not None:
-                whole[-1] = (whole[-1][0], until if until is None else max(until, whole[-1][1]))
-        return whole
+        return _merged((one.at, one.until) for one in self.absences if one.node == node)
+
+    def contradicting(self, belief: Belief, node: str) -> list[Span]:
+        """When a node was away, as far as it tells against a belief in it.
+
+        A broker that starts registers before it is ready: what a nameserver believes from then on is no error.
+        """
+        is_told = belief.watcher in self.nameservers
+        return _merged(
+            (one.at, one.until) for one in self.absences if one.node == node and not (is_told and belief.since > one.at)
+        )
+
+
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    """Of spans by their begins: those that touch or overlap made one."""
+    whole: list[Span] = []
+    for at, until in spans:
+        if not whole or not _reaches(whole[-1], at):
+            whole.append((at, until))
+        elif whole[-1][1] is not None:
+            whole[-1] = (whole[-1][0], until if until is None else max(until, whole[-1][1]))
+    return whole
 
 
 def _reaches(span: Span, at: int) -> bool:

@@ -70,6 +70,22 @@ def test_a_late_copy_of_a_message_that_was_acknowledged_elsewhere_is_no_disorder
     assert run.judge()["order.stored"].value == 0
 
 
+def test_a_delayed_message_comes_to_its_queue_when_it_is_due() -> None:
+    """Though the queue that its acknowledgement names, that of the schedule, has the number of the one it comes to."""
+    run = MadeUpRun()
+    run.send(1)
+    run.send(2)
+    delayed = "ID000001"
+    for log in run.logs.values():
+        log.sort(key=lambda copy: copy.message_id == delayed)
+        log[:] = [attrs.evolve(copy, offset=at, log_offset=at * 100) for at, copy in enumerate(log)]
+    assert run.judge()["order.stored"].value == 1
+    for log in run.logs.values():
+        schedule = Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 0)
+        log.insert(0, attrs.evolve(log[-1], queue=schedule, offset=0, log_offset=-100))
+    assert run.judge()["order.stored"].value == 0
+
+
 def test_a_send_in_doubt_may_be_carried_out_late() -> None:
     run = MadeUpRun()
     run.send(1, "indeterminate")
