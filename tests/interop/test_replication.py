@@ -82,7 +82,7 @@ def test_both_are_the_same_after_either_was_killed_under_load(pair: Pair) -> Non
         wait_until(lambda: sum(_max_offsets(pair.master)) >= before + COUNT, "load on the master that is back", SLOW)
     _wait_same_queues(pair)
     _compare_stores(pair)
-    wait_until(lambda: rawrequest.knows_topic(pair.slave.address, TOPIC), "the slave knows the topic")
+    wait_until(lambda: rawrequest.knows_topic(pair.slave.address, TOPIC), "the slave knows the topic", SLOW)
     answer, bodies = rawrequest.pull(pair.slave.address, TOPIC, 0, 0)
     assert answer.code == rawrequest.SUCCESS, answer
     assert set(bodies) == {BODY}

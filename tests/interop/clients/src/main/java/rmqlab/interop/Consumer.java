@@ -36,8 +36,10 @@ public final class Consumer {
             }
             return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
         });
-        consumer.start();
-        System.out.println("STARTED");
+        synchronized (Consumer.class) { // no message is printed before
+            consumer.start();
+            System.out.println("STARTED");
+        }
         boolean complete = missing.await(options.number("timeoutMillis", 60_000), TimeUnit.MILLISECONDS);
         Thread.sleep(options.number("lingerMillis", 0));
         consumer.shutdown();
