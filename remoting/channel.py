@@ -25,7 +25,7 @@ FRAMES_PER_PASS = 24
 """Where a receive brings more frames than this, less is asked for next time.
 
 A client with many threads sends their requests together, gets the replies together, and waits meanwhile: so do we
-and the slave. In portions all three work at once, which is worth a quarter of the rate at 64 threads.
+and the slave. In portions all three work at once, which is worth a fifth of the rate at 64 threads.
 """
 _SMALLEST_RECEIVE = 4 * 1024
 HIGH_WATER = 8 * 2**20
