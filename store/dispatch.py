@@ -20,6 +20,7 @@ from remoting.message import (
     TRANSACTION_PREPARED,
     java_hash,
 )
+from remoting.names import SCHEDULE_TOPIC
 from store.commitlog import CommitLog
 from store.consumequeue import ENTRY, ConsumeQueue
 from store.index import Index, IndexEntry
@@ -29,7 +30,6 @@ from store.queues import Queues
 
 logger = logging.getLogger(__name__)
 
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 _SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
 
 OnDispatched = Callable[[str, int, int, Sequence[int], int], None]

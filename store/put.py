@@ -25,11 +25,12 @@ from remoting.message import (
     pack_host,
     parse_properties,
 )
+from remoting.names import SCHEDULE_TOPIC
 from store.batchrecords import HOSTLESS_SIZE, BatchRecords, shared_fields
 from store.commitlog import CommitLog
 from store.config import StoreConfig
 from store.consumequeue import ENTRY, ConsumeQueue
-from store.dispatch import SCHEDULE_TOPIC, Dispatcher, deliver_at, tags_code_in
+from store.dispatch import Dispatcher, deliver_at, tags_code_in
 from store.index import Index, IndexEntry, key_hash
 from store.indexing import hashes_of_alike, index_hashes, topic_parts_of, unique_key_hash
 from store.queues import Queues

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 import trio
@@ -28,24 +28,20 @@ HOLD = 0.25
 """Real seconds for which a line is held back: what happened before it may be read after it."""
 
 
-class Stage:
+class Stage(Protocol):
     """Where the story is shown."""
 
     def act(self, title: str, explanation: str) -> None:
         """Begin another act."""
-        raise NotImplementedError
 
     def line(self, line: Line) -> None:
         """Show one line of the timeline."""
-        raise NotImplementedError
 
     def say(self, text: str) -> None:
         """Say something outside the timeline."""
-        raise NotImplementedError
 
     def nodes(self, document: dict[str, Any]) -> None:
         """Show who there is."""
-        raise NotImplementedError
 
 
 @attrs.frozen
