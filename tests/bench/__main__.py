@@ -68,8 +68,8 @@ def _measure_both(java: Java, systems: dict[str, Cluster], subjects: list[str], 
         found.append(longpoll.measure(systems))
     if "sends" in subjects:
         print("sends", flush=True)
-        rounds, reports = (1, 1) if quick else (3, 2)
-        found.append(sends.measure(java, systems, rounds=rounds, reports=reports))
+        warm_up, turns = (3, 7) if quick else (10, 31)
+        found.append(sends.measure(java, systems, warm_up=warm_up, turns=turns))
     if "batch" in subjects:
         print("batches", flush=True)
         rounds, seconds = (1, 5) if quick else (3, 10)
