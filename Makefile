@@ -1,4 +1,6 @@
-PYTHON ?= python3
+# The system's Python is built with optimisation, which one compiled by a version manager often is not: half as fast.
+PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+	&& echo /usr/bin/python3 || echo python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
 # `make test JOBS=2`: two processes of tests, and each file's tests in one of them.

@@ -74,7 +74,8 @@ class Overload:
         if waited < _YOUNG or (allowed := _ALLOWED.get(command.code)) is None:
             return None
         config = self.broker.config
-        if not config.broker_fast_failure_enable:
+        longest = min(allowed(config), config.os_page_cache_busy_time_out_mills)
+        if waited * 1000 < longest or not config.broker_fast_failure_enable:
             return None
         if command.code in SENDS and self._is_behind_a_stall(config.os_page_cache_busy_time_out_mills):
             return _busy("PCBUSY_CLEAN_QUEUE", waited)

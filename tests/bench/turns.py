@@ -1,0 +1,91 @@
+"""Load by turns: the client of one system works while those of the others are stopped.
+
+A shared machine gives twice the speed in one minute that it gives in the next. Turns of a second, side by side,
+and the median of the ratios of neighbours see through that; runs of a minute each do not.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+
+import attrs
+
+from tests.bench.process import cpu_seconds
+from tests.bench.tables import median
+from tests.interop import rawrequest
+from tests.interop.child import Child
+from tests.interop.topology import Cluster
+
+TURN = 1.0
+"""Seconds. A client that is stopped for longer than its time-out of 3 s would find its sends failed: two turns of
+another must fit in, since the order changes."""
+_SETTLE = 0.2  # seconds from a client's waking until its turn counts
+
+
+@attrs.frozen
+class Turn:
+    """What one system did in its turn."""
+
+    rate: float
+    """Messages put a second."""
+    master_us: float
+    """Microseconds of the master's CPU a message: less at the mercy of other load than a rate is."""
+
+
+def take_turns(
+    systems: Mapping[str, Cluster], clients: Mapping[str, Child], *, warm_up: int, turns: int
+) -> dict[str, list[Turn]]:
+    """Each system's turns, in order. The first `warm_up` rounds do not count."""
+    with contextlib.ExitStack() as stack:
+        for client in clients.values():
+            stack.enter_context(_stopped(client))
+        taken: dict[str, list[Turn]] = {name: [] for name in systems}
+        for turn in range(warm_up + turns):
+            for name in _order(list(systems), turn):
+                found = _take_turn(systems[name], clients[name])
+                if turn >= warm_up:
+                    taken[name].append(found)
+        return taken
+
+
+def rate_ratio(ours: list[Turn], real: list[Turn]) -> float:
+    """The median of the ratios of turns that followed each other."""
+    return round(median([mine.rate / other.rate for mine, other in zip(ours, real, strict=True)]), 2)
+
+
+def _order(names: list[str], turn: int) -> list[str]:
+    """None of them always comes first."""
+    return names if turn % 2 else names[::-1]
+
+
+def _take_turn(cluster: Cluster, client: Child) -> Turn:
+    client.check_running()
+    os.kill(client.pid, signal.SIGCONT)
+    try:
+        time.sleep(_SETTLE)
+        began, cpu, put = time.monotonic(), *_spent(cluster)
+        time.sleep(TURN)
+        seconds, cpu_after, put_after = time.monotonic() - began, *_spent(cluster)
+    finally:
+        os.kill(client.pid, signal.SIGSTOP)
+    count = put_after - put
+    return Turn(count / seconds, (cpu_after - cpu) / max(count, 1) * 1e6)
+
+
+def _spent(cluster: Cluster) -> tuple[float, int]:
+    """CPU seconds of the master so far, and messages put."""
+    _, master, _ = cluster.pids.values()
+    return cpu_seconds(master), int(rawrequest.runtime_info(cluster.master.address)["putMessageTimesTotal"])
+
+
+@contextlib.contextmanager
+def _stopped(client: Child) -> Iterator[None]:
+    """The client has been stopped; in the end it runs again, so that it can be ended in order."""
+    os.kill(client.pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        if client.is_running:
+            os.kill(client.pid, signal.SIGCONT)
