@@ -1,14 +1,6 @@
 """A stored message made new: what is delivered late, handed back, committed or checked is stored once more."""
 
-from remoting.message import (
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    PROPERTY_UNIQ_KEY,
-    NewMessage,
-    StoredMessage,
-    format_properties,
-    java_hash,
-)
+from remoting.message import NewMessage, StoredMessage, format_properties
 
 
 def copy_of(
@@ -18,7 +10,6 @@ def copy_of(
 
     With `properties` it is given these instead.
     """
-    named = stored.properties if properties is None else properties
     return NewMessage(
         topic=topic,
         queue_id=queue_id,
@@ -30,7 +21,4 @@ def copy_of(
         sys_flag=stored.sys_flag,
         reconsume_times=stored.reconsume_times,
         properties=stored.properties_text if properties is None else format_properties(properties),
-        tags_code=java_hash(named.get(PROPERTY_TAGS, "")),
-        keys=named.get(PROPERTY_KEYS, ""),
-        unique_key=named.get(PROPERTY_UNIQ_KEY, ""),
     )

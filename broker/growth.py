@@ -1,6 +1,6 @@
-"""What follows when the commit log has grown: replication, group flush, and on a slave the dispatch to queues.
+"""What follows when the commit log has grown: replication, dispatch to queues and index, group flush.
 
-Appends of one pass are followed up once, at its end.
+Appends of one pass are followed up once, at its end. The slaves come first: they work while we dispatch.
 """
 
 import contextlib
@@ -58,8 +58,10 @@ class LogGrowth:
         if self._is_received:
             self._is_received = False
             self._dispatch_trickle()
-        elif self._store.dispatcher.is_index_behind:  # after a crash; or a put found no room for it
-            self.is_dispatch_wanted.set()
+        else:
+            self._store.enter_appended()
+            if self._store.dispatcher.is_index_behind:  # after a crash; or there was no room for it
+                self.is_dispatch_wanted.set()
         if len(self._flush_waits):
             self.is_flush_wanted.set()
 

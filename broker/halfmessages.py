@@ -29,7 +29,6 @@ from remoting.message import (
     StoredMessage,
     encode_message,
     format_properties,
-    java_hash,
     offset_message_id,
 )
 
@@ -111,7 +110,6 @@ def op_record(half_queue_offset: int, store_host: Host, now: int) -> NewMessage:
         store_host=store_host,
         born_timestamp=now,
         properties=format_properties({PROPERTY_WAIT: "true", PROPERTY_TAGS: OP_TAG}),
-        tags_code=java_hash(OP_TAG),
     )
 
 

@@ -197,10 +197,16 @@ class TalkingBroker:
         command.opaque = self._opaque
         peer = peer or self.peer
         before = len(peer.replies)
-        self.dispatcher.serve(peer, over_the_wire(command))
+        self.run_pass(peer, over_the_wire(command))
         replies = peer.replies[before:]
         assert all(reply.flag & RESPONSE for reply in replies)
         return replies
+
+    def run_pass(self, peer: ScriptedPeer, command: Command) -> None:
+        """Handle one request, then what LogGrowth does at the end of a pass."""
+        self.dispatcher.serve(peer, command)
+        if not self.broker.store.is_slave:
+            self.broker.store.enter_appended()
 
     def ask(
         self,

@@ -89,7 +89,7 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    return PAIR_END.join([name + NAME_END + value for name, value in properties.items()])
+    return PAIR_END.join(map(NAME_END.join, properties.items()))
 
 
 # ---- Java's String.hashCode ------------------------------------------------------------------------------
@@ -178,11 +178,12 @@ def host_id(host: str, port: int) -> str:
     return pack_host((host, port)).hex().upper()
 
 
-def offset_message_ids(host: str, port: int, offsets: Sequence[int]) -> str:
-    """The ids of a batch, joined by commas."""
-    packed = pack_host((host, port))
-    ids = packed + packed.join(map(_LONG.pack, offsets))
-    return ids.hex(",", len(packed) + _LONG.size).upper()
+def offset_message_ids(host: str, port: int, offsets: Sequence[int]) -> bytes:
+    """The ids of a batch, joined by commas, as they go on the wire."""
+    begin = host_id(host, port).encode()
+    if len(offsets) == 1:
+        return b"%b%016X" % (begin, offsets[0])
+    return b",".join([b"%b%016X" % (begin, offset) for offset in offsets])
 
 
 def parse_offset_message_id(message_id: str) -> tuple[str, int, int]:
@@ -250,7 +251,7 @@ _SHORT = struct.Struct(">h")
 
 @attrs.define(slots=True, eq=False)
 class NewMessage:
-    """What the broker hands to the store; every derived value is given, so that nothing is parsed twice."""
+    """What the broker hands to the store."""
 
     topic: str
     queue_id: int
@@ -262,10 +263,7 @@ class NewMessage:
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
-    properties: str = ""  # exactly the text to store
-    tags_code: int = 0
-    keys: str | Sequence[str] = ()  # the KEYS text (split at spaces), or the keys themselves
-    unique_key: str = ""
+    properties: str = ""  # exactly the text to store; tags and keys are found in it
 
 
 @attrs.define(slots=True)

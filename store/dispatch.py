@@ -1,8 +1,8 @@
 """From the commit log to the queues and the index (section 3.4).
 
-A master's put enters its own record at once; this loop serves what came otherwise: a slave's stream, a start,
-and a put whose queue or index had no room. It is the hot path of a slave, hence its shape: one unpack and one
-slice per record and no call, properties searched as bytes, entries collected per queue and written joined.
+A master's messages as a slave's, and at a start what a crash left behind; only a batch enters its queue and the
+index by itself. This is a hot path, hence its shape: one unpack and one slice per record and no call, properties
+searched as bytes, entries collected per queue and written joined.
 """
 
 import logging
@@ -128,7 +128,7 @@ class Dispatcher:
 
         What is much (after a crash, where an index file is lost) is brought up in steps beside other work; see `step`.
         """
-        while self.enter_queues(_CHUNK):
+        while self.enter_queues(_CHUNK, may_index=True):
             pass
         if self.offset - self.indexed <= INDEX_AT_ONCE:
             self.enter_index()

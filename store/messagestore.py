@@ -193,7 +193,17 @@ class MessageStore:
 
     def put(self, message: NewMessage) -> PutResult:
         """Append one message and enter it in queue and index."""
-        return self.putter.put(message)
+        result = self.putter.append(message)
+        self.enter_appended()
+        return result
+
+    def append(self, message: NewMessage) -> PutResult:
+        """Append one message to the log alone: for who calls `enter_appended` before anybody reads again."""
+        return self.putter.append(message)
+
+    def enter_appended(self) -> None:
+        """Enter in queues and index what was appended. A disk without room refuses the puts to come (section 3.9)."""
+        self.putter.catch_up()
 
     def put_batch(self, message: NewMessage, batch: Batch) -> PutResult:
         """Append several messages at once, all or none. `message` has what they share."""

@@ -1,4 +1,7 @@
-"""Append messages and enter them in queue and index at once (sections 2.1 to 2.8): the hot path of a master."""
+"""Append messages to the log (sections 2.1 to 2.8): the hot path of a master.
+
+Queue and index follow in a step of their own, after the slaves have got the bytes: they work meanwhile.
+"""
 
 import errno
 import logging
@@ -23,15 +26,14 @@ from remoting.message import (
     TRANSACTION_ROLLBACK,
     NewMessage,
     pack_host,
-    parse_properties,
 )
 from remoting.names import SCHEDULE_TOPIC
 from store.batchrecords import HOSTLESS_SIZE, BatchRecords, shared_fields
 from store.commitlog import CommitLog
 from store.config import StoreConfig
 from store.consumequeue import ENTRY, ConsumeQueue
-from store.dispatch import Dispatcher, deliver_at, tags_code_in
-from store.index import Index, IndexEntry, key_hash
+from store.dispatch import Dispatcher, tags_code_in
+from store.index import Index, IndexEntry
 from store.indexing import hashes_of_alike, index_hashes, topic_parts_of, unique_key_hash
 from store.queues import Queues
 from store.results import PutResult, PutStatus
@@ -69,7 +71,8 @@ class Putter:
         # A record must fit into an empty file together with the blank after it (store-ha#12).
         self._max_record = min(self._max_body + _RECORD_SLACK, self.config.mapped_file_size_commit_log - BLANK_SIZE)
 
-    def put(self, message: NewMessage) -> PutResult:
+    def append(self, message: NewMessage) -> PutResult:
+        """Append one record, and count it in its queue; to enter it there is another step, `catch_up`."""
         if self.refusal is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
         topic, body, sys_flag = message.topic, message.body, message.sys_flag
@@ -108,25 +111,6 @@ class Putter:
         if has_entry:
             queue.next_offset = queue_offset + 1
 
-        dispatcher = self.dispatcher
-        if dispatcher.indexed != physical:  # a blank came before, or queue or index had no room
-            self.catch_up()
-            return PutResult(PutStatus.PUT_OK, physical, physical + size, queue_offset, stored_at)
-        tags_code = message.tags_code if topic != SCHEDULE_TOPIC else self._due(message, stored_at)
-        try:
-            if has_entry:
-                queue.append(queue_offset, physical, size, tags_code)
-            if self.index is not None and kind != TRANSACTION_ROLLBACK:
-                entries = _index_entries(message, physical, stored_at)
-                if entries:
-                    self.index.put(entries)
-        except OSError as problem:  # it is stored; `catch_up` will enter it
-            self.no_room(problem)
-        else:
-            dispatcher.offset = dispatcher.indexed = physical + size
-            dispatcher.last_stored_at = stored_at
-            if has_entry and dispatcher.on_dispatched is not None:
-                dispatcher.on_dispatched(topic, message.queue_id, queue_offset, (tags_code,), stored_at)
         return PutResult(PutStatus.PUT_OK, physical, physical + size, queue_offset, stored_at)
 
     def put_batch(self, message: NewMessage, batch: Batch) -> PutResult:
@@ -205,7 +189,7 @@ class Putter:
             dispatcher.on_dispatched(queue.topic, queue.queue_id, put.queue_offset, tags_codes, stored_at)
 
     def catch_up(self) -> None:
-        """Enter what the log has and queues or index lack."""
+        """Enter what the log has and queues or index lack. Where the disk has no room for it, nothing more is put."""
         try:
             self.dispatcher.follow()
         except OSError as problem:
@@ -235,22 +219,6 @@ class Putter:
         if properties_size > _MAX_TEXT:
             return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"{properties_size} bytes of properties")
         return _illegal(f"a body of {len(message.body)} bytes exceeds {self._max_body}")
-
-    def _due(self, message: NewMessage, stored_at: int) -> int:
-        """A delayed message's entry carries its delivery time, which hangs on the store time (store-ha#20)."""
-        due = deliver_at(parse_properties(message.properties).get("DELAY", ""), stored_at, self.config.delay_millis)
-        return message.tags_code if due is None else due
-
-
-def _index_entries(message: NewMessage, physical: int, stored_at: int) -> list[IndexEntry]:
-    """Of the unique key, then of each key (store-ha#24)."""
-    topic, keys, unique = message.topic, message.keys, message.unique_key
-    entries = [(key_hash(f"{topic}#{unique}".encode()), physical, stored_at)] if unique else []
-    if keys:
-        for key in keys.split(" ") if isinstance(keys, str) else keys:
-            if key:
-                entries.append((key_hash(f"{topic}#{key}".encode()), physical, stored_at))  # noqa: PERF401 - as above
-    return entries
 
 
 def _ipv6_bits(born: bytes, store: bytes) -> int:

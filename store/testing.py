@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from remoting.message import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY, NewMessage, format_properties, java_hash
+from remoting.message import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY, NewMessage, format_properties
 from store.config import StoreConfig
 
 SOME_DAY = 1_795_200_000_000  # ms; in November 2026
@@ -47,7 +47,7 @@ def new_message(
     properties: dict[str, str] | None = None,
     **changes: Any,
 ) -> NewMessage:
-    """A message as a broker hands it to the store: text and derived values agree."""
+    """A message as a broker hands it to the store."""
     pairs = dict(properties or {})
     pairs |= {PROPERTY_TAGS: tags} if tags else {}
     pairs |= {PROPERTY_KEYS: keys} if keys else {}
@@ -60,8 +60,5 @@ def new_message(
         born_host=changes.pop("born_host", ("127.0.0.1", 40000)),
         store_host=changes.pop("store_host", HOST),
         properties=format_properties(pairs),
-        tags_code=java_hash(tags) if tags else 0,
-        keys=keys,
-        unique_key=unique_key,
         **changes,
     )

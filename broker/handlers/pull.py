@@ -32,7 +32,6 @@ from remoting.message import (
     PROPERTY_TAGS,
     NewMessage,
     format_properties,
-    java_hash,
 )
 from remoting.names import OFFSET_MOVED_EVENT, RETRY_PREFIX
 from store.results import GetResult, GetStatus
@@ -263,8 +262,6 @@ def _note_offset_moved(broker: Broker, header: PullMessageRequestHeader, next_of
         store_host=broker.store_host,
         born_timestamp=broker.now_millis(),
         properties=format_properties(properties),
-        tags_code=java_hash(group),
-        keys=group,
     )
     broker.put_own(message)
 

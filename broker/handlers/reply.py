@@ -19,10 +19,8 @@ from remoting.command import request as new_request
 from remoting.dispatch import Refusal, Reply, Request, Route
 from remoting.headers.send import ReplyMessageRequestHeader, SendMessageRequestHeader, SendMessageRequestHeaderV2
 from remoting.message import (
-    PROPERTY_KEYS,
     PROPERTY_PUSH_REPLY_TIME,
     PROPERTY_REPLY_TO_CLIENT,
-    PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
     NewMessage,
     format_properties,
@@ -44,7 +42,7 @@ def send_reply_message(broker: Broker, header: Any, request: Request) -> Reply |
         return Reply(exc.code, region_fields(broker), remark=str(exc))
     queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
     properties = parse_properties(header.properties or "")
-    store = functools.partial(_store, broker, request, _message(broker, header, request, properties, queue_id))
+    store = functools.partial(_store, broker, request, _message(broker, header, request, queue_id))
     client_id = properties.get(PROPERTY_REPLY_TO_CLIENT)
     if client_id is None:
         store(f"reply message properties[{PROPERTY_REPLY_TO_CLIENT}] is null")
@@ -89,8 +87,8 @@ def _push(broker: Broker, header: Any, request: Request, properties: dict[str, s
     return new_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, request.command.body)
 
 
-def _message(broker: Broker, header: Any, request: Request, properties: dict[str, str], queue_id: int) -> NewMessage:
-    """The reply as it is stored: properties as they came, but no tags code and no flag of the system."""
+def _message(broker: Broker, header: Any, request: Request, queue_id: int) -> NewMessage:
+    """The reply as it is stored: properties as they came, but no flag of the system."""
     return NewMessage(
         topic=header.topic,
         queue_id=queue_id,
@@ -101,8 +99,6 @@ def _message(broker: Broker, header: Any, request: Request, properties: dict[str
         store_host=broker.store_host,
         reconsume_times=header.reconsume_times or 0,
         properties=header.properties or "",
-        unique_key=properties.get(PROPERTY_UNIQ_KEY, ""),
-        keys=properties.get(PROPERTY_KEYS, ""),
     )
 
 

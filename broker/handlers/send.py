@@ -24,18 +24,14 @@ from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHe
 from remoting.message import (
     PROPERTY_CLUSTER,
     PROPERTY_DELAY,
-    PROPERTY_KEYS,
     PROPERTY_REAL_QID,
     PROPERTY_REAL_TOPIC,
-    PROPERTY_TAGS,
     PROPERTY_TRAN_MSG,
-    PROPERTY_UNIQ_KEY,
     PROPERTY_WAIT,
     TRANSACTION_MASK,
     TRANSACTION_PREPARED,
     NewMessage,
     format_properties,
-    java_hash,
     offset_message_ids,
     parse_properties,
 )
@@ -135,8 +131,6 @@ def _send_single(broker: Broker, header: Any, request: Request, queue_id: int) -
         born_host=peer_address(request),
         store_host=broker.store_host,
         reconsume_times=header.reconsume_times or 0,
-        unique_key=properties.get(PROPERTY_UNIQ_KEY, ""),
-        keys=properties.get(PROPERTY_KEYS, ""),
     )
     if header.topic.startswith(names.RETRY_PREFIX):
         _retry_or_dead_letter(broker, header, request.command, message)
@@ -153,10 +147,9 @@ def _send_single(broker: Broker, header: Any, request: Request, queue_id: int) -
             properties.pop(PROPERTY_WAIT, None)
     else:
         properties.pop(PROPERTY_WAIT, None)  # obeyed, but not stored with a plain message (store-ha#14)
-    message.tags_code = java_hash(properties.get(PROPERTY_TAGS, ""))
     message.properties = format_properties(properties)
     began = time.perf_counter()
-    result = broker.store.put(message)
+    result = broker.store.append(message)
     broker.stats.put_times.count(time.perf_counter() - began)
     return finish_send(broker, request, result, header.topic, queue_id, waits=waits)
 
@@ -248,7 +241,7 @@ def finish_send(
     broker.stats.count_put(topic, len(offsets), size)
     host = broker.store_host
     ids = offset_message_ids(*host, offsets)
-    values = (ids.encode(), b"%d" % queue_id, b"%d" % result.queue_offset)
+    values = (ids, b"%d" % queue_id, b"%d" % result.queue_offset)
     head = stored_head(broker.config.region_id, trace_on=broker.config.trace_on)
 
     def answer(status: PutStatus) -> None:

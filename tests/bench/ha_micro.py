@@ -68,10 +68,10 @@ def fill(store: MessageStore, size: int) -> None:
     while store.max_commit_log_offset < size:
         unique = f"C00002025AA64E0E2F2A65C9{number:08X}"
         properties = f"UNIQ_KEY\x01{unique}\x02WAIT\x01true\x02CLUSTER\x01DefaultCluster\x02TAGS\x01TagA"
-        message = NewMessage(
-            "BenchmarkTest", number & 7, BODY, HOST, HOST, 1_795_200_000_000, 0, 0, 0, 0, properties, 2598919, (), unique
-        )  # fmt: skip
-        store.put(message)
+        message = NewMessage("BenchmarkTest", number & 7, BODY, HOST, HOST, 1_795_200_000_000, properties=properties)
+        store.append(message)
+        if number % 1000 == 999:
+            store.enter_appended()
         number += 1
 
 

@@ -61,6 +61,7 @@ def run(broker: Broker, dispatcher: Dispatcher[Broker], passes: list[bytes]) -> 
     for data in passes:
         for frame in decoder.feed(data):
             dispatcher.serve(sink, decode_command(frame))
+        broker.store.enter_appended()
         broker.slave_waits.advance(broker.store.max_commit_log_offset)
         b"".join(sink.sent)
         sink.sent.clear()

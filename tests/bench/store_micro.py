@@ -17,6 +17,8 @@ from store.messagestore import MessageStore
 
 BODY = b"x" * 128
 HOST = ("127.0.0.1", 10911)
+PASS = 16
+"""Messages that come together."""
 
 
 def best_of(rounds: int, count: int, work: Callable[[int], object]) -> float:
@@ -41,12 +43,11 @@ def put_many(store: MessageStore) -> Callable[[int], None]:
         for number in itertools.islice(numbers, count):
             unique = f"C00002025AA64E0E2F2A65C9{number:08X}"
             properties = f"UNIQ_KEY\x01{unique}\x02WAIT\x01true\x02CLUSTER\x01DefaultCluster\x02TAGS\x01TagA"
-            store.put(
-                NewMessage(
-                    "BenchmarkTest", number & 7, BODY, HOST, HOST, 1_795_200_000_000, 0, 0, 0, 0, properties, 2598919,
-                    (), unique,
-                )
-            )  # fmt: skip
+            store.append(
+                NewMessage("BenchmarkTest", number & 7, BODY, HOST, HOST, 1_795_200_000_000, properties=properties)
+            )
+            if number % PASS == PASS - 1:
+                store.enter_appended()
 
     return put
 
@@ -58,7 +59,7 @@ def make_many(_: MessageStore) -> Callable[[int], None]:
         for number in range(count):
             unique = f"C00002025AA64E0E2F2A65C9{number:08X}"
             properties = f"UNIQ_KEY\x01{unique}\x02WAIT\x01true\x02CLUSTER\x01DefaultCluster\x02TAGS\x01TagA"
-            NewMessage("BenchmarkTest", number & 7, BODY, HOST, HOST, 1, 0, 0, 0, 0, properties, 2598919, (), unique)
+            NewMessage("BenchmarkTest", number & 7, BODY, HOST, HOST, 1_795_200_000_000, properties=properties)
 
     return make
 

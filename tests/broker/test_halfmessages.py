@@ -88,7 +88,7 @@ def test_an_op_record_has_the_offset_in_digits_and_the_tag_d() -> None:
     record = op_record(1234, ("10.0.0.2", 10911), BORN)
     assert (record.topic, record.queue_id, record.body) == ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0, b"1234")
     assert record.properties == "WAIT\x01true\x02TAGS\x01d"
-    assert (record.tags_code, record.born_host, record.born_timestamp) == (100, ("10.0.0.2", 10911), BORN)
+    assert (record.born_host, record.born_timestamp) == (("10.0.0.2", 10911), BORN)
 
 
 def test_a_postponed_message_remembers_where_it_stood_at_first() -> None:

@@ -189,7 +189,8 @@ def test_a_body_in_a_format_we_lack_names_the_missing_package() -> None:
 def test_offset_message_id_is_32_or_56_upper_case_digits(host: str, port: int, offset: int, text: str) -> None:
     """store-ha#16."""
     assert offset_message_id(host, port, offset) == text
-    assert offset_message_ids(host, port, [offset, offset]) == f"{text},{text}"
+    assert offset_message_ids(host, port, [offset]) == text.encode()
+    assert offset_message_ids(host, port, [offset, offset]) == f"{text},{text}".encode()
     assert parse_offset_message_id(text) == (host, port, offset)
 
 

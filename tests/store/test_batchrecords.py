@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remoting.batch import Batch, BatchItem
-from remoting.message import PROPERTY_KEYS, PROPERTY_TAGS, PROPERTY_UNIQ_KEY, NewMessage, java_hash, parse_properties
+from remoting.message import NewMessage
 from store.config import StoreConfig
 from store.messagestore import MessageStore
 from store.testing import SOME_DAY, ManualClock, small_config
@@ -62,13 +62,10 @@ def put_one_by_one(store: MessageStore, shared: NewMessage, items: list[BatchIte
     for item in items:
         own = item.properties.decode()
         text = own + ("\x02" if own and shared.properties and not own.endswith("\x02") else "") + shared.properties
-        properties = parse_properties(text)
         store.put(
             NewMessage(
                 shared.topic, shared.queue_id, bytes(item.body), shared.born_host, shared.store_host, shared.born_timestamp,
                 item.flag, shared.sys_flag, shared.reconsume_times, 0, text,
-                java_hash(properties.get(PROPERTY_TAGS, "")), properties.get(PROPERTY_KEYS, ""),
-                properties.get(PROPERTY_UNIQ_KEY, ""),
             )
         )  # fmt: skip
 

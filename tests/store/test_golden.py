@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from remoting.message import BLANK_MAGIC, NewMessage, StoredMessage, decode_message, java_hash
+from remoting.message import BLANK_MAGIC, NewMessage, StoredMessage, decode_message
 from store.config import StoreConfig
 from store.messagestore import MessageStore
 from store.testing import ManualClock
@@ -37,7 +37,6 @@ def records_of(log: Path) -> Iterator[StoredMessage]:
 
 def as_new(record: StoredMessage) -> NewMessage:
     """What a broker hands to the store to have this record made."""
-    tags = record.properties.get("TAGS", "")
     return NewMessage(
         topic=record.topic,
         queue_id=record.queue_id,
@@ -50,9 +49,6 @@ def as_new(record: StoredMessage) -> NewMessage:
         reconsume_times=record.reconsume_times,
         prepared_transaction_offset=record.prepared_transaction_offset,
         properties=record.properties_text,
-        tags_code=java_hash(tags),
-        keys=record.properties.get("KEYS", ""),
-        unique_key=record.properties.get("UNIQ_KEY", ""),
     )
 
 

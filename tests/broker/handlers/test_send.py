@@ -56,7 +56,7 @@ def test_a_js_client_sends_numbers_and_no_batch_field(talk: TalkingBroker) -> No
         b'"OnsChannel":"ALIYUN","Signature":"s"}'
     )
     command = Command(RequestCode.SEND_MESSAGE_V2, body=b"js", raw_fields=msgspec.Raw(fields))
-    talk.dispatcher.serve(talk.peer, command)
+    talk.run_pass(talk.peer, command)
     assert talk.peer.replies[-1].code == ResponseCode.SUCCESS
     (pulled,) = talk.pull("T", queueId=1)
     assert decode_message(pulled.body).body == b"js"
