@@ -10,7 +10,6 @@ from typing import Generic, NoReturn, TypeVar
 import trio
 
 from remoting.channel import Channel
-from remoting.command import Command
 from remoting.dispatch import Dispatcher
 from remoting.reactor import READ, Reactor
 
@@ -164,11 +163,8 @@ class Server(Generic[S]):
             log.warning("%d connections: %s is turned away", len(self.channels), sock.getpeername())
             sock.close()
             return
-        channel = Channel(self._reactor, sock, self._serve)
+        channel = Channel(self._reactor, sock, self._dispatcher.serve)
         self.channels.add(channel)
         channel.on_close.append(lambda: self.channels.discard(channel))
         if self._on_connect is not None:
             self._on_connect(channel)
-
-    def _serve(self, channel: Channel, command: Command) -> None:
-        self._dispatcher.serve(channel, command)

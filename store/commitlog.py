@@ -1,8 +1,6 @@
 """All messages of all topics in arrival order (sections 2.1, 2.3): append, read, roll to the next file."""
 
 import struct
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import attrs
@@ -16,7 +14,7 @@ from remoting.message import (
     SYS_FLAG_AT,
 )
 from store.filequeue import FileQueue
-from store.logfile import LogFile, warm
+from store.logfile import LogFile
 
 _BLANK: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
@@ -28,9 +26,6 @@ _ZEROED_AT_ONCE: Final = 1 << 20
 @attrs.define(eq=False)
 class CommitLog:
     files: FileQueue
-    # Where a slave's stream stands against our own end; they differ only when it began inside a file.
-    _stream_at: int = attrs.field(default=0, init=False)
-    _warmed: int = attrs.field(default=0, init=False)  # up to here `warm_job` has gone
 
     @property
     def min_offset(self) -> int:
@@ -42,17 +37,19 @@ class CommitLog:
 
     # ---- master: whole records ----
 
-    def space_for(self, size: int) -> LogFile:
+    def space_for(self, size: int, *, mapped: bool = True) -> LogFile:
         """The file that takes `size` bytes in one piece, rolled if need be (store-ha#11). OSError: no room.
 
-        The caller has checked that they fit into an empty file.
+        The caller has checked that they fit into an empty file, and writes them through the mapping, or by `append`.
         """
         files = self.files.files
         file = files[-1] if files else self.files.file_to_write()
         end = file.wrote + size + BLANK_SIZE
         if end > file.size:
             return self._roll(file, size)
-        if end > file.room:
+        if not mapped:
+            file.ensure_blocks(end)
+        elif end > file.room:
             file.ensure_room(end)
         return file
 
@@ -74,24 +71,17 @@ class CommitLog:
 
     # ---- slave: raw bytes in order ----
 
-    def stream_space(self, offset: int, size: int) -> memoryview | None:
-        """Where `size` bytes of a master's stream go (section 4.5, store-ha#44). OSError: no room.
+    def append_stream(self, offset: int, data: bytes | memoryview) -> bool:
+        """Append bytes of a master's stream (section 4.5, store-ha#44). OSError: no room.
 
         The very first file begins at the boundary below `offset`, and writing at its first byte, wherever
-        `offset` lies. None if the bytes do not fit into the rest of the file: RocketMQ drops them.
+        `offset` lies. False if the bytes do not fit into the rest of the file: RocketMQ drops them.
         """
         file = self.files.file_to_write(offset)
-        if file.size - file.wrote < size:
-            return None
-        file.ensure_room(file.wrote + size)
-        self._stream_at = offset
-        return file.view[file.wrote : file.wrote + size]
-
-    def stream_filled(self, end: int) -> None:
-        """The stream's bytes up to `end` are in the space that was given. May be called piece by piece."""
-        file = self.files.files[-1]
-        file.wrote = min(file.size, file.wrote + end - self._stream_at)
-        self._stream_at = end
+        if file.size - file.wrote < len(data):
+            return False
+        file.append(data)
+        return True
 
     def cut(self, end: int) -> None:
         """Forget everything from `end` on, for good: its bytes are zeroed."""
@@ -103,22 +93,6 @@ class CommitLog:
         for start in range(file.wrote, wrote[file.first_offset], _ZEROED_AT_ONCE):
             stop = min(start + _ZEROED_AT_ONCE, wrote[file.first_offset])
             file.map[start:stop] = bytes(stop - start)
-
-    def warm_job(self, ahead: int, step: int) -> Callable[[], None] | None:
-        """What brings the next `step` bytes of the file into memory, if they are not yet `ahead` of its end.
-
-        Run it in a thread; it changes nothing and may be left out. It keeps a step's distance from the end: what
-        lies before would come too late.
-        """
-        file = self.files.last
-        if file is None:
-            return None
-        start = max(file.wrote + step, self._warmed - file.first_offset)
-        end = min(start + step, file.size)
-        if start >= end or start > file.wrote + ahead:
-            return None
-        self._warmed = file.first_offset + end
-        return partial(warm, file.path, start, end)
 
     # ---- reading ----
 

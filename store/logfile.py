@@ -18,7 +18,6 @@ from store.disk import Disk, StoreCorrupt
 
 # Faulting pages in one by one, as they are first written, costs five times as much as asking for many at once.
 _POPULATE_STEP = 128 * 1024
-_SCRATCH_SIZE = 256 * 1024
 _MADV_POPULATE_WRITE = 23  # Linux 5.14 and later
 
 
@@ -27,14 +26,6 @@ def populate(mapped: mmap.mmap, start: int, end: int) -> None:
     start -= start % mmap.PAGESIZE
     with contextlib.suppress(OSError, ValueError):
         mapped.madvise(_MADV_POPULATE_WRITE, start, end - start)
-
-
-def warm(path: Path, start: int, end: int) -> None:
-    """Bring a part of a file into memory by reading it, which leaves other threads running; `populate` does not."""
-    scratch = bytearray(_SCRATCH_SIZE)
-    buffers = [scratch] * (-(-(end - start) // _SCRATCH_SIZE))
-    with contextlib.suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
-        os.preadv(file.fileno(), buffers, start)
 
 
 def offset_name(offset: int) -> str:
@@ -55,6 +46,7 @@ class LogFile:
     wrote: int = 0  # bytes written; the next one goes here
     room: int = 0  # bytes that may be written: they have blocks on the disk, and pages in memory
     _blocks: int = attrs.field(default=0, init=False)  # bytes that have blocks on the disk
+    _descriptor: int = attrs.field(default=-1, init=False)  # while `append` is used
 
     @classmethod
     def open(
@@ -101,12 +93,32 @@ class LogFile:
         """Make [0, end) safe to write. OSError if the disk has no more room; nothing is changed then."""
         if end <= self.room:
             return
-        if end > self._blocks:
-            self._allocate(end)
+        self.ensure_blocks(end)
         start = max(self.room, self.wrote)
         target = min(self._blocks, max(end, start + _POPULATE_STEP))
         populate(self.map, start, target)
         self.room = target
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Write what need not be touched one by one: a call instead of a mapping's page faults, each of which costs more.
+
+        OSError if the disk has no more room; nothing is changed then.
+        """
+        end = self.wrote + len(data)
+        self.ensure_blocks(end)
+        if self._descriptor < 0:
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.pwrite(self._descriptor, rest, end - len(rest)) :]
+        self.wrote = end
+        if self.is_full:
+            self._close_descriptor()
+
+    def ensure_blocks(self, end: int) -> None:
+        """Make [0, end) safe for `append`. OSError as `ensure_room`."""
+        if end > self._blocks:
+            self._allocate(end)
 
     def _allocate(self, end: int) -> None:
         start = max(self._blocks, self.wrote)
@@ -142,11 +154,17 @@ class LogFile:
 
     def close(self) -> None:
         """Unmap. Where a view is still alive, the mapping goes with it."""
+        self._close_descriptor()
         try:
             self.view.release()
             self.map.close()
         except BufferError:
             pass
+
+    def _close_descriptor(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
     def delete(self) -> None:
         self.path.unlink(missing_ok=True)

@@ -290,26 +290,13 @@ class MessageStore:
         """Readable log bytes from `offset`, never across the end of a file, possibly none."""
         return self.log.read(offset, limit)
 
-    def log_space(self, offset: int, size: int) -> memoryview | None:
-        """Where a slave receives `size` bytes of its master's log; then call `log_filled`.
+    def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
+        """Append a piece of the master's log; dispatch comes later.
 
-        Creates files as RocketMQ does (section 4.5), also for size 0. None: they do not fit into the file, and
+        Creates files as RocketMQ does (section 4.5), also for no bytes. False: they do not fit into the file, and
         RocketMQ drops them. Whether `offset` is the next one wanted is for the caller to check. OSError: no room.
         """
-        return self.log.stream_space(offset, size)
-
-    def log_filled(self, new_end: int) -> None:
-        """The bytes up to `new_end` are in the space given; may be said piece by piece. Dispatch comes later."""
-        self.log.stream_filled(new_end)
-
-    def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
-        """Both steps at once, for bytes that are elsewhere. False if they do not fit into the file."""
-        space = self.log.stream_space(offset, len(data))
-        if space is None:
-            return False
-        space[:] = data
-        self.log.stream_filled(offset + len(data))
-        return True
+        return self.log.append_stream(offset, data)
 
     def dispatch(self, max_bytes: int | None = None, *, may_index: bool = True) -> int:
         """Enter received records in queues and index; answer how many bytes were done. OSError: no room.

@@ -127,7 +127,7 @@ class Putter:
         if (illegal := self._why_illegal_batch(message, records, total)) is not None:
             return illegal
         try:
-            file = self.log.space_for(total)
+            file = self.log.space_for(total, mapped=False)
         except OSError as problem:
             return self.no_room(problem)
 
@@ -137,8 +137,7 @@ class Putter:
         *offsets, end = records.offsets_from(first)
         sys_flag = message.sys_flag & ~IPV6_MASK | _ipv6_bits(born, store)
         shared = shared_fields(message, sys_flag, born, stored_at, store)
-        file.map[file.wrote : file.wrote + total] = records.encode(message, shared, queue_offset, offsets)
-        file.wrote += total
+        file.append(records.encode(message, shared, queue_offset, offsets))
         queue.next_offset = queue_offset + len(batch)
         result = PutResult(PutStatus.PUT_OK, first, end, queue_offset, stored_at, offsets)
         if self.dispatcher.indexed != first or message.topic == SCHEDULE_TOPIC:

@@ -1,12 +1,10 @@
-"""Log bytes in: frames of the master, received straight into the mapped commit log.
+"""Log bytes in: frames of the master, taken in bulk into a buffer and written to the log one by one.
 
-While a body is under way, its rest and the next header are asked for in one call, so a frame of a long run
-costs one call and no copy. Between runs everything that is there is taken into a small buffer instead: a
-short frame then costs one call, too, and a copy of a few bytes.
+Receiving straight into the mapped log would save a copy, and costs more: each page that is first written through a
+mapping is a fault of its own, and is protected anew by every flush.
 """
 
-from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import attrs
 
@@ -15,7 +13,7 @@ from broker.ha.stream import FrameHeader, SlaveStream, StreamError
 
 PASS_SIZE: Final = 2**20
 """Bytes after which what came is acknowledged and dispatched, and other sockets get their turn."""
-_HEAP_SIZE: Final = 16 * 1024
+_BUFFER_SIZE: Final = 256 * 1024
 
 
 class ReplicaLog(Protocol):
@@ -25,20 +23,14 @@ class ReplicaLog(Protocol):
     def max_commit_log_offset(self) -> int:
         """Where the log ends; 0 if it is empty."""
 
-    def log_space(self, offset: int, size: int) -> memoryview | None:
-        """Where `size` bytes of the stream go. None if they do not fit into the file; OSError without disk space."""
-
-    def log_filled(self, end: int) -> None:
-        """The stream's bytes up to `end` are in the space that was given."""
+    def append_raw(self, offset: int, data: memoryview) -> bool:
+        """Append what comes after `offset` in the stream. False if it does not fit into the file; OSError."""
 
 
 class Receiving(Protocol):
     """What is used of a socket."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        """As of a socket that does not block."""
-
-    def recvmsg_into(self, buffers: Sequence[memoryview], /) -> tuple[int, Any, int, Any]:
         """As of a socket that does not block."""
 
 
@@ -52,80 +44,51 @@ class LogReceiver:
 
     stream: SlaveStream
     log: ReplicaLog
-    _heap: memoryview = attrs.field(factory=lambda: memoryview(bytearray(_HEAP_SIZE)), init=False)
-    _held: int = attrs.field(default=0, init=False)  # bytes of an incomplete header, at the start of the heap
-    _frame: FrameHeader | None = attrs.field(default=None, init=False)  # its header is here, its body is not
-    _body_got: int = attrs.field(default=0, init=False)
-    _space: memoryview | None = attrs.field(default=None, init=False)  # of that body; kept during a pass only
-    _fits: bool = attrs.field(default=True, init=False)  # else it is received into nowhere
+    _buffer: memoryview = attrs.field(factory=lambda: memoryview(bytearray(_BUFFER_SIZE)), init=False)
+    _held: int = attrs.field(default=0, init=False)  # bytes of what is not complete, at the start of the buffer
+    _frame: FrameHeader | None = attrs.field(default=None, init=False)  # its header is known, its body is not here
 
     def receive(self, sock: Receiving, now: float) -> None:
         """Take what is there, up to PASS_SIZE. StreamError, also at the end of the stream; OSError."""
         left = PASS_SIZE
         try:
             while left > 0:
-                asked, got = (
-                    self._receive_frames(sock) if self._frame is None else self._receive_body(sock, self._frame)
-                )
+                room = self._buffer[self._held :]
+                got = sock.recv_into(room)
+                if not got:
+                    raise StreamError("closed by the master" + self._what_is_missing())
                 self.stream.last_read_at = now
-                if got < asked:
+                self._take(self._held + got)
+                if got < len(room):
                     return
                 left -= got
         except BlockingIOError:
             return
-        finally:
-            self._space = None
-
-    def _receive_frames(self, sock: Receiving) -> tuple[int, int]:
-        room = self._heap[self._held :]
-        got = sock.recv_into(room)
-        if not got:
-            raise StreamError("closed by the master")
-        self._take(self._held + got)
-        return len(room), got
-
-    def _receive_body(self, sock: Receiving, frame: FrameHeader) -> tuple[int, int]:
-        space = self._space if self._space is not None else self._find_space(frame)
-        rest = space[self._body_got :]
-        missing = len(rest)
-        got = sock.recvmsg_into([rest, self._heap[:HEADER_SIZE]])[0]
-        if not got:
-            raise StreamError(f"closed by the master within a frame, {missing} bytes of it missing")
-        if got < missing:
-            self._body_got += got
-        else:
-            self._complete(frame)
-            self._take(got - missing)
-        return missing + HEADER_SIZE, got
 
     def _take(self, end: int) -> None:
-        """Handle the frames in the heap's first `end` bytes; leave the last one's body to be received in place."""
-        heap, at = self._heap, 0
-        while end - at >= HEADER_SIZE:
-            frame = self.stream.header(heap[at : at + HEADER_SIZE], log_end=self.log.max_commit_log_offset)
-            at += HEADER_SIZE
-            space = self._find_space(frame)
-            got = min(frame.size, end - at)
-            space[:got] = heap[at : at + got]
-            at += got
-            if got < frame.size:
-                self._frame, self._body_got = frame, got
-            else:
-                self._complete(frame)
+        """Append the frames that are complete in the buffer's first `end` bytes; keep the rest."""
+        buffer, at = self._buffer, 0
+        while True:
+            if self._frame is None and end - at >= HEADER_SIZE:
+                raw = buffer[at : at + HEADER_SIZE]
+                self._frame = self.stream.header(raw, log_end=self.log.max_commit_log_offset)
+                at += HEADER_SIZE
+            frame = self._frame
+            if frame is None or end - at < frame.size:
+                break
+            self._append(frame, buffer[at : at + frame.size])
+            at += frame.size
+            self._frame = None
+        if frame is not None and frame.size > len(buffer):
+            self._buffer = memoryview(bytearray(frame.size))
         self._held = end - at
-        if at:
-            heap[: self._held] = bytes(heap[at:end])
+        self._buffer[: self._held] = bytes(buffer[at:end])
 
-    def _find_space(self, frame: FrameHeader) -> memoryview:
+    def _append(self, frame: FrameHeader, body: memoryview) -> None:
         try:
-            space = self.log.log_space(frame.offset, frame.size)
+            self.log.append_raw(frame.offset, body)
         except OSError as exc:
             raise StreamError(f"no room for {frame.size} bytes at {frame.offset}: {exc.strerror or exc}") from exc
-        self._fits = space is not None
-        self._space = memoryview(bytearray(frame.size)) if space is None else space
-        return self._space
 
-    def _complete(self, frame: FrameHeader) -> None:
-        if self._fits:
-            self.log.log_filled(frame.offset + frame.size)
-        self._frame = self._space = None
+    def _what_is_missing(self) -> str:
+        return "" if self._frame is None else f" within a frame, {self._frame.size - self._held} bytes of it missing"

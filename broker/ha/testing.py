@@ -22,8 +22,6 @@ class MemoryLog:
     first: int | None = None
     data: bytearray = attrs.field(factory=bytearray)
     fails_with: OSError | None = None
-    _stream_at: int = attrs.field(default=0, init=False)
-    _space: bytearray = attrs.field(factory=bytearray, init=False)  # keeps its bytes from pass to pass, as a file does
 
     @property
     def min_commit_log_offset(self) -> int:
@@ -49,25 +47,16 @@ class MemoryLog:
         limit = min(limit, self.config.mapped_file_size_commit_log - offset % self.config.mapped_file_size_commit_log)
         return memoryview(self.data)[at : at + limit]
 
-    def log_space(self, offset: int, size: int) -> memoryview | None:
+    def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
         if self.fails_with is not None:
             raise self.fails_with
+        file_size = self.config.mapped_file_size_commit_log
         if self.first is None:
-            self.first = offset - offset % self.config.mapped_file_size_commit_log
-        if (
-            self.config.mapped_file_size_commit_log
-            - self.max_commit_log_offset % self.config.mapped_file_size_commit_log
-            < size
-        ):
-            return None
-        self._stream_at = offset
-        if len(self._space) != size:
-            self._space = bytearray(size)
-        return memoryview(self._space)
-
-    def log_filled(self, end: int) -> None:
-        self.append(self._space[: end - self._stream_at])
-        self._stream_at, self._space = end, bytearray()
+            self.first = offset - offset % file_size
+        if file_size - self.max_commit_log_offset % file_size < len(data):
+            return False
+        self.append(bytes(data))
+        return True
 
 
 @attrs.define(eq=False)

@@ -61,6 +61,7 @@ def run(directory: Path, subjects: list[str], *, quick: bool) -> list[tables.Tab
 def _measure_both(java: Java, systems: dict[str, Cluster], subjects: list[str], *, quick: bool) -> list[tables.Table]:
     """What is asked of both systems while both are up. Memory comes first: the others leave some behind."""
     found = []
+    warm_up, turns = (3, 7) if quick else (10, 31)
     if "idle" in subjects:
         found.append(startup.measure_idle(systems))
     if "longpoll" in subjects:
@@ -68,12 +69,10 @@ def _measure_both(java: Java, systems: dict[str, Cluster], subjects: list[str], 
         found.append(longpoll.measure(systems))
     if "sends" in subjects:
         print("sends", flush=True)
-        warm_up, turns = (3, 7) if quick else (10, 31)
         found.append(sends.measure(java, systems, warm_up=warm_up, turns=turns))
     if "batch" in subjects:
         print("batches", flush=True)
-        rounds, seconds = (1, 5) if quick else (3, 10)
-        found.append(batches.measure(java, systems, rounds=rounds, seconds=seconds))
+        found.append(batches.measure(java, systems, warm_up=warm_up, turns=turns))
     if "consume" in subjects:
         print("consume", flush=True)
         messages, rounds = (200_000, 1) if quick else (1_000_000, 3)

@@ -4,11 +4,12 @@ RocketMQ's own BatchProducer came with 4.9; Maven Central has the examples of 4.
 ours, built like it: threads that each send batch after batch.
 """
 
-from collections import defaultdict
+import contextlib
 
-from tests.bench.process import cpu_seconds
-from tests.bench.tables import Cell, Table, median, ratio
+from tests.bench.tables import Table
 from tests.bench.topics import BODY_SIZE, JVM, QUEUES, make_topic
+from tests.bench.turns import compare, take_turns
+from tests.interop.child import Child
 from tests.interop.java import Java
 from tests.interop.topology import Cluster
 
@@ -17,39 +18,22 @@ SIZES = (16, 100)
 _TOPIC = "BenchBatches"
 
 
-def measure(java: Java, systems: dict[str, Cluster], *, rounds: int, seconds: int) -> Table:
-    """Interleaved: in each round, for each size of a batch, one system after the other. Medians of the rounds."""
+def measure(java: Java, systems: dict[str, Cluster], *, warm_up: int, turns: int) -> Table:
+    """For each size of a batch, one producer at each system, by turns."""
     make_topic(java, systems.values(), _TOPIC)
-    samples: dict[str, list[float]] = defaultdict(list)
-    failures = 0
-    for _ in range(rounds):
-        for size in SIZES:
-            for name, cluster in systems.items():
-                rate, failed, cost = _run(java, cluster, size, seconds)
-                samples[f"{name} {size}"].append(rate)
-                samples[f"{name} {size} us"].append(cost)
-                failures += failed
-                print(
-                    f"  {name:5} batches of {size:3}: {rate:9,.0f} messages/s, {failed} failed,"
-                    f" {cost:5.2f} us of the master's CPU",
-                    flush=True,
-                )
-    rows: list[list[Cell]] = []
+    taken, failures = {}, 0
     for size in SIZES:
-        real, ours = (median(samples[f"{name} {size}"]) for name in ("real", "ours"))
-        costs = [median(samples[f"{name} {size} us"]) for name in ("real", "ours")]
-        rows.append([str(size), round(real), round(ours), ratio(ours, real), *costs])
-    notes = f"Medians of {rounds} interleaved runs, {THREADS} threads; {failures} sends failed. {QUEUES} queues."
-    columns = ["batch", "real", "ours", "ratio", "real: master's CPU, us a message", "ours"]
-    return Table(f"Messages/s in batches, {BODY_SIZE} B, SYNC_MASTER with one slave", columns, rows, notes, samples)
+        with contextlib.ExitStack() as stack:
+            producers = {name: stack.enter_context(_producer(java, cluster, size)) for name, cluster in systems.items()}
+            taken[str(size)] = take_turns(systems, producers, warm_up=warm_up, turns=turns)
+            failures += sum(line.startswith("FAILED") for one in producers.values() for line in one.lines)
+    title = f"Messages/s in batches, {BODY_SIZE} B, SYNC_MASTER with one slave"
+    notes = f"Medians of {turns} turns of each, {THREADS} threads; {failures} sends failed. {QUEUES} queues."
+    return compare(title, "batch", taken, notes)
 
 
-def _run(java: Java, cluster: Cluster, size: int, seconds: int) -> tuple[float, int, float]:
-    _, master, _ = cluster.pids.values()
-    used = cpu_seconds(master)
+def _producer(java: Java, cluster: Cluster, size: int) -> Child:
     target = [f"namesrv={cluster.namesrv}", f"topic={_TOPIC}", f"size={BODY_SIZE}"]
-    with java.start(
-        "BatchProducer", *target, f"batch={size}", f"threads={THREADS}", f"seconds={seconds}", jvm=JVM
-    ) as it:
-        total, rate, failed = (float(word) for word in it.finish(seconds + 60)[-1].split())
-    return rate, int(failed), (cpu_seconds(master) - used) / max(total, 1) * 1e6
+    producer = java.start("BatchProducer", *target, f"batch={size}", f"threads={THREADS}", jvm=JVM)
+    producer.wait_line("STARTED")
+    return producer

@@ -2,13 +2,10 @@
 
 import contextlib
 import re
-from typing import Any
 
-import attrs
-
-from tests.bench.tables import Cell, Table, median
+from tests.bench.tables import Table
 from tests.bench.topics import BODY_SIZE, JVM, QUEUES, make_topic
-from tests.bench.turns import Turn, rate_ratio, take_turns
+from tests.bench.turns import compare, take_turns
 from tests.interop.child import Child
 from tests.interop.java import Java
 from tests.interop.topology import Cluster
@@ -21,30 +18,17 @@ _MAIN = "org.apache.rocketmq.example.benchmark.Producer"
 def measure(java: Java, systems: dict[str, Cluster], *, warm_up: int, turns: int) -> Table:
     """For each number of threads, one Producer at each system, by turns."""
     make_topic(java, systems.values(), _TOPIC)
-    rows: list[list[Cell]] = []
-    samples: dict[str, Any] = {}
-    failures = 0
+    taken, failures = {}, 0
     for threads in THREADS:
         with contextlib.ExitStack() as stack:
             producers = {
                 name: stack.enter_context(_producer(java, cluster, threads)) for name, cluster in systems.items()
             }
-            taken = take_turns(systems, producers, warm_up=warm_up, turns=turns)
+            taken[str(threads)] = take_turns(systems, producers, warm_up=warm_up, turns=turns)
             failures += sum(map(_failed, producers.values()))
-        samples |= {f"{name} {threads}": [attrs.astuple(turn) for turn in found] for name, found in taken.items()}
-        rows.append(_row(threads, taken["real"], taken["ours"]))
-        print("  {} threads: real {:,}, ours {:,} sends/s: {}".format(*rows[-1]), flush=True)
-    notes = f"Medians of {turns} turns of each; {failures} sends failed. {QUEUES} queues, binary headers."
     title = f"Sends/s, {BODY_SIZE} B, SYNC_MASTER with one slave, stock Java Producer"
-    return Table(
-        title, ["threads", "real", "ours", "ratio", "real: master's CPU, us a send", "ours"], rows, notes, samples
-    )
-
-
-def _row(threads: int, real: list[Turn], ours: list[Turn]) -> list[Cell]:
-    rates = [round(median([turn.rate for turn in turns])) for turns in (real, ours)]
-    costs = [median([turn.master_us for turn in turns]) for turns in (real, ours)]
-    return [str(threads), *rates, rate_ratio(ours, real), *costs]
+    notes = f"Medians of {turns} turns of each; {failures} sends failed. {QUEUES} queues, binary headers."
+    return compare(title, "threads", taken, notes)
 
 
 def _producer(java: Java, cluster: Cluster, threads: int) -> Child:

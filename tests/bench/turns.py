@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 
 from tests.bench.process import cpu_seconds
-from tests.bench.tables import median
+from tests.bench.tables import Cell, Table, median
 from tests.interop import rawrequest
 from tests.interop.child import Child
 from tests.interop.topology import Cluster
@@ -47,12 +47,29 @@ def take_turns(
                 found = _take_turn(systems[name], clients[name])
                 if turn >= warm_up:
                     taken[name].append(found)
+            print(
+                "  " + ", ".join(f"{name} {turns[-1].rate:,.0f}" for name, turns in taken.items() if turns), flush=True
+            )
         return taken
 
 
 def rate_ratio(ours: list[Turn], real: list[Turn]) -> float:
     """The median of the ratios of turns that followed each other."""
     return round(median([mine.rate / other.rate for mine, other in zip(ours, real, strict=True)]), 2)
+
+
+def compare(title: str, what: str, taken: Mapping[str, dict[str, list[Turn]]], notes: str) -> Table:
+    """A row for each thing that was varied: the systems' rates, their ratio, the CPU of their masters."""
+    rows: list[list[Cell]] = []
+    for varied, turns in taken.items():
+        rates = [round(median([turn.rate for turn in turns[name]])) for name in ("real", "ours")]
+        costs = [median([turn.master_us for turn in turns[name]]) for name in ("real", "ours")]
+        rows.append([varied, *rates, rate_ratio(turns["ours"], turns["real"]), *costs])
+    samples = {
+        f"{name} {varied}": list(map(attrs.astuple, one)) for varied, its in taken.items() for name, one in its.items()
+    }
+    columns = [what, "real", "ours", "ratio", "real: master's CPU, us a message", "ours"]
+    return Table(title, columns, rows, notes, samples)
 
 
 def _order(names: list[str], turn: int) -> list[str]:

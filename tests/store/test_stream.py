@@ -49,25 +49,10 @@ def test_any_pieces_give_the_same_log_and_queues(tmp_path_factory: pytest.TempPa
     master.close()
 
 
-def test_bytes_may_arrive_piece_by_piece_in_one_space(open_store: Open) -> None:
-    master, slave = busy_master(open_store("master"), 3), open_store("slave", is_slave=True)
-    end = master.max_commit_log_offset
-    space = slave.log_space(0, end)
-    assert space is not None
-    space[:] = master.read_log(0, end)
-    slave.log_filled(10)
-    assert (slave.max_commit_log_offset, slave.dispatch()) == (10, 0)
-    slave.log_filled(end)
-    assert slave.dispatch() == end
-
-
 def test_a_heartbeat_at_a_file_start_makes_an_empty_slave_begin_there(open_store: Open) -> None:
     """store-ha#44."""
     slave = open_store(is_slave=True)
-    space = slave.log_space(3 * 65536, 0)
-    assert space is not None
-    assert len(space) == 0
-    slave.log_filled(3 * 65536)
+    assert slave.append_raw(3 * 65536, b"")
     assert slave.max_commit_log_offset == slave.min_commit_log_offset == 3 * 65536
     slave.close()
     assert open_store(is_slave=True).max_commit_log_offset == 3 * 65536
@@ -85,7 +70,6 @@ def test_bytes_that_do_not_fit_into_the_file_are_dropped(open_store: Open) -> No
     slave = open_store(is_slave=True)
     assert slave.append_raw(0, b"x" * 65000)
     assert not slave.append_raw(65000, b"x" * 537)
-    assert slave.log_space(65000, 537) is None
     assert slave.max_commit_log_offset == 65000
     assert slave.append_raw(65000, b"x" * 536)
     assert slave.append_raw(65536, b"x")

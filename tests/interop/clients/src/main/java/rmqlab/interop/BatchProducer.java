@@ -2,59 +2,44 @@ package rmqlab.interop;
 
 import java.util.ArrayList;
 import java.util.List;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.atomic.AtomicBoolean;
-import java.util.concurrent.atomic.AtomicLong;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.common.message.Message;
 
 /**
- * {@code threads} threads send batch after batch of {@code batch} messages with {@code size} bytes each, for
- * {@code seconds} after as many of warming up. Prints {@code <messages sent in all> <messages a second> <sends
- * failed>}; the rate is that of the time after the warming up.
+ * {@code threads} threads send batch after batch of {@code batch} messages with {@code size} bytes each, until the
+ * program is killed. Prints {@code STARTED} after the first batch, and a line for every one that failed.
  */
 public final class BatchProducer {
     public static void main(String[] words) throws Exception {
         Options options = new Options(words);
         int threads = options.number("threads", 8);
         int perSend = options.number("batch", 16);
-        long millis = options.number("seconds", 10) * 1000L;
         String topic = options.text("topic");
         byte[] body = new byte[options.number("size", 128)];
         DefaultMQProducer producer = new DefaultMQProducer("interop-batches");
         producer.setNamesrvAddr(options.text("namesrv"));
         producer.setSendMsgTimeout(options.number("timeoutMillis", 20_000));
         producer.start();
-        AtomicLong sent = new AtomicLong();
-        AtomicLong failed = new AtomicLong();
-        AtomicBoolean running = new AtomicBoolean(true);
-        CountDownLatch ended = new CountDownLatch(threads);
+        producer.send(batch(topic, body, perSend));
+        System.out.println("STARTED");
         for (int i = 0; i < threads; i++) {
             new Thread(() -> {
-                while (running.get()) {
-                    List<Message> messages = new ArrayList<>(perSend);
-                    for (int j = 0; j < perSend; j++) {
-                        messages.add(new Message(topic, body));
-                    }
+                while (true) {
                     try {
-                        producer.send(messages);
-                        sent.addAndGet(perSend);
+                        producer.send(batch(topic, body, perSend));
                     } catch (Exception e) {
-                        failed.incrementAndGet();
+                        System.out.println("FAILED " + e);
                     }
                 }
-                ended.countDown();
             }).start();
         }
-        Thread.sleep(millis);
-        long before = sent.get();
-        long began = System.nanoTime();
-        Thread.sleep(millis);
-        long rate = Math.round((sent.get() - before) * 1e9 / (System.nanoTime() - began));
-        running.set(false);
-        ended.await();
-        System.out.println(sent.get() + " " + rate + " " + failed.get());
-        producer.shutdown();
-        System.exit(Options.DONE);
+    }
+
+    private static List<Message> batch(String topic, byte[] body, int count) {
+        List<Message> messages = new ArrayList<>(count);
+        for (int i = 0; i < count; i++) {
+            messages.add(new Message(topic, body));
+        }
+        return messages;
     }
 }
