@@ -1,8 +1,10 @@
-"""The fork server: a process that has imported everything, and becomes every node of the cluster by forking.
+"""The fork server: a process that imports everything once, and becomes every node of the cluster by forking.
 
     python -m cluster.forkserver FD fork|exec MODULE...
 
-Importing costs a process 120 ms and 15 MB; forking one that has imported costs 3 ms, and its memory is shared.
+Importing costs a process 120 ms and 15 MB; forking one that has imported costs 3 ms, and its memory is shared. Each
+module is imported when the first process needs it, or when nothing has been ordered for a while: so that the first
+nodes start while the rest is still to come.
 It is one plain loop without threads and without trio, so that what it forks is whole. It is the parent of all
 nodes: it alone signals them and collects their ends, so no signal can reach a process that merely inherited a
 number. When the supervisor goes, however it goes, the socket ends, and the fork server kills all it has started.
@@ -24,6 +26,9 @@ import trio
 
 from cluster.child import Birth, birth_argument, live
 from remoting.mapcodec import CHUNK, MapCodec
+
+QUIET_TIME = 0.2
+"""Seconds without an order after which there is time to import what nobody has needed yet."""
 
 
 @attrs.frozen
@@ -91,6 +96,8 @@ class ForkLoop:
 
     connection: socket.socket
     is_forking: bool
+    modules: list[str] = attrs.field(factory=list)
+    """What is still to be imported."""
     _children: set[int] = attrs.field(factory=set, init=False)
     _wakeup: tuple[socket.socket, socket.socket] = attrs.field(factory=socket.socketpair, init=False)
 
@@ -105,7 +112,10 @@ class ForkLoop:
                 selector.register(self.connection, selectors.EVENT_READ)
                 selector.register(self._wakeup[0], selectors.EVENT_READ)
                 while True:
-                    for key, _ in selector.select():
+                    ready = selector.select(QUIET_TIME if self.modules else None)
+                    if not ready:
+                        self._import(self.modules)
+                    for key, _ in ready:
                         if key.fileobj is self._wakeup[0]:
                             self._wakeup[0].recv(CHUNK)
                             self._report_changes()
@@ -137,7 +147,13 @@ class ForkLoop:
             case _:
                 pass
 
+    def _import(self, modules: Sequence[str]) -> None:
+        preload(modules)
+        self.modules = [module for module in self.modules if module not in modules]
+
     def _fork(self, birth: Birth, selector: selectors.BaseSelector) -> int:
+        if birth.module in self.modules:
+            self._import([birth.module])
         parent = os.getpid()
         pid = os.fork()
         if pid:
@@ -190,17 +206,17 @@ def preload(modules: Sequence[str]) -> None:
             importlib.import_module(module)
         except Exception:  # noqa: BLE001 -- told here, and again, with its node's name, by the child
             traceback.print_exc()
-    trio.run(trio.lowlevel.checkpoint)  # what trio sets up at its first run, set up once
     gc.collect()
     gc.freeze()  # the collector of a child must not touch, and so copy, the pages it shares with us
 
 
 def main() -> NoReturn:
     descriptor, way, *modules = sys.argv[1:]
-    if way == "fork":
-        preload(modules)
+    is_forking = way == "fork"
+    if is_forking:
+        trio.run(trio.lowlevel.checkpoint)  # what trio sets up at its first run, set up once
     with socket.socket(fileno=int(descriptor)) as connection:
-        ForkLoop(connection, is_forking=way == "fork").serve()
+        ForkLoop(connection, is_forking, modules if is_forking else []).serve()
     sys.exit(0)
 
 

@@ -14,7 +14,7 @@ import selectors
 import socket
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import trio
 
@@ -126,16 +126,6 @@ class ShapedSocket:
         data = self.recv(len(buffer))
         buffer[: len(data)] = data
         return len(data)
-
-    def recvmsg_into(self, buffers: Sequence[memoryview]) -> tuple[int, list[Any], int, None]:
-        """As of a socket; there are no ancillary data."""
-        data = memoryview(self.recv(sum(map(len, buffers))))
-        at = 0
-        for buffer in buffers:
-            part = data[at : at + len(buffer)]
-            buffer[: len(part)] = part
-            at += len(part)
-        return at, [], 0, None
 
     def send(self, data: bytes | memoryview) -> int:
         """As of a socket."""

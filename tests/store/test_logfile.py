@@ -56,6 +56,31 @@ def test_a_disk_with_little_left_is_used_to_its_end(tmp_path: Path, quota: int) 
     file.close()
 
 
+def test_what_is_appended_by_calls_and_what_is_mapped_are_one(tmp_path: Path) -> None:
+    file = LogFile.open(tmp_path / offset_name(0), 1000, Disk(), create=True)
+    file.append(b"called ")
+    file.ensure_room(13)
+    file.map[7:13] = b"mapped"
+    file.wrote = 13
+    file.append(memoryview(b"X called"))
+    assert bytes(file.view[: file.wrote]) == b"called mappedX called"
+    file.append(bytes(1000 - file.wrote))
+    assert file.is_full
+    assert file.path.read_bytes() == bytes(file.view)
+    file.close()
+
+
+def test_an_append_that_finds_no_room_changes_nothing(tmp_path: Path) -> None:
+    file = LogFile.open(tmp_path / offset_name(0), 2**20, FaultyDisk(quota=1000), create=True)
+    file.append(b"x" * 900)
+    with pytest.raises(OSError, match="No space left"):
+        file.append(b"y" * 200)
+    assert file.wrote == 900
+    assert not any(file.view[900:])
+    file.append(b"z" * 100)
+    file.close()
+
+
 def test_a_new_file_is_sparse(tmp_path: Path) -> None:
     file = LogFile.open(tmp_path / offset_name(0), 2**30, Disk(), create=True)
     file.ensure_room(1)

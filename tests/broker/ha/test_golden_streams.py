@@ -58,18 +58,12 @@ class Bytes:
     data: bytes
 
     def recv_into(self, buffer: memoryview, /) -> int:
-        return self.recvmsg_into([buffer])[0]
-
-    def recvmsg_into(self, buffers: Sequence[memoryview], /) -> tuple[int, None, int, None]:
         if not self.data:
             raise BlockingIOError
-        given = 0
-        for buffer in buffers:
-            part = self.data[: len(buffer)]
-            buffer[: len(part)] = part
-            self.data = self.data[len(part) :]
-            given += len(part)
-        return given, None, 0, None
+        part = self.data[: len(buffer)]
+        buffer[: len(part)] = part
+        self.data = self.data[len(part) :]
+        return len(part)
 
 
 @attrs.define

@@ -96,6 +96,17 @@ def test_the_frames_of_a_long_run_come_many_in_a_call() -> None:
     assert sock.calls <= 4
 
 
+@pytest.mark.parametrize("gives", [[], [100_000] * 20, [12, 1, 300_000, 5] * 9])
+def test_a_frame_larger_than_the_buffer_is_taken_like_any_other(gives: list[int]) -> None:
+    data = bytes(number % 251 for number in range(900_000))
+    wire = frame(0, data[:100]) + frame(100, data[100:700_000]) + framed(data[700_000:], 50_000, first=700_000)
+    log, sock = MemoryLog(FileSize(2**20)), Wire(wire, list(gives))
+    receiver = receiver_of(log)
+    while sock.wire:
+        receiver.receive(sock, 0.0)
+    assert log.data == data
+
+
 def test_a_pass_ends_although_there_is_more() -> None:
     data = bytes(2 * PASS_SIZE)
     log, sock = MemoryLog(FileSize(2**22)), Wire(framed(data, 2**17))
