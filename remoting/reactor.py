@@ -23,6 +23,7 @@ READ = selectors.EVENT_READ
 WRITE = selectors.EVENT_WRITE
 
 Callback = Callable[[int], None]
+Ready = tuple[selectors.SelectorKey, int]
 
 _PASSES = 8
 """In a row, at most. Under load more is ready after each pass, and asking again costs a tenth of a wait; the timers
@@ -41,16 +42,23 @@ class Reactor:
         """When the requests of this pass were found waiting, by time.perf_counter."""
         self.pass_began_cpu = 0.0
         """The same by time.thread_time: what this thread has worked since is what they wait for."""
+        self._urgent: set[int] = set()
         self._deferred: list[Callable[[], None]] = []
         self._is_passing = False
         self._is_scheduled = False
 
-    def register(self, sock: Transport, events: int, callback: Callback) -> None:
-        """Call back with the events that are ready, from the next pass on."""
+    def register(self, sock: Transport, events: int, callback: Callback, *, is_urgent: bool = False) -> None:
+        """Call back with the events that are ready, from the next pass on.
+
+        An urgent one comes first in a pass, and what it has put off is done before the others have their turn: replies
+        that a slave's acknowledgement sets free are on their way while the next requests are handled.
+        """
         if isinstance(sock, ShapedSocket):
             sock.watch(events, callback)
         else:
-            self._selector.register(sock, events, callback)
+            key = self._selector.register(sock, events, callback)
+            if is_urgent:
+                self._urgent.add(key.fd)
 
     def modify(self, sock: Transport, events: int, callback: Callback) -> None:
         """Wait for other events from now on."""
@@ -65,7 +73,7 @@ class Reactor:
         if isinstance(sock, ShapedSocket):
             sock.unwatch()
         else:
-            self._selector.unregister(sock)
+            self._urgent.discard(self._selector.unregister(sock).fd)
 
     def follow_faults(self, rules: NodeRules) -> None:
         """Play by these rules from now on."""
@@ -94,12 +102,21 @@ class Reactor:
         try:
             ready = self._selector.select(0)
             self.pass_began, self.pass_began_cpu = time.perf_counter(), time.thread_time()
-            for key, events in ready:
+            for key, events in self._after_urgent(ready) if self._urgent and len(ready) > 1 else ready:
                 key.data(events)
             self._run_deferred()
         finally:
             self._is_passing = False
         return bool(ready)
+
+    def _after_urgent(self, ready: list[Ready]) -> list[Ready]:
+        """Do what is urgent; answer the rest."""
+        urgent = [one for one in ready if one[0].fd in self._urgent]
+        for key, events in urgent:
+            key.data(events)
+        if urgent:
+            self._run_deferred()
+        return [one for one in ready if one not in urgent]
 
     def run(self, fn: Callable[[], None]) -> None:
         """Make a pass of this call: what it puts off happens at its end."""

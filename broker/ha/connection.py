@@ -59,7 +59,7 @@ class HaConnection:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._sock = reactor.links.attach(self, sock)
-        reactor.register(self._sock, READ, self._on_ready)
+        reactor.register(self._sock, READ, self._on_ready, is_urgent=True)
 
     def use(self, sock: Transport) -> None:
         """Go on with this in the place of the socket: a fault begins or ends."""

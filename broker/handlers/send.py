@@ -136,22 +136,27 @@ def _send_single(broker: Broker, header: Any, request: Request, queue_id: int) -
         _retry_or_dead_letter(broker, header, request.command, message)
     waits = properties.get(PROPERTY_WAIT, "true").lower() == "true"
     properties[PROPERTY_CLUSTER] = broker.config.broker_cluster_name
-    if properties.get(PROPERTY_TRAN_MSG, "").lower() == "true":
-        if broker.config.reject_transaction_message:
-            raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
-        make_half(message, properties)
-        if properties.get(PROPERTY_DELAY):  # lost, as in RocketMQ: what comes from the schedule is never a half message
-            delay(broker, message, properties)
-    elif properties.get(PROPERTY_DELAY) and message.sys_flag & TRANSACTION_MASK != TRANSACTION_PREPARED:
-        if not delay(broker, message, properties):
-            properties.pop(PROPERTY_WAIT, None)
-    else:
+    if not _make_special(broker, message, properties):
         properties.pop(PROPERTY_WAIT, None)  # obeyed, but not stored with a plain message (store-ha#14)
     message.properties = format_properties(properties)
     began = time.perf_counter()
     result = broker.store.append(message)
     broker.stats.put_times.count(time.perf_counter() - began)
     return finish_send(broker, request, result, header.topic, queue_id, waits=waits)
+
+
+def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
+    """Turn a message into a half message, or one that waits in the schedule topic, if it asks for that. True if it was."""
+    if properties.get(PROPERTY_TRAN_MSG, "").lower() == "true":
+        if broker.config.reject_transaction_message:
+            raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
+        make_half(message, properties)
+        if PROPERTY_DELAY in properties:  # lost, as in RocketMQ: what comes from the schedule is never a half message
+            delay(broker, message, properties)
+        return True
+    if PROPERTY_DELAY not in properties or message.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED:
+        return False
+    return delay(broker, message, properties)
 
 
 def make_half(message: NewMessage, properties: dict[str, str]) -> None:
