@@ -26,6 +26,8 @@ class LogGrowth:
         """Set when a send waits for the disk."""
         self.is_dispatch_wanted = trio.Event()
         """Set when something is in no queue or index yet that came from the master, or that a crash left behind."""
+        self.is_bulk = trio.Event()
+        """Set while the master sends as fast as it can."""
         self._reactor = reactor
         self._store = store
         self._ha_master = ha_master

@@ -12,7 +12,7 @@ import attrs
 import trio
 
 from broker.acl.control import POLL_PERIOD
-from broker.ha.intake import dispatch_forever
+from broker.ha.intake import dispatch_forever, warm_forever
 from broker.handlers.query import answer_waiting_queries
 from broker.hold import SWEEP_PERIOD
 from broker.state import Broker
@@ -86,6 +86,7 @@ async def run_broker(broker: Broker, servers: list[Server[Broker]], link: Contro
             nursery.start_soon(_every, POLL_PERIOD, broker.access.poll)
         nursery.start_soon(dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
         if broker.is_slave:
+            nursery.start_soon(warm_forever, broker.store, broker.growth)
             nursery.start_soon(broker.sync.sync_forever)
         else:  # only a master makes messages of its own (store-ha#76)
             nursery.start_soon(broker.delay.deliver_forever)

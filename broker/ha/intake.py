@@ -1,7 +1,7 @@
-"""What a slave does with the log it has received and acknowledged: enter it in queues and index.
+"""What a slave does with the log it has received and acknowledged: enter it in queues and index, make room for more.
 
-What a crash took of a master's index is entered again in the same way. While a master sends as fast as it can,
-everything that can wait does.
+A master enters what it stores at once; what a crash took of its index is entered again in the same way.
+While a master sends as fast as it can, everything that can wait does, and what can be done beside is done in a thread.
 """
 
 import logging
@@ -21,12 +21,15 @@ _BULK = 256 * 1024
 """Bytes at once that make a bulk."""
 _QUIET_TIME = 0.02
 """Seconds after a bulk until it counts as over, and the index gets its turn."""
+_WARM_AHEAD = 64 * 2**20
+_WARM_STEP = 8 * 2**20
 
 
 class Growth(Protocol):
     """What tells that the log has grown."""
 
     is_dispatch_wanted: trio.Event
+    is_bulk: trio.Event
 
 
 async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Callable[[], None]) -> NoReturn:
@@ -44,6 +47,7 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
             while store.dispatch(DISPATCH_CHUNK, may_index=trio.current_time() >= quiet_at):
                 if store.dispatched_offset - before > _BULK:
                     quiet_at = trio.current_time() + _QUIET_TIME
+                    growth.is_bulk.set()
                 before = store.dispatched_offset
                 on_progress()
                 await trio.lowlevel.checkpoint()
@@ -57,3 +61,16 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
             if not has_room:
                 log.warning("there is room for queue entries again")
             has_room = True
+
+
+async def warm_forever(store: MessageStore, growth: Growth) -> NoReturn:
+    """While much comes in, bring the next part of the log's file into memory ahead of it.
+
+    New pages may be dear: a virtual machine that has to get them from its host spends more on them than on all the
+    rest. Reading them in leaves the interpreter to the others, unlike writing through the mapping.
+    """
+    while True:
+        await growth.is_bulk.wait()
+        growth.is_bulk = trio.Event()
+        while (job := store.log.warm_job(_WARM_AHEAD, _WARM_STEP)) is not None:
+            await trio.to_thread.run_sync(job)

@@ -18,7 +18,7 @@ from typing import Any
 import attrs
 import trio
 
-from broker.ha.intake import dispatch_forever
+from broker.ha.intake import dispatch_forever, warm_forever
 from broker.ha.master import HaMaster
 from broker.ha.settings import HaSettings
 from broker.ha.slave import HaSlave
@@ -59,6 +59,7 @@ class Growth:
     """What wakes the loops."""
 
     is_dispatch_wanted: trio.Event = attrs.field(factory=trio.Event)
+    is_bulk: trio.Event = attrs.field(factory=trio.Event)
 
 
 def fill(store: MessageStore, size: int) -> None:
@@ -83,6 +84,7 @@ async def follow(address: str, root: Path, target: int, work: str) -> None:
     def received() -> None:
         span.begin()
         if work == "nothing":
+            growth.is_bulk.set()
             progressed(store.max_commit_log_offset)
         else:
             growth.is_dispatch_wanted.set()
@@ -102,6 +104,7 @@ async def follow(address: str, root: Path, target: int, work: str) -> None:
         nursery.start_soon(reactor.run_forever)
         nursery.start_soon(slave.run_forever)
         nursery.start_soon(dispatch_forever, store, growth, lambda: progressed(store.dispatched_offset))
+        nursery.start_soon(warm_forever, store, growth)
         await caught_up.wait()
         seconds, behind = span.seconds(), store.dispatch_behind_bytes
         nursery.cancel_scope.cancel()

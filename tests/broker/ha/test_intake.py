@@ -10,7 +10,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import store.dispatch
-from broker.ha.intake import dispatch_forever
+from broker.ha.intake import dispatch_forever, warm_forever
+from store.logfile import warm
 from store.messagestore import MessageStore
 from store.testing import ManualClock, new_message, small_config
 
@@ -22,6 +23,7 @@ class Growth:
     """In the place of LogGrowth."""
 
     is_dispatch_wanted: trio.Event = attrs.field(factory=trio.Event)
+    is_bulk: trio.Event = attrs.field(factory=trio.Event)
 
 
 @pytest.fixture
@@ -70,9 +72,11 @@ async def test_the_index_waits_until_the_stream_is_quiet(
     nursery.start_soon(dispatch_forever, slave, growth, lambda: progress.append(slave.dispatched_offset))
     await receive(10_000)
     assert not slave.dispatcher.is_index_behind
+    assert not growth.is_bulk.is_set()
     indexed = slave.dispatcher.indexed
     for _ in range(4):
         await receive(500_000)
+    assert growth.is_bulk.is_set()
     assert slave.dispatcher.indexed == indexed
     assert slave.dispatched_offset > 2_000_000 - 3000
     mock_clock.jump(0.02)
@@ -80,3 +84,31 @@ async def test_the_index_waits_until_the_stream_is_quiet(
     assert not slave.dispatcher.is_index_behind
     assert progress == sorted(progress)
     assert slave.query("orders", "k900", 9, 0, 2**62).buffers
+
+
+async def test_a_bulk_has_the_log_warmed_ahead_once(
+    open_store: Callable[..., MessageStore], nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slave, growth, warmed, is_warmed = open_store("slave", is_slave=True), Growth(), [], trio.Event()
+
+    def note(_path: Path, start: int, end: int) -> None:
+        warmed.append((start, end))
+        trio.from_thread.run_sync(is_warmed.set)
+
+    monkeypatch.setattr("store.commitlog.warm", note)
+    nursery.start_soon(warm_forever, slave, growth)
+    for size in (3 * 2**20, 2**20):
+        slave.append_raw(slave.max_commit_log_offset, b"x" * size)
+        growth.is_bulk.set()
+        await is_warmed.wait()
+        await wait_all_tasks_blocked()
+    assert warmed == [(11 * 2**20, FILE)]
+
+
+def test_warming_changes_nothing_and_takes_a_file_that_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * 700_000)
+    warm(path, 100, 699_999)
+    warm(path, 600_000, 2_000_000)
+    assert path.read_bytes() == b"x" * 700_000
+    warm(tmp_path / "gone", 0, 10)
