@@ -228,6 +228,8 @@ async def test_slow_silent_and_dead_slaves_do_not_hold_up_the_others(run: Run, o
     master.push()
     end = source.max_commit_log_offset
     await run.until_end(copy, end)
+    with trio.fail_after(30):
+        await run.told.wait_until(lambda: master.push_to_slave_max_offset == end)
     assert log_bytes(copy, 0) == log_bytes(source, 0)
     states = sorted((one["state"], one["diff"] == 0) for one in master.snapshot()["connections"])
     assert states == [("READY", False), ("TRANSFER", False), ("TRANSFER", True)]
