@@ -82,7 +82,8 @@ class LogReceiver:
         if frame is not None and frame.size > len(buffer):
             self._buffer = memoryview(bytearray(frame.size))
         self._held = end - at
-        self._buffer[: self._held] = bytes(buffer[at:end])
+        if at or self._buffer is not buffer:
+            self._buffer[: self._held] = bytes(buffer[at:end])
 
     def _append(self, frame: FrameHeader, body: memoryview) -> None:
         try:

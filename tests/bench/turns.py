@@ -47,9 +47,8 @@ def take_turns(
                 found = _take_turn(systems[name], clients[name])
                 if turn >= warm_up:
                     taken[name].append(found)
-            print(
-                "  " + ", ".join(f"{name} {turns[-1].rate:,.0f}" for name, turns in taken.items() if turns), flush=True
-            )
+            if turn >= warm_up:
+                print("  " + ", ".join(f"{name} {found[-1].rate:,.0f}" for name, found in taken.items()), flush=True)
         return taken
 
 
