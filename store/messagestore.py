@@ -201,13 +201,19 @@ class MessageStore:
         """Append one message to the log alone: for who calls `enter_appended` before anybody reads again."""
         return self.putter.append(message)
 
+    def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
+        """As `append`, several messages at once, all or none. `message` has what they share."""
+        return self.putter.append_batch(message, batch)
+
     def enter_appended(self) -> None:
         """Enter in queues and index what was appended. A disk without room refuses the puts to come (section 3.9)."""
         self.putter.catch_up()
 
     def put_batch(self, message: NewMessage, batch: Batch) -> PutResult:
-        """Append several messages at once, all or none. `message` has what they share."""
-        return self.putter.put_batch(message, batch)
+        """Append several messages at once, all or none, and enter them. `message` has what they share."""
+        result = self.putter.append_batch(message, batch)
+        self.enter_appended()
+        return result
 
     def write_refused(self) -> str | None:
         """Why a put would be refused now; None if it would not."""

@@ -62,6 +62,8 @@ class Putter:
     refusal: str | None = None  # why nothing can be put now
     last_stored_at: int = 0
     _topics: dict[str, bytes] = attrs.field(factory=dict, init=False)  # as stored: length, then text
+    _batches: list[tuple[ConsumeQueue, PutResult, BatchRecords]] = attrs.field(factory=list, init=False)
+    """Appended and not entered yet: what is known of them need not be read from the log."""
 
     _max_body: int = attrs.field(init=False)
     _max_record: int = attrs.field(init=False)
@@ -113,7 +115,7 @@ class Putter:
 
         return PutResult(PutStatus.PUT_OK, physical, physical + size, queue_offset, stored_at)
 
-    def put_batch(self, message: NewMessage, batch: Batch) -> PutResult:
+    def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
         """Append messages as records of their own, all in one file or none (section 2.8, store-ha#17).
 
         `message` has what they share; its properties are the batch's and follow each one's own.
@@ -140,10 +142,8 @@ class Putter:
         file.append(records.encode(message, shared, queue_offset, offsets))
         queue.next_offset = queue_offset + len(batch)
         result = PutResult(PutStatus.PUT_OK, first, end, queue_offset, stored_at, offsets)
-        if self.dispatcher.indexed != first or message.topic == SCHEDULE_TOPIC:
-            self.catch_up()
-        else:
-            self._enter_batch(queue, result, records)
+        if message.topic != SCHEDULE_TOPIC:  # whose entries bear the time of delivery
+            self._batches.append((queue, result, records))
         return result
 
     def _why_illegal_batch(self, message: NewMessage, records: BatchRecords, total: int) -> PutResult | None:
@@ -175,13 +175,9 @@ class Putter:
                 hashed = unique_key_hash(fenced, topic_parts)
                 several = index_hashes(fenced, prefix) if hashed is None else (hashed,)
                 keys += [(one, physical, stored_at) for one in several]
-        try:
-            queue.append_joined(put.queue_offset, b"".join(map(ENTRY.pack, offsets, records.sizes, tags_codes)))
-            if self.index is not None and keys:
-                self.index.put(keys)
-        except OSError as problem:  # it is stored; `catch_up` will enter it
-            self.no_room(problem)
-            return
+        queue.append_joined(put.queue_offset, b"".join(map(ENTRY.pack, offsets, records.sizes, tags_codes)))
+        if self.index is not None and keys:
+            self.index.put(keys)
         dispatcher.offset = dispatcher.indexed = put.end_offset
         dispatcher.last_stored_at = put.store_timestamp
         if dispatcher.on_dispatched is not None:
@@ -189,9 +185,14 @@ class Putter:
 
     def catch_up(self) -> None:
         """Enter what the log has and queues or index lack. Where the disk has no room for it, nothing more is put."""
+        batches, self._batches = self._batches, []
         try:
+            for queue, put, records in batches:
+                self.dispatcher.enter_queues(put.physical_offset - self.dispatcher.offset, may_index=True)
+                if self.dispatcher.indexed == put.physical_offset:
+                    self._enter_batch(queue, put, records)
             self.dispatcher.follow()
-        except OSError as problem:
+        except OSError as problem:  # it is stored; the next time will enter it
             self.no_room(problem)
 
     def no_room(self, problem: OSError) -> PutResult:

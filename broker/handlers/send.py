@@ -226,7 +226,7 @@ def _send_batch(broker: Broker, header: Any, request: Request, queue_id: int) ->
         raise Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch of {len(request.command.body)} bytes is too large")
     batch = decode_batch(request.command.body)
     began = time.perf_counter()
-    result = broker.store.put_batch(shared, batch)
+    result = broker.store.append_batch(shared, batch)
     broker.stats.put_times.count(time.perf_counter() - began)
     waits = properties.get(PROPERTY_WAIT, "true").lower() == "true"
     return finish_send(broker, request, result, header.topic, queue_id, waits=waits)

@@ -1,5 +1,6 @@
 """What a batch leaves in the files is what its messages would have left, sent one by one."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,15 +59,13 @@ def shared_message(properties: str, host: str) -> NewMessage:
     )
 
 
-def put_one_by_one(store: MessageStore, shared: NewMessage, items: list[BatchItem]) -> None:
+def one_by_one(shared: NewMessage, items: list[BatchItem]) -> Iterator[NewMessage]:
     for item in items:
         own = item.properties.decode()
         text = own + ("\x02" if own and shared.properties and not own.endswith("\x02") else "") + shared.properties
-        store.put(
-            NewMessage(
-                shared.topic, shared.queue_id, bytes(item.body), shared.born_host, shared.store_host, shared.born_timestamp,
-                item.flag, shared.sys_flag, shared.reconsume_times, 0, text,
-            )
+        yield NewMessage(
+            shared.topic, shared.queue_id, bytes(item.body), shared.born_host, shared.store_host, shared.born_timestamp,
+            item.flag, shared.sys_flag, shared.reconsume_times, 0, text,
         )  # fmt: skip
 
 
@@ -89,23 +88,31 @@ def content(config: StoreConfig) -> dict[str, bytes]:
 def test_a_batch_leaves_what_its_messages_would_have_left_one_by_one(
     tmp_path_factory: pytest.TempPathFactory, host: str, sent: list[list[BatchItem]], properties: str
 ) -> None:
-    """store-ha#17, #23, #24: log, queues and index, byte by byte; and on a slave that receives the log."""
+    """store-ha#17, #23, #24: log, queues and index, byte by byte; also mixed within a pass, and on a slave."""
     root, shared = tmp_path_factory.mktemp("batches"), shared_message(properties, host)
-    paths = [root / name for name in ("batch", "singles", "slave")]
-    by_batch, by_one, slave = (
+    paths = [root / name for name in ("batch", "singles", "mixed", "slave")]
+    by_batch, by_one, mixed, slave = (
         MessageStore.open(small_config(path, max_index_num=40), now_millis=ManualClock(), is_slave=path.name == "slave")
         for path in paths
     )
     for items in sent:
         assert by_batch.put_batch(shared, Batch.of(items)).is_stored
-        put_one_by_one(by_one, shared, items)
+        assert by_batch.put_batch(shared, Batch.of(items)).is_stored
+        for number, message in enumerate(one_by_one(shared, items)):
+            by_one.put(message)
+            mixed.append_batch(shared, Batch.of([items[number]])) if number % 3 == 1 else mixed.append(message)
+        mixed.append_batch(shared, Batch.of(items))
+        for message in one_by_one(shared, items):
+            by_one.put(message)
         end = slave.max_commit_log_offset
         slave.append_raw(end, by_batch.read_log(end, 1 << 20))
         slave.dispatch(1 << 20)
-    stores = (by_batch, by_one, slave)
+    mixed.enter_appended()
+    stores = (by_batch, by_one, mixed, slave)
     assert {store.dispatch_behind_bytes for store in stores} == {0}
-    batch_files, one_files, slave_files = [content(store.config) for store in stores]
+    batch_files, one_files, mixed_files, slave_files = [content(store.config) for store in stores]
     assert batch_files == one_files
+    assert mixed_files == one_files
     assert slave_files == one_files
     for store in stores:
         store.close()
