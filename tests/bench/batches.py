@@ -13,8 +13,9 @@ from tests.interop.child import Child
 from tests.interop.java import Java
 from tests.interop.topology import Cluster
 
-THREADS = 8
+THREADS = 64
 SIZES = (16, 100)
+"""Of messages. 64 threads and 16 messages are what the stock one does unless told otherwise."""
 _TOPIC = "BenchBatches"
 
 
