@@ -70,6 +70,7 @@ class CommitLog:
         if left:  # zero only where a replicated blank or a predecessor's crash left the file exactly full
             _BLANK.pack_into(full.map, full.wrote, left, BLANK_MAGIC)
             full.wrote = full.size
+        full.end_appends()
         return file
 
     # ---- slave: raw bytes in order ----

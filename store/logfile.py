@@ -122,7 +122,7 @@ class LogFile:
             rest = rest[os.pwrite(self._descriptor, rest, end - len(rest)) :]
         self.wrote = end
         if self.is_full:
-            self._close_descriptor()
+            self.end_appends()
 
     def ensure_blocks(self, end: int) -> None:
         """Make [0, end) safe for `append`. OSError as `ensure_room`."""
@@ -163,14 +163,15 @@ class LogFile:
 
     def close(self) -> None:
         """Unmap. Where a view is still alive, the mapping goes with it."""
-        self._close_descriptor()
+        self.end_appends()
         try:
             self.view.release()
             self.map.close()
         except BufferError:
             pass
 
-    def _close_descriptor(self) -> None:
+    def end_appends(self) -> None:
+        """Give back what `append` holds open; another one opens it again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

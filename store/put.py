@@ -139,7 +139,10 @@ class Putter:
         *offsets, end = records.offsets_from(first)
         sys_flag = message.sys_flag & ~IPV6_MASK | _ipv6_bits(born, store)
         shared = shared_fields(message, sys_flag, born, stored_at, store)
-        file.append(records.encode(message, shared, queue_offset, offsets))
+        try:
+            file.append(records.encode(message, shared, queue_offset, offsets))
+        except OSError as problem:
+            return self.no_room(problem)
         queue.next_offset = queue_offset + len(batch)
         result = PutResult(PutStatus.PUT_OK, first, end, queue_offset, stored_at, offsets)
         if message.topic != SCHEDULE_TOPIC:  # whose entries bear the time of delivery
