@@ -30,17 +30,23 @@ async def test_in_trio(rmq_trio_cluster):
 """
 
 
-def start(cwd: pathlib.Path, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+def start(cwd: pathlib.Path, scratch: pathlib.Path, *arguments: str) -> subprocess.Popen[str]:
+    """Run pytest in `cwd`. `scratch` is its own: in the one that all runs of a user share, two that end at once
+    sweep out each other's garbage, and pytest warns of that.
+    """
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={scratch}", *arguments]
     environment = {**os.environ, "PYTEST_ADDOPTS": ""}
     return subprocess.Popen(
         command, cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
 
 
-def test_the_tests_of_the_small_application_pass_in_two_processes_at_once() -> None:
+def test_the_tests_of_the_small_application_pass_in_two_processes_at_once(tmp_path: pathlib.Path) -> None:
     app = ROOT / "examples" / "app_under_test"
-    with start(app, "-k", "arrives") as one, start(app, "-k", "no_order_is_lost") as other:
+    with (
+        start(app, tmp_path / "one", "-k", "arrives") as one,
+        start(app, tmp_path / "other", "-k", "no_order_is_lost") as other,
+    ):
         for run in (one, other):
             told, _ = run.communicate(timeout=300)
             assert run.returncode == 0, told
@@ -50,7 +56,7 @@ def test_the_tests_of_the_small_application_pass_in_two_processes_at_once() -> N
 def test_a_test_that_fails_is_told_what_happened_and_a_misspelt_key_is_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\nfilterwarnings = error\n")
     (tmp_path / "test_bad.py").write_text(BAD)
-    with start(tmp_path) as run:
+    with start(tmp_path, tmp_path / "scratch") as run:
         told, _ = run.communicate(timeout=300)
     assert run.returncode == 1, told
     assert "1 failed, 1 passed, 1 error" in told
