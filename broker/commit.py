@@ -10,15 +10,18 @@ import collections
 from collections.abc import Callable
 
 import attrs
+import msgspec
 
 from store.results import PutStatus
 
 
-@attrs.define(eq=False)
-class WaitingSend:
-    """A stored message whose reply is held until every wait that was started for it has ended."""
+class WaitingSend(msgspec.Struct, eq=False):
+    """A stored message whose reply is held until every wait that was started for it has ended.
 
-    answer: Callable[[PutStatus], None]
+    `answer` gets the status and its cause, and must not refer to this: a cycle for each send is work for the collector.
+    """
+
+    answer: Callable[[PutStatus, str | None], None]
     waits: int = 0
     status: PutStatus = PutStatus.PUT_OK
     cause: str | None = None
@@ -30,7 +33,7 @@ class WaitingSend:
             self.status, self.cause = status, cause
         self.waits -= 1
         if self.waits == 0:
-            self.answer(self.status)
+            self.answer(self.status, self.cause)
 
 
 @attrs.define(eq=False)

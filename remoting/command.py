@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-import attrs
 import msgspec
 
 from remoting.codes import VERSION
@@ -18,8 +17,7 @@ ONEWAY = 2
 H = TypeVar("H", bound=Header)
 
 
-@attrs.define(eq=False)
-class Command:
+class Command(msgspec.Struct, eq=False):
     """What a frame says (remoting-and-nameserver section 1.3).
 
     `raw_fields` holds the ext fields as they came: an undecoded JSON object, or names and text, or None where

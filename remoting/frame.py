@@ -10,9 +10,9 @@ Source: remoting-and-nameserver section 1.1; class NettyDecoder.
 """
 
 import struct
-from typing import NamedTuple
 
 import attrs
+import msgspec
 
 _PREFIX = struct.Struct(">iI")
 
@@ -27,7 +27,7 @@ class RemoteProtocolError(Exception):
     """The peer broke the protocol. The connection cannot be trusted: close it, without a reply (remoting#2)."""
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True):
     """One frame, taken apart but not understood."""
 
     serialize_type: int

@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from typing import Final
 
 import attrs
+import msgspec
 
 Host = tuple[str, int]
 Buffer = bytes | bytearray | memoryview
@@ -180,10 +181,14 @@ def host_id(host: str, port: int) -> str:
 
 def offset_message_ids(host: str, port: int, offsets: Sequence[int]) -> bytes:
     """The ids of a batch, joined by commas, as they go on the wire."""
-    begin = host_id(host, port).encode()
-    if len(offsets) == 1:
-        return b"%b%016X" % (begin, offsets[0])
-    return b",".join([b"%b%016X" % (begin, offset) for offset in offsets])
+    one = _ids_of(host, port)
+    return one % offsets[0] if len(offsets) == 1 else b",".join([one % offset for offset in offsets])
+
+
+@functools.lru_cache(256)
+def _ids_of(host: str, port: int) -> bytes:
+    """The format of a broker's ids: a commit log offset is still to be filled in."""
+    return host_id(host, port).encode() + b"%016X"
 
 
 def parse_offset_message_id(message_id: str) -> tuple[str, int, int]:
@@ -249,8 +254,7 @@ _LONG = struct.Struct(">q")
 _SHORT = struct.Struct(">h")
 
 
-@attrs.define(slots=True, eq=False)
-class NewMessage:
+class NewMessage(msgspec.Struct, eq=False):
     """What the broker hands to the store."""
 
     topic: str

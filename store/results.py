@@ -3,6 +3,7 @@
 import enum
 
 import attrs
+import msgspec
 
 
 class PutStatus(enum.Enum):
@@ -34,8 +35,7 @@ class GetStatus(enum.Enum):
     NO_MESSAGE_IN_QUEUE = enum.auto()
 
 
-@attrs.define(slots=True, eq=False)
-class PutResult:
+class PutResult(msgspec.Struct, eq=False):
     """Offsets are those of the record, for a batch of its first; all 0 unless stored."""
 
     status: PutStatus

@@ -27,7 +27,6 @@ from remoting.message import (
     offset_message_id,
     parse_properties,
 )
-from store.results import PutStatus
 
 PUSH_TIMEOUT = 10.0
 """Seconds that the asker has to say that it took the reply."""
@@ -106,7 +105,9 @@ def _store(broker: Broker, request: Request, message: NewMessage, failure: str |
     """Store a reply if that is wanted, wait for its copies as any send, and answer. A failure is that of the push."""
     code = ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR
     fields = {"msgId": "0", "queueId": str(message.queue_id), "queueOffset": "0"} if failure is None else {}
-    send = WaitingSend(lambda _status: request.reply(Reply(code, region_fields(broker) | fields, remark=failure)))
+    send = WaitingSend(
+        lambda _status, _cause: request.reply(Reply(code, region_fields(broker) | fields, remark=failure))
+    )
     result = broker.put_own(message) if broker.config.store_reply_message_enable else None
     if result is not None and result.is_stored:
         fields["msgId"] = offset_message_id(*broker.store_host, result.physical_offset)
@@ -114,7 +115,7 @@ def _store(broker: Broker, request: Request, message: NewMessage, failure: str |
         if parse_properties(message.properties).get(PROPERTY_WAIT, "true").lower() == "true":
             wait_for_copies(broker, send, result.end_offset)
     if send.waits == 0:
-        send.answer(PutStatus.PUT_OK)
+        send.answer(send.status, send.cause)
 
 
 ROUTES: list[Route[Broker]] = [

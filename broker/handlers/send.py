@@ -249,19 +249,19 @@ def finish_send(
     values = (ids, b"%d" % queue_id, b"%d" % result.queue_offset)
     head = stored_head(broker.config.region_id, trace_on=broker.config.trace_on)
 
-    def answer(status: PutStatus) -> None:
-        if send.cause is None:
+    def answer(status: PutStatus, cause: str | None) -> None:
+        if cause is None:
             request.reply_head(head, STORED[status], values)
         else:
             names = ("msgId", "queueId", "queueOffset")
             fields = dict(zip(names, map(bytes.decode, values), strict=True))
-            request.reply(Reply(STORED[status], region_fields(broker) | fields, remark=send.cause))
+            request.reply(Reply(STORED[status], region_fields(broker) | fields, remark=cause))
 
     send = WaitingSend(answer)
     if waits:
         wait_for_copies(broker, send, result.end_offset)
     if send.waits == 0:
-        answer(send.status)
+        answer(send.status, send.cause)
     return None
 
 

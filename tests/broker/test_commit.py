@@ -13,7 +13,7 @@ class Sends:
         self.told: list[tuple[str, PutStatus]] = []
 
     def waiting(self, name: str) -> WaitingSend:
-        return WaitingSend(lambda status: self.told.append((name, status)))
+        return WaitingSend(lambda status, _cause: self.told.append((name, status)))
 
 
 def slave_waits() -> OffsetWaits:
@@ -107,7 +107,7 @@ def test_the_disk_alone_gives_ten_after_five_seconds() -> None:
 
 def test_all_that_wait_are_told_when_it_cannot_come() -> None:
     waits, told = slave_waits(), list[tuple[PutStatus, str | None]]()
-    sends = [WaitingSend(lambda _status: None) for _ in range(2)]
+    sends = [WaitingSend(lambda _status, _cause: None) for _ in range(2)]
     for end, send in enumerate(sends):
         waits.add(end + 1, send, now=0.0)
     waits.fail(PutStatus.SLAVE_NOT_AVAILABLE, "it is gone")
@@ -117,7 +117,7 @@ def test_all_that_wait_are_told_when_it_cannot_come() -> None:
 
 
 def test_one_that_waited_in_vain_is_told_why_if_somebody_knows() -> None:
-    waits, send = slave_waits(), WaitingSend(lambda _status: None)
+    waits, send = slave_waits(), WaitingSend(lambda _status, _cause: None)
     waits.explain = lambda end_offset: f"nobody has {end_offset}"
     waits.add(7, send, now=0.0)
     waits.expire(3.0)

@@ -71,7 +71,11 @@ async def test_sends_that_wait_for_a_failing_disk_do_not_make_it_spin(
     growth = SimpleNamespace(is_flush_wanted=trio.Event())
     broker = cast("Any", SimpleNamespace(store=store, growth=growth, flush_waits=waits))
     told: list[PutStatus] = []
-    waits.add(store.put(new_message()).end_offset, WaitingSend(told.append), now=trio.current_time())
+    waits.add(
+        store.put(new_message()).end_offset,
+        WaitingSend(lambda status, _cause: told.append(status)),
+        now=trio.current_time(),
+    )
     growth.is_flush_wanted.set()
     with trio.move_on_after(5):
         await _flush_forever(broker, _Syncs(store))

@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import attrs
+import msgspec
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -213,7 +213,7 @@ def test_tags_are_found_wherever_they_stand(properties: dict[str, str], open_sto
     master, slave = open_store("master"), open_store("slave", is_slave=True)
     text = "\x02".join(f"{name}\x01{value}" for name, value in properties.items())
     for ending in ("", "\x02") * 2:
-        master.put(attrs.evolve(new_message(tags=properties.get("TAGS", "")), properties=text + ending))
+        master.put(msgspec.structs.replace(new_message(tags=properties.get("TAGS", "")), properties=text + ending))
     slave.append_raw(0, master.read_log(0, 60_000))
     slave.dispatch()
     assert slave.queue_entries("orders", 0, 0, 9) == master.queue_entries("orders", 0, 0, 9)
@@ -242,7 +242,7 @@ def test_keys_read_from_a_record_are_those_of_its_properties(
         store_path_root_dir=tmp_path_factory.mktemp("keys"), mapped_file_size_commit_log=65536, message_index_enable=False
     )  # fmt: skip
     opened = MessageStore.open(config, now_millis=lambda: 5)
-    opened.put(attrs.evolve(new_message(topic=topic), properties=text))
+    opened.put(msgspec.structs.replace(new_message(topic=topic), properties=text))
     entries: list[tuple[int, int, int]] = []
     KeyReader().read(opened.log.files.files[0], 0, opened.max_commit_log_offset, entries)
     opened.close()
