@@ -138,12 +138,17 @@ def test_an_index_that_is_wanted_is_taken_along(slave: MessageStore) -> None:
     assert dispatcher.want_index() is None
 
 
+@pytest.mark.parametrize(("bound", "most"), [("INDEX_LAG", 200_000), ("INDEX_LAG_ENTRIES", 400)])
 def test_the_index_is_never_far_behind(
-    master: MessageStore, slave: MessageStore, monkeypatch: pytest.MonkeyPatch
+    bound: str, most: int, master: MessageStore, slave: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store.dispatch, "INDEX_LAG", 200_000)
+    monkeypatch.setattr(store.dispatch, bound, most)
+    size = master.max_commit_log_offset / COUNT
+    furthest = 0
     while slave.dispatch(50_000, may_index=False):
-        assert slave.dispatcher.offset - slave.dispatcher.indexed <= 260_000
+        furthest = max(furthest, slave.dispatcher.offset - slave.dispatcher.indexed)
+    allowed = most if bound == "INDEX_LAG" else most * size
+    assert allowed <= furthest <= allowed + 60_000
     assert slave.dispatched_offset == master.max_commit_log_offset
 
 
