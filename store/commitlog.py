@@ -1,8 +1,6 @@
 """All messages of all topics in arrival order (sections 2.1, 2.3): append, read, roll to the next file."""
 
 import struct
-from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 import attrs
@@ -16,7 +14,7 @@ from remoting.message import (
     SYS_FLAG_AT,
 )
 from store.filequeue import FileQueue
-from store.logfile import LogFile, warm
+from store.logfile import LogFile
 
 _BLANK: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
@@ -28,7 +26,6 @@ _ZEROED_AT_ONCE: Final = 1 << 20
 @attrs.define(eq=False)
 class CommitLog:
     files: FileQueue
-    _warmed: int = attrs.field(default=0, init=False)  # up to here `warm_job` has gone
 
     @property
     def min_offset(self) -> int:
@@ -97,22 +94,6 @@ class CommitLog:
         for start in range(file.wrote, wrote[file.first_offset], _ZEROED_AT_ONCE):
             stop = min(start + _ZEROED_AT_ONCE, wrote[file.first_offset])
             file.map[start:stop] = bytes(stop - start)
-
-    def warm_job(self, ahead: int, step: int) -> Callable[[], None] | None:
-        """What brings the next `step` bytes of the file into memory, if they are not yet `ahead` of its end.
-
-        Run it in a thread; it changes nothing and may be left out. It keeps a step's distance from the end: what
-        lies before would come too late.
-        """
-        file = self.files.last
-        if file is None:
-            return None
-        start = max(file.wrote + step, self._warmed - file.first_offset)
-        end = min(start + step, file.size)
-        if start >= end or start > file.wrote + ahead:
-            return None
-        self._warmed = file.first_offset + end
-        return partial(warm, file.path, start, end)
 
     # ---- reading ----
 

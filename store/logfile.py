@@ -10,6 +10,7 @@ a file that is deleted meanwhile stays mapped only until its last view goes.
 import contextlib
 import mmap
 import os
+import sys
 from pathlib import Path
 
 import attrs
@@ -18,8 +19,9 @@ from store.disk import Disk, StoreCorrupt
 
 # Faulting pages in one by one, as they are first written, costs five times as much as asking for many at once.
 _POPULATE_STEP = 128 * 1024
-_SCRATCH_SIZE = 256 * 1024
 _MADV_POPULATE_WRITE = 23  # Linux 5.14 and later
+_WARM_STEP = 2**20  # bytes asked for at once: some systems bring in no more at a call
+_WARM_DISTANCE = 4 * 2**20  # what is nearer to where is written would come too late
 
 
 def populate(mapped: mmap.mmap, start: int, end: int) -> None:
@@ -27,14 +29,6 @@ def populate(mapped: mmap.mmap, start: int, end: int) -> None:
     start -= start % mmap.PAGESIZE
     with contextlib.suppress(OSError, ValueError):
         mapped.madvise(_MADV_POPULATE_WRITE, start, end - start)
-
-
-def warm(path: Path, start: int, end: int) -> None:
-    """Bring a part of a file into memory by reading it, which leaves other threads running; `populate` does not."""
-    scratch = bytearray(_SCRATCH_SIZE)
-    buffers = [scratch] * (-(-(end - start) // _SCRATCH_SIZE))
-    with contextlib.suppress(FileNotFoundError), path.open("rb", buffering=0) as file:
-        os.preadv(file.fileno(), buffers, start)
 
 
 def offset_name(offset: int) -> str:
@@ -56,6 +50,7 @@ class LogFile:
     room: int = 0  # bytes that may be written: they have blocks on the disk, and pages in memory
     _blocks: int = attrs.field(default=0, init=False)  # bytes that have blocks on the disk
     _descriptor: int = attrs.field(default=-1, init=False)  # while `append` is used
+    _warmed: int = attrs.field(default=0, init=False)  # so far `warm` has come
 
     @classmethod
     def open(
@@ -123,6 +118,19 @@ class LogFile:
         self.wrote = end
         if self.is_full:
             self.end_appends()
+
+    def warm(self, ahead: int) -> None:
+        """Bring into memory what is written next, until it is `ahead` of the end. For a thread; it changes no byte.
+
+        New pages may be dear: a virtual machine that has to get them from its host spends more on them than on all the
+        rest. Unlike `populate`, this lets other threads run meanwhile, and unlike reading, it takes many pages at once.
+        """
+        if sys.platform != "linux":
+            return
+        with contextlib.suppress(FileNotFoundError), self.path.open("rb", buffering=0) as file:
+            while (start := max(self._warmed, self.wrote + _WARM_DISTANCE)) < min(self.wrote + ahead, self.size):
+                os.posix_fadvise(file.fileno(), start, _WARM_STEP, os.POSIX_FADV_WILLNEED)
+                self._warmed = start + _WARM_STEP
 
     def ensure_blocks(self, end: int) -> None:
         """Make [0, end) safe for `append`. OSError as `ensure_room`."""

@@ -21,8 +21,8 @@ _BULK = 256 * 1024
 """Bytes at once that make a bulk."""
 _QUIET_TIME = 0.02
 """Seconds after a bulk until it counts as over, and the index gets its turn."""
-_WARM_AHEAD = 64 * 2**20
-_WARM_STEP = 8 * 2**20
+WARM_AHEAD = 64 * 2**20
+"""Bytes that are brought into memory before they are written."""
 
 
 class Growth(Protocol):
@@ -64,13 +64,10 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
 
 
 async def warm_forever(store: MessageStore, growth: Growth) -> NoReturn:
-    """While much comes in, bring the next part of the log's file into memory ahead of it.
-
-    New pages may be dear: a virtual machine that has to get them from its host spends more on them than on all the
-    rest. Reading them in leaves the interpreter to the others, unlike writing through the mapping.
-    """
+    """While much comes in, have the next part of the log's file brought into memory ahead of it."""
     while True:
         await growth.is_bulk.wait()
         growth.is_bulk = trio.Event()
-        while (job := store.log.warm_job(_WARM_AHEAD, _WARM_STEP)) is not None:
-            await trio.to_thread.run_sync(job)
+        file = store.log.files.last
+        if file is not None:
+            await trio.to_thread.run_sync(file.warm, WARM_AHEAD)

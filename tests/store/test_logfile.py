@@ -1,5 +1,9 @@
 """One mapped file: room ahead of the write position, growing steps, the last bytes of a disk."""
 
+import ctypes
+import mmap
+import subprocess
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -10,6 +14,8 @@ from store.disk import Disk, StoreCorrupt
 from store.faults import FaultyDisk
 from store.filequeue import FileQueue
 from store.logfile import LogFile, offset_name
+
+MB = 2**20
 
 
 @attrs.define(eq=False)
@@ -105,3 +111,28 @@ def test_another_length_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"x" * 10)
     with pytest.raises(StoreCorrupt, match=f"{path} has 10 bytes, expected 20"):
         LogFile.open(path, 20, Disk(), create=False)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no call for it")
+def test_what_is_written_next_is_brought_into_memory_and_stays_as_it_is(tmp_path: Path) -> None:
+    if "tmpfs" in subprocess.check_output(["stat", "-f", "-c", "%T", tmp_path], text=True):
+        pytest.skip("a file system that is memory brings nothing in")
+    file = LogFile.open(tmp_path / offset_name(0), 16 * MB, Disk(), create=True)
+    file.append(b"x" * MB)
+    assert in_memory(file) == [True] + [False] * 15
+    file.warm(8 * MB)
+    assert in_memory(file) == [True] + [False] * 4 + [True] * 4 + [False] * 7  # what is too near is left out
+    file.append(b"x" * MB)
+    file.warm(8 * MB)
+    assert in_memory(file) == [True] * 2 + [False] * 3 + [True] * 5 + [False] * 6
+    assert file.path.read_bytes() == b"x" * 2 * MB + bytes(14 * MB)
+    file.delete()
+    file.warm(16 * MB)
+
+
+def in_memory(file: LogFile) -> list[bool]:
+    """For each MB, whether its first page is in memory. To ask by reading would bring it in."""
+    found = (ctypes.c_ubyte * (file.size // mmap.PAGESIZE))()
+    begin = ctypes.c_char.from_buffer(file.map)
+    assert ctypes.CDLL(None).mincore(ctypes.byref(begin), ctypes.c_size_t(file.size), found) == 0
+    return [bool(page & 1) for page in found[:: MB // mmap.PAGESIZE]]

@@ -10,8 +10,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 import store.dispatch
-from broker.ha.intake import dispatch_forever, warm_forever
-from store.logfile import warm
+from broker.ha.intake import WARM_AHEAD, dispatch_forever, warm_forever
+from store.logfile import LogFile
 from store.messagestore import MessageStore
 from store.testing import ManualClock, new_message, small_config
 
@@ -86,29 +86,21 @@ async def test_the_index_waits_until_the_stream_is_quiet(
     assert slave.query("orders", "k900", 9, 0, 2**62).buffers
 
 
-async def test_a_bulk_has_the_log_warmed_ahead_once(
+async def test_a_bulk_has_the_log_warmed_ahead(
     open_store: Callable[..., MessageStore], nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slave, growth, warmed, is_warmed = open_store("slave", is_slave=True), Growth(), [], trio.Event()
 
-    def note(_path: Path, start: int, end: int) -> None:
-        warmed.append((start, end))
+    def note(file: LogFile, ahead: int) -> None:
+        warmed.append((file.first_offset, ahead))
         trio.from_thread.run_sync(is_warmed.set)
 
-    monkeypatch.setattr("store.commitlog.warm", note)
+    monkeypatch.setattr(LogFile, "warm", note)
     nursery.start_soon(warm_forever, slave, growth)
-    for size in (3 * 2**20, 2**20):
-        slave.append_raw(slave.max_commit_log_offset, b"x" * size)
-        growth.is_bulk.set()
-        await is_warmed.wait()
-        await wait_all_tasks_blocked()
-    assert warmed == [(11 * 2**20, FILE)]
-
-
-def test_warming_changes_nothing_and_takes_a_file_that_is_gone(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_bytes(b"x" * 700_000)
-    warm(path, 100, 699_999)
-    warm(path, 600_000, 2_000_000)
-    assert path.read_bytes() == b"x" * 700_000
-    warm(tmp_path / "gone", 0, 10)
+    growth.is_bulk.set()  # before there is a file
+    await wait_all_tasks_blocked()
+    slave.append_raw(0, b"x" * 2**20)
+    growth.is_bulk.set()
+    await is_warmed.wait()
+    await wait_all_tasks_blocked()
+    assert warmed == [(0, WARM_AHEAD)]
