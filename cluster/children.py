@@ -2,7 +2,6 @@
 
 import socket
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import attrs
 import trio
 
 from cluster.child import Birth
+from cluster.forklaunch import launch
 from cluster.forkserver import ORDERS, REPORTS, Exited, NotSpawned, Order, Report, Signal, Spawn, Spawned
 from remoting.mapcodec import receive_messages
 
@@ -18,11 +18,6 @@ CLOSE_SECONDS = 5.0
 
 class ForkServerGoneError(Exception):
     """The fork server ended, and all its children with it."""
-
-
-def spawn_way() -> str:
-    """Forking is trusted on Linux; elsewhere the system's own libraries may have started threads."""
-    return "fork" if sys.platform == "linux" else "exec"
 
 
 @attrs.define(eq=False)
@@ -38,18 +33,7 @@ class ForkServer:
     @classmethod
     def start(cls, modules: Sequence[str], log: Path, way: str | None = None) -> "ForkServer":
         """Start one that imports these modules. It is busy with it for a while, and hears orders meanwhile."""
-        ours, theirs = socket.socketpair()
-        command = [sys.executable, "-m", "cluster.forkserver", str(theirs.fileno()), way or spawn_way(), *modules]
-        with theirs, log.open("ab") as output:
-            process = subprocess.Popen(  # noqa: S603 -- ourselves
-                command,
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,  # Ctrl-C in the terminal is for the supervisor, which stops the nodes in order
-            )
-        return cls(process, ours)
+        return cls(*launch(log, modules, way))
 
     async def attend(self, changed: Callable[[int, Report], object]) -> None:
         """Hand over what becomes of each birth, by its id, until the fork server ends."""

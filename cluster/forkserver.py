@@ -3,8 +3,8 @@
     python -m cluster.forkserver FD fork|exec MODULE...
 
 Importing costs a process 120 ms and 15 MB; forking one that has imported costs 3 ms, and its memory is shared. Each
-module is imported when the first process needs it, or when nothing has been ordered for a while: so that the first
-nodes start while the rest is still to come.
+module is imported when the first process needs it; or while there is no order yet, or none for a while: so that the
+first nodes start while the rest is still to come.
 It is one plain loop without threads and without trio, so that what it forks is whole. It is the parent of all
 nodes: it alone signals them and collects their ends, so no signal can reach a process that merely inherited a
 number. When the supervisor goes, however it goes, the socket ends, and the fork server kills all it has started.
@@ -18,7 +18,6 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Sequence
 from typing import NoReturn
 
 import attrs
@@ -98,6 +97,7 @@ class ForkLoop:
     is_forking: bool
     modules: list[str] = attrs.field(factory=list)
     """What is still to be imported."""
+    _is_ordered: bool = attrs.field(default=False, init=False)
     _children: set[int] = attrs.field(factory=set, init=False)
     _wakeup: tuple[socket.socket, socket.socket] = attrs.field(factory=socket.socketpair, init=False)
 
@@ -112,15 +112,16 @@ class ForkLoop:
                 selector.register(self.connection, selectors.EVENT_READ)
                 selector.register(self._wakeup[0], selectors.EVENT_READ)
                 while True:
-                    ready = selector.select(QUIET_TIME if self.modules else None)
+                    ready = selector.select(self._patience)
                     if not ready:
-                        self._import(self.modules)
+                        self._import(self.modules[0])
                     for key, _ in ready:
                         if key.fileobj is self._wakeup[0]:
                             self._wakeup[0].recv(CHUNK)
                             self._report_changes()
                         elif data := self.connection.recv(CHUNK):
                             decoder.feed(data)
+                            self._is_ordered = True
                             for order in decoder.messages():
                                 self._obey(order, selector)
                         else:
@@ -147,13 +148,20 @@ class ForkLoop:
             case _:
                 pass
 
-    def _import(self, modules: Sequence[str]) -> None:
-        preload(modules)
-        self.modules = [module for module in self.modules if module not in modules]
+    @property
+    def _patience(self) -> float | None:
+        """Seconds to wait for an order until there is time to import."""
+        if not self.modules:
+            return None
+        return QUIET_TIME if self._is_ordered else 0.0
+
+    def _import(self, module: str) -> None:
+        preload(module)
+        self.modules.remove(module)
 
     def _fork(self, birth: Birth, selector: selectors.BaseSelector) -> int:
         if birth.module in self.modules:
-            self._import([birth.module])
+            self._import(birth.module)
         parent = os.getpid()
         pid = os.fork()
         if pid:
@@ -199,13 +207,12 @@ def _execute(birth: Birth) -> int:
     return os.posix_spawn(sys.executable, arguments, os.environ)
 
 
-def preload(modules: Sequence[str]) -> None:
-    """Import what the children will need. One that cannot be imported is the child's failure, not ours."""
-    for module in modules:
-        try:
-            importlib.import_module(module)
-        except Exception:  # noqa: BLE001 -- told here, and again, with its node's name, by the child
-            traceback.print_exc()
+def preload(module: str) -> None:
+    """Import what children will need. What cannot be imported is the child's failure, not ours."""
+    try:
+        importlib.import_module(module)
+    except Exception:  # noqa: BLE001 -- told here, and again, with its node's name, by the child
+        traceback.print_exc()
     gc.collect()
     gc.freeze()  # the collector of a child must not touch, and so copy, the pages it shares with us
 

@@ -22,6 +22,7 @@ from cluster.directory import ClusterDirectory, Record
 from cluster.eventlog import EventLog
 from cluster.faults.board import ActiveFault
 from cluster.faults.rules import Fault, Isolation
+from cluster.forklaunch import WORKLOAD_MODULES
 from cluster.life import Life, NodeFailedError
 from cluster.placing import placed
 from cluster.status import Document, masters_behind, status_document
@@ -43,7 +44,6 @@ WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.01  # events of a busy workload must not make us ask all nodes each time
 _PROBE_SECONDS = 0.05  # how often a condition on live facts is looked at, when nothing happens before
 _TAIL_SECONDS = 0.1  # how often journals are looked at
-PRELOADED = ("cluster.workload.produce", "cluster.workload.consume")
 
 
 class WaitTimeoutError(Exception):
@@ -248,17 +248,19 @@ async def open_cluster(
     way: str | None = None,
     seed: str = "",
     started: Callable[[Cluster], object] = lambda _: None,
+    forks: ForkServer | None = None,
 ) -> AsyncIterator[Cluster]:
     """Start a cluster, give it once every node is ready, and stop it in order in the end.
 
     The directory is `~/.rmqlab/<name>` unless given. `started` gets the cluster before its nodes start. With a
-    `seed`, random choices of its processes are the same each time, though not what time makes of them.
+    `seed`, random choices of its processes are the same each time, though not what time makes of them. `forks` is a fork
+    server that runs already; it is closed in the end.
     """
     place = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
     place.create()
     with place.locked():
         # First of all: it imports while we look for a place.
-        forks = ForkServer.start([*modules.values(), *PRELOADED], place.path / "forkserver.log", way)
+        forks = forks or ForkServer.start([*modules.values(), *WORKLOAD_MODULES], place.path / "forkserver.log", way)
         try:
             record = place.read_record()
             with placed(spec, place, record) as placement:

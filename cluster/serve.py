@@ -6,13 +6,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import cattrs
 import trio
 
-from cluster.children import ForkServerGoneError
+from cluster.children import ForkServer, ForkServerGoneError
 from cluster.commandserver import serve_commands
 from cluster.directory import AlreadyUpError, ClusterDirectory, NoPlaceError
 from cluster.lab import Cluster, open_cluster
@@ -35,6 +34,7 @@ async def serve_cluster(
     directory: ClusterDirectory,
     ready: Callable[[Cluster], Awaitable[None]],
     started: Callable[[Cluster], object],
+    forks: ForkServer | None = None,
 ) -> None:
     """Run a cluster until a signal or a command ends it, calling `ready` once all nodes are. UpFailedError otherwise.
 
@@ -53,7 +53,7 @@ async def serve_cluster(
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_stop_on_signal, signals, serving, supervisors)
             with serving:
-                await _serve(spec, directory, ready, begin, serving)
+                await _serve(spec, directory, ready, begin, forks, serving)
             nursery.cancel_scope.cancel()
 
 
@@ -62,11 +62,12 @@ async def _serve(
     directory: ClusterDirectory,
     ready: Callable[[Cluster], Awaitable[None]],
     started: Callable[[Cluster], object],
+    forks: ForkServer | None,
     serving: trio.CancelScope,
 ) -> None:
     try:
         async with (
-            open_cluster(spec, directory=directory.path, started=started) as cluster,
+            open_cluster(spec, directory=directory.path, started=started, forks=forks) as cluster,
             trio.open_nursery() as nursery,
         ):
             await nursery.start(serve_commands, cluster, serving.cancel)
@@ -92,10 +93,11 @@ def run_foreground(
     ready: Callable[[Cluster], Awaitable[None]],
     *,
     started: Callable[[Cluster], object] = lambda _: None,
+    forks: ForkServer | None = None,
 ) -> None:
     """Run a cluster in this process; as `serve_cluster`."""
     try:
-        trio.run(serve_cluster, spec, directory, ready, started)
+        trio.run(serve_cluster, spec, directory, ready, started, forks)
     except BaseExceptionGroup as group:
         raise _known_failure(group) or group from None
 
@@ -110,7 +112,7 @@ def run_detached(spec: ClusterSpec, directory: ClusterDirectory) -> Document:
     with os.fdopen(reading) as answer, directory.supervisor_log.open("ab") as log:
         arguments = json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path)})
         process = subprocess.Popen(  # noqa: S603 -- ourselves
-            [sys.executable, "-m", "cluster.serve", arguments, str(writing)],
+            [sys.executable, "-m", "cluster.detached", arguments, str(writing)],
             pass_fds=[writing],
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -140,30 +142,3 @@ def _known_failure(group: BaseExceptionGroup[BaseException]) -> UpFailedError | 
     while isinstance(known, BaseExceptionGroup):
         known = known.exceptions[0]  # type: ignore[assignment]  # down to the leaf
     return known if unknown is None and isinstance(known, UpFailedError) else None
-
-
-def main() -> None:
-    """Be the detached supervisor: tell through the pipe how the start went, then serve."""
-    given = json.loads(sys.argv[1])
-    os.set_inheritable(int(sys.argv[2]), False)
-    pipe = os.fdopen(int(sys.argv[2]), "w")
-
-    def tell(value: Document) -> None:
-        with pipe:
-            json.dump(value, pipe)
-
-    async def ready(cluster: Cluster) -> None:
-        tell(await cluster.status())
-
-    try:
-        spec = cattrs.structure(given["spec"], ClusterSpec)
-        run_foreground(spec, ClusterDirectory(Path(given["directory"])), ready)
-    except UpFailedError as exc:
-        print(exc, file=sys.stderr)
-        if not pipe.closed:
-            tell({"error": str(exc)})
-        sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()

@@ -18,6 +18,7 @@ from cluster.children import ForkServer
 from cluster.directory import ClusterDirectory
 from cluster.eventlog import EventLog
 from cluster.faults.keeper import FaultKeeper
+from cluster.forklaunch import BROKER_MODULE, NAMESERVER_MODULE
 from cluster.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from cluster.life import Life, NodeFailedError, WrongStateError, describe_end
 from cluster.logs import last_lines
@@ -38,7 +39,7 @@ STOP_SECONDS = 10.0
 SIGNAL_SECONDS = 5.0
 SNAPSHOT_SECONDS = 1.0
 
-MODULES: Mapping[NodeKind, str] = {NodeKind.NAMESERVER: "nameserver.main", NodeKind.BROKER: "broker.main"}
+MODULES: Mapping[NodeKind, str] = {NodeKind.NAMESERVER: NAMESERVER_MODULE, NodeKind.BROKER: BROKER_MODULE}
 
 
 @attrs.define(eq=False)

@@ -231,3 +231,23 @@ def wait_gone(pid: int) -> None:
         return
     with os.fdopen(descriptor) as end:
         assert select.select([end], [], [], 30)[0]
+
+
+async def test_before_the_first_order_modules_are_imported_one_after_the_other(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A detached supervisor starts its fork server before it imports itself."""
+    for name in ("first", "second"):
+        (tmp_path / f"module_{name}.py").write_text(f"print('imported the {name}', flush=True)")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
+    log = tmp_path / "forkserver.log"
+    server = ForkServer.start(["module_first", "no_such_module", "module_second"], log, "fork")
+    try:
+        with trio.fail_after(30):
+            while "imported the second" not in log.read_text():  # noqa: ASYNC110 - another process writes it
+                await trio.sleep(0.01)
+    finally:
+        server.close()
+    told = log.read_text()
+    assert told.index("imported the first") < told.index("No module named 'no_such_module'")
+    assert told.index("No module named 'no_such_module'") < told.index("imported the second")

@@ -1,0 +1,51 @@
+"""A detached supervisor as a process: `python -m cluster.detached ARGUMENTS FD`, as `cluster.serve.run_detached` starts it.
+
+It tells through the pipe FD how the start went, then serves until it is stopped.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from cluster.forklaunch import launch
+
+
+def main() -> None:
+    """Be the detached supervisor."""
+    given = json.loads(sys.argv[1])
+    os.set_inheritable(int(sys.argv[2]), False)
+    directory = Path(given["directory"])
+    launched = launch(directory / "forkserver.log")
+
+    # What follows takes a while, and the fork server imports its own meanwhile. It ends with us, whatever happens.
+    import cattrs  # noqa: PLC0415
+
+    from cluster.children import ForkServer  # noqa: PLC0415
+    from cluster.directory import ClusterDirectory  # noqa: PLC0415
+    from cluster.lab import Cluster  # noqa: PLC0415
+    from cluster.serve import UpFailedError, run_foreground  # noqa: PLC0415
+    from cluster.topology import ClusterSpec  # noqa: PLC0415
+
+    pipe = os.fdopen(int(sys.argv[2]), "w")
+
+    def tell(value: dict[str, Any]) -> None:
+        with pipe:
+            json.dump(value, pipe)
+
+    async def ready(cluster: Cluster) -> None:
+        tell(await cluster.status())
+
+    try:
+        spec = cattrs.structure(given["spec"], ClusterSpec)
+        run_foreground(spec, ClusterDirectory(directory), ready, forks=ForkServer(*launched))
+    except UpFailedError as exc:
+        print(exc, file=sys.stderr)
+        if not pipe.closed:
+            tell({"error": str(exc)})
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
