@@ -42,6 +42,11 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
     if len(targets) > 1 or (not targets and name != "ready"):
         raise UnknownConditionError(f"{name} needs one target, such as broker-a:master; got {len(targets)}")
     found = [node for target in targets for node in find_targets(target, known)] or known
+    for node in found:
+        if name in _OF_BROKERS and node.kind is not NodeKind.BROKER:
+            raise UnknownConditionError(f"{node.name} is a {node.kind}: {name} needs a broker")
+        if name in _OF_SLAVES and not any(other.is_slave and other.group == node.group for other in known):
+            raise UnknownConditionError(f"{node.name} has no slave: {name} would never be so")
     return Condition(" ".join([name, *targets]), lambda document: judge(document, found))
 
 
@@ -118,3 +123,5 @@ _JUDGES: dict[str, Judge] = {
     "slave-connected": _connected,
     "slave-in-sync": _in_sync,
 }
+_OF_SLAVES = frozenset({"slave-caught-up", "slave-connected", "slave-in-sync"})
+_OF_BROKERS = _OF_SLAVES | {"route-has", "route-gone"}

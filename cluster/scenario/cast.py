@@ -11,7 +11,6 @@ from cluster.workload.consume import ConsumeConfig
 
 _BROKERS_ONLY = ("probe", "wipe")
 _NODES_ONLY = ("power-loss", "measure", "isolate")
-_GROUP_CONDITIONS = ("slave-caught-up", "slave-connected", "slave-in-sync")
 
 
 class CastError(ValueError):
@@ -49,11 +48,6 @@ class Cast:
         """Whether what is waited for can be told of those whom it names."""
         name, *words = text.split() or [""]
         verb = name.partition(".")[0]
-        if verb in _GROUP_CONDITIONS and words:
-            for node in find_targets(words[0], self.nodes):
-                _expect(node.group is not None, f"{node.name} is a {node.kind}: {verb} needs a broker")
-                has_slaves = any(other.is_slave and other.group == node.group for other in self.nodes)
-                _expect(has_slaves, f"{node.name} has no slave: {verb} would never be so")
         if verb in ("sent", "delivered") and words:
             kind = "produce" if verb == "sent" else "consume"
             known = self.workloads(kind)

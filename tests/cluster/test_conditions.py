@@ -160,6 +160,22 @@ def test_a_condition_that_makes_no_sense_is_told(condition: str) -> None:
         parse_condition(condition.split(), NODES)
 
 
+@pytest.mark.parametrize(
+    "condition", ["slave-caught-up", "slave-connected", "slave-in-sync", "route-has", "route-gone"]
+)
+def test_a_condition_that_its_target_can_never_meet_is_told(condition: str) -> None:
+    """Instead of being waited for in vain."""
+    with pytest.raises(UnknownConditionError, match=f"namesrv-1 is a nameserver: {condition} needs a broker"):
+        parse_condition([condition, "namesrv-1"], NODES)
+    alone = ClusterSpec(slaves=0)
+    nodes = nodes_of(alone, place(alone, Placement(subnet=9)))
+    if condition.startswith("slave"):
+        with pytest.raises(UnknownConditionError, match=f"broker-a has no slave: {condition} would never be so"):
+            parse_condition([condition, "broker-a"], nodes)
+    else:
+        parse_condition([condition, "broker-a"], nodes)
+
+
 def test_a_condition_of_an_unknown_target_is_told() -> None:
     with pytest.raises(UnknownTargetError, match="broker-a-s"):
         parse_condition(["ready", "broker-x"], NODES)
