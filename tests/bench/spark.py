@@ -63,7 +63,8 @@ def measure_read(spark: "SparkSession", place: Path, rows: int, size: int) -> No
         for name, make in frames.items():
             seconds = min(_seconds(functools.partial(_drain, make)) for _ in range(3))
             print(
-                f"{size:5} B  {name:24} {rows / seconds:12,.0f} rows/s {byte_count / seconds / 1e6:8,.0f} MB/s of log"
+                f"{size:5} B  {name:24} {rows / seconds:12,.0f} rows/s {byte_count / seconds / 1e6:8,.0f} MB/s of log",
+                flush=True,
             )
 
 

@@ -91,6 +91,27 @@ def test_commands_of_every_day_work(
     assert "Exception" not in printed
 
 
+def test_what_the_nameserver_is_asked_for_works(tools: Mqadmin, shared: Cluster) -> None:
+    """remoting#41."""
+
+    def run(*words: str) -> str:
+        return tools.run(shared.namesrv, *words)
+
+    for topic, order in (("Plain5", ()), ("Ordered5", ("-o", "true"))):
+        assert "create topic to" in run(
+            "updateTopic", "-c", shared.cluster_name, "-t", topic, "-r", "2", "-w", "2", *order
+        )
+        assert run("topicClusterList", "-t", topic).strip().endswith(shared.cluster_name)
+        assert topic in run("topicList", "-c")
+        assert "success" in run("deleteTopic", "-c", shared.cluster_name, "-t", topic)
+    assert re.search(r"OK, \d+", run("wipeWritePerm", "-b", shared.broker_name))
+    assert re.search(r"OK, \d+", run("addWritePerm", "-b", shared.broker_name))
+    assert "success" in run("updateKvConfig", "-s", "Tools5", "-k", "k", "-v", "a value")
+    assert "success" in run("deleteKvConfig", "-s", "Tools5", "-k", "k")
+    assert "success" in run("updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "false")
+    assert re.search(r"orderMessageEnable\s+=\s+false", run("getNamesrvConfig"))
+
+
 def _rows(text: str, first: str) -> list[list[str]]:
     """Rows of a table whose first column is this."""
     return [row for line in text.splitlines() if (row := line.split())[:1] == [first]]

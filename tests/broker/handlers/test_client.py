@@ -55,7 +55,7 @@ TEXT_CODES = NAMES.replace(b"[2598919]", b'["2598919"]')
 
 @pytest.mark.parametrize("body", [NAMES, ORDINALS, TEXT_CODES])
 def test_every_dialect_of_a_heartbeat_says_the_same(talk: TalkingBroker, body: bytes) -> None:
-    """broker-requests#37, #5."""
+    """broker-requests#37, #5; remoting#43."""
     reply = talk.ask(RequestCode.HEART_BEAT, None, body)
     assert (reply.code, reply.raw_fields, reply.body) == (ResponseCode.SUCCESS, None, b"")
     group = talk.broker.consumers.groups["G"]
@@ -191,7 +191,7 @@ def test_a_producer_unregisters(talk: TalkingBroker) -> None:
 
 
 def test_the_answer_to_a_heartbeat_shows_a_version_that_clients_understand(talk: TalkingBroker) -> None:
-    """broker-requests#9, #1."""
+    """broker-requests#9, #1; remoting#43."""
     reply = talk.ask(RequestCode.HEART_BEAT, None, NAMES)
     assert 232 <= reply.version < 2**15
 

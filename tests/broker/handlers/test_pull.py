@@ -140,7 +140,7 @@ def test_every_tag_can_be_asked_for(filled: TalkingBroker, expression: str | Non
 
 
 def test_code_361_is_a_pull(filled: TalkingBroker) -> None:
-    """broker-requests#34: a lite pull of 5.x."""
+    """broker-requests#34, remoting#44: a lite pull of 5.x."""
     reply = filled.ask(RequestCode.LITE_PULL_MESSAGE, pull_fields("T", sysFlag=20))
     assert len(bodies(reply)) == 5
 
