@@ -7,7 +7,6 @@ within the same pass of the event loop, for a later pass may delete the file bel
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from pathlib import Path
 from typing import Self
 
 import attrs
@@ -33,8 +32,6 @@ from store.results import GetResult, PutResult, QueryResult
 from store.timesearch import offset_by_time
 
 logger = logging.getLogger(__name__)
-
-_SAVE_STEP = 1 << 20
 
 
 @attrs.define(eq=False)
@@ -315,49 +312,9 @@ class MessageStore:
             self.checkpoint.physic_msg_timestamp = self.dispatcher.last_stored_at
         return done
 
-    def truncate(self, log_end: int) -> None:
-        """Forget the log from here on, which must be where a record begins: for a slave ahead of its master.
-
-        RocketMQ 4.9 has nothing like it (section 4.9). What is cut is zeroed: a restart would take it for the log's end.
-        """
-        self.log.cut(log_end)
-        self.queues.trim_to_log(log_end)
-        self.queues.recover_counters()
-        if self.index is not None:
-            self.index.cut(log_end)
-        self.dispatcher.cut(log_end)
-        self.flusher.cut(log_end)
-
     def record_before(self, offset: int) -> tuple[int, int] | None:
         """Offset and size of the last record that has a queue entry and ends at or before `offset`; None without one."""
         return self.queues.record_before(offset)
-
-    def save_from(self, offset: int) -> Path | None:
-        """Keep what `truncate` is about to forget: a file of the log's bytes from `offset` on. None if there are none.
-
-        It lies in `diverged/` below the root, where RocketMQ does not look, and is named by offset and time.
-        """
-        if offset >= self.log.max_offset:
-            return None
-        directory = self.config.store_path_root_dir / "diverged"
-        directory.mkdir(exist_ok=True)
-        path = directory / f"{offset:020d}.{self.now_millis()}"
-        with path.open("wb") as file:
-            at = max(offset, self.log.min_offset)
-            while block := self.log.read(at, _SAVE_STEP):
-                file.write(block)
-                at += len(block)
-        return path
-
-    def start_anew(self) -> None:
-        """Forget the whole log, its queues and its index: for a slave whose master no longer has what follows it."""
-        self.log.files.destroy()
-        for topic in {topic for topic, _ in self.queues.table}:
-            self.queues.delete(topic)
-        if self.index is not None:
-            self.index.destroy()
-        self.dispatcher.start_anew()
-        self.flusher.cut(0)
 
     # ---- flush -------------------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from remoting.command import Command, request
 from remoting.headers.query import ViewMessageRequestHeader
 from remoting.properties import parse_properties_text
 from store.messagestore import MessageStore
+from store.rewind import save_from, start_anew, truncate
 from store.verify import LogVerifier
 
 log = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ class Examination:
         if fault is None:
             return None
         had = self.store.max_commit_log_offset
-        self.store.truncate(fault)
+        truncate(self.store, fault)
         self.emit("received_fault", offset=fault, dropped=had - fault)
         return f"what it sent from {fault} on is no record: {had - fault} bytes are dropped"
 
@@ -165,7 +166,7 @@ class Examination:
         log.warning(
             "our log has %d to %d, that of master %s begins at %d: ours is dropped", begin, end, ha_address, first
         )
-        store.start_anew()
+        start_anew(store)
         self.emit("log_dropped", master=ha_address, begin=begin, end=end, master_begin=first)
 
     async def _compare(self, ask: Ask, ha_address: str, first: int, end: int) -> None:
@@ -212,11 +213,11 @@ class Examination:
 
     def _truncate(self, ha_address: str, common: int, master_end: int) -> None:
         store, had = self.store, self.store.max_commit_log_offset
-        kept = store.save_from(common)
+        kept = save_from(store, common)
         if common > store.min_commit_log_offset:
-            store.truncate(common)
+            truncate(store, common)
         else:  # a log without a byte begins wherever the master does
-            store.start_anew()
+            start_anew(store)
         log.warning(
             "our log ended at %d and differs from that of master %s, which ends at %d, from %d on: cut there, the rest is in %s",
             had,

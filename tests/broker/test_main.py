@@ -32,6 +32,7 @@ from remoting.reactor import open_reactor
 from remoting.server import Server, open_listener
 from remoting.settings import SettingsError
 from store.messagestore import MessageStore
+from store.rewind import truncate
 
 RATE = 50.0
 HOSTS = tuple(f"{os.environ.get('RMQLAB_NETWORK', '127.77')}.0.{number}" for number in (1, 2, 3))
@@ -275,7 +276,7 @@ async def test_a_slave_ahead_of_a_master_that_lost_its_last_messages(
     await until_caught_up()
     await master.stop()
     store = MessageStore.open(world.settings("a").store, now_millis=lambda: 0)
-    store.truncate(kept)  # as a power loss does
+    truncate(store, kept)  # as a power loss does
     store.close()
     master = await world.start("a", profile=profile)
     for _ in range(9):

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.messagestore import MessageStore
+from store.rewind import start_anew, truncate
 from store.testing import ManualClock, new_message, small_config
 
 Open = Callable[..., MessageStore]
@@ -149,7 +150,7 @@ def test_a_truncated_slave_takes_another_history_from_there(open_store: Open, cl
         new.put(new_message(b"z" * 400, queue_id=number % 3, keys=f"new{number}"))
     slave = open_store("slave", is_slave=True)
     replicate(old, slave)
-    slave.truncate(common)
+    truncate(slave, common)
     assert (slave.max_commit_log_offset, slave.dispatched_offset) == (common, common)
     assert slave.max_queue_offset("orders", 1) == 100
     replicate(new, slave)
@@ -168,7 +169,7 @@ def test_what_was_cut_does_not_come_back_with_a_restart(open_store: Open, how: s
     slave = open_store("slave", is_slave=True)
     replicate(busy_master(open_store("master"), 60), slave)
     end = slave.queue_entries("orders", 0, 10, 1)[0][0]
-    slave.truncate(end)
+    truncate(slave, end)
     slave.close()
     if how == "crash":
         (slave.config.store_path_root_dir / "abort").touch()
@@ -184,7 +185,7 @@ def test_a_slave_that_starts_anew_takes_a_log_that_begins_elsewhere(open_store: 
     while master.log.min_offset <= slave.max_commit_log_offset:
         master.log.files.drop_first()
     first = master.log.min_offset
-    slave.start_anew()
+    start_anew(slave)
     assert (slave.min_commit_log_offset, slave.max_commit_log_offset) == (0, 0)
     assert list(slave.topics_queues()) == []
     assert slave.query("orders", "k1", 9, 0, 2**62).buffers == []

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from store.messagestore import MessageStore
+from store.rewind import truncate
 from store.testing import ManualClock, new_message, small_config
 from store.verify import LogVerifier
 
@@ -85,7 +86,7 @@ def test_no_bytes_whatever_are_too_much_for_it(tmp_path_factory: pytest.TempPath
     fault = LogVerifier(slave.log, 0).find_fault()
     if fault is not None:
         assert fault <= at + len(data)
-        slave.truncate(fault)
+        truncate(slave, fault)
         assert LogVerifier(slave.log, 0).find_fault() is None
     slave.dispatch()
     slave.close()

@@ -21,6 +21,7 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.reactor import Reactor
 from store.messagestore import MessageStore
+from store.rewind import start_anew, truncate
 
 FILE = 65_536
 OUR_CLUSTER = Identity("DefaultCluster", "broker-a")
@@ -138,7 +139,7 @@ def replicate(source: MessageStore, copy: MessageStore, end: int | None = None) 
 
 def lose(talk: TalkingBroker, end: int) -> None:
     """What a power loss and a restart make of a master."""
-    talk.broker.store.truncate(end)
+    truncate(talk.broker.store, end)
 
 
 def log_bytes(store: MessageStore, start: int = 0) -> bytes:
@@ -243,7 +244,7 @@ async def test_a_log_with_nothing_in_common_is_not_touched(pair: Pair, master_ha
     send(pair.master, 20, "old")
     replicate(pair.source, pair.copy)
     ours = log_bytes(pair.copy)
-    pair.source.start_anew()
+    start_anew(pair.source)
     pair.source.queues.recover_counters()
     send(pair.master, master_has, "new")
     assert not await pair.is_fit(ha_truncate_diverged=True, ha_restart_expired_slave=True)
