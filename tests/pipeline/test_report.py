@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 FIGURES = ("What happened where", "Sends", "Latency", "Replication lag", "Consumer offsets", "Deliveries")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+QUIETLY = (
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +55,7 @@ def test_a_browser_shows_the_plots_and_its_console_stays_empty(page: pathlib.Pat
     browser = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     if browser is None:
         pytest.skip(f"there is no browser: none of {', '.join(BROWSERS)} is on PATH")
-    common = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+    common = [browser, *QUIETLY, f"--user-data-dir={tmp_path}/profile"]
     logged = [*common, "--enable-logging=stderr", "--v=0", "--dump-dom", page.as_uri()]
     done = subprocess.run(logged, check=True, capture_output=True, text=True, timeout=240)
     assert done.stdout.count("<svg") == len(FIGURES)
