@@ -14,6 +14,7 @@ import trio
 from client.errors import BrokerError
 from client.instance import FAILURES, Client
 from pipeline.queues import Members, Pulled, Reading, merged, pull, topic_of
+from pipeline.refusals import is_denied
 from pipeline.told import ToldError
 from pipeline.topicoffsets import QueueName, QueueRange
 from remoting.codes import ResponseCode
@@ -32,7 +33,6 @@ _REFUSED_FOR_GOOD: Final = frozenset(
     map(
         int,
         (
-            ResponseCode.NO_PERMISSION,
             ResponseCode.SUBSCRIPTION_PARSE_FAILED,
             ResponseCode.TOPIC_NOT_EXIST,
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -183,7 +183,7 @@ class QueueCursor:
             try:
                 pulled = await self._pull(client, addresses[broker_id], self.position, _ONE_PULL)
             except BrokerError as exc:
-                if exc.code in _REFUSED_FOR_GOOD:
+                if exc.code in _REFUSED_FOR_GOOD or is_denied(exc.code, exc.remark or ""):
                     asked.refusals.append(str(exc))
                 asked.told.append(f"broker id {broker_id}: {exc}")
                 continue

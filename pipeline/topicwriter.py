@@ -26,6 +26,7 @@ from client.message import Message, SendStatus
 from client.producer import Producer
 from pipeline.link import first_failure
 from pipeline.options import OptionError, near_miss
+from pipeline.refusals import is_denied
 from pipeline.told import ToldError, plainly
 from pipeline.topicoptions import NAME, TopicOptions
 from remoting.bodies.queue import MessageQueue
@@ -49,7 +50,6 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 _RETRY_SECONDS: Final = 0.5
 _FREE_LANES: Final = 4
 _BATCH_BYTES: Final = 2**20
-_REFUSED_FOR_GOOD: Final = frozenset((int(ResponseCode.MESSAGE_ILLEGAL), int(ResponseCode.NO_PERMISSION)))
 
 
 class SendFailedError(ToldError):
@@ -192,6 +192,10 @@ def _letter(row: Mapping[str, Any], options: TopicOptions, spark_id: str) -> Let
     return Letter(message, row.get("queueId"), row.get("broker"), row.get("shardingKey"))
 
 
+def _is_final(code: int, told: str) -> bool:
+    return code == ResponseCode.MESSAGE_ILLEGAL or is_denied(code, told)
+
+
 class _Sending:
     """The sends of one Arrow batch. Rows for one queue go in order, those for others beside them."""
 
@@ -228,7 +232,7 @@ class _Sending:
                 to = await self._target(producer, load[0])
                 result = await _hand_over(producer, load, to, self.options.request_timeout_ms / 1000)
             except (RefusedError, NoRouteError, NoNameServerError) as exc:
-                outcome, failure, final = "refused", str(exc), exc.code in _REFUSED_FOR_GOOD
+                outcome, failure, final = "refused", str(exc), _is_final(exc.code, str(exc))
             except IndeterminateError as exc:
                 outcome, failure, final = "indeterminate", str(exc), False
             else:

@@ -238,6 +238,37 @@ def test_both_find_everything_that_was_planted(
     assert [metric for _, metric in PLANTED if not summary.findings[metric].value] == []
 
 
+def expire(run: MadeUpRun) -> None:
+    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
+    for log in run.logs.values():
+        del log[:2]
+
+
+def run_ahead(run: MadeUpRun) -> None:
+    run.store("ONLYTHERE", run.logs["broker-a-s"][-1].queue, ("broker-a-s",))
+
+
+def deliver_again_without_a_cause(run: MadeUpRun) -> None:
+    run.entries = [entry for entry in run.entries if entry.kind != "committed"]
+    run.deliver(9, offset=9)
+
+
+@pytest.mark.parametrize(
+    ("plant", "metric"),
+    [
+        (expire, "expired"),
+        (run_ahead, "ahead broker-a-s"),
+        (deliver_again_without_a_cause, "duplicates.unexplained"),
+    ],
+)
+def test_both_find_what_does_not_go_with_the_rest(
+    spark: "SparkSession", tmp_path: pathlib.Path, plant: Callable[[MadeUpRun], None], metric: str
+) -> None:
+    run = clean_run()
+    plant(run)
+    assert compare(spark, write_run(run, tmp_path)).findings[metric].value
+
+
 def test_two_nameservers_that_differ_are_found(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = MadeUpRun(nodes=("namesrv-1", "namesrv-2", "broker-a", "broker-a-s"))
     run.drop("namesrv-1", "broker-a")
