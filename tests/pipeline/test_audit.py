@@ -250,7 +250,7 @@ def run_ahead(run: MadeUpRun) -> None:
 
 def deliver_again_without_a_cause(run: MadeUpRun) -> None:
     run.entries = [entry for entry in run.entries if entry.kind != "committed"]
-    run.deliver(9, offset=9)
+    run.deliver(9, 4, queue_id=1)
 
 
 @pytest.mark.parametrize(
