@@ -50,6 +50,11 @@ def newest_run(scenario: Path) -> Path | None:
     return max((path for path in scenario.glob(_TIMES) if _is_run(path)), default=None)
 
 
+def name_of(run: Path) -> str:
+    """What a run's directory is called: of a scenario's run, which bears its time only, the scenario."""
+    return run.parent.name if run.match(_TIMES) else run.name
+
+
 def _by_path(path: Path) -> Path:
     if not path.is_dir():
         near = near_miss(path.name, [child.name for child in path.parent.iterdir()]) if path.parent.is_dir() else ""

@@ -8,6 +8,7 @@ from typing import Any
 
 from pipeline.report.data import NoAuditError, RunData, read_run
 from pipeline.report.plots import OUTCOMES, Figure, figures
+from pipeline.runs import name_of
 
 _STYLE = Path(__file__).with_name("style.css")
 _MOST_EVIDENCE = 12
@@ -34,7 +35,7 @@ def render_page(data: RunData) -> str:
         _findings(data),
         _footer(data),
     ]
-    title = escape(f"{data.directory.name}: {data.summary['verdict']}")
+    title = escape(f"{name_of(data.directory)}: {data.summary['verdict']}")
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
@@ -52,7 +53,7 @@ def _head(data: RunData) -> str:
         told = f'<p class="sub">The scenario\'s own verdict: {escape(str(data.told["verdict"]))}.</p>'
     began = datetime.fromtimestamp(data.began_at / 1000, UTC)
     return (
-        f'<header><span class="verdict {verdict}">{verdict}</span><h1>{escape(data.directory.name)}</h1>{claim}'
+        f'<header><span class="verdict {verdict}">{verdict}</span><h1>{escape(name_of(data.directory))}</h1>{claim}'
         f'<p class="lead">{_VERDICTS[verdict]}</p><ul class="why">{why}</ul>{told}'
         f'<p class="sub">{began:%Y-%m-%d %H:%M:%S} UTC, {data.seconds:.1f} s of the cluster\'s time.'
         " All times below count from the first event.</p></header>"

@@ -2,7 +2,7 @@ import pathlib
 
 import pytest
 
-from pipeline.runs import NoRunError, find_run
+from pipeline.runs import NoRunError, find_run, name_of
 
 
 def make(path: pathlib.Path) -> pathlib.Path:
@@ -58,3 +58,9 @@ def test_a_name_of_two_things_is_not_guessed_at(home: pathlib.Path) -> None:
 def test_where_nothing_was_run_that_is_said(tmp_path: pathlib.Path) -> None:
     with pytest.raises(NoRunError, match="nothing was run yet"):
         find_run("demo", tmp_path)
+
+
+def test_a_scenarios_run_is_called_by_the_scenario() -> None:
+    assert name_of(pathlib.Path("/home/runs/kill-master/20261121T214413Z")) == "kill-master"
+    assert name_of(pathlib.Path("/home/runs/kill-master/20261121T214413Z-2")) == "kill-master"
+    assert name_of(pathlib.Path("/home/demo")) == "demo"
