@@ -29,16 +29,9 @@ _RETRY_SECONDS: Final = 0.2
 _SHUN_SECONDS: Final = 30.0
 _SURE_SECONDS: Final = 10.0
 """How long all members of a group must say that they lack a message before it counts as lost: copies take time."""
-_REFUSED_FOR_GOOD: Final = frozenset(
-    map(
-        int,
-        (
-            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
-            ResponseCode.TOPIC_NOT_EXIST,
-            ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-        ),
-    )
-)
+_COPIED: Final = frozenset((int(ResponseCode.TOPIC_NOT_EXIST), int(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)))
+"""Refusals for what a slave learns of up to ten seconds after its master: alone it cannot know that there is none."""
+_REFUSED_FOR_GOOD: Final = _COPIED | {int(ResponseCode.SUBSCRIPTION_PARSE_FAILED)}
 
 
 class ReadError(ToldError):
@@ -85,11 +78,13 @@ class _Round:
     """Members that have not got so far, or have lost them."""
     refusals: list[str] = attrs.field(factory=list)
     told: list[str] = attrs.field(factory=list)
+    may_learn: bool = True
+    """Only slaves were asked, and none refuses for what it has of its own."""
 
     @property
     def is_refused(self) -> bool:
         """Everybody refuses, and will."""
-        return self.asked > 0 and len(self.refusals) == self.asked
+        return self.asked > 0 and len(self.refusals) == self.asked and not self.may_learn
 
     @property
     def is_deleted(self) -> bool:
@@ -185,6 +180,7 @@ class QueueCursor:
             except BrokerError as exc:
                 if exc.code in _REFUSED_FOR_GOOD or is_denied(exc.code, exc.remark or ""):
                     asked.refusals.append(str(exc))
+                    asked.may_learn &= broker_id != MASTER_ID and exc.code in _COPIED
                 asked.told.append(f"broker id {broker_id}: {exc}")
                 continue
             except FAILURES as exc:

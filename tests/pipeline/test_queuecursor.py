@@ -207,6 +207,15 @@ async def test_a_refusal_of_all_is_an_error_at_once_and_one_of_a_slave_is_not(
     assert autojump_clock.current_time() == 0.0
 
 
+async def test_a_slave_that_does_not_know_the_topic_yet_is_asked_again_while_its_master_is_away(
+    brokers: dict[str, FakeBroker], autojump_clock: MockClock
+) -> None:
+    brokers["slave"] = FakeBroker(refusal=ResponseCode.TOPIC_NOT_EXIST)
+    with pytest.raises(ReadError, match=r"nobody answers within 40 s .*code 17"):
+        await read_all(cursor(brokers, 0, 60, seconds=40))
+    assert autojump_clock.current_time() >= 40
+
+
 async def test_with_a_filter_nothing_that_was_passed_over_is_lost(
     brokers: dict[str, FakeBroker], monkeypatch: pytest.MonkeyPatch
 ) -> None:

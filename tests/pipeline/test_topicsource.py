@@ -410,12 +410,22 @@ def test_a_write_to_no_name_server_fails_before_anything_runs(spark: "SparkSessi
 # ---- brokers that die ------------------------------------------------------------------------------------
 
 
+def wait_until_known(node: pathlib.Path, topic: str) -> None:
+    """Until a slave has the topic from its master: some ten seconds after it was made there."""
+    deadline = time.monotonic() + 60
+    topics = node / "store" / "config" / "topics.json"
+    while not (topics.exists() and f'"{topic}"' in topics.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def test_a_stream_goes_on_from_the_slave_when_the_master_is_killed(
     spark: "SparkSession", own_lab: "Lab", tmp_path: pathlib.Path
 ) -> None:
     own_lab.create_topic("orders", 4)
     own_lab.send("orders", numbered(0, 300))
     own_lab.run("wait", "slave-caught-up", "broker-a", "--name", "broken")
+    wait_until_known(own_lab.home / "broken" / "broker-a-s", "orders")
     stream = Stream(spark, own_lab, tmp_path, "orders")
     query = stream.start(maxOffsetsPerTrigger="40")
     try:
