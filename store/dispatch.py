@@ -41,9 +41,7 @@ _PREFIX: Final = struct.Struct(">ii")
 _CHUNK: Final = 1 << 20  # bytes between two writes of the collected entries
 _BULK: Final = 256 * 1024  # more than this at once is not what a master sends as its messages come in
 INDEX_AT_ONCE: Final = 8 * 2**20  # bytes of the log; more than a blank at a file's end, but not long to wait for
-INDEX_LAG: Final = (
-    2 << 30
-)  # bytes that the index may be behind the queues, give or take a chunk: they are in memory still
+INDEX_LAG: Final = 2 << 30  # bytes that the index may be behind the queues, or a chunk more: they are in memory still
 INDEX_LAG_ENTRIES: Final = 2_000_000  # the same in queue entries: a clean stop brings the index up in some 5 s
 
 
