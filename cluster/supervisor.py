@@ -223,6 +223,7 @@ class Supervisor:
     async def kill(self, *names: str) -> None:
         """SIGKILL, and wait for the end."""
         await self._signal(names, signal.SIGKILL, "kill", lambda life: not life.is_alive, SIGNAL_SECONDS)
+        await self.wait_told(*names)
 
     async def stop(self, *names: str) -> None:
         """SIGTERM, and wait for the end. A node that does not come to it is killed."""
@@ -236,6 +237,7 @@ class Supervisor:
         except NodeFailedError:
             await self.kill(*(name for name in names if self.life(name).is_alive))
             raise
+        await self.wait_told(*names)
 
     async def pause(self, *names: str) -> None:
         """SIGSTOP, and wait until the kernel says that it stands."""
@@ -302,6 +304,7 @@ class Supervisor:
                 await self.stop(*(name for name in alive if self.life(name).is_alive))
             except (NodeFailedError, WrongStateError) as exc:
                 self.record("", "stop_overdue", reason=str(exc))
+        await self.wait_told(*self.nodes)  # also of those that ended by themselves just now
 
     async def kill_all(self) -> None:
         """End every process at once, without waiting for it."""
@@ -318,10 +321,13 @@ class Supervisor:
                 await self.events.wait_changed()
         return holds(self.life(name))
 
-    async def wait_told(self, name: str) -> None:
-        """Wait until all that a process said before its end has been heard: reports of it come two ways."""
+    async def wait_told(self, *names: str) -> None:
+        """Wait until all that ended processes said has been heard, and their ends are recorded after it.
+
+        Reports of a process come two ways: that it has ended may be known before its last words.
+        """
         with trio.move_on_after(real_seconds(SIGNAL_SECONDS)):
-            while name in self._links:
+            while any(self._links.get(name) for name in names if not self.life(name).is_alive):
                 await self.events.wait_changed()
 
     async def snapshot(self, name: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:

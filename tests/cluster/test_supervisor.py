@@ -7,16 +7,18 @@ from typing import Any, cast
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
+from cluster.child import Birth
 from cluster.directory import ClusterDirectory
 from cluster.eventlog import EventLog
 from cluster.faults.rules import DiskFault, Isolation
+from cluster.forkserver import Exited, Spawned
 from cluster.life import Life, NodeFailedError
 from cluster.supervisor import Supervisor
 from cluster.topology import ClusterSpec, Placement, nodes_of, place
 from remoting.clock import ClockSettings, RatedClock
-from remoting.control import Event, Ready
+from remoting.control import CONTROL, Event, Hello, Ready
 
 LINK = cast("Any", SimpleNamespace(hello=SimpleNamespace(name="broker-a")))
 
@@ -71,6 +73,42 @@ async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
     monkeypatch.setattr(supervisor, "forks", SimpleNamespace(signal=signalled))
     await supervisor.stop("broker-a")
     assert supervisor.life("broker-a").state == "stopped"
+
+
+@pytest.mark.parametrize("deed", ["kill", "stop", "stop_all"])
+async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
+    supervisor: Supervisor,
+    autojump_clock: MockClock,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    deed: str,
+) -> None:
+    """That the process is gone is known at once; what it had said is still under way."""
+    del autojump_clock
+    ours, its = memory_stream_pair()
+
+    async def spawned(birth: Birth) -> None:
+        await trio.lowlevel.checkpoint()
+        supervisor._changed(birth.id, Spawned(birth.id, 1))
+
+    async def signalled(pid: int, number: signal.Signals) -> None:
+        await trio.lowlevel.checkpoint()
+        supervisor._changed(0, Exited(pid, -number))
+        nursery.start_soon(last_words)
+
+    async def last_words() -> None:
+        await trio.sleep(1)
+        await its.send_all(CONTROL.encode(Event(0, "ha_disconnected", {})))
+        await its.aclose()
+
+    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(spawn=spawned, signal=signalled))
+    await supervisor.spawn("broker-a")
+    nursery.start_soon(supervisor._attend_node, ours)
+    await its.send_all(CONTROL.encode(Hello("broker-a", 1)))
+    await wait_all_tasks_blocked()
+    await (supervisor.stop_all() if deed == "stop_all" else getattr(supervisor, deed)("broker-a"))
+    end = "node_killed" if deed == "kill" else "node_stopped"
+    assert [event.kind for event in supervisor.events][-2:] == ["ha_disconnected", end]
 
 
 async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump_clock: MockClock) -> None:
