@@ -39,6 +39,7 @@ OnDispatched = Callable[[str, int, int, Sequence[int], int], None]
 _RECORD: Final = struct.Struct(">ii4xi4xqqi8x8xq8x4x8xi")
 _PREFIX: Final = struct.Struct(">ii")
 _CHUNK: Final = 1 << 20  # bytes between two writes of the collected entries
+_FEW: Final = 16 * 1024  # bytes of which hardly two records in a row are of one queue: nothing to join
 _BULK: Final = 256 * 1024  # more than this at once is not what a master sends as its messages come in
 INDEX_AT_ONCE: Final = 8 * 2**20  # bytes of the log; more than a blank at a file's end, but not long to wait for
 INDEX_LAG: Final = 2 << 30  # bytes that the index may be behind the queues, or a chunk more: they are in memory still
@@ -130,7 +131,7 @@ class Dispatcher:
 
         What is much (after a crash, where an index file is lost) is brought up in steps beside other work; see `step`.
         """
-        while self.enter_queues(_CHUNK, may_index=True):
+        while self.offset < self.log.max_offset and self.enter_queues(_CHUNK, may_index=True):
             pass
         if self.offset - self.indexed <= INDEX_AT_ONCE:
             self.enter_index()
@@ -255,6 +256,7 @@ class Dispatcher:
         unpack, pack, known, watched = _RECORD.unpack_from, ENTRY.pack, self._known, self.on_dispatched
         add_keys = self._keys.add
         at, limit, last_stored_at, tags_codes = self.offset - first, min(limit - first, wrote), 0, _tags_codes
+        are_few = limit - at <= _FEW
         while at < limit:
             if at > room:
                 at = self._no_record(file, at)
@@ -302,6 +304,9 @@ class Dispatcher:
             if queue_offset == queue.pending_offset:
                 queue.pending.append(pack(physical, size, tags_code))
                 queue.pending_offset = queue_offset + 1
+            elif are_few:
+                queue.append(queue_offset, physical, size, tags_code)
+                self.entered += 1
             else:
                 self._begin(queue, queue_offset, physical, size, tags_code)
             if watched is not None:
