@@ -49,16 +49,16 @@ class ConsumeQueue:
         files = self.files.files
         return files[-1].end_offset // QUEUE_ENTRY_SIZE if files else 0
 
-    def append(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> None:
-        """Enter one record; one that is there already is skipped (store-ha#21)."""
+    def append(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
+        """Enter one record. False: it is there already, and was skipped (store-ha#21)."""
         if physical_offset + size <= self.max_physical:
-            return
+            return False
         files, position = self.files.files, queue_offset * QUEUE_ENTRY_SIZE
         file: LogFile | None = files[-1] if files else None
         if file is None or file.wrote >= file.size or file.first_offset + file.wrote != position:
             file = self._file_for(position)
             if file is None:
-                return
+                return False
         at = file.wrote
         end = at + QUEUE_ENTRY_SIZE
         if end > file.room:
@@ -66,6 +66,7 @@ class ConsumeQueue:
         ENTRY.pack_into(file.map, at, physical_offset, size, tags_code)
         file.wrote = end
         self.max_physical = physical_offset + size
+        return True
 
     def _file_for(self, position: int) -> LogFile | None:
         """Where an entry that does not simply continue the last file goes. None: it is behind the end."""

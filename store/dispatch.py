@@ -305,8 +305,7 @@ class Dispatcher:
                 queue.pending.append(pack(physical, size, tags_code))
                 queue.pending_offset = queue_offset + 1
             elif are_few:
-                queue.append(queue_offset, physical, size, tags_code)
-                self.entered += 1
+                self.entered += queue.append(queue_offset, physical, size, tags_code)
             else:
                 self._begin(queue, queue_offset, physical, size, tags_code)
             if watched is not None:
@@ -329,8 +328,7 @@ class Dispatcher:
         if queue.max_offset == queue_offset and queue.files.files:
             queue.pending.append(ENTRY.pack(physical, size, tags_code))
         else:
-            queue.append(queue_offset, physical, size, tags_code)
-            self.entered += 1
+            self.entered += queue.append(queue_offset, physical, size, tags_code)
         if queue.max_offset + len(queue.pending) == queue_offset + 1:
             queue.pending_offset = queue_offset + 1
         self._touched.append(queue)
