@@ -70,9 +70,9 @@ class Workload:
 
     async def wait_ended(self, seconds: float = WAIT_SECONDS) -> int:
         """Wait until it ends by itself; its exit status."""
-        if not await self._supervisor.wait_life(self.name, lambda life: not life.is_alive, seconds):
+        if not await self._supervisor.processes.wait_life(self.name, lambda life: not life.is_alive, seconds):
             raise WaitTimeoutError(f"{self.name} still runs after {seconds:g} s")
-        await self._supervisor.wait_told(self.name)
+        await self._supervisor.processes.wait_told(self.name)
         return self.life.exit_status or 0
 
     async def stop(self) -> None:
@@ -179,7 +179,7 @@ class Cluster:
     async def snapshot(self, target: str) -> Mapping[str, Any] | None:
         """The live facts of one node; None when it does not answer."""
         (name,) = self._names(target)
-        return await self.supervisor.snapshot(name)
+        return await self.supervisor.processes.snapshot(name)
 
     async def status(self) -> Document:
         """What `rmqlab status --json` prints."""
@@ -195,15 +195,15 @@ class Cluster:
             "directory": str(supervisor.directory.path),
             "faults": [active.as_json() for active in self.faults],
         }
-        facts = await supervisor.snapshots()
+        facts = await supervisor.processes.snapshots()
         for master in masters_behind(supervisor.nodes.values(), facts):  # or it was only asked before its slave
-            facts[master] = await supervisor.snapshot(master)
+            facts[master] = await supervisor.processes.snapshot(master)
         shown = [
             node
             for node in supervisor.nodes.values()
             if node.kind is not NodeKind.WORKLOAD or supervisor.life(node.name).is_alive
         ]
-        return status_document(head, shown, supervisor.lives, facts, str(supervisor.directory.path))
+        return status_document(head, shown, supervisor.processes.lives, facts, str(supervisor.directory.path))
 
     async def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
         """Wait until a condition (see `cluster.conditions`), or a function of the status, holds; the status then."""
@@ -299,9 +299,9 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
     async def attend(*, task_status: trio.TaskStatus[None]) -> None:
         with attending:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(supervisor.attend_nodes, listener)
+                nursery.start_soon(supervisor.processes.attend_nodes, listener)
                 task_status.started()
-                await supervisor.attend_forks()
+                await supervisor.processes.attend_forks(supervisor.forks)
                 nursery.cancel_scope.cancel()
             raise NodeFailedError(f"the fork server ended, and all nodes with it; see {place.path}/forkserver.log")
 

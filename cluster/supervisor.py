@@ -1,13 +1,8 @@
-"""The supervisor: starts the processes of a cluster, knows how each of them is, and acts on them.
-
-Waiting is always for a fact (a process says that it is ready, the fork server reports an end), bounded in real
-seconds whatever the cluster's rate.
-"""
+"""The supervisor: starts the processes of a cluster, and acts on them. What it knows of them is in `cluster.processes`."""
 
 import itertools
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 import attrs
 import trio
@@ -19,16 +14,11 @@ from cluster.directory import ClusterDirectory
 from cluster.eventlog import EventLog
 from cluster.faults.keeper import FaultKeeper
 from cluster.forklaunch import BROKER_MODULE, NAMESERVER_MODULE
-from cluster.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from cluster.life import Life, NodeFailedError, WrongStateError, describe_end
 from cluster.logs import last_lines
-from cluster.nodelink import NodeLink, attend_connection
+from cluster.processes import Processes
 from cluster.topology import ClusterSpec, Node, NodeKind, Placement, find_targets, namesrv_addr, workload_host
-from remoting.clock import RatedClock, real_seconds
-from remoting.control import Event, Ready
-from remoting.faults import NodeRules
-from remoting.journal import JournalEntry
-from remoting.mapcodec import ControlError
+from remoting.clock import RatedClock
 from store.disk import StoreError
 from store.powerloss import Lost
 
@@ -37,7 +27,6 @@ MORE_START_SECONDS = 1.0
 """Those that start together share the machine: so much longer any of them may take for each other."""
 STOP_SECONDS = 10.0
 SIGNAL_SECONDS = 5.0
-SNAPSHOT_SECONDS = 1.0
 
 MODULES: Mapping[NodeKind, str] = {NodeKind.NAMESERVER: NAMESERVER_MODULE, NodeKind.BROKER: BROKER_MODULE}
 
@@ -56,124 +45,37 @@ class Supervisor:
     modules: Mapping[NodeKind, str] = MODULES
     seed: str = ""
     """What the random choices of its processes follow from; empty: chance."""
-    lives: dict[str, Life] = attrs.field(factory=dict, init=False)
+    processes: Processes = attrs.field(init=False)
     workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
-    faults: FaultKeeper = attrs.field(init=False)
     is_stopping: bool = attrs.field(default=False, init=False)
     """All is about to end."""
-    _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
-    _links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
-    _progress: dict[str, int] = attrs.field(factory=dict, init=False)
-    """How far the nodes have come that start or stop, as they told last."""
-    _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
-    _births: dict[int, str] = attrs.field(factory=dict, init=False)
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _log_starts: dict[str, int] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.faults = FaultKeeper(self.nodes, self._links, self.clock, self.events, self._is_attentive)
+        self.processes = Processes(self.nodes, self.clock, self.events)
+
+    @property
+    def faults(self) -> FaultKeeper:
+        """The faults in force."""
+        return self.processes.faults
 
     @property
     def namesrv_addr(self) -> str:
         """What clients are given."""
         return namesrv_addr(self.nodes.values())
 
-    def life(self, name: str) -> Life:
-        """What is known about a node's process."""
-        return self.lives.get(name, Life())
-
     def find(self, target: str) -> list[Node]:
         """The nodes that a target means. UnknownTargetError lists what exists."""
         return find_targets(target, self.nodes.values())
 
+    def life(self, name: str) -> Life:
+        """What is known about a node's process."""
+        return self.processes.life(name)
+
     def record(self, node: str, kind: str, **fields: object) -> None:
         """Add an event of the supervisor's own to the log, at the cluster's time."""
-        self.events.record(JournalEntry(self.clock.wall_millis(), node, kind, fields))
-
-    # Services: what is reported by others
-
-    async def attend_forks(self) -> None:
-        """Follow what becomes of the processes. Ends only with the fork server, and then the cluster is no more."""
-        await self.forks.attend(self._changed)
-        for name, life in self.lives.items():
-            if life.is_alive:
-                self.lives[name] = life.ended(-signal.SIGKILL)
-        self.record("", "fork_server_lost")
-
-    async def attend_nodes(self, listener: trio.SocketListener) -> None:
-        """Serve the control channel of every process."""
-        async with trio.open_nursery() as nursery:
-            self.faults.services = nursery
-            await trio.serve_listeners(self._attend_node, [listener], handler_nursery=nursery)
-
-    async def _attend_node(self, stream: trio.SocketStream) -> None:
-        admitted: list[NodeLink] = []
-
-        def admit(link: NodeLink) -> bool:
-            life = self.life(link.hello.name)
-            if not life.is_alive or life.pid not in (None, link.hello.pid):
-                return False
-            link.rules = self._born_with[link.hello.name]
-            self._links[link.hello.name] = link
-            admitted.append(link)
-            nursery.start_soon(self.faults.keep_rules, link)
-            return True
-
-        try:
-            async with stream, trio.open_nursery() as nursery:
-                await attend_connection(stream, admit, self._ready, self._event)
-                nursery.cancel_scope.cancel()
-        except* ControlError as group:
-            reason = "; ".join(map(str, group.exceptions))
-            self.record(admitted[0].hello.name if admitted else "", "control_error", reason=reason)
-        finally:
-            for link in admitted:
-                if self._links.get(link.hello.name) is link:
-                    del self._links[link.hello.name]
-                if end := self._ends.pop(link, None):
-                    self.events.record(end)
-            self.events.pulse()
-
-    def _ready(self, link: NodeLink, ready: Ready) -> None:
-        name = link.hello.name
-        self.lives[name] = attrs.evolve(self.lives[name], ready=ready.facts)
-        self.record(name, "node_ready", **ready.facts)
-
-    def _event(self, link: NodeLink, event: Event) -> None:
-        self.events.heard(JournalEntry(event.at_millis, link.hello.name, event.kind, event.fields))
-        if event.kind in {"recovering", "indexing"}:
-            self._progress[link.hello.name] = int(event.fields["offset"])
-        if event.kind == "fault_spent":
-            self.faults.spent(str(event.fields["id"]), link.hello.name)
-
-    def _changed(self, birth: int, report: Report) -> None:
-        name = self._births[birth]
-        life = self.lives[name]
-        match report:
-            case Spawned(pid=pid):
-                self.lives[name] = attrs.evolve(life, pid=pid)
-                self.record(name, "node_spawned", pid=pid)
-            case NotSpawned(reason=reason):
-                self.lives[name] = life.ended(1)
-                self.record(name, "node_not_spawned", reason=reason)
-            case Stopped():
-                self.lives[name] = attrs.evolve(life, is_paused=True)
-                self.record(name, "node_paused")
-            case Continued():
-                self.lives[name] = attrs.evolve(life, is_paused=False)
-                self.record(name, "node_resumed")
-            case Exited(status=status):
-                del self._births[birth]
-                self.lives[name] = life = life.ended(status)
-                fields = {"pid": life.pid, "end": describe_end(status)}
-                end = JournalEntry(self.clock.wall_millis(), name, f"node_{life.state}", fields)
-                if link := self._links.get(name):
-                    self._ends[link] = end  # recorded once all that it said before has been heard
-                    self.events.pulse()
-                else:
-                    self.events.record(end)
-
-    # Actions
+        self.processes.record(node, kind, **fields)
 
     async def start(self, *names: str) -> None:
         """Start nodes that do not run, all at once, and wait until each is ready. NodeFailedError says why not."""
@@ -191,10 +93,6 @@ class Supervisor:
         log = self.directory.log_path(name)
         self._log_starts[name] = log.stat().st_size if log.exists() else 0
         number = next(self._numbers)
-        self._births[number] = name
-        self.lives[name] = Life(is_alive=True)
-        self._progress.pop(name, None)
-        self._born_with[name] = rules = self.faults.rules_for(name)
         await self.forks.spawn(
             Birth(
                 id=number,
@@ -205,14 +103,16 @@ class Supervisor:
                 journal=str(self.directory.journal_path(name)),
                 control=str(self.directory.control_socket),
                 clock=self.clock.settings,
-                rules=rules,
+                rules=self.processes.expect(name, number),
                 seed=self.seed,
             )
         )
 
     async def wait_ready(self, name: str, seconds: float = START_SECONDS) -> None:
         """Wait until a node says that it is ready. NodeFailedError when it ends, or takes too long."""
-        if not await self._wait_progress(name, lambda life: life.ready is not None or not life.is_alive, seconds):
+        if not await self.processes.wait_progress(
+            name, lambda life: life.ready is not None or not life.is_alive, seconds
+        ):
             raise NodeFailedError(
                 f"{name} is not ready after {seconds:g} s{self.faults.handicaps(name)}{self._last_words(name)}"
             )
@@ -223,21 +123,20 @@ class Supervisor:
     async def kill(self, *names: str) -> None:
         """SIGKILL, and wait for the end."""
         await self._signal(names, signal.SIGKILL, "kill", lambda life: not life.is_alive, SIGNAL_SECONDS)
-        await self.wait_told(*names)
+        await self.processes.wait_told(*names)
 
     async def stop(self, *names: str) -> None:
         """SIGTERM, and wait for the end. A node that does not come to it is killed."""
         for name in names:
-            if (life := self._alive(name)).is_paused:
+            if self._alive(name).is_paused:
                 raise WrongStateError(f"{name} is paused and cannot stop in order: resume it first, or kill it")
-            self.lives[name] = attrs.evolve(life, is_asked_to_stop=True)
-            self._progress.pop(name, None)
+            self.processes.expect_end(name)
         try:
             await self._signal(names, signal.SIGTERM, "stop", lambda life: not life.is_alive, STOP_SECONDS)
         except NodeFailedError:
             await self.kill(*(name for name in names if self.life(name).is_alive))
             raise
-        await self.wait_told(*names)
+        await self.processes.wait_told(*names)
 
     async def pause(self, *names: str) -> None:
         """SIGSTOP, and wait until the kernel says that it stands."""
@@ -267,8 +166,7 @@ class Supervisor:
                 lost = await trio.to_thread.run_sync(nodestore.lose_power, self.directory, self.nodes[name])
             except (StoreError, OSError) as exc:
                 raise NodeFailedError(f"{name} is {self.life(name).state}, but: {exc}") from None
-            self.lives[name] = attrs.evolve(self.life(name), is_powerless=True)
-            self.record(name, "power_lost", **attrs.asdict(lost))
+            self.processes.lost_power(name, lost)
             losses[name] = lost
         return losses
 
@@ -304,60 +202,13 @@ class Supervisor:
                 await self.stop(*(name for name in alive if self.life(name).is_alive))
             except (NodeFailedError, WrongStateError) as exc:
                 self.record("", "stop_overdue", reason=str(exc))
-        await self.wait_told(*self.nodes)  # also of those that ended by themselves just now
+        await self.processes.wait_told(*self.nodes)  # also of those that ended by themselves just now
 
     async def kill_all(self) -> None:
         """End every process at once, without waiting for it."""
-        for life in list(self.lives.values()):
+        for life in list(self.processes.lives.values()):
             if life.is_alive and life.pid is not None:
                 await self.forks.signal(life.pid, signal.SIGKILL)
-
-    # Waiting and asking
-
-    async def wait_life(self, name: str, holds: Callable[[Life], bool], seconds: float) -> bool:
-        """Wait for something to become true of a node's process. False when it takes longer than that."""
-        with trio.move_on_after(real_seconds(seconds)):
-            while not holds(self.life(name)):
-                await self.events.wait_changed()
-        return holds(self.life(name))
-
-    async def wait_told(self, *names: str) -> None:
-        """Wait until all that ended processes said has been heard, and their ends are recorded after it.
-
-        Reports of a process come two ways: that it has ended may be known before its last words.
-        """
-        with trio.move_on_after(real_seconds(SIGNAL_SECONDS)):
-            while any(self._links.get(name) for name in names if not self.life(name).is_alive):
-                await self.events.wait_changed()
-
-    async def snapshot(self, name: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
-        """The live facts of a node. None when it does not run, stands still, or does not answer."""
-        link = self._links.get(name)
-        if link is None or self.life(name).is_paused:
-            return None
-        facts = None
-        async with trio.open_nursery() as nursery:
-
-            async def give_up() -> None:
-                await self.wait_life(name, lambda life: life.is_paused or not life.is_alive, seconds)
-                nursery.cancel_scope.cancel()
-
-            nursery.start_soon(give_up)
-            facts = await link.snapshot(seconds)
-            nursery.cancel_scope.cancel()
-        return facts
-
-    async def snapshots(self) -> dict[str, Mapping[str, Any] | None]:
-        """The live facts of all nodes, asked for at the same time."""
-        facts: dict[str, Mapping[str, Any] | None] = dict.fromkeys(self.nodes)
-
-        async def ask(name: str) -> None:
-            facts[name] = await self.snapshot(name)
-
-        async with trio.open_nursery() as nursery:
-            for name in self.nodes:
-                nursery.start_soon(ask, name)
-        return facts
 
     def add_workload(self, name: str, module: str) -> Node:
         """Make room for a workload process: a node that speaks from an address of its own and listens nowhere."""
@@ -367,10 +218,6 @@ class Supervisor:
         self.workload_modules[name] = module
         self.faults.change_rules()  # it is among those whom others are cut off from
         return node
-
-    def _is_attentive(self, name: str) -> bool:
-        life = self.life(name)
-        return life.is_alive and not life.is_paused
 
     def _alive(self, name: str) -> Life:
         life = self.life(name)
@@ -389,24 +236,15 @@ class Supervisor:
         lives = {name: self._alive(name) for name in names}
         for name, life in lives.items():
             if life.pid is None:  # ordered, not yet born: a moment
-                await self.wait_life(name, lambda life: life.pid is not None or not life.is_alive, seconds)
+                await self.processes.wait_life(name, lambda life: life.pid is not None or not life.is_alive, seconds)
             self.record(name, "command", command=verb)
             if (pid := self.life(name).pid) is not None:
                 await self.forks.signal(pid, number)
         for name in lives:
-            if not await self._wait_progress(name, holds, seconds):
+            if not await self.processes.wait_progress(name, holds, seconds):
                 raise NodeFailedError(
                     f"{name}: {verb} had no effect within {seconds:g} s; it is {self.life(name).state}"
                 )
-
-    async def _wait_progress(self, name: str, holds: Callable[[Life], bool], seconds: float) -> bool:
-        """As `wait_life`. Who works through a long log has as much time again after each word of how far it has come."""
-        told = None
-        while not await self.wait_life(name, holds, seconds):
-            if self._progress.get(name) == told:
-                return False
-            told = self._progress[name]
-        return True
 
     def _last_words(self, name: str) -> str:
         lines = last_lines(self.directory.log_path(name), since=self._log_starts.get(name, 0))

@@ -187,7 +187,7 @@ def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[C
     count = node_count(spec)
 
     def started(cluster: Cluster) -> None:
-        lives = cluster.supervisor.lives
+        lives = cluster.supervisor.processes.lives
 
         def how_far() -> str:
             return f"starting: {sum(life.ready is not None for life in [*lives.values()])} of {count} nodes are ready"

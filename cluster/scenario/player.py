@@ -142,7 +142,7 @@ class Player:
 async def make_whole(cluster: Cluster) -> None:
     """Heal all faults and let what is paused go on, so that the cluster can stop in order."""
     await cluster.heal_all()
-    for name, life in list(cluster.supervisor.lives.items()):
+    for name, life in list(cluster.supervisor.processes.lives.items()):
         if life.state is NodeState.PAUSED:
             await cluster.supervisor.resume(name)
 

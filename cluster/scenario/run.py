@@ -186,7 +186,7 @@ async def run_scenario(
 
     async def started(cluster: Cluster) -> None:
         machine.start_seconds = (trio.current_time() - began) / real_seconds(1.0)
-        machine.memory_bytes = memory_of(life.pid for life in cluster.supervisor.lives.values() if life.pid)
+        machine.memory_bytes = memory_of(life.pid for life in cluster.supervisor.processes.lives.values() if life.pid)
         if ready is not None:
             await ready(cluster)
 
@@ -245,7 +245,7 @@ async def _play(
 
 def _how_far(cluster: Cluster) -> str:
     supervisor = cluster.supervisor
-    ready = sum(life.ready is not None for life in [*supervisor.lives.values()])
+    ready = sum(life.ready is not None for life in [*supervisor.processes.lives.values()])
     return f"starting: {ready} of {len(supervisor.nodes)} nodes are ready"
 
 

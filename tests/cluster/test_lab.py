@@ -268,7 +268,9 @@ async def test_a_paused_node_takes_its_faults_when_it_goes_on(place: pathlib.Pat
         await cluster.resume("broker-a")
 
         def is_told(_document: object) -> bool:
-            return cluster.supervisor._links["broker-a"].rules == cluster.supervisor.faults.rules_for("broker-a")
+            return cluster.supervisor.processes.links["broker-a"].rules == cluster.supervisor.faults.rules_for(
+                "broker-a"
+            )
 
         await cluster.wait_until(is_told)
 
@@ -280,7 +282,7 @@ async def test_a_node_that_is_executed_is_born_with_its_faults_as_well(place: pa
         await cluster.fault(RequestFault(target="broker-a", code="310", times=2))
         await cluster.isolate("namesrv-1")
         await cluster.start("broker-a")
-        assert cluster.supervisor._links["broker-a"].rules == cluster.supervisor.faults.rules_for("broker-a")
+        assert cluster.supervisor.processes.links["broker-a"].rules == cluster.supervisor.faults.rules_for("broker-a")
         snapshot = await cluster.snapshot("broker-a")
         assert snapshot is not None
         assert [rule["code"] for rule in snapshot["rules"]["requests"]] == [310]

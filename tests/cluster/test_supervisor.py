@@ -31,7 +31,7 @@ def supervisor(tmp_path: Path) -> Supervisor:
     placement = place(spec, Placement(subnet=9))
     nodes = {node.name: node for node in nodes_of(spec, placement)}
     made = Supervisor(spec, placement, directory, clock, cast("Any", None), nodes, EventLog())
-    made.lives["broker-a"] = Life(is_alive=True, pid=1)
+    made.processes.lives["broker-a"] = Life(is_alive=True, pid=1)
     return made
 
 
@@ -43,9 +43,9 @@ async def test_a_broker_that_recovers_a_long_log_is_waited_for_as_long_as_it_com
     async def recover() -> None:
         for offset in range(1, 6):
             await trio.sleep(20)
-            supervisor._event(LINK, Event(0, "recovering", {"offset": offset}))
+            supervisor.processes._event(LINK, Event(0, "recovering", {"offset": offset}))
         await trio.sleep(20)
-        supervisor._ready(LINK, Ready({}))
+        supervisor.processes._ready(LINK, Ready({}))
 
     nursery.start_soon(recover)
     await supervisor.wait_ready("broker-a", 30)
@@ -60,9 +60,9 @@ async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
     async def close() -> None:
         for offset in range(1, 6):
             await trio.sleep(8)
-            supervisor._event(LINK, Event(0, "indexing", {"offset": offset}))
+            supervisor.processes._event(LINK, Event(0, "indexing", {"offset": offset}))
         await trio.sleep(8)
-        supervisor.lives["broker-a"] = supervisor.life("broker-a").ended(0)
+        supervisor.processes.lives["broker-a"] = supervisor.life("broker-a").ended(0)
         supervisor.events.pulse()
 
     async def signalled(_pid: int, number: signal.Signals) -> None:
@@ -89,11 +89,11 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
 
     async def spawned(birth: Birth) -> None:
         await trio.lowlevel.checkpoint()
-        supervisor._changed(birth.id, Spawned(birth.id, 1))
+        supervisor.processes._changed(birth.id, Spawned(birth.id, 1))
 
     async def signalled(pid: int, number: signal.Signals) -> None:
         await trio.lowlevel.checkpoint()
-        supervisor._changed(0, Exited(pid, -number))
+        supervisor.processes._changed(0, Exited(pid, -number))
         nursery.start_soon(last_words)
 
     async def last_words() -> None:
@@ -103,7 +103,7 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
 
     monkeypatch.setattr(supervisor, "forks", SimpleNamespace(spawn=spawned, signal=signalled))
     await supervisor.spawn("broker-a")
-    nursery.start_soon(supervisor._attend_node, ours)
+    nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
     await its.send_all(CONTROL.encode(Hello("broker-a", 1)))
     await wait_all_tasks_blocked()
     await (supervisor.stop_all() if deed == "stop_all" else getattr(supervisor, deed)("broker-a"))
@@ -113,7 +113,7 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
 
 async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump_clock: MockClock) -> None:
     del autojump_clock
-    supervisor._event(LINK, Event(0, "recovering", {"offset": 7}))
+    supervisor.processes._event(LINK, Event(0, "recovering", {"offset": 7}))
     with pytest.raises(NodeFailedError, match="broker-a is not ready after 30 s"):
         await supervisor.wait_ready("broker-a", 30)
     assert trio.current_time() == 60

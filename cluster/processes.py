@@ -1,0 +1,219 @@
+"""What is known about the processes of a cluster, from the two who tell of them.
+
+The fork server reports births, pauses and ends; each process says over its control channel what it is, that it is
+ready, and what happens in it. Waiting is always for such a fact, and bounded in real seconds whatever the cluster's
+rate.
+"""
+
+import signal
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from cluster.children import ForkServer
+from cluster.eventlog import EventLog
+from cluster.faults.keeper import FaultKeeper
+from cluster.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
+from cluster.life import Life, describe_end
+from cluster.nodelink import NodeLink, attend_connection
+from cluster.topology import Node
+from remoting.clock import RatedClock, real_seconds
+from remoting.control import Event, Ready
+from remoting.faults import NodeRules
+from remoting.journal import JournalEntry
+from remoting.mapcodec import ControlError
+from store.powerloss import Lost
+
+LAST_WORDS_SECONDS = 5.0
+SNAPSHOT_SECONDS = 1.0
+
+
+@attrs.define(eq=False)
+class Processes:
+    """The lives of all processes, and the control channels of those that have one."""
+
+    nodes: Mapping[str, Node]
+    clock: RatedClock
+    events: EventLog
+    lives: dict[str, Life] = attrs.field(factory=dict, init=False)
+    faults: FaultKeeper = attrs.field(init=False)
+    links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
+    _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
+    _progress: dict[str, int] = attrs.field(factory=dict, init=False)
+    """How far the nodes have come that start or stop, as they told last."""
+    _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
+    _births: dict[int, str] = attrs.field(factory=dict, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.faults = FaultKeeper(self.nodes, self.links, self.clock, self.events, self._is_attentive)
+
+    def life(self, name: str) -> Life:
+        """What is known about a node's process."""
+        return self.lives.get(name, Life())
+
+    def record(self, node: str, kind: str, **fields: object) -> None:
+        """Add an event to the log that no process tells of itself, at the cluster's time."""
+        self.events.record(JournalEntry(self.clock.wall_millis(), node, kind, fields))
+
+    def expect(self, name: str, birth: int) -> NodeRules:
+        """The birth of a node's process is about to be ordered; answer the fault rules it is to be born with."""
+        self._births[birth] = name
+        self.lives[name] = Life(is_alive=True)
+        self._progress.pop(name, None)
+        self._born_with[name] = rules = self.faults.rules_for(name)
+        return rules
+
+    def expect_end(self, name: str) -> None:
+        """A node is about to be asked to stop."""
+        self.lives[name] = attrs.evolve(self.lives[name], is_asked_to_stop=True)
+        self._progress.pop(name, None)
+
+    def lost_power(self, name: str, lost: Lost) -> None:
+        """What a node had not synced to disk was erased."""
+        self.lives[name] = attrs.evolve(self.life(name), is_powerless=True)
+        self.record(name, "power_lost", **attrs.asdict(lost))
+
+    # What is reported
+
+    async def attend_forks(self, forks: ForkServer) -> None:
+        """Follow what becomes of the processes. Ends only with the fork server, and then the cluster is no more."""
+        await forks.attend(self._changed)
+        for name, life in self.lives.items():
+            if life.is_alive:
+                self.lives[name] = life.ended(-signal.SIGKILL)
+        self.record("", "fork_server_lost")
+
+    async def attend_nodes(self, listener: trio.SocketListener) -> None:
+        """Serve the control channel of every process."""
+        async with trio.open_nursery() as nursery:
+            self.faults.services = nursery
+            await trio.serve_listeners(self._attend_node, [listener], handler_nursery=nursery)
+
+    async def _attend_node(self, stream: trio.SocketStream) -> None:
+        admitted: list[NodeLink] = []
+
+        def admit(link: NodeLink) -> bool:
+            life = self.life(link.hello.name)
+            if not life.is_alive or life.pid not in (None, link.hello.pid):
+                return False
+            link.rules = self._born_with[link.hello.name]
+            self.links[link.hello.name] = link
+            admitted.append(link)
+            nursery.start_soon(self.faults.keep_rules, link)
+            return True
+
+        try:
+            async with stream, trio.open_nursery() as nursery:
+                await attend_connection(stream, admit, self._ready, self._event)
+                nursery.cancel_scope.cancel()
+        except* ControlError as group:
+            reason = "; ".join(map(str, group.exceptions))
+            self.record(admitted[0].hello.name if admitted else "", "control_error", reason=reason)
+        finally:
+            for link in admitted:
+                if self.links.get(link.hello.name) is link:
+                    del self.links[link.hello.name]
+                if end := self._ends.pop(link, None):
+                    self.events.record(end)
+            self.events.pulse()
+
+    def _ready(self, link: NodeLink, ready: Ready) -> None:
+        name = link.hello.name
+        self.lives[name] = attrs.evolve(self.lives[name], ready=ready.facts)
+        self.record(name, "node_ready", **ready.facts)
+
+    def _event(self, link: NodeLink, event: Event) -> None:
+        self.events.heard(JournalEntry(event.at_millis, link.hello.name, event.kind, event.fields))
+        if event.kind in {"recovering", "indexing"}:
+            self._progress[link.hello.name] = int(event.fields["offset"])
+        if event.kind == "fault_spent":
+            self.faults.spent(str(event.fields["id"]), link.hello.name)
+
+    def _changed(self, birth: int, report: Report) -> None:
+        name = self._births[birth]
+        life = self.lives[name]
+        match report:
+            case Spawned(pid=pid):
+                self.lives[name] = attrs.evolve(life, pid=pid)
+                self.record(name, "node_spawned", pid=pid)
+            case NotSpawned(reason=reason):
+                self.lives[name] = life.ended(1)
+                self.record(name, "node_not_spawned", reason=reason)
+            case Stopped():
+                self.lives[name] = attrs.evolve(life, is_paused=True)
+                self.record(name, "node_paused")
+            case Continued():
+                self.lives[name] = attrs.evolve(life, is_paused=False)
+                self.record(name, "node_resumed")
+            case Exited(status=status):
+                del self._births[birth]
+                self.lives[name] = life = life.ended(status)
+                fields = {"pid": life.pid, "end": describe_end(status)}
+                end = JournalEntry(self.clock.wall_millis(), name, f"node_{life.state}", fields)
+                if link := self.links.get(name):
+                    self._ends[link] = end  # recorded once all that it said before has been heard
+                    self.events.pulse()
+                else:
+                    self.events.record(end)
+
+    # What is waited and asked for
+
+    async def wait_life(self, name: str, holds: Callable[[Life], bool], seconds: float) -> bool:
+        """Wait for something to become true of a node's process. False when it takes longer than that."""
+        with trio.move_on_after(real_seconds(seconds)):
+            while not holds(self.life(name)):
+                await self.events.wait_changed()
+        return holds(self.life(name))
+
+    async def wait_told(self, *names: str) -> None:
+        """Wait until all that ended processes said has been heard, and their ends are recorded after it.
+
+        Reports of a process come two ways: that it has ended may be known before its last words.
+        """
+        with trio.move_on_after(real_seconds(LAST_WORDS_SECONDS)):
+            while any(self.links.get(name) for name in names if not self.life(name).is_alive):
+                await self.events.wait_changed()
+
+    async def snapshot(self, name: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
+        """The live facts of a node. None when it does not run, stands still, or does not answer."""
+        link = self.links.get(name)
+        if link is None or self.life(name).is_paused:
+            return None
+        facts = None
+        async with trio.open_nursery() as nursery:
+
+            async def give_up() -> None:
+                await self.wait_life(name, lambda life: life.is_paused or not life.is_alive, seconds)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(give_up)
+            facts = await link.snapshot(seconds)
+            nursery.cancel_scope.cancel()
+        return facts
+
+    async def snapshots(self) -> dict[str, Mapping[str, Any] | None]:
+        """The live facts of all nodes, asked for at the same time."""
+        facts: dict[str, Mapping[str, Any] | None] = dict.fromkeys(self.nodes)
+
+        async def ask(name: str) -> None:
+            facts[name] = await self.snapshot(name)
+
+        async with trio.open_nursery() as nursery:
+            for name in self.nodes:
+                nursery.start_soon(ask, name)
+        return facts
+
+    async def wait_progress(self, name: str, holds: Callable[[Life], bool], seconds: float) -> bool:
+        """As `wait_life`. Who works through a long log has as much time again after each word of how far it has come."""
+        told = None
+        while not await self.wait_life(name, holds, seconds):
+            if self._progress.get(name) == told:
+                return False
+            told = self._progress[name]
+        return True
+
+    def _is_attentive(self, name: str) -> bool:
+        life = self.life(name)
+        return life.is_alive and not life.is_paused
