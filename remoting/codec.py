@@ -5,7 +5,6 @@ RocketMQSerializable.
 """
 
 import functools
-import re
 import struct
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +14,7 @@ from remoting.codes import VERSION, LanguageCode
 from remoting.command import RESPONSE, Command
 from remoting.fastjson import FastJsonError, parse_fastjson
 from remoting.frame import JSON, ROCKETMQ, Frame, RemoteProtocolError, frame_prefix
+from remoting.templates import MAX_SIZE, MAX_TEMPLATES, AlikeFields, Template, text_of
 
 _BINARY = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, remark length
 _INT = struct.Struct(">i")
@@ -99,62 +99,38 @@ def _command_from_binary(raw: bytes, body: bytes) -> Command:
     try:
         code, language, version, opaque, flag, remark_size = _BINARY.unpack_from(raw)
         at = _BINARY.size
-        remark = str(raw[at : at + remark_size], "utf-8") if remark_size > 0 else None
+        remark = text_of(raw[at : at + remark_size]) if remark_size > 0 else None
         at += max(remark_size, 0)
         (fields_size,) = _INT.unpack_from(raw, at)
         fields = _fields_from_binary(raw, at + 4, fields_size) if fields_size > 0 else None
-    except (struct.error, UnicodeDecodeError, IndexError) as exc:
+    except (struct.error, IndexError) as exc:
         raise RemoteProtocolError(f"a binary header that does not parse: {exc}") from None
     return Command(code, opaque, flag, _LANGUAGE_NAMES.get(language, "OTHER"), version, remark, body, ROCKETMQ, fields)
 
 
-class _Shape:
-    """Where names and values lie in a block of ext fields.
-
-    One client's requests differ in a few digits, seldom in their lengths. A block of known shape is taken apart
-    by one match: its names and lengths are the pattern's text, its values the groups. A block of ASCII alone is
-    decoded as a whole, which is quicker than value by value.
-    """
-
-    def __init__(self, names: list[str], sizes: list[int]) -> None:
-        self._names = names
-        fields = ((name.encode(), size) for name, size in zip(names, sizes, strict=True))
-        parts = (re.escape(_SHORT.pack(len(key)) + key + _INT.pack(size)) + b"(.{%d})" % size for key, size in fields)
-        pattern = b"".join(parts)
-        self._match = re.compile(pattern, re.DOTALL).fullmatch
-        self._match_text = re.compile(pattern.decode("latin-1"), re.DOTALL).fullmatch
-
-    def fields(self, block: bytes) -> dict[str, str] | None:
-        """The fields of the block, or None where it has another shape."""
-        if block.isascii():
-            text_match = self._match_text(block.decode("ascii"))
-            return dict(zip(self._names, text_match.groups(), strict=True)) if text_match else None
-        match = self._match(block)
-        return dict(zip(self._names, map(bytes.decode, match.groups()), strict=True)) if match else None
+_templates: dict[int, Template] = {}
+"""By the size of the block."""
 
 
-_shapes: dict[int, _Shape] = {}
-"""The last shape seen, by the size of the block."""
-_MAX_SHAPES = 512
-_MAX_SHAPED = 2048
-
-
-def _fields_from_binary(raw: bytes, at: int, size: int) -> dict[str, str]:
+def _fields_from_binary(raw: bytes, at: int, size: int) -> dict[str, str] | AlikeFields:
     if at + size > len(raw):
         raise RemoteProtocolError(f"{size} bytes of ext fields in a header of {len(raw)}")
-    shape = _shapes.get(size)
-    if shape is not None and (fields := shape.fields(raw[at : at + size])) is not None:
-        return fields
-    fields, sizes = _read_fields(raw, at, at + size)
-    if size <= _MAX_SHAPED and sizes:
-        if len(_shapes) >= _MAX_SHAPES:
-            _shapes.clear()
-        _shapes[size] = _Shape(list(fields), sizes)
+    block, template = raw[at : at + size], _templates.get(size)
+    if template is not None and (alike := template.match(block)) is not None:
+        return alike
+    fields, sizes = _read_fields(block)
+    if size <= MAX_SIZE and sizes:
+        if template is None and len(_templates) >= MAX_TEMPLATES:
+            _templates.clear()
+        _templates[size] = (
+            Template(block, fields, sizes, []) if template is None else template.grown(block, fields, sizes)
+        )
     return fields
 
 
-def _read_fields(raw: bytes, at: int, end: int) -> tuple[dict[str, str], list[int]]:
+def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
     """Read field by field; also the sizes of the values, or none where the block is no model for others."""
+    at, end = 0, len(raw)
     fields: dict[str, str] = {}
     sizes: list[int] = []
     is_plain = True
@@ -162,13 +138,13 @@ def _read_fields(raw: bytes, at: int, end: int) -> tuple[dict[str, str], list[in
         key_end = at + 2 + (raw[at] << 8 | raw[at + 1])
         (value_size,) = _INT.unpack_from(raw, key_end)
         value_at = key_end + 4
-        key = raw[at + 2 : key_end].decode()
+        key = text_of(raw[at + 2 : key_end])
         at = value_at + value_size
         if value_size < 0 or at > end:
             raise RemoteProtocolError(f"ext field {key!r} of {value_size} bytes runs over its header")
         if key and value_size:  # an empty name or value is null (remoting#8)
             is_plain = is_plain and key not in fields
-            fields[key] = raw[value_at:at].decode()
+            fields[key] = text_of(raw[value_at:at])
             sizes.append(value_size)
         else:
             is_plain = False

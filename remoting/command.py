@@ -8,6 +8,7 @@ import msgspec
 from remoting.codes import VERSION
 from remoting.frame import JSON
 from remoting.header import Header, header_from_fields, header_from_json, header_to_fields
+from remoting.templates import AlikeFields
 
 RESPONSE = 1
 """Flag bit 0."""
@@ -20,8 +21,8 @@ H = TypeVar("H", bound=Header)
 class Command(msgspec.Struct, eq=False):
     """What a frame says (remoting-and-nameserver section 1.3).
 
-    `raw_fields` holds the ext fields as they came: an undecoded JSON object, or names and text, or None where
-    the command had none at all.
+    `raw_fields` holds the ext fields as they came: an undecoded JSON object, or names and text, or what they differ in
+    from others before them, or None where the command had none at all.
     """
 
     code: int
@@ -32,7 +33,7 @@ class Command(msgspec.Struct, eq=False):
     remark: str | None = None
     body: bytes = b""
     serialize_type: int = JSON
-    raw_fields: msgspec.Raw | dict[str, str] | None = None
+    raw_fields: msgspec.Raw | AlikeFields | dict[str, str] | None = None
 
     @property
     def is_response(self) -> bool:
@@ -50,7 +51,9 @@ class Command(msgspec.Struct, eq=False):
         fields = self.raw_fields
         if fields is None:
             return {}
-        if not isinstance(fields, dict):
+        if isinstance(fields, AlikeFields):
+            fields = self.raw_fields = fields.as_dict()
+        elif not isinstance(fields, dict):
             values = msgspec.json.decode(fields)
             fields = self.raw_fields = {
                 key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
@@ -62,6 +65,8 @@ class Command(msgspec.Struct, eq=False):
     def header(self, kind: type[H]) -> H:
         """Read the ext fields as a typed header. HeaderError where they do not make one."""
         fields = self.raw_fields
+        if isinstance(fields, AlikeFields):
+            return fields.header(kind)
         if isinstance(fields, msgspec.Raw):
             return header_from_json(kind, fields)
         return header_from_fields(kind, fields or {})

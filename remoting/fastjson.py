@@ -11,6 +11,7 @@ A bare key gives the same value as a quoted one, so that a reader need not know 
 pyjson5 was tried: it takes letters as bare keys and single quotes, but neither digits nor objects as keys.
 """
 
+import contextlib
 import re
 from typing import Any
 
@@ -111,8 +112,8 @@ class _Reader:
                 return self.list(depth)
             case "double" | "single" as quotes:
                 return _unescape(token[quotes])
-            case "number":
-                return _number(token["number"])
+            case "number" if (number := _number(token["number"])) is not None:
+                return number
             case "name" if token["name"] in _CONSTANTS:
                 return _CONSTANTS[token["name"]]
         self.at = token.start()
@@ -162,11 +163,11 @@ class _Reader:
         return mark == closing
 
 
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:  # a fraction, or more digits than Python reads
-        return float(text)
+def _number(text: str) -> int | float | None:
+    for kind in (int, float):  # a fraction, or more digits than Python reads, is no int
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return None  # `0e`
 
 
 _STEP = re.compile(r"\.((?:\\+.|[^.\[\\])+)|\[([0-9]+)\]", re.DOTALL)

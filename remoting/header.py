@@ -9,7 +9,7 @@ import enum
 import functools
 import re
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
@@ -102,34 +102,46 @@ def header_from_fields(kind: type[H], fields: Mapping[str, str]) -> H:
 
 def _read_as_java(kind: type[H], fields: Mapping[str, str]) -> H:
     values: dict[str, object] = {}
-    for name, wire_name, is_required, read in _readers(kind):
-        text = fields.get(wire_name)
-        value = None if text is None else read(text)
+    for field in field_readers(kind):
+        text = fields.get(field.wire_name)
+        value = None if text is None else field.read(text)
         if value is not None:
-            values[name] = value
-        elif is_required or (text is not None and kind.is_strict):
+            values[field.name] = value
+        elif field.is_required or (text is not None and kind.is_strict):
             raise HeaderError(
-                f"{kind.__name__}: {wire_name} is {'missing' if text is None else f'no number: {text!r}'}"
+                f"{kind.__name__}: {field.wire_name} is {'missing' if text is None else f'no number: {text!r}'}"
             )
     return kind(**values)
 
 
+class FieldReader(NamedTuple):
+    """What makes a value of a field's text."""
+
+    name: str
+    wire_name: str
+    is_required: bool
+    read: Callable[[str], object]
+    """Answers None where the text is none of the field's type."""
+    sure_digits: int
+    """So many digits always make a number within its bounds; 0 for what is no number."""
+
+
 @functools.cache
-def _readers(kind: type[Header]) -> list[tuple[str, str, bool, Callable[[str], object]]]:
-    """For each field: its name, its name on the wire, whether it must be there, and what makes a value of its text."""
+def field_readers(kind: type[Header]) -> list[FieldReader]:
+    """One for each field of a header."""
     info = msgspec.inspect.type_info(kind)
     assert isinstance(info, msgspec.inspect.StructType)
-    return [(field.name, field.encode_name, field.required, _reader(field.type)) for field in info.fields]
+    return [FieldReader(field.name, field.encode_name, field.required, *_reader(field.type)) for field in info.fields]
 
 
-def _reader(info: msgspec.inspect.Type) -> Callable[[str], object]:
+def _reader(info: msgspec.inspect.Type) -> tuple[Callable[[str], object], int]:
     if isinstance(info, msgspec.inspect.UnionType):
         info = next(one for one in info.types if not isinstance(one, msgspec.inspect.NoneType))
     if isinstance(info, msgspec.inspect.EnumType):
-        return JavaBoolean
+        return JavaBoolean, 0
     if isinstance(info, msgspec.inspect.IntType):
-        return functools.partial(_whole, info.ge, info.le)
-    return str
+        return functools.partial(_whole, info.ge, info.le), len(str(info.le)) - 1
+    return str, 0
 
 
 def java_number(text: str) -> int:

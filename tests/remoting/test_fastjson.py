@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from remoting.fastjson import (
@@ -54,6 +54,7 @@ def test_maps_by_number_and_by_object_come_back(value: dict[Any, Any]) -> None:
     assert parse_dialect(written(value).encode("utf-8", "surrogatepass")) == value
 
 
+@example(b"0e")
 @given(st.binary(max_size=60) | st.text(alphabet="{}[]:,\"'\\u0a1.-e $trufals\n", max_size=60).map(str.encode))
 def test_any_bytes_give_a_value_or_one_kind_of_error(raw: bytes) -> None:
     with contextlib.suppress(FastJsonError):
