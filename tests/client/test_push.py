@@ -1,19 +1,14 @@
-"""The push consumer against scripted brokers: sharing, pulling, failing over, committing."""
+"""The push consumer against scripted brokers: sharing, subscribing, committing, stopping."""
 
 import collections
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import attrs
 import pytest
 import trio
 
-from client.config import ConsumerConfig
-from client.consuming import ConsumeLaterError
 from client.errors import BrokerError
 from client.instance import Client, open_client
-from client.message import Message, ReceivedMessage
-from client.processqueue import FlowLimits
+from client.message import Message
 from client.producer import Producer
 from client.push import PushConsumer
 from client.subscription import Sql
@@ -22,67 +17,14 @@ from remoting.bodies.heartbeat import CheckClientRequestBody, ConsumeFromWhere, 
 from remoting.bodies.queue import MessageQueue
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Reply
-from remoting.headers.pull import PullMessageRequestHeader
+from tests.client.application import Application, fill, start
 
 if TYPE_CHECKING:
     import pathlib
 
-    from tests.client.conftest import FakeBroker, World
+    from tests.client.conftest import World
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
-REFUSED = Reply(ResponseCode.SYSTEM_ERROR, remark="no")
-
-
-@attrs.define(eq=False)
-class Application:
-    """What a consumer was given, and how it answers: an error to raise per message body."""
-
-    got: list[ReceivedMessage] = attrs.field(factory=list)
-    errors: dict[bytes, list[Exception]] = attrs.field(factory=dict)
-    events: list[tuple[str, dict[str, Any]]] = attrs.field(factory=list)
-    gate: trio.Event | None = None
-
-    async def __call__(self, messages: Sequence[ReceivedMessage]) -> None:
-        self.got += messages
-        if self.gate is not None:
-            await self.gate.wait()
-        for message in messages:
-            if self.errors.get(message.body):
-                raise self.errors[message.body].pop(0)
-
-    def note(self, kind: str, **fields: Any) -> None:
-        self.events.append((kind, fields))
-
-    def told(self, kind: str) -> list[dict[str, Any]]:
-        return [fields for name, fields in self.events if name == kind]
-
-    @property
-    def bodies(self) -> list[bytes]:
-        return sorted(message.body for message in self.got)
-
-
-async def start(
-    nursery: trio.Nursery, client: Client, expression: str = "*", **settings: Any
-) -> tuple[PushConsumer, Application]:
-    application = Application()
-    consumer = PushConsumer(
-        client,
-        "cg",
-        {"orders": expression},
-        application,
-        config=ConsumerConfig(**settings),
-        on_event=application.note,
-    )
-    await nursery.start(consumer.run)
-    return consumer, application
-
-
-def fill(broker: "FakeBroker", queues: int = 4, each: int = 3) -> list[bytes]:
-    """Put messages into every queue; answer all bodies."""
-    bodies = {queue_id: [b"%d/%d" % (queue_id, number) for number in range(each)] for queue_id in range(queues)}
-    for queue_id, its_bodies in bodies.items():
-        broker.put("orders", queue_id, *its_bodies)
-    return sorted(body for its_bodies in bodies.values() for body in its_bodies)
 
 
 async def test_every_message_arrives_and_the_offsets_are_committed(
@@ -166,114 +108,6 @@ async def test_a_consumer_that_stops_commits_and_leaves_its_group(world: "World"
     assert broker.asked(RequestCode.UNREGISTER_CLIENT)[0].ext_fields["consumerGroup"] == "cg"
 
 
-async def test_a_lost_master_is_replaced_by_its_slave_for_pulls_and_commits(
-    world: "World", client: Client, nursery: trio.Nursery
-) -> None:
-    """store-and-ha sections 6.5 and 6.7."""
-    master, slave = world.add("a", 2)
-    world.route("orders", 1)
-    for broker in (master, slave):
-        broker.put("orders", 0, b"0", b"1")
-    _, application = await start(nursery, client)
-    await world.until(lambda: len(application.got) == 2)
-    await trio.sleep(6)
-    world.route("orders", 1, without=master)
-    master.die()
-    slave.put("orders", 0, b"2")
-    await world.until(lambda: len(application.got) == 3, within=10)
-    await trio.sleep(6)
-    assert slave.offsets["cg", "orders", 0] == 3
-    assert [event["broker_id"] for event in application.told("pulling_from")] == [0, 1]
-    assert [event["broker_id"] for event in application.told("committing_to")] == [0, 1]
-    for command in slave.asked(RequestCode.PULL_MESSAGE):
-        assert command.header(PullMessageRequestHeader).sys_flag == 2  # a slave is not asked to commit
-
-    world.route("orders", 1)
-    master.queues = slave.queues
-    master.revive()
-    await world.until(lambda: application.told("committing_to")[-1]["broker_id"] == 0, within=40)
-    await world.until(lambda: master.offsets.get(("cg", "orders", 0)) == 3)
-    assert application.bodies == [b"0", b"1", b"2"]
-
-
-async def test_pulls_go_where_the_last_answer_suggested(world: "World", client: Client, nursery: trio.Nursery) -> None:
-    """store-and-ha section 6.4: a master may send those that lag behind to a slave, and the slave sends them back."""
-    master, slave = world.add("a", 2)
-    world.route("orders", 1)
-    for broker in (master, slave):
-        broker.put("orders", 0, *[b"%d" % number for number in range(3)])
-    fields = {"minOffset": "0", "maxOffset": "3"}
-    body = master.queues["orders", 0]
-    to_slave = fields | {"nextBeginOffset": "1", "suggestWhichBrokerId": "1"}
-    master.script[RequestCode.PULL_MESSAGE].append(Reply(header=to_slave, body=body[0]))
-    _, application = await start(nursery, client)
-    await world.until(lambda: bool(master.parked))
-    assert application.bodies == [b"0", b"1", b"2"]
-    assert [event["address"] for event in application.told("pulling_from")] == [
-        master.address,
-        slave.address,
-        master.address,
-    ]
-
-
-async def test_what_fails_after_its_queue_was_given_up_is_not_handed_back(world: "World", client: Client) -> None:
-    """Its new owner consumes it again anyway."""
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    broker.put("orders", 0, b"x")
-    async with trio.open_nursery() as nursery:
-        consumer, application = await start(nursery, client)
-        application.gate = trio.Event()
-        application.errors = {b"y": [ValueError("on purpose")]}
-        broker.put("orders", 0, b"y")
-        await world.until(lambda: b"y" in application.bodies)
-        broker.members["cg"] = {object(): "0-somebody-before-us"} | broker.members["cg"]
-        consumer.rebalance_soon()
-        await world.until(lambda: not consumer.held_queues)
-        application.gate.set()
-        await trio.sleep(1)
-        assert not broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
-        broker.members["cg"] = {
-            channel: name for channel, name in broker.members["cg"].items() if not name.startswith("0-")
-        }
-        nursery.cancel_scope.cancel()
-
-
-async def test_a_pull_ends_with_its_connection_and_is_repeated_after_a_pause(
-    world: "World", client: Client, nursery: trio.Nursery
-) -> None:
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    _, application = await start(nursery, client)
-    await world.until(lambda: bool(broker.parked))
-    cut_at = trio.current_time()
-    broker.parked[0].channel.close("cut")
-    await world.until(lambda: bool(application.told("pull_failed")))
-    assert trio.current_time() - cut_at < 0.5
-    await world.until(lambda: len(broker.asked(RequestCode.PULL_MESSAGE)) == 2)
-    assert 1.0 <= trio.current_time() - cut_at < 2.0
-
-
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        Reply(header={"nextBeginOffset": "3"}, body=b"no records"),
-        Reply(header={"nextBeginOffset": "far"}),
-        Reply(ResponseCode.SYSTEM_ERROR, remark="no"),
-    ],
-)
-async def test_an_answer_that_makes_no_sense_is_asked_for_again(
-    world: "World", client: Client, nursery: trio.Nursery, garbage: Reply
-) -> None:
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    broker.put("orders", 0, b"x")
-    broker.script[RequestCode.PULL_MESSAGE].append(garbage)
-    _, application = await start(nursery, client)
-    await world.until(lambda: application.bodies == [b"x"], within=5)
-    assert len(application.told("pull_failed")) == 1
-
-
 async def test_a_broker_that_forgot_the_group_gets_a_heartbeat_at_once(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
@@ -285,165 +119,6 @@ async def test_a_broker_that_forgot_the_group_gets_a_heartbeat_at_once(
     heartbeats = len(broker.asked(RequestCode.HEART_BEAT))
     await world.until(lambda: application.bodies == [b"x"], within=3)
     assert len(broker.asked(RequestCode.HEART_BEAT)) > heartbeats
-
-
-async def test_a_failed_message_goes_back_to_the_master(world: "World", client: Client, nursery: trio.Nursery) -> None:
-    """broker-requests section 3.11."""
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    _, application = await start(nursery, client)
-    application.errors = {b"bad": [ValueError("on purpose")], b"slow": [ConsumeLaterError(delay_level=5)]}
-    broker.put("orders", 0, b"good", b"bad", b"slow", properties="UNIQ_KEY\x01U")
-    await world.until(lambda: len(broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)) == 2)
-    back = sorted(
-        (command.ext_fields for command in broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)),
-        key=lambda fields: fields["offset"],
-    )
-    expected = {"group": "cg", "originTopic": "orders", "originMsgId": "U", "maxReconsumeTimes": "16"}
-    assert back[0] == expected | {"offset": "1000", "delayLevel": "0", "unitMode": "false"}
-    assert back[1] == expected | {"offset": "2000", "delayLevel": "5", "unitMode": "false"}
-    await trio.sleep(5)
-    assert broker.offsets["cg", "orders", 0] == 3
-
-
-async def test_a_message_that_cannot_go_back_is_sent_to_the_retry_topic(
-    world: "World", client: Client, nursery: trio.Nursery
-) -> None:
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    world.route("%RETRY%cg", 1)
-    broker.handlers[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda _: REFUSED
-    _, application = await start(nursery, client)
-    application.errors = {b"bad": [ValueError("on purpose")]}
-    broker.put("orders", 0, b"bad", properties="UNIQ_KEY\x01U", times=2)
-    await world.until(lambda: bool(broker.asked(RequestCode.SEND_MESSAGE_V2)))
-    (command,) = broker.asked(RequestCode.SEND_MESSAGE_V2)
-    assert command.body == b"bad"
-    assert (command.ext_fields["b"], command.ext_fields["j"], command.ext_fields["l"]) == ("%RETRY%cg", "3", "16")
-    stored = dict(pair.split("\x01") for pair in command.ext_fields["i"].split("\x02"))
-    assert stored == {
-        "DELAY": "5",
-        "ORIGIN_MESSAGE_ID": "U",
-        "RETRY_TOPIC": "orders",
-        "UNIQ_KEY": "U",
-        "WAIT": "true",
-    }
-
-
-async def test_a_message_that_nobody_takes_back_is_given_to_the_application_again(
-    world: "World", client: Client, nursery: trio.Nursery
-) -> None:
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    broker.handlers[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda _: REFUSED
-    _, application = await start(nursery, client)
-    application.errors = {b"bad": [ValueError("on purpose")]}
-    broker.put("orders", 0, b"bad", b"good")
-    await world.until(lambda: application.bodies == [b"bad", b"bad", b"good"])
-    assert [message.reconsume_times for message in application.got if message.body == b"bad"][-1] == 1
-    await trio.sleep(5)
-    assert broker.offsets["cg", "orders", 0] == 2
-
-
-async def test_a_call_that_takes_too_long_is_cancelled_and_its_message_comes_again(
-    world: "World", client: Client, nursery: trio.Nursery
-) -> None:
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    _, application = await start(nursery, client, consume_timeout=60.0)
-    application.gate = trio.Event()
-    broker.put("orders", 0, b"x")
-    await trio.sleep(61)
-    assert broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)[0].ext_fields["delayLevel"] == "3"
-
-
-async def test_a_retried_message_shows_its_original_topic(
-    world: "World", client: Client, nursery: trio.Nursery
-) -> None:
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    world.route("%RETRY%cg", 1)
-    _, application = await start(nursery, client)
-    broker.put("%RETRY%cg", 0, b"again", properties="RETRY_TOPIC\x01orders", times=1)
-    await world.until(lambda: bool(application.got))
-    (message,) = application.got
-    assert (message.topic, message.queue.topic, message.reconsume_times) == ("orders", "%RETRY%cg", 1)
-
-
-async def test_an_offset_out_of_bounds_is_corrected_after_ten_seconds(
-    world: "World", client: Client, nursery: trio.Nursery
-) -> None:
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    broker.offsets["cg", "orders", 0] = 99
-    broker.put("orders", 0, b"0", b"1", b"2")
-    moved = Reply(ResponseCode.PULL_OFFSET_MOVED, {"nextBeginOffset": "1", "minOffset": "0", "maxOffset": "3"})
-    broker.script[RequestCode.PULL_MESSAGE].append(moved)
-    _, application = await start(nursery, client)
-    began_at = trio.current_time()
-    await world.until(lambda: application.bodies == [b"1", b"2"])
-    assert trio.current_time() - began_at >= 10.0
-    (event,) = application.told("offset_illegal")
-    assert (event["asked"], event["offered"]) == (99, 1)
-
-
-async def test_a_slave_that_lacks_the_data_is_not_asked_in_a_tight_loop(
-    world: "World", client: Client, nursery: trio.Nursery
-) -> None:
-    """store-and-ha section 6.3: it answers 20 with the same offset, at once."""
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    broker.handlers[RequestCode.PULL_MESSAGE] = lambda _: Reply(
-        ResponseCode.PULL_RETRY_IMMEDIATELY, {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
-    )
-    await start(nursery, client)
-    await trio.sleep(10)
-    assert 5 <= len(broker.asked(RequestCode.PULL_MESSAGE)) <= 12
-
-
-async def test_pulling_stops_while_too_much_is_held(world: "World", client: Client, nursery: trio.Nursery) -> None:
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    broker.put("orders", 0, *[b"%03d" % number for number in range(200)])
-    gate = trio.Event()
-    application = Application(gate=gate)
-    config = ConsumerConfig(flow=FlowLimits(messages=40), pull_batch_size=16)
-    consumer = PushConsumer(client, "cg", {"orders": "*"}, application, config=config)
-    await nursery.start(consumer.run)
-    await trio.sleep(10)
-    assert len(broker.asked(RequestCode.PULL_MESSAGE)) == 3  # 48 are held: more than 40
-    gate.set()
-    await world.until(lambda: len(application.got) == 200)
-
-
-@pytest.mark.parametrize(("where", "expected"), [(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, b"new"), (FIRST, b"old")])
-async def test_a_group_without_an_offset_begins_where_it_wants(
-    world: "World", client: Client, nursery: trio.Nursery, where: ConsumeFromWhere, expected: bytes
-) -> None:
-    """broker-requests section 3.7: only code 22 means that there is none."""
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    broker.put("orders", 0, b"old")
-    broker.handlers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: Reply(ResponseCode.QUERY_NOT_FOUND)
-    _, application = await start(nursery, client, consume_from_where=where)
-    await world.until(lambda: bool(broker.asked(RequestCode.PULL_MESSAGE)))
-    broker.put("orders", 0, b"new")
-    await world.until(lambda: bool(application.got))
-    assert application.got[0].body == expected
-
-
-async def test_a_failing_offset_query_is_not_taken_for_no_offset(
-    world: "World", client: Client, nursery: trio.Nursery
-) -> None:
-    """broker-requests section 0.2: Java's client would skip to the end here."""
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    broker.put("orders", 0, b"x")
-    broker.script[RequestCode.QUERY_CONSUMER_OFFSET].append(REFUSED)
-    consumer, application = await start(nursery, client)
-    assert consumer.held_queues == []
-    await world.until(lambda: application.bodies == [b"x"], within=30)
-    assert broker.asked(RequestCode.GET_MAX_OFFSET) == []
 
 
 async def test_a_broadcasting_consumer_reads_everything_and_keeps_its_offsets_in_a_file(
@@ -479,26 +154,6 @@ async def test_status_tells_what_would_be_committed(world: "World", client: Clie
     await world.until(lambda: bool(application.got))
     await trio.sleep(0.1)
     assert consumer.status("orders") == {MessageQueue(topic="orders", broker_name="a", queue_id=0): 1}
-
-
-async def test_a_suspended_consumer_pulls_nothing_until_it_is_resumed(
-    world: "World", client: Client, nursery: trio.Nursery
-) -> None:
-    (broker,) = world.add("a")
-    world.route("orders", 1)
-    consumer, application = await start(nursery, client)
-    await trio.sleep(1)
-    consumer.suspend()
-    assert consumer.is_suspended
-    broker.put("orders", 0, b"under way")  # answers the pull that waits
-    await world.until(lambda: application.bodies == [b"under way"])
-    pulls = len(broker.asked(RequestCode.PULL_MESSAGE))
-    broker.put("orders", 0, b"unseen")
-    await trio.sleep(60)
-    of_retries = [c for c in broker.asked(RequestCode.PULL_MESSAGE)[pulls:] if c.ext_fields["topic"] == "orders"]
-    assert of_retries == []
-    consumer.resume()
-    await world.until(lambda: application.bodies == [b"under way", b"unseen"], within=2)
 
 
 async def test_a_consumer_that_is_stopped_finishes_what_it_holds_and_commits_it(

@@ -1,0 +1,122 @@
+"""What the push consumer does with messages that the application could not handle."""
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from client.consuming import ConsumeLaterError
+from client.instance import Client
+from remoting.codes import RequestCode, ResponseCode
+from remoting.dispatch import Reply
+from tests.client.application import start
+
+if TYPE_CHECKING:
+    from tests.client.conftest import World
+
+REFUSED = Reply(ResponseCode.SYSTEM_ERROR, remark="no")
+
+
+async def test_what_fails_after_its_queue_was_given_up_is_not_handed_back(world: "World", client: Client) -> None:
+    """Its new owner consumes it again anyway."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"x")
+    async with trio.open_nursery() as nursery:
+        consumer, application = await start(nursery, client)
+        application.gate = trio.Event()
+        application.errors = {b"y": [ValueError("on purpose")]}
+        broker.put("orders", 0, b"y")
+        await world.until(lambda: b"y" in application.bodies)
+        broker.members["cg"] = {object(): "0-somebody-before-us"} | broker.members["cg"]
+        consumer.rebalance_soon()
+        await world.until(lambda: not consumer.held_queues)
+        application.gate.set()
+        await trio.sleep(1)
+        assert not broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
+        broker.members["cg"] = {
+            channel: name for channel, name in broker.members["cg"].items() if not name.startswith("0-")
+        }
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_failed_message_goes_back_to_the_master(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    """broker-requests section 3.11."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    _, application = await start(nursery, client)
+    application.errors = {b"bad": [ValueError("on purpose")], b"slow": [ConsumeLaterError(delay_level=5)]}
+    broker.put("orders", 0, b"good", b"bad", b"slow", properties="UNIQ_KEY\x01U")
+    await world.until(lambda: len(broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)) == 2)
+    back = sorted(
+        (command.ext_fields for command in broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)),
+        key=lambda fields: fields["offset"],
+    )
+    expected = {"group": "cg", "originTopic": "orders", "originMsgId": "U", "maxReconsumeTimes": "16"}
+    assert back[0] == expected | {"offset": "1000", "delayLevel": "0", "unitMode": "false"}
+    assert back[1] == expected | {"offset": "2000", "delayLevel": "5", "unitMode": "false"}
+    await trio.sleep(5)
+    assert broker.offsets["cg", "orders", 0] == 3
+
+
+async def test_a_message_that_cannot_go_back_is_sent_to_the_retry_topic(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    world.route("%RETRY%cg", 1)
+    broker.handlers[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda _: REFUSED
+    _, application = await start(nursery, client)
+    application.errors = {b"bad": [ValueError("on purpose")]}
+    broker.put("orders", 0, b"bad", properties="UNIQ_KEY\x01U", times=2)
+    await world.until(lambda: bool(broker.asked(RequestCode.SEND_MESSAGE_V2)))
+    (command,) = broker.asked(RequestCode.SEND_MESSAGE_V2)
+    assert command.body == b"bad"
+    assert (command.ext_fields["b"], command.ext_fields["j"], command.ext_fields["l"]) == ("%RETRY%cg", "3", "16")
+    stored = dict(pair.split("\x01") for pair in command.ext_fields["i"].split("\x02"))
+    assert stored == {
+        "DELAY": "5",
+        "ORIGIN_MESSAGE_ID": "U",
+        "RETRY_TOPIC": "orders",
+        "UNIQ_KEY": "U",
+        "WAIT": "true",
+    }
+
+
+async def test_a_message_that_nobody_takes_back_is_given_to_the_application_again(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.handlers[RequestCode.CONSUMER_SEND_MSG_BACK] = lambda _: REFUSED
+    _, application = await start(nursery, client)
+    application.errors = {b"bad": [ValueError("on purpose")]}
+    broker.put("orders", 0, b"bad", b"good")
+    await world.until(lambda: application.bodies == [b"bad", b"bad", b"good"])
+    assert [message.reconsume_times for message in application.got if message.body == b"bad"][-1] == 1
+    await trio.sleep(5)
+    assert broker.offsets["cg", "orders", 0] == 2
+
+
+async def test_a_call_that_takes_too_long_is_cancelled_and_its_message_comes_again(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    _, application = await start(nursery, client, consume_timeout=60.0)
+    application.gate = trio.Event()
+    broker.put("orders", 0, b"x")
+    await trio.sleep(61)
+    assert broker.asked(RequestCode.CONSUMER_SEND_MSG_BACK)[0].ext_fields["delayLevel"] == "3"
+
+
+async def test_a_retried_message_shows_its_original_topic(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    world.route("%RETRY%cg", 1)
+    _, application = await start(nursery, client)
+    broker.put("%RETRY%cg", 0, b"again", properties="RETRY_TOPIC\x01orders", times=1)
+    await world.until(lambda: bool(application.got))
+    (message,) = application.got
+    assert (message.topic, message.queue.topic, message.reconsume_times) == ("orders", "%RETRY%cg", 1)

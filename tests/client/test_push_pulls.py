@@ -1,0 +1,203 @@
+"""Where the push consumer pulls, from which offset on, and when it does not."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from client.config import ConsumerConfig
+from client.instance import Client
+from client.processqueue import FlowLimits
+from client.push import PushConsumer
+from remoting.bodies.heartbeat import ConsumeFromWhere
+from remoting.codes import RequestCode, ResponseCode
+from remoting.dispatch import Reply
+from remoting.headers.pull import PullMessageRequestHeader
+from tests.client.application import Application, start
+
+if TYPE_CHECKING:
+    from tests.client.conftest import World
+
+FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
+REFUSED = Reply(ResponseCode.SYSTEM_ERROR, remark="no")
+
+
+async def test_a_lost_master_is_replaced_by_its_slave_for_pulls_and_commits(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """store-and-ha sections 6.5 and 6.7."""
+    master, slave = world.add("a", 2)
+    world.route("orders", 1)
+    for broker in (master, slave):
+        broker.put("orders", 0, b"0", b"1")
+    _, application = await start(nursery, client)
+    await world.until(lambda: len(application.got) == 2)
+    await trio.sleep(6)
+    world.route("orders", 1, without=master)
+    master.die()
+    slave.put("orders", 0, b"2")
+    await world.until(lambda: len(application.got) == 3, within=10)
+    await trio.sleep(6)
+    assert slave.offsets["cg", "orders", 0] == 3
+    assert [event["broker_id"] for event in application.told("pulling_from")] == [0, 1]
+    assert [event["broker_id"] for event in application.told("committing_to")] == [0, 1]
+    for command in slave.asked(RequestCode.PULL_MESSAGE):
+        assert command.header(PullMessageRequestHeader).sys_flag == 2  # a slave is not asked to commit
+
+    world.route("orders", 1)
+    master.queues = slave.queues
+    master.revive()
+    await world.until(lambda: application.told("committing_to")[-1]["broker_id"] == 0, within=40)
+    await world.until(lambda: master.offsets.get(("cg", "orders", 0)) == 3)
+    assert application.bodies == [b"0", b"1", b"2"]
+
+
+async def test_pulls_go_where_the_last_answer_suggested(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    """store-and-ha section 6.4: a master may send those that lag behind to a slave, and the slave sends them back."""
+    master, slave = world.add("a", 2)
+    world.route("orders", 1)
+    for broker in (master, slave):
+        broker.put("orders", 0, *[b"%d" % number for number in range(3)])
+    fields = {"minOffset": "0", "maxOffset": "3"}
+    body = master.queues["orders", 0]
+    to_slave = fields | {"nextBeginOffset": "1", "suggestWhichBrokerId": "1"}
+    master.script[RequestCode.PULL_MESSAGE].append(Reply(header=to_slave, body=body[0]))
+    _, application = await start(nursery, client)
+    await world.until(lambda: bool(master.parked))
+    assert application.bodies == [b"0", b"1", b"2"]
+    assert [event["address"] for event in application.told("pulling_from")] == [
+        master.address,
+        slave.address,
+        master.address,
+    ]
+
+
+async def test_a_pull_ends_with_its_connection_and_is_repeated_after_a_pause(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    _, application = await start(nursery, client)
+    await world.until(lambda: bool(broker.parked))
+    cut_at = trio.current_time()
+    broker.parked[0].channel.close("cut")
+    await world.until(lambda: bool(application.told("pull_failed")))
+    assert trio.current_time() - cut_at < 0.5
+    await world.until(lambda: len(broker.asked(RequestCode.PULL_MESSAGE)) == 2)
+    assert 1.0 <= trio.current_time() - cut_at < 2.0
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        Reply(header={"nextBeginOffset": "3"}, body=b"no records"),
+        Reply(header={"nextBeginOffset": "far"}),
+        Reply(ResponseCode.SYSTEM_ERROR, remark="no"),
+    ],
+)
+async def test_an_answer_that_makes_no_sense_is_asked_for_again(
+    world: "World", client: Client, nursery: trio.Nursery, garbage: Reply
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"x")
+    broker.script[RequestCode.PULL_MESSAGE].append(garbage)
+    _, application = await start(nursery, client)
+    await world.until(lambda: application.bodies == [b"x"], within=5)
+    assert len(application.told("pull_failed")) == 1
+
+
+async def test_an_offset_out_of_bounds_is_corrected_after_ten_seconds(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.offsets["cg", "orders", 0] = 99
+    broker.put("orders", 0, b"0", b"1", b"2")
+    moved = Reply(ResponseCode.PULL_OFFSET_MOVED, {"nextBeginOffset": "1", "minOffset": "0", "maxOffset": "3"})
+    broker.script[RequestCode.PULL_MESSAGE].append(moved)
+    _, application = await start(nursery, client)
+    began_at = trio.current_time()
+    await world.until(lambda: application.bodies == [b"1", b"2"])
+    assert trio.current_time() - began_at >= 10.0
+    (event,) = application.told("offset_illegal")
+    assert (event["asked"], event["offered"]) == (99, 1)
+
+
+async def test_a_slave_that_lacks_the_data_is_not_asked_in_a_tight_loop(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """store-and-ha section 6.3: it answers 20 with the same offset, at once."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.handlers[RequestCode.PULL_MESSAGE] = lambda _: Reply(
+        ResponseCode.PULL_RETRY_IMMEDIATELY, {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
+    )
+    await start(nursery, client)
+    await trio.sleep(10)
+    assert 5 <= len(broker.asked(RequestCode.PULL_MESSAGE)) <= 12
+
+
+async def test_pulling_stops_while_too_much_is_held(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, *[b"%03d" % number for number in range(200)])
+    gate = trio.Event()
+    application = Application(gate=gate)
+    config = ConsumerConfig(flow=FlowLimits(messages=40), pull_batch_size=16)
+    consumer = PushConsumer(client, "cg", {"orders": "*"}, application, config=config)
+    await nursery.start(consumer.run)
+    await trio.sleep(10)
+    assert len(broker.asked(RequestCode.PULL_MESSAGE)) == 3  # 48 are held: more than 40
+    gate.set()
+    await world.until(lambda: len(application.got) == 200)
+
+
+@pytest.mark.parametrize(("where", "expected"), [(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET, b"new"), (FIRST, b"old")])
+async def test_a_group_without_an_offset_begins_where_it_wants(
+    world: "World", client: Client, nursery: trio.Nursery, where: ConsumeFromWhere, expected: bytes
+) -> None:
+    """broker-requests section 3.7: only code 22 means that there is none."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"old")
+    broker.handlers[RequestCode.QUERY_CONSUMER_OFFSET] = lambda _: Reply(ResponseCode.QUERY_NOT_FOUND)
+    _, application = await start(nursery, client, consume_from_where=where)
+    await world.until(lambda: bool(broker.asked(RequestCode.PULL_MESSAGE)))
+    broker.put("orders", 0, b"new")
+    await world.until(lambda: bool(application.got))
+    assert application.got[0].body == expected
+
+
+async def test_a_failing_offset_query_is_not_taken_for_no_offset(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """broker-requests section 0.2: Java's client would skip to the end here."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"x")
+    broker.script[RequestCode.QUERY_CONSUMER_OFFSET].append(REFUSED)
+    consumer, application = await start(nursery, client)
+    assert consumer.held_queues == []
+    await world.until(lambda: application.bodies == [b"x"], within=30)
+    assert broker.asked(RequestCode.GET_MAX_OFFSET) == []
+
+
+async def test_a_suspended_consumer_pulls_nothing_until_it_is_resumed(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    consumer, application = await start(nursery, client)
+    await trio.sleep(1)
+    consumer.suspend()
+    assert consumer.is_suspended
+    broker.put("orders", 0, b"under way")  # answers the pull that waits
+    await world.until(lambda: application.bodies == [b"under way"])
+    pulls = len(broker.asked(RequestCode.PULL_MESSAGE))
+    broker.put("orders", 0, b"unseen")
+    await trio.sleep(60)
+    of_retries = [c for c in broker.asked(RequestCode.PULL_MESSAGE)[pulls:] if c.ext_fields["topic"] == "orders"]
+    assert of_retries == []
+    consumer.resume()
+    await world.until(lambda: application.bodies == [b"under way", b"unseen"], within=2)
