@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import os
 import statistics
 import subprocess
 import sys
@@ -73,12 +72,9 @@ def topic_frames(
 
 def measure_stream(spark: "SparkSession", server: str, place: Path, *, rate: int, batches: int) -> None:
     """Micro-batches as fast as they come, while a producer sends: into nothing, and into another topic."""
-    environment = {**os.environ, "NAMESRV_ADDR": server, "RMQLAB_HOME": str(place)}
-    program = [sys.executable, "-m", "cluster", "produce", "--topic", "ticks", "--rate-per-second", str(rate)]
     fill(server, "ticks", 100, 100)
     fill(server, "tocks", 1, 100)
-    produce = subprocess.Popen(program, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
+    with _sending(server, "ticks", rate) as sender:
         for name, sink, options in (
             ("to nothing", "noop", {}),
             ("to a topic", "rocketmq", {"nameServer": server, "topic": "tocks"}),
@@ -87,19 +83,28 @@ def measure_stream(spark: "SparkSession", server: str, place: Path, *, rate: int
             writer = source.select("body").writeStream.format(sink).options(**options)
             query = writer.option("checkpointLocation", str(place / f"checkpoint-{sink}")).start()
             try:
-                _print_batches(f"stream, {name}", rate, _some(query, batches))
+                _print_batches(f"stream, {name}", rate, _some(query, batches, sender))
             finally:
                 query.stop()
+
+
+@contextlib.contextmanager
+def _sending(server: str, topic: str, rate: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that sends so many messages a second."""
+    process = subprocess.Popen([sys.executable, "-m", "tests.bench.steady_sender", server, topic, str(rate)])
+    try:
+        yield process
     finally:
-        produce.kill()
-        produce.wait()
+        process.kill()
+        process.wait()
 
 
-def _some(query: "StreamingQuery", count: int) -> Sequence[Any]:
+def _some(query: "StreamingQuery", count: int, sender: subprocess.Popen[bytes]) -> Sequence[Any]:
     """So many micro-batches that held rows; the first ones, which start processes, are left out."""
     seen: dict[int, Any] = {}
     while len(seen) < count + _WARM_UP:
-        query.awaitTermination(0.5)
+        if query.awaitTermination(0.5) or sender.poll() is not None:
+            raise SystemExit(f"ended before {count} micro-batches: query {query.status}, sender {sender.poll()}")
         seen |= {progress["batchId"]: progress for progress in query.recentProgress if progress["numInputRows"]}
     return [seen[batch] for batch in sorted(seen)][_WARM_UP:]
 

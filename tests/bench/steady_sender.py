@@ -1,0 +1,25 @@
+"""`python -m tests.bench.steady_sender NAMESERVER TOPIC RATE`: sends so many messages a second, until it is killed."""
+
+import sys
+
+import trio
+
+from client.config import ClientConfig
+from client.instance import open_client
+from client.message import Message
+from client.producer import Producer
+
+_PORTIONS = 20  # a second
+
+
+async def send(server: str, topic: str, rate: int) -> None:
+    portion = max(1, rate // _PORTIONS)
+    async with open_client(ClientConfig(namesrv_addr=server)) as client:
+        producer, began = Producer(client, "bench"), trio.current_time()
+        for number in range(sys.maxsize):
+            await trio.sleep_until(began + number * portion / rate)
+            await producer.send_batch([Message(topic=topic, body=b"x" * 100) for _ in range(portion)])
+
+
+if __name__ == "__main__":
+    trio.run(send, sys.argv[1], sys.argv[2], int(sys.argv[3]))
