@@ -39,6 +39,16 @@ _SHORTEST_PERIOD, _LONGEST_PERIOD = 10.0, 60.0
 
 
 @attrs.define(eq=False)
+class Due:
+    """A registration out of turn that is still to be made."""
+
+    topics: set[str] = attrs.field(factory=set)
+    """Those that have changed; with the empty name, all there are."""
+    is_oneway: bool = True
+    then: list[Callable[[], None]] = attrs.field(factory=list)
+
+
+@attrs.define(eq=False)
 class Registration:
     """One broker's standing with all of its nameservers.
 
@@ -51,13 +61,14 @@ class Registration:
     ha_address: str
     emit: Callable[..., None]
     on_master: Callable[[str | None, str | None], None] = lambda _master, _ha: None
-    run_soon: Callable[..., None] = lambda *_args: None
-    """Starts a task in the broker's nursery."""
+    run_soon: Callable[..., None] | None = None
+    """Starts a task in the broker's nursery; None where nothing runs yet: the first registration will tell."""
     registered: set[str] = attrs.field(factory=set, init=False)
     """The nameservers whose last answer was a success."""
     all_registered: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set once every nameserver that can be reached has our route, and there is at least one."""
-    _is_oneway_due: bool = attrs.field(default=False, init=False)
+    _due: Due | None = attrs.field(default=None, init=False)
+    """What the next registration out of turn has to tell, while its task has not begun."""
 
     async def register_forever(self) -> NoReturn:
         """Register now, 10 s later, and then once a period."""
@@ -68,14 +79,23 @@ class Registration:
             await self._register(is_forced=self.config.force_register)
             await trio.sleep(max(_SHORTEST_PERIOD, min(period, _LONGEST_PERIOD)))
 
-    def register_soon(self, topic: str | None = None, *, oneway: bool = False) -> None:
-        """Register at once: one changed topic, or the whole table. Several oneway calls of a moment become one."""
-        if oneway:
-            if not self._is_oneway_due:
-                self._is_oneway_due = True
-                self.run_soon(self._register_oneway)
-        else:
-            self.run_soon(self._register_topic, topic)
+    def register_soon(
+        self, topic: str | None = None, *, oneway: bool = False, then: Callable[[], None] = lambda: None
+    ) -> None:
+        """Register at once: one changed topic, or the whole table. `then` is called when that is answered, or in vain.
+
+        What is asked for in one moment becomes one registration. Of two that bear the same version, nameservers
+        ignore the topics of the second.
+        """
+        if self.run_soon is None:
+            then()
+            return
+        if self._due is None:
+            self._due = Due()
+            self.run_soon(self._register_due)
+        self._due.topics.add(topic or "")
+        self._due.is_oneway &= oneway
+        self._due.then.append(then)
 
     async def unregister(self) -> None:
         """Take leave of each nameserver in turn; one that does not answer is left behind."""
@@ -96,13 +116,14 @@ class Registration:
         if is_forced or await self._is_needed():
             await self._register_topics(self.topics.topics.values())
 
-    async def _register_topic(self, topic: str | None) -> None:
-        known = self.topics.get(topic) if topic else None
-        await self._register_topics([known] if known else self.topics.topics.values())
-
-    async def _register_oneway(self) -> None:
-        self._is_oneway_due = False
-        await self._register_topics(self.topics.topics.values(), oneway=True)
+    async def _register_due(self) -> None:
+        due, self._due = self._due or Due(), None
+        every = self.topics.topics
+        is_partial = due.topics <= every.keys()  # not the whole table, and none of them deleted meanwhile
+        topics = [every[name] for name in sorted(due.topics)] if is_partial else every.values()
+        await self._register_topics(topics, oneway=due.is_oneway)
+        for then in due.then:
+            then()
 
     async def _register_topics(self, topics: Iterable[TopicConfig], *, oneway: bool = False) -> None:
         """Send one registration to all nameservers side by side; use the first good answer in their order."""

@@ -4,7 +4,7 @@ import functools
 import json
 import pathlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import attrs
@@ -71,9 +71,12 @@ class NotedRegistration:
     calls: list[tuple[str | None, bool]] = attrs.field(factory=list)
     """Topic, oneway."""
 
-    def register_soon(self, topic: str | None = None, *, oneway: bool = False) -> None:
-        """Note it."""
+    def register_soon(
+        self, topic: str | None = None, *, oneway: bool = False, then: Callable[[], None] = lambda: None
+    ) -> None:
+        """Note it; whoever waits for it is told at once."""
         self.calls.append((topic, oneway))
+        then()
 
 
 @attrs.define(eq=False)

@@ -35,6 +35,8 @@ from store.configfile import save_config_file
 
 STANDARD_JSON_VERSION = version_number(4, 9, 4)
 """Peers of this version and later are given routes as strict JSON (remoting#16)."""
+_NO_VERSION = (b"null", b"[]")
+"""What fastjson reads as an object that is none."""
 
 
 # -- brokers -------------------------------------------------------------------------------------
@@ -82,7 +84,7 @@ def unregister_broker(state: Nameserver, header: headers.UnRegisterBrokerRequest
 def query_data_version(state: Nameserver, header: headers.QueryDataVersionRequestHeader, request: Request) -> Reply:
     """322: does a broker have to register? If not, this was its heartbeat (remoting#29)."""
     try:
-        version = DataVersion.decode(request.command.body) if request.command.body else None
+        version = None if request.command.body in _NO_VERSION else DataVersion.decode(request.command.body)
     except BodyError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
     changed, held = state.routes.query_data_version(header.broker_addr or "", version, now=state.now())
@@ -174,6 +176,8 @@ def _topic_list(topics: list[str], broker_address: str | None = None) -> Reply:
 
 def put_kv(state: Nameserver, header: headers.PutKVConfigRequestHeader, _request: Request) -> Reply:
     """100. In the file before it is answered (remoting#37); code 1 if that fails, where 4.9 answers 0."""
+    if header.namespace is None or header.key is None:
+        return Reply(ResponseCode.SYSTEM_ERROR, remark="a value needs a namespace and a key")
     state.kv.put(header.namespace, header.key, header.value)
     return Reply()
 
@@ -189,7 +193,7 @@ def get_kv(state: Nameserver, header: headers.GetKVConfigRequestHeader, _request
 
 def delete_kv(state: Nameserver, header: headers.DeleteKVConfigRequestHeader, _request: Request) -> Reply:
     """102: 0 whether or not the key was there (remoting#38)."""
-    state.kv.delete(header.namespace or "", header.key or "")
+    state.kv.delete(header.namespace, header.key)
     return Reply()
 
 

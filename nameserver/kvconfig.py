@@ -36,18 +36,21 @@ class KvConfig:
         self.namespaces.setdefault(namespace, {})[key] = value
         self._save()
 
-    def delete(self, namespace: str, key: str) -> None:
+    def delete(self, namespace: str | None, key: str | None) -> None:
         """Remove a key, if it is there, and write the file in any case."""
-        self.namespaces.get(namespace, {}).pop(key, None)
+        if namespace is not None and key is not None:
+            self.namespaces.get(namespace, {}).pop(key, None)
         self._save()
 
     def get(self, namespace: str | None, key: str | None) -> str | None:
         """Answer a value, or None."""
-        return self.namespaces.get(namespace or "", {}).get(key or "")
+        if namespace is None or key is None:
+            return None
+        return self.namespaces.get(namespace, {}).get(key)
 
     def listing(self, namespace: str | None) -> bytes | None:
         """Give a namespace as the body of a response, or None where it was never written."""
-        values = self.namespaces.get(namespace or "")
+        values = None if namespace is None else self.namespaces.get(namespace)
         return None if values is None else msgspec.json.encode({"table": _without_nulls(values)})
 
     def _save(self) -> None:

@@ -18,8 +18,8 @@ from remoting.headers.topic import (
 )
 
 
-def update_and_create_topic(broker: Broker, header: CreateTopicRequestHeader, _request: Request) -> Reply:
-    """Replace a topic's whole configuration, and tell the nameservers of this one topic at once.
+def update_and_create_topic(broker: Broker, header: CreateTopicRequestHeader, request: Request) -> None:
+    """Replace a topic's whole configuration, tell the nameservers of this one topic, and answer when they know.
 
     The header's `order` is ignored: order topics are those in the nameservers' KV table. The perm is not checked.
     """
@@ -36,8 +36,7 @@ def update_and_create_topic(broker: Broker, header: CreateTopicRequestHeader, _r
         topic_sys_flag=header.topic_sys_flag or 0,
     )
     broker.topics.put(topic)
-    broker.registration.register_soon(header.topic)
-    return Reply(remark=NO_REMARK_SET)
+    broker.registration.register_soon(header.topic, then=lambda: request.reply(Reply(remark=NO_REMARK_SET)))
 
 
 def delete_topic(broker: Broker, header: DeleteTopicRequestHeader, _request: Request) -> Reply:

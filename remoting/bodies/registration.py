@@ -10,7 +10,7 @@ Source: remoting-and-nameserver sections 3.4, 3.5; class RegisterBrokerBody.
 
 import struct
 import zlib
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import msgspec
@@ -31,6 +31,13 @@ class RegisterBrokerBody(Body, frozen=True, kw_only=True):
     topic_config_serialize_wrapper: TopicConfigSerializeWrapper = msgspec.field(
         default_factory=TopicConfigSerializeWrapper
     )
+
+    @classmethod
+    def mended(cls, value: Any) -> Any:
+        """What its wrapper mends."""
+        if isinstance(value, dict):
+            TopicConfigSerializeWrapper.mended(value.get("topicConfigSerializeWrapper"))
+        return value
 
 
 def body_crc32(body: bytes) -> int:

@@ -3,10 +3,12 @@
 Sources: remoting-and-nameserver sections 3.5, 3.11; broker-requests sections 6.2 to 6.4.
 """
 
+from typing import Any
+
 import msgspec
 
 from remoting.bodies.queue import MessageQueue
-from remoting.body import Body
+from remoting.body import Body, name_in
 
 
 class DataVersion(Body, frozen=True, kw_only=True):
@@ -31,11 +33,23 @@ class TopicConfig(Body, frozen=True, kw_only=True):
     write_queue_nums: int = 16
 
 
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+
+
 class TopicConfigSerializeWrapper(Body, frozen=True, kw_only=True):
     """All topics of a broker: response of 21, in 103, in topics.json."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
     topic_config_table: dict[str, TopicConfig] = {}
+
+    @classmethod
+    def mended(cls, value: Any) -> Any:
+        """Take filter types by their ordinals, too."""
+        table = value.get("topicConfigTable") if isinstance(value, dict) else None
+        for topic in table.values() if isinstance(table, dict) else ():
+            if isinstance(topic, dict) and (named := name_in(_FILTER_TYPES, topic.get("topicFilterType"))):
+                topic["topicFilterType"] = named
+        return value
 
 
 class TopicList(Body, frozen=True, kw_only=True):

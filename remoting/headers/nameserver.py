@@ -10,8 +10,8 @@ from remoting.header import FALSE, Header, Int, JavaBoolean, Long
 class PutKVConfigRequestHeader(Header, frozen=True, kw_only=True):
     """100. A missing value is stored as null."""
 
-    namespace: str
-    key: str
+    namespace: str | None = None
+    key: str | None = None
     value: str | None = None
 
 

@@ -113,6 +113,29 @@ async def test_a_created_topic_is_registered_alone_with_the_new_version(tmp_path
     assert wrapper.data_version == registration.topics.data_version
 
 
+@pytest.mark.parametrize(("oneway", "expected"), [(False, {"orders", "bills"}), (True, None)])
+async def test_what_changes_in_one_moment_is_registered_at_once(
+    tmp_path: pathlib.Path,
+    oneway: bool,  # noqa: FBT001
+    expected: set[str] | None,
+) -> None:
+    """Of two registrations with one version, nameservers would ignore the topics of the second."""
+    client, told = ScriptedClient(), []
+    registration, _ = open_registration(tmp_path, client)
+    async with trio.open_nursery() as nursery:
+        registration.run_soon = nursery.start_soon
+        for topic in ("orders", "bills"):
+            registration.topics.create_plain(topic, 4)
+            registration.register_soon(topic, then=lambda topic=topic: told.append((topic, len(client.asked))))  # type: ignore[misc]
+        if oneway:
+            registration.register_soon(oneway=True)
+        assert told == []
+    assert sorted(address for _, address, _ in client.asked) == ["n1:9876", "n2:9876"]
+    wrapper = registered_body(client.asked[0][2]).topic_config_serialize_wrapper
+    assert wrapper.topic_config_table.keys() == (expected or registration.topics.topics.keys())
+    assert told == [("orders", 2), ("bills", 2)], "who asked is told after the answers"
+
+
 async def test_oneway_registrations_of_one_moment_become_one(tmp_path: pathlib.Path) -> None:
     client = ScriptedClient()
     registration, _ = open_registration(tmp_path, client)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.differential import corpus_admin, corpus_pull, corpus_send
+from tests.interop.differential import corpus_admin, corpus_nameserver, corpus_pull, corpus_send
 from tests.interop.differential.case import Case, Outcome, differences
 from tests.interop.differential.clusters import pair
 from tests.interop.differential.departures import departs
@@ -24,6 +24,7 @@ _PARTS: Mapping[str, Iterable[Case]] = {
     "sends": corpus_send.cases(),
     "pulls": corpus_pull.cases("master"),
     "tools": corpus_admin.cases("master"),
+    "nameserver": corpus_nameserver.cases(),
 }
 
 

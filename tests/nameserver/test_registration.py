@@ -160,7 +160,8 @@ def test_a_broker_asks_whether_it_has_to_register(bench: Any) -> None:
     bench.now = 100.0
     for body, changed in [
         (b'{"counter":4,"timestamp":1000}', "true"),
-        (b"", "true"),
+        (b"null", "true"),
+        (b"[]", "true"),
         (b'{"counter":3,"timestamp":1001}', "true"),
         (b'{"counter":3,"timestamp":1000}', "false"),
         (b'{"counter":3,"stateVersion":0,"timestamp":1000}', "false"),
@@ -171,6 +172,7 @@ def test_a_broker_asks_whether_it_has_to_register(bench: Any) -> None:
         assert live.seen_at == (0.0 if changed == "true" else 100.0)
     reply = bench.call(RequestCode.QUERY_DATA_VERSION, b'{"counter":3}', **(asked | {"brokerAddr": "1.1.1.1:1"}))
     assert (reply.code, reply.ext_fields, reply.body) == (0, {"changed": "true"}, b"")
+    assert bench.call(RequestCode.QUERY_DATA_VERSION, b"", **asked).code == 1
 
 
 def test_unregistering_answers_0_whoever_it_is(bench: Any) -> None:

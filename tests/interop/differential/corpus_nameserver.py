@@ -1,6 +1,7 @@
 """Every request of a nameserver, and what it knows after it.
 
-Not in test_differential.py yet: ours and the real server still differ here, and those differences are not judged.
+Brokers without a name, an address or a cluster are left out: 4.9 keeps them under null, which shows in all that comes
+after (README, Departures).
 """
 
 import json
@@ -61,6 +62,14 @@ def _wrapper(*topics: dict[str, object], counter: int = 1, filters: list[str] | 
     return json.dumps({**body, "filterServerList": filters or []}).encode()
 
 
+def _has_names(case: Case) -> bool:
+    fields = case.fields
+    if not isinstance(fields, Mapping) or not fields:
+        return True
+    names = [fields.get(name) for name in ("brokerName", "brokerAddr", "clusterName")]
+    return None not in names and not (case.codec == ROCKETMQ and "" in names)  # there, an empty value is null
+
+
 def _registration() -> Iterator[Case]:
     fields: dict[str, object] = {
         "brokerName": "fake-b",
@@ -82,7 +91,7 @@ def _registration() -> Iterator[Case]:
         "compressed": BOOL,
         "bodyCrc32": INT,
     }
-    yield from mutated(register, kinds)
+    yield from filter(_has_names, mutated(register, kinds))
     for name, raw in {
         "no body": b"",
         "null": b"null",
@@ -174,7 +183,7 @@ def _deleted() -> Iterator[Case]:
         yield _ask(f"route of {topic} after deletes", _ROUTE, {"topic": topic})
     unregister = {"brokerName": "fake-b", "brokerAddr": "127.0.0.9:3", "clusterName": "FakeCluster", "brokerId": "1"}
     kinds = {"brokerName": TEXT, "brokerAddr": TEXT, "clusterName": TEXT, "brokerId": LONG}
-    yield from mutated(_ask("unregister", _UNREGISTER, unregister), kinds)
+    yield from filter(_has_names, mutated(_ask("unregister", _UNREGISTER, unregister), kinds))
     yield _ask("clusters after unregister", 106)
     yield _ask("unregister the rest", _UNREGISTER, {**unregister, "brokerAddr": "127.0.0.9:1", "brokerId": "0"})
     yield _ask("clusters at last", 106)

@@ -7,7 +7,8 @@ _DEPARTURES = {
     r"code (351|352|361)|pull 361": "what clients of 5.x ask is served",
     r"(maxMsgNums|maxNum) '2147483647'": "memory for as many messages as are asked for",
     r"view '1'": "bytes of the log that are no message",
-    r"null sets|null queues|an odd queue": "null where a set or a name is due",
+    r"null sets|null queues|null topic|an odd queue": "null where a set, a topic or a name is due",
+    r"ns .* unknown code": "an answer instead of silence",
     r"entries": "a queue that has no entries, but was asked for",
     # 4.9.8 has a black list, and no request 54
     r"set a (home|config path)|settings|code 54": "4.9.7",
