@@ -87,21 +87,21 @@ def query_data_version(state: Nameserver, header: headers.QueryDataVersionReques
         version = None if request.command.body in _NO_VERSION else DataVersion.decode(request.command.body)
     except BodyError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
-    changed, held = state.routes.query_data_version(header.broker_addr or "", version, now=state.now())
+    changed, held = state.routes.query_data_version(header.broker_addr, version, now=state.now())
     answer = headers.QueryDataVersionResponseHeader(changed=TRUE if changed else FALSE)
     return Reply(header=answer, body=b"" if held is None else held.encode())
 
 
 def wipe_write_perm(state: Nameserver, header: headers.WipeWritePermOfBrokerRequestHeader, _request: Request) -> Reply:
     """205: producers shall leave a broker alone (remoting#36)."""
-    count, changes = state.routes.wipe_write_perm(header.broker_name or "")
+    count, changes = state.routes.wipe_write_perm(header.broker_name)
     state.announce(changes)
     return Reply(header=headers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
 
 
 def add_write_perm(state: Nameserver, header: headers.AddWritePermOfBrokerRequestHeader, _request: Request) -> Reply:
     """327: they may come back (remoting#36)."""
-    count, changes = state.routes.add_write_perm(header.broker_name or "")
+    count, changes = state.routes.add_write_perm(header.broker_name)
     state.announce(changes)
     return Reply(header=headers.AddWritePermOfBrokerResponseHeader(add_topic_count=count))
 
@@ -137,7 +137,7 @@ def get_topics_by_cluster(
     state: Nameserver, header: headers.GetTopicsByClusterRequestHeader, _request: Request
 ) -> Reply:
     """224."""
-    return _topic_list(topics_of_cluster(state.routes, header.cluster or ""))
+    return _topic_list(topics_of_cluster(state.routes, header.cluster))
 
 
 def get_system_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
@@ -163,7 +163,7 @@ def get_unit_sub_un_unit_topics(state: Nameserver, _header: None, _request: Requ
 
 def delete_topic(state: Nameserver, header: headers.DeleteTopicFromNamesrvRequestHeader, _request: Request) -> Reply:
     """216. Always 0 (remoting#35)."""
-    state.announce(state.routes.delete_topic(header.topic or "", header.cluster_name))
+    state.announce(state.routes.delete_topic(header.topic, header.cluster_name))
     return Reply()
 
 

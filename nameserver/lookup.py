@@ -50,10 +50,10 @@ def _broker_data(broker: BrokerName) -> BrokerData:
     return BrokerData(broker_addrs=addresses, broker_name=broker.broker_name, cluster=broker.cluster)
 
 
-def topics_of_cluster(table: RouteTable, cluster: str) -> list[str]:
+def topics_of_cluster(table: RouteTable, cluster: str | None) -> list[str]:
     """Topics with queues at any broker name of a cluster; none for a cluster that is not known."""
-    names = table.clusters.get(cluster, {}).keys()
-    return [topic for topic, by_name in table.queues.items() if not names.isdisjoint(by_name)]
+    names = {} if cluster is None else table.clusters.get(cluster, {})
+    return [topic for topic, by_name in table.queues.items() if not names.keys().isdisjoint(by_name)]
 
 
 def system_topics(table: RouteTable) -> tuple[list[str], str | None]:

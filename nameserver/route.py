@@ -157,13 +157,13 @@ class RouteTable:
         return address, live.ha_address
 
     def query_data_version(
-        self, address: str, data_version: DataVersion | None, *, now: float
+        self, address: str | None, data_version: DataVersion | None, *, now: float
     ) -> tuple[bool, DataVersion | None]:
         """Answer whether the version differs from the one held, and the one held (None where the address is unknown).
 
         One that does not differ counts as a heartbeat (remoting#29).
         """
-        live = self.live.get(address)
+        live = None if address is None else self.live.get(address)
         if live is None:
             return True, None
         if live.data_version != data_version:
@@ -247,11 +247,13 @@ class RouteTable:
 
     # -- administration --------------------------------------------------------------------------
 
-    def delete_topic(self, topic: str, cluster: str | None) -> list[Change]:
+    def delete_topic(self, topic: str | None, cluster: str | None) -> list[Change]:
         """Forget a topic, everywhere or at the brokers of one cluster (section 4.5).
 
         It stays forgotten while its brokers' data versions stand (remoting#35).
         """
+        if topic is None:
+            return []
         if not cluster:
             gone = self.queues.pop(topic, None)
             return [QueueChange(broker_name=None, topics=(topic,), reason="deleted")] if gone else []
@@ -261,16 +263,20 @@ class RouteTable:
             if topic in self.queues and self._remove_queues([topic], broker_name)
         ]
 
-    def wipe_write_perm(self, broker_name: str) -> tuple[int, list[Change]]:
+    def wipe_write_perm(self, broker_name: str | None) -> tuple[int, list[Change]]:
         """Clear the write bit of every topic at a broker name; answer how many it has (remoting#36)."""
         return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE, "write perm wiped")
 
-    def add_write_perm(self, broker_name: str) -> tuple[int, list[Change]]:
+    def add_write_perm(self, broker_name: str | None) -> tuple[int, list[Change]]:
         """Set exactly read and write for every topic at a broker name: the inherit bit is lost (remoting#36)."""
         return self._change_perm(broker_name, lambda _perm: PERM_READ_WRITE, "write perm added")
 
-    def _change_perm(self, broker_name: str, changed: Callable[[int], int], reason: str) -> tuple[int, list[Change]]:
-        count, topics = 0, []
+    def _change_perm(
+        self, broker_name: str | None, changed: Callable[[int], int], reason: str
+    ) -> tuple[int, list[Change]]:
+        count, topics = 0, list[str]()
+        if broker_name is None:
+            return count, []
         for topic, by_name in self.queues.items():
             if (data := by_name.get(broker_name)) is None:
                 continue

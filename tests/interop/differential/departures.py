@@ -8,6 +8,7 @@ _DEPARTURES = {
     r"(maxMsgNums|maxNum) '2147483647'": "memory for as many messages as are asked for",
     r"view '1'": "bytes of the log that are no message",
     r"null sets|null queues|null topic|an odd queue": "null where a set, a topic or a name is due",
+    r"ns 304 list": "any broker's address will do, and which comes first in a HashMap is chance",
     r"ns .* unknown code": "an answer instead of silence",
     r"entries": "a queue that has no entries, but was asked for",
     # 4.9.8 has a black list, and no request 54
