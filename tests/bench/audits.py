@@ -22,7 +22,7 @@ VIOLATED = 1
 
 @attrs.frozen(kw_only=True)
 class Audited:
-    """What one audit took. Memory in MB: the peaks of resident memory."""
+    """What one audit took. Memory in MB: the most that was seen, mapped files left out."""
 
     messages: int
     byte_count: int
@@ -61,7 +61,7 @@ def audit(run: Path, count: int, byte_count: int, memory: str) -> Audited:
     peaks: dict[str, float] = {}
     while process.poll() is None:
         for pid, kind in family(process.pid):
-            peaks[kind] = max(peaks.get(kind, 0.0), peak_mb(pid))
+            peaks[kind] = max(peaks.get(kind, 0.0), own_mb(pid))
         time.sleep(_POLL_SECONDS)
     seconds = time.perf_counter() - began
     assert process.stdout is not None
@@ -102,10 +102,10 @@ def _program(pid: int) -> str:
         return ""
 
 
-def peak_mb(pid: int) -> float:
-    """The most resident memory that a process ever had; 0 where it is gone."""
+def own_mb(pid: int) -> float:
+    """The memory that a process holds, without the files that it maps; 0 where it is gone."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0.0
-    return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("VmHWM:")), 0.0)
+    return next((int(line.split()[1]) / 1000 for line in lines if line.startswith("RssAnon:")), 0.0)
