@@ -5,6 +5,7 @@ RocketMQSerializable.
 """
 
 import functools
+import math
 import struct
 from collections.abc import Mapping, Sequence
 
@@ -14,6 +15,7 @@ from remoting.codes import VERSION, LanguageCode
 from remoting.command import RESPONSE, Command
 from remoting.fastjson import FastJsonError, parse_fastjson
 from remoting.frame import JSON, ROCKETMQ, Frame, RemoteProtocolError, frame_prefix
+from remoting.header import Int
 from remoting.templates import MAX_SIZE, MAX_TEMPLATES, AlikeFields, Template, text_of
 
 _BINARY = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, remark length
@@ -27,11 +29,11 @@ _LANGUAGE_CODES = {code.name: code.value for code in LanguageCode}
 class _JsonHeader(msgspec.Struct, rename="camel", kw_only=True):
     """Every member may be missing; unknown ones are ignored (remoting#7)."""
 
-    code: int = 0
+    code: Int = 0
     language: str | int | None = None
-    version: int = 0
-    opaque: int = 0
-    flag: int = 0
+    version: Int = 0
+    opaque: Int = 0
+    flag: Int = 0
     remark: str | None = None
     ext_fields: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
@@ -81,12 +83,16 @@ def _command_from_json(raw: bytes, body: bytes) -> Command:
 
 
 def _lenient_json_header(raw: bytes) -> _JsonHeader:
-    """Take what fastjson takes: bare and single-quoted names, and so on."""
+    """Take what fastjson takes: bare and single-quoted names, null for a number, a number for text, and so on."""
     try:
         value = parse_fastjson(raw)
         if not isinstance(value, dict):
             raise RemoteProtocolError(f"a header that is no object: {raw[:80]!r}")
         fields = value.pop("extFields", None)
+        for name in _NUMBERS & value.keys():
+            value[name] = _number_as_java(value[name])
+        if not isinstance(value.get("remark"), str | None):
+            value["remark"] = _encode_json(value["remark"]).decode()
         header = msgspec.convert(value, _JsonHeader, strict=False)
     except (FastJsonError, msgspec.ValidationError) as exc:
         raise RemoteProtocolError(f"a header that does not parse: {exc}") from None
@@ -95,12 +101,24 @@ def _lenient_json_header(raw: bytes) -> _JsonHeader:
     return header
 
 
+_NUMBERS = {"code", "flag", "opaque", "version"}
+
+
+def _number_as_java(value: object) -> object:
+    """What fastjson puts into an int: nothing is 0, true is 1, of a fraction the whole. The bounds are looked at later."""
+    if value is None or value == "":
+        return 0
+    return int(value) if isinstance(value, bool | float) and math.isfinite(value) else value
+
+
 def _command_from_binary(raw: bytes, body: bytes) -> Command:
     try:
         code, language, version, opaque, flag, remark_size = _BINARY.unpack_from(raw)
+        if remark_size < 0:
+            raise RemoteProtocolError(f"a remark of {remark_size} bytes")
         at = _BINARY.size
-        remark = text_of(raw[at : at + remark_size]) if remark_size > 0 else None
-        at += max(remark_size, 0)
+        remark = text_of(raw[at : at + remark_size]) if remark_size else None
+        at += remark_size
         (fields_size,) = _INT.unpack_from(raw, at)
         fields = _fields_from_binary(raw, at + 4, fields_size) if fields_size > 0 else None
     except (struct.error, IndexError) as exc:
@@ -147,6 +165,7 @@ def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
             fields[key] = text_of(raw[value_at:at])
             sizes.append(value_size)
         else:
+            fields.pop(key, None)
             is_plain = False
     return fields, sizes if is_plain else []
 

@@ -57,19 +57,20 @@ def parse_dialect(raw: bytes) -> Any:
 
 
 _TOKEN = re.compile(
-    r"""\s*+(?:
+    r"""(?:\s|\ufeff|/\*.*?\*/|//[^\n]*)*
+      (?:
         (?P<mark>[{}\[\]:,])
       | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"
       | '(?P<single>[^'\\]*+(?:\\.[^'\\]*+)*+)'
-      | (?P<number>-?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)(?![\w$])
+      | (?P<number>[+-]?[0-9]++(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)(?![\w$])
       | (?P<name>[^\W\d][\w$]*+|\$[\w$]*+)
     )""",
     re.VERBOSE | re.DOTALL,
-)  # possessive throughout: no text makes it step back
+)  # possessive but for what is skipped: no text makes it step back far
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
-_CONSTANTS = {"true": True, "false": False, "null": None}
+_CONSTANTS = {"true": True, "false": False, "null": None, "NaN": None}
 
 
 def _unescape(text: str) -> str:
@@ -157,10 +158,17 @@ class _Reader:
             token = self.next()
 
     def ends_with(self, closing: str) -> bool:
+        """Pass a comma, or several, which are as good as one; True for the end, with commas before it or none."""
         mark = self.next()["mark"]
         if mark not in {",", closing}:
             raise self.error(f"a comma or {closing} before this")
-        return mark == closing
+        while mark == ",":
+            at = self.at
+            mark = self.next()["mark"]
+        if mark == closing:
+            return True
+        self.at = at  # the next member
+        return False
 
 
 def _number(text: str) -> int | float | None:

@@ -68,6 +68,8 @@ def test_any_bytes_give_a_value_or_one_kind_of_error(raw: bytes) -> None:
         (b'{-1:"before election"}', {"-1": "before election"}),
         (b"{name:1,$x_2:2,null:3}", {"name": 1, "$x_2": 2, "null": 3}),
         (b"{'it\\'s':'\"'}", {"it's": '"'}),
+        (b"{0:1,,1:[1,],}", {"0": 1, "1": [1]}),
+        (b"\xef\xbb\xbf{/* one */a:+1, // two\n b:NaN}", {"a": 1, "b": None}),
         (b"{0:{},1:[],2:[{}]}\n", {"0": {}, "1": [], "2": [{}]}),
         (b" { a : [ 1 , -2.5e3 , true , false , null ] } ", {"a": [1, -2500.0, True, False, None]}),
         (rb'{a:"\u0041\x42\/\b\f\n\r\t\v\0\\"}', {"a": "AB/\b\f\n\r\t\v\0\\"}),
@@ -82,9 +84,7 @@ def test_what_the_dialect_adds_is_read(raw: bytes, value: Any) -> None:
     assert parse_fastjson(raw) == value
 
 
-NEITHER = (
-    r"""{|{0|{0:|{0:1|{0:1,|{0:1,}|{0 1}|[1 2]|[1,]|"open|'open|"\"|{0:1}x|nul|{1a:2}|{[1]:2}|{{a:[1]}:2}|1.|}|:| |"""
-)
+NEITHER = r"""{|{0|{0:|{0:1|{0:1,|{0 1}|[1 2]|[1,|"open|'open|"\"|{0:1}x|nul|{1a:2}|{[1]:2}|{{a:[1]}:2}|1.|}|:| |"""
 
 
 @pytest.mark.parametrize("raw", NEITHER.split("|"))

@@ -169,6 +169,8 @@ async def test_the_largest_frame_is_served() -> None:
         pytest.param(json_frame("[1]"), id="a JSON list for a header (remoting#2)"),
         pytest.param(json_frame('{"code":'), id="half a JSON header (remoting#2)"),
         pytest.param(json_frame('{"code":"x"}'), id="a code that is no number (remoting#2)"),
+        pytest.param(json_frame('{"code":2147483648}'), id="a code of more than 32 bits (remoting#2)"),
+        pytest.param(json_frame('{"code":34,"version":1e999}'), id="a version of more than 32 bits (remoting#2)"),
         pytest.param(struct.pack(">iI", 7, 3) + b"\xff\xfe\xfd", id="a JSON header that is no text (remoting#2)"),
         pytest.param(json_frame('{"code":34,"a":' + "[" * 90_000), id="lists in lists without end (remoting#2)"),
         pytest.param(json_frame('{"extFields":' + '{"a":' * 20_000), id="objects in objects without end (remoting#2)"),
@@ -180,6 +182,9 @@ async def test_the_largest_frame_is_served() -> None:
             binary_frame(binary_header(fields=b"\0\1a\0\0\1\0")), id="a binary value over the end (remoting#2)"
         ),
         pytest.param(binary_frame(binary_header(fields=b"\0\1a\xff\xff\xff\xff")), id="a negative size (remoting#2)"),
+        pytest.param(
+            binary_frame(binary_header()[:13] + b"\xff" * 4 + bytes(4)), id="a remark of a negative size (remoting#2)"
+        ),
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="HTTP"),
         pytest.param(b"\x16\x03\x01\x02\x00", id="a TLS handshake (remoting#12)"),
     ],
@@ -276,6 +281,8 @@ async def test_values_of_any_json_type_are_read_as_text_and_answered_as_text() -
         '{"code":34}',
         '{"code":34,"language":"COBOL"}',
         '{"code":34,"language":77}',
+        '{"code":34.0,"flag":null,"version":"","remark":[5],}',
+        '{"code":34,"version":409.9,/* hello */"remark":true}',
         '{"code":"34","opaque":"5","flag":"0","version":"401"}',
         "{code:34,'opaque':5}",
         '{"code":34}\n',

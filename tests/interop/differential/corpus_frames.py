@@ -1,6 +1,6 @@
 """Frames and headers, right and wrong, at every port.
 
-Not in test_differential.py yet: ours and the real server still differ here, and those differences are not judged.
+Played by hand: see compare.py.
 """
 
 import json

@@ -9,6 +9,9 @@ _DEPARTURES = {
     r"view '1'": "bytes of the log that are no message",
     r"null sets|null queues|null topic|an odd queue": "null where a set, a topic or a name is due",
     r"ns 304 list": "any broker's address will do, and which comes first in a HashMap is chance",
+    r"frame: (JSON: (a type|names in other letters)|language (99|-1)|extFields|body 5|opaque (null|missing))": "README",
+    r"frame: (header '{?,?}'|binary ext block of \d+, not)": "README",
+    r"namesrv frame: .*code (''|None|True|missing|-1)": "an answer instead of silence",
     r"ns .* unknown code": "an answer instead of silence",
     r"entries": "a queue that has no entries, but was asked for",
     # 4.9.8 has a black list, and no request 54

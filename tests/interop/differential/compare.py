@@ -1,0 +1,60 @@
+"""`python -m tests.interop.differential.compare frames`: one corpus at a real cluster and at ours, and what differs.
+
+For who looks into it. Frames take ten minutes: one after which the server says nothing is waited for; so they are not
+in test_differential.py.
+"""
+
+import argparse
+import tempfile
+import threading
+from pathlib import Path
+
+from tests.interop.differential import corpus_admin, corpus_frames, corpus_nameserver, corpus_pull, corpus_send
+from tests.interop.differential.case import Case, Outcome, differences
+from tests.interop.differential.clusters import pair
+from tests.interop.differential.departures import departs
+from tests.interop.java import Java
+
+CORPORA = {
+    "sends": corpus_send.cases,
+    "pulls": lambda: corpus_pull.cases("master"),
+    "tools": lambda: corpus_admin.cases("master"),
+    "nameserver": corpus_nameserver.cases,
+    "frames": corpus_frames.cases,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.interop.differential.compare", description=__doc__)
+    parser.add_argument("corpus", choices=CORPORA)
+    cases = [*corpus_send.set_up(), *CORPORA[parser.parse_args().corpus]()]
+    with tempfile.TemporaryDirectory(prefix="rmqlab-compare-") as directory:
+        java, outcomes = Java(Path(directory)), dict[str, dict[str, Outcome]]()
+        threads = [
+            threading.Thread(target=_play, args=(system, cases, java, Path(directory) / system, outcomes))
+            for system in ("real", "ours")
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    found = {
+        case.name: lines
+        for case in cases
+        if not departs(case.name) and (lines := differences(outcomes["real"][case.name], outcomes["ours"][case.name]))
+    }
+    for name, lines in found.items():
+        print(name, *lines, sep="\n    ")
+    print(f"{len(found)} of {len(cases)} differ")
+
+
+def _play(system: str, cases: list[Case], java: Java, directory: Path, outcomes: dict[str, dict[str, Outcome]]) -> None:
+    directory.mkdir()
+    with pair(system, java, directory) as cluster:
+        site = cluster.site()
+        outcomes[system] = {case.name: site.play(case) for case in cases}
+        site.close()
+
+
+if __name__ == "__main__":
+    main()
