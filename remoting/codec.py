@@ -161,7 +161,7 @@ def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
         if value_size < 0 or at > end:
             raise RemoteProtocolError(f"ext field {key!r} of {value_size} bytes runs over its header")
         if key and value_size:  # an empty name or value is null (remoting#8)
-            is_plain = is_plain and key not in fields
+            is_plain = is_plain and key not in fields and key.isascii()
             fields[key] = text_of(raw[value_at:at])
             sizes.append(value_size)
         else:
