@@ -308,10 +308,10 @@ async def test_a_header_in_another_encoding_than_utf8_is_served() -> None:
         raw = '{"code":10,"extFields":{"topic":"中"}}'.encode("gbk")
         await peer.stream.send_all(struct.pack(">iI", 4 + len(raw), len(raw)) + raw)
         assert "\ufffd" in (await peer.next()).ext_fields["topic"]
-        for topic in ("中", "文", "字"):
-            fields = field("键".encode("gbk"), b"v") + field(b"topic", topic.encode("gbk"))
+        for topic in (b"\xff", b"a", b"b", b"c"):
+            fields = field("键".encode("gbk"), b"v") + field(b"topic", topic)
             await peer.stream.send_all(binary_frame(binary_header(code=10, fields=fields, remark=b"\xff")))
-            assert (await peer.next()).ext_fields["topic"] == topic.encode("gbk").decode("utf-8", "replace")
+            assert (await peer.next()).ext_fields["topic"] == topic.decode("utf-8", "replace")
 
 
 async def test_an_unknown_language_byte_is_served() -> None:
