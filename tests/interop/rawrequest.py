@@ -10,6 +10,8 @@ from typing import Any
 
 import attrs
 
+from tests.interop.waiting import wait_until
+
 GET_ROUTE_INFO_BY_TOPIC = 105
 SEND_MESSAGE = 10
 PULL_MESSAGE = 11
@@ -168,8 +170,13 @@ def send_back(broker: str, group: str, offset: int, delay_level: int) -> None:
 
 
 def runtime_info(broker: str) -> dict[str, str]:
-    """What brokerStatus prints."""
-    table: dict[str, str] = json.loads(_answered(broker, GET_BROKER_RUNTIME_INFO, {}).body)["table"]
+    """What brokerStatus prints. In its first second a real broker has nothing to print, and answers with an error."""
+
+    def body() -> bytes | None:
+        answer = ask(broker, GET_BROKER_RUNTIME_INFO, {})
+        return answer.body if answer.code == SUCCESS else None
+
+    table: dict[str, str] = json.loads(wait_until(body, f"{broker} tells its runtime info"))["table"]
     return table
 
 
