@@ -160,7 +160,8 @@ def _lists() -> Iterator[Case]:
     for topic in ("TBW102", "broker-a", "DefaultCluster", "FakeUnit", "DiffOrder", "FakeOdd", "FakeNull"):
         yield _ask(f"route of {topic}", _ROUTE, {"topic": topic})
     for code in (106, 206, 304, 311, 312, 313):
-        case = _ask("list", code)
+        # Which broker's address 304 gives is chance (README, Departures).
+        case = _ask("list", code, show=(lambda body: body["topicList"]) if code == 304 else None)
         yield from (case, attrs.evolve(case, name=f"{case.name}, binary", codec=ROCKETMQ))
         yield attrs.evolve(case, name=f"{case.name}, odd field and body", fields={"x": "y"}, body=b"junk")
         yield attrs.evolve(case, name=f"{case.name}, oneway", members={"flag": 2})
