@@ -1,33 +1,60 @@
 """What happened in a run, as lines that a person can read. Pure."""
 
-import itertools
 from collections.abc import Iterator, Sequence
+
+import attrs
 
 from remoting.journal import MESSAGE_KINDS, JournalEntry
 
 _LONGEST_VALUE = 100
 
 
+@attrs.define
+class _Streak:
+    """Messages of one node with one outcome."""
+
+    at_millis: int
+    node: str
+    what: str
+    count: int = 0
+
+
 def history_lines(entries: Sequence[JournalEntry]) -> Iterator[str]:
-    """A line for each event, times from the scenario's beginning; messages that follow each other are one line."""
+    """A line for each event, times from the scenario's beginning.
+
+    Messages of a node are one line until their outcome changes or any other event comes: what other nodes send
+    meanwhile does not part them.
+    """
     began_at = next(
         (entry.at_millis for entry in entries if entry.kind == "step"), entries[0].at_millis if entries else 0
     )
-    for (is_message, node, what), group in itertools.groupby(entries, _sort_of):
-        members = list(group)
-        seconds = (members[0].at_millis - began_at) / 1000
-        if is_message:
-            yield f"{seconds:+10.3f} s  {node:12} {len(members)} x {what}"
+    for item in _told_in_order(entries):
+        seconds = (item.at_millis - began_at) / 1000
+        if isinstance(item, _Streak):
+            yield f"{seconds:+10.3f} s  {item.node:12} {item.count} x {item.what}"
         else:
-            for entry in members:
-                seconds = (entry.at_millis - began_at) / 1000
-                yield f"{seconds:+10.3f} s  {entry.node or 'cluster':12} {entry.kind}{_fields(entry)}"
+            yield f"{seconds:+10.3f} s  {item.node or 'cluster':12} {item.kind}{_fields(item)}"
 
 
-def _sort_of(entry: JournalEntry) -> tuple[bool, str, str]:
+def _told_in_order(entries: Sequence[JournalEntry]) -> list[JournalEntry | _Streak]:
+    told: list[JournalEntry | _Streak] = []
+    streaks: dict[tuple[str, str], _Streak] = {}
+    for entry in entries:
+        if entry.kind not in MESSAGE_KINDS:
+            streaks.clear()
+            told.append(entry)
+            continue
+        key, what = (entry.node, entry.kind), _what(entry)
+        if key not in streaks or streaks[key].what != what:
+            streaks[key] = _Streak(entry.at_millis, entry.node, what)
+            told.append(streaks[key])
+        streaks[key].count += 1
+    return told
+
+
+def _what(entry: JournalEntry) -> str:
     outcome = entry.fields.get("outcome")
-    what = f"{entry.kind} {outcome}" if outcome else entry.kind
-    return entry.kind in MESSAGE_KINDS, entry.node, what
+    return f"{entry.kind} {outcome}" if outcome else entry.kind
 
 
 def _fields(entry: JournalEntry) -> str:

@@ -17,3 +17,25 @@ def test_each_event_is_a_line_and_messages_that_follow_each_other_are_one() -> N
     assert lines[3][2] == "orders       1 x sent refused"
     assert len(lines[4][2]) < 160
     assert list(history_lines([])) == []
+
+
+def test_what_others_send_meanwhile_does_not_part_messages_but_an_event_and_an_outcome_do() -> None:
+    def sent(at: int, outcome: str) -> JournalEntry:
+        return JournalEntry(at, "orders", "sent", {"outcome": outcome})
+
+    sampled = JournalEntry(2, "broker-a", "log_sampled", {"max": 1})
+    paused = JournalEntry(4, "broker-a", "node_paused", {})
+    told = [
+        line.split(" s  ")[1].split(maxsplit=1)
+        for line in history_lines(
+            [sent(1, "SEND_OK"), sampled, sent(3, "SEND_OK"), paused, sent(5, "SEND_OK"), sent(6, "refused"), sampled]
+        )
+    ]
+    assert told == [
+        ["orders", "2 x sent SEND_OK"],
+        ["broker-a", "1 x log_sampled"],
+        ["broker-a", "node_paused"],
+        ["orders", "1 x sent SEND_OK"],
+        ["orders", "1 x sent refused"],
+        ["broker-a", "1 x log_sampled"],
+    ]
