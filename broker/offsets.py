@@ -76,6 +76,8 @@ class ConsumerOffsetTable:
         keep_config_file(self._path, self.body().encode_pretty())
 
     def _keys(self) -> Iterable[tuple[str, str]]:
+        """Topic and group of each key; one without a group, or with a second @, belongs to nobody, as in Java."""
         for key in self.offsets:
             topic, _, group = key.partition("@")
-            yield topic, group
+            if group and "@" not in group:
+                yield topic, group

@@ -52,9 +52,10 @@ def get_subscriptiongroup_config(
     return Reply(body=group.encode())
 
 
-def delete_subscriptiongroup(broker: Broker, header: DeleteSubscriptionGroupRequestHeader, _request: Request) -> Reply:
+def delete_subscriptiongroup(broker: Broker, _header: Any, request: Request) -> Reply:
     """Forget a group, and its offsets too where that is asked for. Also one that is unknown."""
     refuse_on_slave(broker)
+    header = request.command.header(DeleteSubscriptionGroupRequestHeader)
     broker.subscriptions.delete(header.group_name)
     if header.drops_offsets:
         broker.offsets.remove_group(header.group_name)
@@ -120,7 +121,7 @@ ROUTES: list[Route[Broker]] = [
     Route(
         RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader, get_subscriptiongroup_config
     ),
-    Route(RequestCode.DELETE_SUBSCRIPTIONGROUP, DeleteSubscriptionGroupRequestHeader, delete_subscriptiongroup),
+    Route(RequestCode.DELETE_SUBSCRIPTIONGROUP, None, delete_subscriptiongroup),
     Route(
         RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader, get_consumer_connection_list
     ),

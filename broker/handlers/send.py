@@ -78,7 +78,7 @@ def check_send(broker: Broker, header: Any) -> TopicConfig:
     topic = broker.topics.get(name)
     if not config.broker_permission & PERM_WRITE and topic is not None and topic.order:
         raise Refusal(ResponseCode.NO_PERMISSION, f"broker {config.broker_name} may not be written to")
-    if topic is None and (fault := names.topic_fault(name)) is not None:
+    if (fault := names.topic_fault(name)) is not None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, fault)
     if name in names.NO_SEND_TOPICS:
         raise Refusal(ResponseCode.NO_PERMISSION, f"clients may not send to topic {name}")
@@ -147,9 +147,11 @@ def _send_single(broker: Broker, header: Any, request: Request, queue_id: int) -
 
 def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
     """Turn a message into a half message, or one that waits in the schedule topic, if it asks for that. True if it was."""
-    if properties.get(PROPERTY_TRAN_MSG, "").lower() == "true":
-        if broker.config.reject_transaction_message:
-            raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
+    is_half = properties.get(PROPERTY_TRAN_MSG, "").lower() == "true"
+    if is_half and broker.config.reject_transaction_message:
+        raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
+    _check_store(broker)
+    if is_half:
         make_half(message, properties)
         if PROPERTY_DELAY in properties:  # lost, as in RocketMQ: what comes from the schedule is never a half message
             delay(broker, message, properties)
@@ -157,6 +159,13 @@ def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str
     if PROPERTY_DELAY not in properties or message.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED:
         return False
     return delay(broker, message, properties)
+
+
+def _check_store(broker: Broker) -> None:
+    """Refuse what a store refuses whatever it is, before it is looked at (DefaultMessageStore.checkStoreStatus)."""
+    if (reason := broker.store.write_refused()) is not None:
+        broker.stats.count_put_failure()
+        raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
 
 
 def make_half(message: NewMessage, properties: dict[str, str]) -> None:
@@ -205,6 +214,7 @@ def _send_batch(broker: Broker, header: Any, request: Request, queue_id: int) ->
     properties = parse_properties(header.properties or "")
     if header.sys_flag is None:
         raise HeaderError("a batch without its sysFlag")
+    _check_store(broker)
     if not request.command.body:
         raise HeaderError("a batch without messages")
     if header.sys_flag & TRANSACTION_MASK or java_number(properties.get(PROPERTY_DELAY, "0")) > 0:

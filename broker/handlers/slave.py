@@ -6,6 +6,9 @@ from remoting.dispatch import Refusal
 
 
 def refuse_on_slave(broker: Broker) -> None:
-    """Turn a change of topics or groups down, unless this is a master (broker-requests#64)."""
+    """Turn a change of topics or groups down, unless this is a master (broker-requests#64).
+
+    It comes before the header is read: also a request that makes no sense is told where to go.
+    """
     if broker.is_slave:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "this is a slave: topics and groups are changed at its master")

@@ -18,14 +18,15 @@ from remoting.headers.topic import (
 )
 
 
-def update_and_create_topic(broker: Broker, header: CreateTopicRequestHeader, request: Request) -> None:
+def update_and_create_topic(broker: Broker, _header: Any, request: Request) -> None:
     """Replace a topic's whole configuration, tell the nameservers of this one topic, and answer when they know.
 
     The header's `order` is ignored: order topics are those in the nameservers' KV table. The perm is not checked.
     """
+    refuse_on_slave(broker)
+    header = request.command.header(CreateTopicRequestHeader)
     if header.topic_filter_type not in ("SINGLE_TAG", "MULTI_TAG"):
         raise HeaderError(f"topicFilterType is {header.topic_filter_type}, expected SINGLE_TAG or MULTI_TAG")
-    refuse_on_slave(broker)
     _check_name(broker, header.topic)
     topic = TopicConfig(
         topic_name=header.topic,
@@ -39,9 +40,10 @@ def update_and_create_topic(broker: Broker, header: CreateTopicRequestHeader, re
     broker.registration.register_soon(header.topic, then=lambda: request.reply(Reply(remark=NO_REMARK_SET)))
 
 
-def delete_topic(broker: Broker, header: DeleteTopicRequestHeader, _request: Request) -> Reply:
+def delete_topic(broker: Broker, _header: Any, request: Request) -> Reply:
     """Drop a topic and its queues. Consumer offsets stay, and telling the nameservers is left to the tool."""
     refuse_on_slave(broker)
+    header = request.command.header(DeleteTopicRequestHeader)
     _check_name(broker, header.topic)
     broker.topics.delete(header.topic)
     broker.store.delete_topic(header.topic)
@@ -100,8 +102,8 @@ def clean_unused_topic(broker: Broker, _header: Any, _request: Request) -> Reply
 
 
 ROUTES: list[Route[Broker]] = [
-    Route(RequestCode.UPDATE_AND_CREATE_TOPIC, CreateTopicRequestHeader, update_and_create_topic),
-    Route(RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader, delete_topic),
+    Route(RequestCode.UPDATE_AND_CREATE_TOPIC, None, update_and_create_topic),
+    Route(RequestCode.DELETE_TOPIC_IN_BROKER, None, delete_topic),
     Route(RequestCode.GET_ALL_TOPIC_CONFIG, None, get_all_topic_config),
     Route(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader, get_topic_config),
     Route(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader, get_topic_stats_info),

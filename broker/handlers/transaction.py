@@ -36,7 +36,8 @@ UNKNOWN = 0
 
 def end_transaction(broker: Broker, header: EndTransactionRequestHeader, request: Request) -> Reply | None:
     """Commit or roll back; neither of them is silence, also towards one who waits for an answer."""
-    if header.commit_or_rollback not in (UNKNOWN, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK):
+    is_outcome = header.commit_or_rollback in (UNKNOWN, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK)
+    if not is_outcome and request.command.raw_fields is not None:  # fields that are not there are not checked
         raise HeaderError(f"commitOrRollback is {header.commit_or_rollback}, expected 0, 8 or 12")
     if broker.is_slave:
         return Reply(ResponseCode.SLAVE_NOT_AVAILABLE, remark="this is a slave: transactions end at its master")
@@ -50,6 +51,8 @@ def end_transaction(broker: Broker, header: EndTransactionRequestHeader, request
 
 
 def _checked_half(broker: Broker, header: EndTransactionRequestHeader) -> StoredMessage:
+    if header.commit_log_offset is None or header.tran_state_table_offset is None:
+        raise HeaderError("the end of a transaction without commitLogOffset or tranStateTableOffset")
     half = half_at(broker, header.commit_log_offset)
     if half.properties.get(PROPERTY_PGROUP) != header.producer_group:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"that half message is not of producer group {header.producer_group}")

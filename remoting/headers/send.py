@@ -105,10 +105,10 @@ class EndTransactionRequestHeader(Header, frozen=True, kw_only=True):
     """37."""
 
     producer_group: str | None = None
-    tran_state_table_offset: Long
-    """Queue offset in the half topic."""
-    commit_log_offset: Long
-    commit_or_rollback: Int
+    tran_state_table_offset: Long | None = None
+    """Queue offset in the half topic. Missed only by who resolves the transaction, as `commit_log_offset` is."""
+    commit_log_offset: Long | None = None
+    commit_or_rollback: Int | None = None
     """8 commit, 12 rollback, 0 unknown."""
     from_transaction_check: JavaBoolean = FALSE
     msg_id: str | None = None

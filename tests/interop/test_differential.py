@@ -1,7 +1,8 @@
 """The same requests, right and wrong in every way, to a real cluster and to ours: each is answered alike.
 
 The corpus is played once at both, side by side. Both masters must have stored the same records at the same offsets
-in the end, so that every answer, and all that later requests find, is known to the byte.
+in the end, so that every answer, and all that later requests find, is known to the byte. Then the masters are killed,
+when their slaves have all that they had, and the slaves are asked the same.
 """
 
 import threading
@@ -25,7 +26,11 @@ _PARTS: Mapping[str, Iterable[Case]] = {
     "pulls": corpus_pull.cases("master"),
     "tools": corpus_admin.cases("master"),
     "nameserver": corpus_nameserver.cases(),
+    "sends to a slave": corpus_send.at_slave(),
+    "pulls from a slave": corpus_pull.cases("slave"),
+    "tools at a slave": corpus_admin.cases("slave"),
 }
+_FIRST_AFTER_DEATH = "sends to a slave"
 
 
 class Played:
@@ -58,8 +63,11 @@ def _play(system: str, java: Java, directory: Path, played: Played) -> None:
     try:
         with pair(system, java, directory) as cluster:
             site = cluster.site()
-            for part in _PARTS.values():
-                for case in part:
+            for part, cases in _PARTS.items():
+                if part == _FIRST_AFTER_DEATH:
+                    cluster.wait_synced()
+                    cluster.master.kill()
+                for case in cases:
                     assert case.name not in played.outcomes, f"two cases are called {case.name}"
                     played.outcomes[case.name] = site.play(case)
             site.close()

@@ -139,3 +139,15 @@ def test_offsets_are_cloned(lagging: TalkingBroker, topic: str, cloned: set[str]
     assert set(lagging.broker.offsets.topics_of("copy")) == cloned
     if topic == "T":
         assert lagging.broker.offsets.query("copy", "T", 0) == 2
+
+
+@pytest.mark.parametrize("group", ["", "a@b"])
+def test_offsets_of_a_group_whose_key_does_not_split_in_two_are_kept_and_listed_nowhere(
+    lagging: TalkingBroker, group: str
+) -> None:
+    """As ConsumerOffsetManager reads its keys: `T@` and `T@a@b` are nobody's."""
+    lagging.broker.offsets.commit(group, "T", 0, 1)
+    reply = lagging.ask(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "T"})
+    assert GroupList.decode(reply.body).group_list == ["g"]
+    assert positions(stats(lagging, group)) == {}
+    assert lagging.broker.offsets.query(group, "T", 0) == 1

@@ -107,6 +107,13 @@ def test_an_illegal_topic_is_a_system_error(talk: TalkingBroker, topic: str) -> 
     assert talk.send(topic).code == ResponseCode.SYSTEM_ERROR
 
 
+def test_an_illegal_topic_is_refused_where_it_exists_too(talk: TalkingBroker) -> None:
+    """broker-requests#16: a heartbeat of an odd group makes its retry topic."""
+    talk.heartbeat("a b", "T")
+    assert talk.broker.topics.get("%RETRY%a b") is not None
+    assert talk.send("%RETRY%a b").code == ResponseCode.SYSTEM_ERROR
+
+
 @pytest.mark.parametrize("topic", sorted(names.NO_SEND_TOPICS))
 def test_clients_may_not_send_to_the_brokers_own_topics(talk: TalkingBroker, topic: str) -> None:
     """broker-requests#16."""
@@ -367,6 +374,16 @@ def test_a_full_disk_is_service_not_available(talk: TalkingBroker) -> None:
     talk.broker.store.putter.refusal = "the disk is full"
     reply = talk.send("T")
     assert (reply.code, reply.remark) == (ResponseCode.SERVICE_NOT_AVAILABLE, "the disk is full")
+    assert talk.broker.stats.put_failures == 1
+
+
+@pytest.mark.parametrize("body", [b"", b"cut", ITEMS])
+def test_what_takes_nothing_refuses_before_it_looks_at_delays_and_batches(slave: TalkingBroker, body: bytes) -> None:
+    """store-ha#31, #33: as a real slave, to which every send of the differential test is sent."""
+    assert slave.send("T", DELAY="abc").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert slave.send("T", TRAN_MSG="true", DELAY="abc").code == ResponseCode.SERVICE_NOT_AVAILABLE
+    batch = send_fields("T", DELAY="1") | {"m": "true"}
+    assert slave.ask(RequestCode.SEND_BATCH_MESSAGE, batch, body).code == ResponseCode.SERVICE_NOT_AVAILABLE
 
 
 def test_a_slave_takes_no_messages(slave: TalkingBroker) -> None:

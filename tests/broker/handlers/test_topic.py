@@ -8,6 +8,7 @@ from remoting import names
 from remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, TopicList, TopicStatsTable
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
+from remoting.frame import ROCKETMQ
 
 
 def create(talk: TalkingBroker, topic: str, *, read: int = 4, write: int = 4, perm: int = 6) -> Command:
@@ -132,3 +133,19 @@ def test_a_slave_leaves_topics_to_its_master(slave: TalkingBroker) -> None:
     assert slave.broker.topics.get("TAdmin") is None
     assert slave.ask(RequestCode.GET_ALL_TOPIC_CONFIG).code == ResponseCode.SUCCESS
     assert slave.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TBW102"}).code == ResponseCode.SUCCESS
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+    ],
+)
+def test_a_slave_refuses_before_it_reads_what_is_asked(slave: TalkingBroker, code: RequestCode) -> None:
+    """broker-requests#64: so the answer is its handler's, in the codec of the request."""
+    (reply,) = slave.serve(Command(code, serialize_type=ROCKETMQ))
+    assert (reply.code, reply.serialize_type) == (ResponseCode.SYSTEM_ERROR, ROCKETMQ)
+    assert "slave" in (reply.remark or "")

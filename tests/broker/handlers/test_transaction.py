@@ -102,6 +102,18 @@ def test_a_slave_ends_no_transaction(slave: TalkingBroker, decision: int) -> Non
         "producerGroup": "P", "tranStateTableOffset": "0", "commitLogOffset": "0", "commitOrRollback": str(decision),
     }  # fmt: skip
     assert slave.ask(RequestCode.END_TRANSACTION, fields).code == ResponseCode.SLAVE_NOT_AVAILABLE
+    bare = {"commitOrRollback": str(decision)}
+    assert slave.ask(RequestCode.END_TRANSACTION, bare).code == ResponseCode.SLAVE_NOT_AVAILABLE
+    assert slave.ask(RequestCode.END_TRANSACTION).code == ResponseCode.SLAVE_NOT_AVAILABLE
+    assert slave.ask(RequestCode.END_TRANSACTION, {"commitOrRollback": "5"}).code == ResponseCode.SYSTEM_ERROR
+
+
+def test_offsets_that_are_no_numbers_are_missed_by_who_needs_them(talk: TalkingBroker) -> None:
+    """broker-requests section 4.2."""
+    fields = {"producerGroup": "P", "tranStateTableOffset": "abc", "commitLogOffset": "0"}
+    assert talk.ask(RequestCode.END_TRANSACTION, fields | {"commitOrRollback": "8"}).code == ResponseCode.SYSTEM_ERROR
+    assert talk.ask(RequestCode.END_TRANSACTION).code == ResponseCode.SYSTEM_ERROR
+    assert talk.tell(RequestCode.END_TRANSACTION, fields | {"commitOrRollback": "0"}) == []
 
 
 @pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])

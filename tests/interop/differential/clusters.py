@@ -1,19 +1,22 @@
 """The two clusters of the comparison: the same settings, the same names, and nothing in them that works by itself."""
 
 import contextlib
+import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+from tests.interop import rawrequest
 from tests.interop.differential.case import Site
-from tests.interop.differential.normal import Names
+from tests.interop.differential.normal import Names, read_json
 from tests.interop.java import Java
 from tests.interop.ours import OurBroker, OurNameserver
 from tests.interop.rawrequest import split_address
 from tests.interop.realrocketmq import SMALL_FILES, RealBroker, RealNameserver
 from tests.interop.server import BrokerServer, Server
+from tests.interop.waiting import wait_until
 
 _SETTINGS: Mapping[str, object] = {
     **SMALL_FILES,
@@ -21,6 +24,14 @@ _SETTINGS: Mapping[str, object] = {
     "messageDelayLevel": " ".join(["2h"] * 18),
     "transactionCheckInterval": 3_600_000,
 }
+
+
+_METADATA = (21, 43, 45, 201)
+"""Requests for topics, consumer offsets, delay offsets and groups."""
+
+
+def _log_end(broker: BrokerServer) -> str:
+    return rawrequest.runtime_info(broker.address)["commitLogMaxOffset"]
 
 
 @attrs.frozen
@@ -41,6 +52,18 @@ class Pair:
             texts[f"7F000001{split_address(broker.address)[1]:08X}"] = f"{name}_HEX"
             texts[str(broker.store)] = f"{name}_STORE"
         return Site(addresses, Names(texts))
+
+    def wait_synced(self) -> None:
+        """Until the slave has the master's log, and its four kinds of metadata."""
+        for code in _METADATA:
+            wait_until(functools.partial(self._agree, code), f"the slave has the master's answer to {code}", 60)
+        wait_until(
+            lambda: len({_log_end(broker) for broker in (self.master, self.slave)}) == 1, "the slave has the log"
+        )
+
+    def _agree(self, code: int) -> bool:
+        masters, slaves = (rawrequest.ask(broker.address, code, {}).body for broker in (self.master, self.slave))
+        return bool(read_json(masters) == read_json(slaves))
 
 
 @contextlib.contextmanager

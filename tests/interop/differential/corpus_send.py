@@ -89,6 +89,11 @@ def cases() -> Corpus:
     ]
 
 
+def at_slave() -> Corpus:
+    """The same at a slave, after they were played at its master: it refuses most, each in its way."""
+    return [attrs.evolve(case, name=f"slave: {case.name}", to="slave") for case in cases() if case.to == _TO]
+
+
 def _headers() -> Iterator[Case]:
     for code in (10, 310, 320):
         kinds = {(_LETTERS[key] if code != 10 else key): values for key, values in _KINDS.items()}
