@@ -42,7 +42,7 @@ spark: $(VENV)/.spark       ## the data sources and the audit, on Spark; needs P
 	$(BIN)/python -m pytest -m spark tests/pipeline
 
 interop: $(VENV)/.spark     ## against real RocketMQ 4.9.8; needs a JDK and Maven
-	$(PYTEST) -m interop tests/interop
+	$(PYTEST) -m interop --timeout 900 tests/interop   # a JVM may take its time to start
 
 bench: $(VENV)/.ready       ## side by side with real RocketMQ 4.9.8; needs a JDK and Maven
 	$(BIN)/python -m tests.bench

@@ -56,7 +56,7 @@ class Child:
         with self._heard:
             return list(self._lines)
 
-    def wait_line(self, pattern: str, timeout: float = 30.0) -> str:
+    def wait_line(self, pattern: str, timeout: float = 120.0) -> str:
         """Wait for a line matching `pattern`, wherever it comes."""
         return self._lines[self.find_line(pattern, timeout, start=0)]
 
@@ -80,7 +80,7 @@ class Child:
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
 
-    def wait_exit(self, timeout: float = 30.0) -> int:
+    def wait_exit(self, timeout: float = 120.0) -> int:
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -93,13 +93,13 @@ class Child:
         if (code := self._process.poll()) is not None:
             raise ChildError(self._account(f"ended with exit code {code}"))
 
-    def finish(self, timeout: float = 60.0) -> list[str]:
+    def finish(self, timeout: float = 180.0) -> list[str]:
         """Wait for a program that ends by itself, with exit code 0; answers its lines."""
         if code := self.wait_exit(timeout):
             raise ChildError(self._account(f"exit code {code}"))
         return self.lines
 
-    def terminate(self, timeout: float = 30.0) -> int:
+    def terminate(self, timeout: float = 120.0) -> int:
         """Stop it as an operator does (SIGTERM)."""
         self._process.terminate()
         return self.wait_exit(timeout)

@@ -78,7 +78,7 @@ class Mqadmin:
     def __init__(self, java: Java, client: str = "4.9.8") -> None:
         self._child = java.start("Admin", client=client)
 
-    def run(self, namesrv: str, command: str, *args: str, timeout: float = 30.0) -> str:
+    def run(self, namesrv: str, command: str, *args: str, timeout: float = 120.0) -> str:
         """A failure shows in the text, as the exception's own words."""
         start = len(self._child.lines)
         self._child.write_line("\t".join([command, "-n", namesrv, *args]))

@@ -17,7 +17,7 @@ from tests.interop.topology import Broker
 from tests.interop.waiting import wait_until
 
 _RMQLAB = shutil.which("rmqlab", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
-_UP_TIMEOUT = 60.0
+_UP_TIMEOUT = 180.0
 
 _numbers = itertools.count()
 

@@ -36,10 +36,12 @@ class Pair:
     def end(self, broker: BrokerServer) -> int:
         return int(rawrequest.runtime_info(broker.address)["commitLogMaxOffset"])
 
+    def entries(self, broker: BrokerServer) -> int:
+        return rawrequest.max_offset(broker.address, TOPIC, 0)
+
     def wait_caught_up(self) -> None:
         wait_until(lambda: self.end(self.slave) == self.end(self.master), "the slave's log is as long", 60)
-        wanted = rawrequest.max_offset(self.master.address, TOPIC, 0)
-        wait_until(lambda: rawrequest.max_offset(self.slave.address, TOPIC, 0) == wanted, "its queue, too", 60)
+        wait_until(lambda: self.entries(self.slave) == self.entries(self.master), "its queue, too", 60)
 
     def compare(self, *, first_file: int = 0) -> None:
         """All bytes from a file of the master's on."""

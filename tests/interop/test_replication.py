@@ -140,8 +140,17 @@ def _max_offsets(broker: BrokerServer) -> list[int]:
 
 
 def _wait_same_queues(pair: Pair) -> None:
-    wanted = _max_offsets(pair.master)
-    wait_until(lambda: _max_offsets(pair.slave) == wanted, "the slave has every queue entry of the master", SLOW)
+    """A real master answers a send before it enters the message in its queue, and before it pushes it."""
+
+    def is_same() -> bool:
+        master, slave = (rawrequest.runtime_info(one.address) for one in (pair.master, pair.slave))
+        return (
+            master["commitLogMaxOffset"] == slave["commitLogMaxOffset"]
+            and master["dispatchBehindBytes"] == slave["dispatchBehindBytes"] == "0"
+            and _max_offsets(pair.master) == _max_offsets(pair.slave)
+        )
+
+    wait_until(is_same, "the slave has every queue entry of the master", SLOW)
 
 
 def _compare_stores(pair: Pair) -> None:

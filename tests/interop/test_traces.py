@@ -41,7 +41,7 @@ def test_mqadmin_shows_who_sent_a_message_and_who_consumed_it(java: Java, namesr
             found = [row.split() for row in shown.splitlines() if re.match(r"(Pub|Sub) ", row)]
             return sorted((row[0], row[1], row[-1]) for row in found)
 
-        wait_until(lambda: rows() == wanted, f"the trace of {message_id}", 30)
+        wait_until(lambda: rows() == wanted, f"the trace of {message_id}")
 
 
 async def _send_and_consume(namesrv: str, group: str) -> str:

@@ -9,7 +9,7 @@ T = TypeVar("T")
 _PROBE_PERIOD = 0.05  # seconds between two looks: short beside any start-up here, light on the CPU
 
 
-def wait_until(probe: Callable[[], T | None], what: str, timeout: float = 30.0, *, period: float = _PROBE_PERIOD) -> T:
+def wait_until(probe: Callable[[], T | None], what: str, timeout: float = 120.0, *, period: float = _PROBE_PERIOD) -> T:
     """The first true answer of `probe`; an OSError of it means "not yet"."""
     deadline = time.monotonic() + timeout
     problem: object = None

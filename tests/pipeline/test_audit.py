@@ -313,14 +313,14 @@ def test_a_torn_journal_makes_the_verdict_unknown(spark: "SparkSession", tmp_pat
 
 def test_a_real_run_in_which_a_master_is_killed(spark: "SparkSession", own_lab: "Lab") -> None:
     own_lab.create_topic("rmqlab", 4)
-    produced = own_lab.start("produce", "--name", "broken", "--rate-per-second", "50", "--count", "400")
-    consumed = own_lab.start("consume", "--name", "broken", "--count", "200")
+    produced = own_lab.start("produce", "--name", "broken", "--rate-per-second", "20", "--count", "600")
+    consumed = own_lab.start("consume", "--name", "broken", "--count", "100")
     consumed.wait(timeout=200)
     own_lab.run("kill", "broker-a:master", "--name", "broken")
     produced.wait(timeout=300)
     own_lab.run("start", "broker-a:master", "--name", "broken")
     own_lab.run("down", "--name", "broken")
     summary = compare(spark, own_lab.home / "broken")
-    assert summary.findings["sent"].value == 400
+    assert summary.findings["sent"].value == 600
     assert summary.findings["sent.refused"].value
     own_lab.run("up", "--detach", "--name", "broken")

@@ -19,7 +19,7 @@ public final class Producer {
         DefaultMQProducer producer = new DefaultMQProducer(
             options.text("namespace", ""), options.text("group", "interop-producers"), Accounts.hook(options));
         producer.setNamesrvAddr(options.text("namesrv"));
-        producer.setSendMsgTimeout(options.number("timeoutMillis", 3000));
+        producer.setSendMsgTimeout(options.number("timeoutMillis", 20_000));
         producer.start();
         int failed = 0;
         for (int i = 0; i < options.number("count", 1); i++) {

@@ -22,6 +22,7 @@ public final class TransactionProducer {
         CountDownLatch missing = new CountDownLatch(options.number("checks", 0));
         TransactionMQProducer producer = new TransactionMQProducer(options.text("group", "interop-transactions"));
         producer.setNamesrvAddr(options.text("namesrv"));
+        producer.setSendMsgTimeout(20_000);
         producer.setTransactionListener(new TransactionListener() {
             @Override
             public LocalTransactionState executeLocalTransaction(Message message, Object outcome) {
