@@ -5,7 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from typing import Generic, NoReturn, TypeVar
+from typing import Final, Generic, NoReturn, TypeVar
 
 import trio
 
@@ -43,6 +43,10 @@ def open_listener(host: str, port: int, backlog: int = BACKLOG) -> socket.socket
             raise AddressTakenError(exc.errno, f"{host}:{port} is taken by another process") from None
         raise OSError(exc.errno, f"cannot listen at {host}:{port}: {exc.strerror}") from None
     return sock
+
+
+_LATE_LOOK: Final = 5.0
+"""Times its period after which a look for idle connections comes late."""
 
 
 class Acceptor:
@@ -151,10 +155,19 @@ class Server(Generic[S]):
             channel.close("the server stops")
 
     async def close_idle_forever(self) -> NoReturn:
-        """Close connections on which nothing moved for `idle_timeout` seconds."""
+        """Close connections on which nothing moved for `idle_timeout` seconds.
+
+        What came while this process stood still is no silence: a look that comes too late is left out, so that it can
+        be read before the next one (Netty, too, reads before it looks at the time).
+        """
+        period = self._idle_timeout / 120
         while True:
-            await trio.sleep(self._idle_timeout / 120)
-            silent_since = trio.current_time() - self._idle_timeout
+            looked_at = trio.current_time()
+            await trio.sleep(period)
+            now = trio.current_time()
+            if now - looked_at > _LATE_LOOK * period:
+                continue
+            silent_since = now - self._idle_timeout
             for channel in [channel for channel in self.channels if channel.last_active_at <= silent_since]:
                 channel.close(f"idle for {self._idle_timeout:g} s")
 

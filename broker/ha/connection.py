@@ -71,7 +71,14 @@ class HaConnection:
             self._send()
 
     def look(self) -> None:
-        """Do what time demands: give a silent slave up, or send a heartbeat."""
+        """Do what time demands: give a silent slave up, or send a heartbeat.
+
+        What came while this process stood still is no silence: as 4.9 (ReadSocketService) it reads before it judges.
+        """
+        if self._now() >= self.stream.silent_at:
+            self._receive()
+        if self.is_closed:
+            return
         if self._now() >= self.stream.silent_at:
             self.close(f"no report for {self._settings.housekeeping_interval:g} s")
         else:

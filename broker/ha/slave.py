@@ -128,11 +128,19 @@ class HaClient:
     def _look(self) -> None:
         if self.closed.is_set():
             return
-        now, silent_at = self._now(), self.stream.silent_at
-        if silent_at is not None and now >= silent_at:
+        if self._is_silent():  # or this process stood still, and what came meanwhile is unread
+            self._on_ready(READ)
+        if self.closed.is_set():
+            return
+        now = self._now()
+        if self._is_silent():
             self.close(f"the master was silent for {self._settings.housekeeping_interval:g} s")
         elif (report := self.stream.repeated(now)) is not None:
             self._write(report)
+
+    def _is_silent(self) -> bool:
+        silent_at = self.stream.silent_at
+        return silent_at is not None and self._now() >= silent_at
 
     def _on_ready(self, _events: int) -> None:
         now, had, trouble = self._now(), self._store.max_commit_log_offset, ""

@@ -35,6 +35,8 @@ from store.messagestore import MessageStore
 from store.rewind import truncate
 
 RATE = 50.0
+PATIENCE = 3600.0
+"""Seconds for an answer: more than a minute of the machine's, however fast the clock runs."""
 HOSTS = tuple(f"{os.environ.get('RMQLAB_NETWORK', '127.77')}.0.{number}" for number in (1, 2, 3))
 
 
@@ -111,6 +113,7 @@ class World:
             "broker_ip2": host,
             "namesrv_addr": self.nameserver.address,
             "store_path_root_dir": str(self.tmp_path / name),
+            "server_channel_max_idle_time_seconds": 6000,
             **SMALL_FILES,
             **values,
         }
@@ -132,7 +135,7 @@ class World:
 
     async def send(self, broker: Running, body: bytes = b"hello", **properties: str) -> Command:
         fields = send_fields("BenchmarkTest", 0, **properties)
-        return await self.client.request(broker.address, request(RequestCode.SEND_MESSAGE_V2, fields, body), 60)
+        return await self.client.request(broker.address, request(RequestCode.SEND_MESSAGE_V2, fields, body), PATIENCE)
 
     async def until(self, holds: Callable[[], Any]) -> None:
         while not holds():  # noqa: ASYNC110 - what is waited for lies in another task's state
@@ -196,8 +199,8 @@ async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_
     fast_clock.rate = RATE / 5  # requests between the two have 3 s of it
     patience: dict[str, Any] = {"slave_timeout": 600_000, "ha_housekeeping_interval": 600_000}
     master = await world.start("a", broker_role="SYNC_MASTER", **patience)
-    slave = await world.start("s", HOSTS[1], broker_role="SLAVE", broker_id=1)
     assert (await world.send(master)).code == ResponseCode.SLAVE_NOT_AVAILABLE
+    slave = await world.start("s", HOSTS[1], broker_role="SLAVE", broker_id=1)
     await world.until(lambda: any(one["in_sync"] for one in master.link.ask()["ha"]["connections"]))
     for _ in range(20):
         assert (await world.send(master)).code == ResponseCode.SUCCESS
@@ -205,7 +208,9 @@ async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_
     assert ends[0] == ends[1]
     await world.until(lambda: slave.link.ask()["commit_log"]["dispatched"] == ends[1])
     answers = [
-        await world.client.request(one.address, request(RequestCode.PULL_MESSAGE, pull_fields("BenchmarkTest")), 60)
+        await world.client.request(
+            one.address, request(RequestCode.PULL_MESSAGE, pull_fields("BenchmarkTest")), PATIENCE
+        )
         for one in (master, slave)
     ]
     assert answers[0].body == answers[1].body
@@ -229,7 +234,7 @@ async def test_where_a_group_stands_when_its_master_is_back(
 
     async def commit(broker: Running, offset: int) -> None:
         fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": str(offset)}
-        await world.client.request(broker.address, request(RequestCode.UPDATE_CONSUMER_OFFSET, fields), 60)
+        await world.client.request(broker.address, request(RequestCode.UPDATE_CONSUMER_OFFSET, fields), PATIENCE)
 
     def offsets(broker: Running) -> int:
         return int(broker.link.ask()["consumer_offsets"].get("T@g", {}).get(0, -1))
@@ -314,7 +319,7 @@ async def test_an_async_master_never_speaks_of_slaves(world: World) -> None:
 async def test_a_silent_slave_costs_three_to_four_seconds(world: World, fast_clock: trio.testing.MockClock) -> None:
     """store-ha#51: five sends at once, all answered within that time."""
     assert fast_clock.rate == RATE
-    master = await world.start("a", broker_role="SYNC_MASTER")
+    master = await world.start("a", broker_role="SYNC_MASTER", ha_housekeeping_interval=6_000_000)
     with contextlib.closing(socket.create_connection((HOSTS[0], 10912))):
         await world.until(lambda: master.link.ask()["ha"]["connections"])
         codes: list[int] = []
@@ -332,7 +337,7 @@ async def test_a_silent_slave_costs_three_to_four_seconds(world: World, fast_clo
 
 
 async def test_sync_flush_answers_when_it_is_on_disk(world: World) -> None:
-    master = await world.start("a", flush_disk_type="SYNC_FLUSH")
+    master = await world.start("a", flush_disk_type="SYNC_FLUSH", sync_flush_timeout=60_000)
     reply = await world.send(master)
     facts = master.link.ask()["commit_log"]
     assert reply.code == ResponseCode.SUCCESS
@@ -417,11 +422,17 @@ async def test_a_store_that_takes_long_to_close_says_how_far_it_is(monkeypatch: 
     """Or the supervisor would take it for one that hangs, and kill it."""
 
     class SlowStore:
-        indexed_offset = 0
-        was_seen = threading.Event()
+        offset = 0
+        was_looked_at, was_seen = threading.Event(), threading.Event()
+
+        @property
+        def indexed_offset(self) -> int:
+            self.was_looked_at.set()
+            return self.offset
 
         def close(self) -> None:
-            self.indexed_offset = 7
+            assert self.was_looked_at.wait(60)  # what is there at the first look is no news
+            self.offset = 7
             assert self.was_seen.wait(60)
 
     store, told = SlowStore(), []

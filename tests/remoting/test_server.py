@@ -389,6 +389,25 @@ async def test_a_connection_without_traffic_is_closed_after_two_minutes(mock_clo
         assert running.server.channels == set()
 
 
+@pytest.mark.parametrize("_time", range(5))
+async def test_what_came_while_the_server_stood_still_is_read_before_it_looks_for_idle_connections(
+    mock_clock: trio.testing.MockClock, _time: int
+) -> None:
+    """remoting#13. Which task runs first is chance: hence several times."""
+    async with serving() as running:
+        peer = await running.connect()
+        await peer.send(request(34))
+        await peer.next()
+        os.write(
+            peer.stream.socket.fileno(), encode_command(request(34))
+        )  # at once: nobody else runs between this and the jump
+        mock_clock.jump(200)
+        assert (await peer.next()).code == 0
+        mock_clock.jump(2)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        assert len(running.server.channels) == 1
+
+
 async def test_an_unknown_code_is_answered_at_once_and_counted() -> None:
     """remoting#14."""
     async with serving() as running:

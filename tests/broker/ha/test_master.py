@@ -1,5 +1,6 @@
 """A master with slaves that are plain sockets. Where time matters a test asks for the mock clock, and moves it."""
 
+import os
 import struct
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -102,14 +103,20 @@ async def test_nothing_is_sent_before_the_first_report(
     assert await slave.frame() == (90, b"abcdefghij")
 
 
-async def test_a_slave_that_reports_at_once_is_served_at_once(connect: Connect, log: MemoryLog) -> None:
+async def test_a_slave_that_reports_at_once_is_served_at_once(
+    connect: Connect, log: MemoryLog, mock_clock: MockClock
+) -> None:
     """Section 4.6."""
+    del mock_clock  # time stands still: no heartbeat comes between
     slave = await connect()
     await slave.report(0)
     assert await slave.frame() == (0, bytes(log.data))
 
 
-async def test_what_is_appended_leaves_when_it_is_pushed(connect: Connect, master: HaMaster, log: MemoryLog) -> None:
+async def test_what_is_appended_leaves_when_it_is_pushed(
+    connect: Connect, master: HaMaster, log: MemoryLog, mock_clock: MockClock
+) -> None:
+    del mock_clock  # time stands still: no heartbeat comes between
     slave = await connect()
     await slave.report(95)
     assert await slave.frame() == (95, b"fghij")
@@ -158,10 +165,27 @@ async def test_a_slave_is_closed_20_s_after_its_last_report(connect: Connect, mo
     assert trio.current_time() - began == pytest.approx(20.0)
 
 
+@pytest.mark.parametrize("_time", range(5))
+async def test_reports_that_came_while_the_master_stood_still_are_no_silence(
+    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock, _time: int
+) -> None:
+    """4.9 reads before it looks at the time. Which task runs first here is chance: hence several times."""
+    slave = await connect()
+    await slave.report(100)
+    await told.wait_until(lambda: told.acks == [100])
+    os.write(
+        slave.stream.socket.fileno(), struct.pack(">q", 100)
+    )  # at once: nobody else runs between this and the jump
+    mock_clock.jump(25)
+    await wait_all_tasks_blocked(0.01)
+    assert master.connection_count == 1
+
+
 async def test_a_second_report_beyond_our_end_closes_the_connection(
-    connect: Connect, told: Recorder, master: HaMaster
+    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock
 ) -> None:
     """store-ha#41: the first raises the common offset all the same, for good (section 4.9)."""
+    del mock_clock  # time stands still: no heartbeat comes between
     slave = await connect()
     await slave.report(150)
     await told.wait_until(lambda: told.acks == [150])
@@ -172,9 +196,10 @@ async def test_a_second_report_beyond_our_end_closes_the_connection(
 
 
 async def test_a_slave_ahead_of_us_gets_bytes_as_soon_as_our_log_has_passed_it(
-    connect: Connect, master: HaMaster, log: MemoryLog, told: Recorder
+    connect: Connect, master: HaMaster, log: MemoryLog, told: Recorder, mock_clock: MockClock
 ) -> None:
     """Section 4.9: from where it stands, whatever lies there."""
+    del mock_clock  # time stands still: no heartbeat comes between
     slave = await connect()
     await slave.report(103)
     await told.wait_until(lambda: told.acks == [103])
@@ -198,9 +223,10 @@ async def test_a_slave_whose_data_expired_stays_and_gets_heartbeats_only(
 
 
 async def test_one_slave_of_several_is_enough_and_the_common_offset_only_rises(
-    connect: Connect, told: Recorder, master: HaMaster
+    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock
 ) -> None:
     """store-ha#52."""
+    del mock_clock  # time stands still: no heartbeat comes between
     one, other = await connect(), await connect()
     await one.report(80)
     await told.wait_until(lambda: told.acks == [80])
@@ -215,9 +241,10 @@ async def test_one_slave_of_several_is_enough_and_the_common_offset_only_rises(
 
 
 async def test_a_slave_counts_from_accept_until_it_goes_and_while_it_is_near(
-    connect: Connect, told: Recorder, master: HaMaster
+    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock
 ) -> None:
     """store-ha#50, #55: connected, and less than 256 MiB behind."""
+    del mock_clock  # time stands still: no heartbeat comes between
     assert not master.is_slave_ok(1)
     slave = await connect()
     assert master.is_slave_ok(268_435_455)
@@ -252,7 +279,10 @@ async def test_a_slave_that_takes_nothing_is_served_again_when_it_does(connect: 
     assert got[1:] == log.data[1:]
 
 
-async def test_the_snapshot_tells_where_each_slave_stands(connect: Connect, told: Recorder, master: HaMaster) -> None:
+async def test_the_snapshot_tells_where_each_slave_stands(
+    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock
+) -> None:
+    del mock_clock  # time stands still: no heartbeat comes between
     slave = await connect()
     await slave.report(90)
     await told.wait_until(lambda: told.acks == [90])
@@ -307,9 +337,10 @@ async def test_one_address_gets_a_part_of_the_connections_and_a_flood_is_told_of
 
 
 async def test_a_flood_of_reports_is_read_in_passing_and_others_are_served(
-    connect: Connect, told: Recorder, master: HaMaster, nursery: trio.Nursery
+    connect: Connect, told: Recorder, master: HaMaster, nursery: trio.Nursery, mock_clock: MockClock
 ) -> None:
     """Of what comes at once the last report counts; the rest costs a look at 64 KB at a time."""
+    del mock_clock  # time stands still: no heartbeat comes between
     stranger, slave = await connect(), await connect()
     await slave.report(90)
     assert await slave.frame() == (90, b"abcdefghij")
@@ -336,9 +367,10 @@ async def test_a_flood_of_reports_is_read_in_passing_and_others_are_served(
     ],
 )
 async def test_what_no_slave_says_costs_one_line_and_no_byte(
-    connect: Connect, told: Recorder, master: HaMaster, sent: bytes, reason: str
+    connect: Connect, told: Recorder, master: HaMaster, sent: bytes, reason: str, mock_clock: MockClock
 ) -> None:
     """4.9 believes any first report that is not negative; from the second on it closes (store-ha#41)."""
+    del mock_clock  # time stands still: no heartbeat comes between
     stranger = await connect()
     await stranger.stream.send_all(sent)
     if reason:

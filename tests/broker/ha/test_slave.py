@@ -1,6 +1,7 @@
 """A slave with a master that is a plain socket. Where time matters a test asks for the mock clock, and moves it."""
 
 import itertools
+import os
 import struct
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -121,9 +122,10 @@ async def test_a_connect_that_fails_is_tried_again_every_5_s(
 
 
 async def test_whole_frames_are_acknowledged_then_told(
-    start: Start, master: Master, log: MemoryLog, told: Recorder
+    start: Start, master: Master, log: MemoryLog, told: Recorder, mock_clock: MockClock
 ) -> None:
     """store-ha#42: with the offset after the last of them."""
+    del mock_clock  # time stands still: no heartbeat comes between
     start(attrs.evolve(AT_ONCE, ha_master_address=master.address))
     stream = await master.accept()
     assert await report_of(stream) == 100
@@ -147,9 +149,10 @@ async def test_a_heartbeat_is_not_echoed(start: Start, master: Master, mock_cloc
 
 
 async def test_a_heartbeat_makes_an_empty_slave_report_where_its_first_file_begins(
-    start: Start, master: Master, log: MemoryLog
+    start: Start, master: Master, log: MemoryLog, mock_clock: MockClock
 ) -> None:
     """store-ha#44."""
+    del mock_clock  # time stands still: no heartbeat comes between
     log.data, log.first = bytearray(), None
     start(attrs.evolve(AT_ONCE, ha_master_address=master.address))
     stream = await master.accept()
@@ -205,7 +208,10 @@ async def test_no_news_of_the_master_never_clears_its_address(start: Start, mast
     assert short.snapshot()["master_address"] == master.address
 
 
-async def test_another_address_counts_from_the_next_connection_on(start: Start, master: Master) -> None:
+async def test_another_address_counts_from_the_next_connection_on(
+    start: Start, master: Master, mock_clock: MockClock
+) -> None:
+    del mock_clock  # time stands still: no heartbeat comes between
     slave = start(AT_ONCE)
     slave.set_master(master.address)
     stream = await master.accept()
@@ -238,6 +244,21 @@ async def test_with_the_switch_on_a_silent_master_is_dropped_after_20_s(
     await told.wait_until(lambda: "ha_client_disconnected" in told.kinds)
     assert trio.current_time() == pytest.approx(20.0)
     assert told.reasons("ha_client_disconnected") == ["the master was silent for 20 s"]
+
+
+@pytest.mark.parametrize("_time", range(5))
+async def test_what_came_while_the_slave_stood_still_is_no_silence(
+    start: Start, master: Master, told: Recorder, mock_clock: MockClock, _time: int
+) -> None:
+    """Which task runs first is chance: hence several times."""
+    start(attrs.evolve(AT_ONCE, ha_master_address=master.address, ha_drop_silent_master=True))
+    stream = await master.accept()
+    assert await report_of(stream) == 100
+    await wait_all_tasks_blocked(0.01)
+    os.write(stream.socket.fileno(), frame(100, b"on"))  # at once: nobody else runs between this and the jump
+    mock_clock.jump(25)
+    assert await report_of(stream) == 102
+    assert "ha_client_disconnected" not in told.kinds
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address only")
