@@ -96,8 +96,9 @@ def family(root: int) -> Iterator[tuple[int, str]]:
 
 
 def _program(pid: int) -> str:
+    """Of what file it runs: its name would be a thread's of the JVM, while that starts a process and shares its memory."""
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
+        return Path(f"/proc/{pid}/exe").readlink().name
     except OSError:
         return ""
 
