@@ -97,9 +97,11 @@ class Assignments:
         if (assignment := self.held.get(queue)) is None:
             return
         if self.group.config.orderly:
-            await orderly.finish_and_unlock(self.group, assignment)
+            await orderly.finish(assignment)
         assignment.drop()
         await self.group.offsets.commit([queue])
+        if self.group.config.orderly:  # not before: who gets the lock asks at once where to begin
+            await orderly.unlock(self.group, [queue])
         self.held.pop(queue, None)
         self.group.offsets.forget(queue)
 

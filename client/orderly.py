@@ -117,15 +117,13 @@ async def lock_forever(
                 rebalance_soon()
 
 
-async def finish_and_unlock(group: Group, assignment: Assignment) -> None:
-    """Let the call under way end, if it does so soon; then give the lock back."""
+async def finish(assignment: Assignment) -> None:
+    """Let the call under way end, if it does so soon."""
     assignment.is_leaving = True
     assignment.pulling.cancel()
     if assignment.idle is not None:
         with trio.move_on_after(HAND_OVER_TIMEOUT):
             await assignment.idle.wait()
-    assignment.drop()
-    await unlock(group, [assignment.held.queue])
 
 
 async def unlock(group: Group, queues: Iterable[MessageQueue]) -> None:

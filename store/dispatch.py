@@ -26,7 +26,7 @@ from store.consumequeue import ENTRY, ConsumeQueue
 from store.index import Index, IndexEntry
 from store.indexing import KeyReader
 from store.logfile import LogFile
-from store.queues import Queues
+from store.queues import Queues, can_have_queues
 
 logger = logging.getLogger(__name__)
 
@@ -289,6 +289,8 @@ class Dispatcher:
             topic_end = tail[0] + 1
             key = (tail[1:topic_end], queue_id)
             queue = known.get(key) or self._open(key)
+            if queue is None:
+                continue
             tags_at = tail.rfind(b"\x02TAGS\x01", topic_end + 2) + 6
             if tags_at >= 6:
                 tags_end = tail.find(b"\x02", tags_at)
@@ -313,8 +315,13 @@ class Dispatcher:
         self.last_stored_at = last_stored_at or self.last_stored_at
         return first + at
 
-    def _open(self, key: tuple[bytes, int]) -> ConsumeQueue:
-        queue = self._known[key] = self.queues.open(key[0].decode("utf-8", "replace"), key[1])
+    def _open(self, key: tuple[bytes, int]) -> ConsumeQueue | None:
+        """None for what is no name of a directory: the checksum of a record does not cover its topic."""
+        topic = key[0].decode("utf-8", "replace")
+        if not can_have_queues(topic):
+            logger.error("a record of topic %r is in no queue: no directory can be called so", topic)
+            return None
+        queue = self._known[key] = self.queues.open(topic, key[1])
         return queue
 
     def _begin(self, queue: ConsumeQueue, queue_offset: int, physical: int, size: int, tags_code: int) -> None:

@@ -35,7 +35,7 @@ from store.consumequeue import ENTRY, ConsumeQueue
 from store.dispatch import Dispatcher, tags_code_in
 from store.index import Index, IndexEntry
 from store.indexing import hashes_of_alike, index_hashes, topic_parts_of, unique_key_hash
-from store.queues import Queues
+from store.queues import Queues, can_have_queues
 from store.results import PutResult, PutStatus
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Putter:
         born, store = pack_host(message.born_host), pack_host(message.store_host)
         hosts_size, body_size, properties_size = len(born) + len(store), len(body), len(properties)
         size = HOSTLESS_SIZE + hosts_size + body_size + len(stored_topic) + properties_size
-        if properties_size > _MAX_TEXT or len(stored_topic) > _MAX_TOPIC + 1 or body_size > self._max_body:
+        if properties_size > _MAX_TEXT or not 1 < len(stored_topic) <= _MAX_TOPIC + 1 or body_size > self._max_body:
             return self._why_illegal(message, properties_size)
         if size > self._max_record:
             return _illegal(f"a record of {size} bytes exceeds {self._max_record}")
@@ -154,7 +154,11 @@ class Putter:
             return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"properties of more than {_MAX_TEXT} bytes")
         if max(records.body_sizes, default=0) > self._max_body:
             return _illegal(f"a body exceeds {self._max_body} bytes")
-        if len(records.stored_topic) > _MAX_TOPIC + 1 or message.sys_flag & TRANSACTION_MASK or not records.sizes:
+        if (
+            not 1 < len(records.stored_topic) <= _MAX_TOPIC + 1
+            or message.sys_flag & TRANSACTION_MASK
+            or not records.sizes
+        ):
             return _illegal("a batch needs items, a topic of at most 127 bytes, and no transaction")
         if total > self.config.mapped_file_size_commit_log - BLANK_SIZE:
             return _illegal(f"a batch of {total} bytes exceeds a commit log file")
@@ -207,6 +211,9 @@ class Putter:
         return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
 
     def _stored_topic(self, topic: str) -> bytes:
+        """Length and text, as in a record; nothing for what no directory of queues can be called."""
+        if not can_have_queues(topic):
+            return b""
         raw = topic.encode()
         stored = bytes([min(len(raw), 255)]) + raw
         if len(raw) <= _MAX_TOPIC:
@@ -215,6 +222,8 @@ class Putter:
 
     def _why_illegal(self, message: NewMessage, properties_size: int) -> PutResult:
         """Too large somewhere: find the status RocketMQ has for it (section 2.5, store-ha#15)."""
+        if not can_have_queues(message.topic):
+            return _illegal(f"topic {message.topic!r}: no directory can be called so")
         if len(message.topic.encode()) > _MAX_TOPIC:
             return _illegal(f"topic of {len(message.topic)} characters")
         if len(message.properties) > _MAX_TEXT:

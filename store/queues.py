@@ -15,6 +15,11 @@ _FIRST_STEP: Final = 16 * 1024
 _LAST_STEP: Final = 1 << 20
 
 
+def can_have_queues(topic: str) -> bool:
+    """Whether a directory of the queues can be called like this, and lie nowhere else: a topic may be what anybody sent."""
+    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+
+
 @attrs.define(eq=False)
 class Queues:
     directory: Path

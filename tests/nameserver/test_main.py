@@ -207,8 +207,9 @@ async def test_a_damaged_kv_file_is_a_start_error_that_names_it(config: Nameserv
         await main(config, Link())
 
 
-async def test_a_restart_on_the_same_port_finds_its_keys_again(config: NameserverConfig) -> None:
+async def test_a_restart_on_the_same_port_finds_its_keys_again(config: NameserverConfig, own_host: str) -> None:
     """remoting#37."""
+    config = attrs.evolve(config, listen_address=own_host)
     fields = {"namespace": "ns", "key": "k"}
     async with running(config) as (link, reactor):
         channel = await RemotingClient(reactor).channel(link.address)

@@ -88,7 +88,7 @@ class RouteModel(RuleBasedStateMachine):
     @rule(seconds=st.floats(0, 100))
     def let_time_pass(self, seconds: float) -> None:
         self.now += seconds
-        silent = [a for a, live in self.table.live.items() if self.now - live.seen_at > EXPIRY]
+        silent = [a for a, live in self.table.live.items() if live.seen_at + EXPIRY < self.now]
         closed, _ = self.table.expire(now=self.now)
         assert closed == silent
         for address in silent:

@@ -253,3 +253,24 @@ def test_keys_read_from_a_record_are_those_of_its_properties(
     opened.close()
     expected = index_hashes(b"\x02" + text.encode() + b"\x02", topic.encode() + b"#")
     assert entries == [(hashed, 0, 5) for hashed in expected]
+
+
+@pytest.mark.parametrize("topic", ["../outside", "/tmp/outside", "a/b", "..", ".", "nul\0"])
+def test_a_topic_that_names_no_directory_gets_no_queue_and_no_file_anywhere(
+    tmp_path: Path, open_store: Open, topic: str
+) -> None:
+    """Whatever a master sends, or a disk has become: what follows is entered, and nothing is written elsewhere."""
+    placeholder = "~" * len(topic)
+    master = open_store("topic-master")
+    assert not master.put(new_message(topic=topic)).is_stored
+    for name in ("before", placeholder, "after"):
+        assert master.put(new_message(topic=name)).is_stored
+    log, stored = bytes(master.read_log(0, 2**20)), bytes([len(topic)])
+    assert log.count(stored + placeholder.encode()) == 1
+    log = log.replace(stored + placeholder.encode(), stored + topic.encode())
+    slave = open_store("topic-slave", is_slave=True)
+    slave.append_raw(0, log)
+    slave.dispatch()
+    assert {name for name, _ in slave.topics_queues()} == {"before", "after"}
+    assert not list(tmp_path.rglob("*outside*"))
+    assert not Path("/tmp/outside").exists()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from store.messagestore import MessageStore
@@ -72,6 +72,7 @@ def test_a_log_that_begins_late_is_looked_at_from_there(open_store: Open) -> Non
     assert verifier.verified == store.max_commit_log_offset
 
 
+@example(data=b"\0", at=412 * 3 + 391)  # in a topic, which no checksum covers
 @settings(max_examples=60, deadline=None)
 @given(data=st.binary(min_size=1, max_size=400), at=st.integers(0, 20_000))
 def test_no_bytes_whatever_are_too_much_for_it(tmp_path_factory: pytest.TempPathFactory, data: bytes, at: int) -> None:
