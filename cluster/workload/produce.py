@@ -26,6 +26,8 @@ from remoting.settings import read_settings
 
 INDETERMINATE = "indeterminate"
 REFUSED = "refused"
+LEAST_PATIENCE = 3.0
+"""Seconds for a route or a connection: as in Java's client, but never less than for a send, which they would end."""
 STATES = {
     "commit": TransactionState.COMMIT,
     "rollback": TransactionState.ROLLBACK,
@@ -77,6 +79,8 @@ async def main(config: ProduceConfig, link: ControlLink) -> None:
         namesrv_addr=config.namesrv_addr,
         source_ip=config.source_ip,
         credentials=credentials_of(config.access_key, config.secret_key),
+        api_timeout=max(config.send_timeout, LEAST_PATIENCE),
+        connect_timeout=max(config.send_timeout, LEAST_PATIENCE),
     )
     try:
         async with open_client(client_config) as client:

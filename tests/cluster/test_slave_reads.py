@@ -30,7 +30,13 @@ def events_of(text: str) -> list[dict[str, Any]]:
 def test_a_consumer_far_behind_is_sent_to_the_slave_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """store-ha#66, #67: by the master beyond 40 % of memory, and by the slave when it is near the end again."""
     monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
-    settings = ("--set", f"totalMemory={MEMORY}", "--set", "slaveReadEnable=true", "--set", "defaultTopicQueueNums=1")
+    wanted = {
+        "totalMemory": MEMORY,
+        "slaveReadEnable": "true",
+        "defaultTopicQueueNums": 1,
+        "registerBrokerTimeoutMills": 60_000,  # its slave is in the route, however busy the machine
+    }
+    settings = [word for key, value in wanted.items() for word in ("--set", f"{key}={value}")]
     rmqlab("up", "-n", "x", "--detach", "--role", "ASYNC_MASTER", "--rate", "10", *settings)
     try:
         rmqlab("wait", "-n", "x", "slave-connected", "broker-a")
@@ -38,6 +44,7 @@ def test_a_consumer_far_behind_is_sent_to_the_slave_and_back(tmp_path: Path, mon
             "produce", "-n", "x", "-t", "orders", "-r", "0", "-c", str(COUNT), "--size", str(SIZE), "--timeout", "100"
         )
         rmqlab("wait", "-n", "x", "slave-caught-up", "broker-a")
+        rmqlab("wait", "-n", "x", "route-has", "broker-a-s")
         text = rmqlab("consume", "-n", "x", "-t", "orders", "-g", "late", "-c", str(COUNT), "--json")
     finally:
         CliRunner().invoke(app, ["down", "-n", "x"])

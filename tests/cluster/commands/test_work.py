@@ -36,7 +36,7 @@ def rmqlab(home: pathlib.Path) -> Iterator[Run]:
         return CliRunner(env={"RMQLAB_HOME": str(home), **env}).invoke(app, arguments, prog_name="rmqlab")
 
     settings = ("--set", "acl_enable=true", "--set", f"rocketmq_home={home / 'rocketmq'}")
-    up = run("up", "--slaves", "0", "--rate", "5", "--detach", *settings)
+    up = run("up", "--slaves", "0", "--detach", *settings)
     assert up.exit_code == 0, up.stderr
     yield run
     assert run("down").exit_code == 0
@@ -83,7 +83,8 @@ def test_the_secret_is_nowhere_where_others_may_read_it(rmqlab: Run, home: pathl
     """It stands in the settings of the workload's process, below a directory that is its owner's alone."""
     assert rmqlab("produce", "-t", "orders", "-c", "1", "-r", "0", **KEYS).exit_code == 0
     secret = KEYS["RMQLAB_SECRET_KEY"].encode()
-    files = [path for path in (home / "default").rglob("*") if path.is_file()]
+    assert rmqlab("down").exit_code == 0  # or a file that a broker replaces is gone before it is read
+    files = [path for path in (home / "default").rglob("*") if path.is_file() and "commitlog" not in path.parts]
     having = [path for path in files if secret in path.read_bytes()]
     assert {path.name for path in having} == {"config.toml"}
     assert all(_is_private(path, home / "default") for path in having)
