@@ -55,6 +55,11 @@ class EventLog:
         self._changed.set()
         self._changed = trio.Event()
 
+    @property
+    def changed(self) -> trio.Event:
+        """Set at the next change: who takes it before a look misses nothing that happens during the look."""
+        return self._changed
+
     async def wait_changed(self) -> None:
         await self._changed.wait()
 

@@ -213,12 +213,13 @@ class Cluster:
             judged = parse_condition(condition.split(), self.supervisor.nodes.values())
         with trio.move_on_after(real_seconds(seconds)):
             while True:
+                changed = self.events.changed
                 document = await self.status()
                 if judged.holds(document):
                     return document
                 await trio.sleep(real_seconds(_PAUSE_SECONDS))
                 with trio.move_on_after(real_seconds(_PROBE_SECONDS)):
-                    await self.events.wait_changed()
+                    await changed.wait()
         raise WaitTimeoutError(f"{judged.text!r} is not so after {seconds:g} s")
 
     async def run_workload(self, module: str, config: Mapping[str, Any], *, name: str | None = None) -> Workload:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(300)  # a dozen commands, three starts of broke
 
 Run = Callable[..., Result]
 
-PATIENT = ("--set", "brokerFastFailureEnable=false")
+PATIENT = ("--set", "brokerFastFailureEnable=false", "--set", "registerBrokerTimeoutMills=60000")
 """A machine that is busy is no faster because the cluster's clock is: 200 ms in a queue are few."""
 NEVER = 10**9
 """ms between two syncs: what is not synced by then is what the test loses."""
@@ -90,7 +90,8 @@ def test_a_power_loss_of_an_async_master_and_the_silent_divergence_that_follows(
 
 def test_sync_flush_loses_nothing_that_it_has_acknowledged(rmqlab: Run) -> None:
     """Section 3.6: SEND_OK means on disk; each group of sends is synced at once."""
-    options = ("--slaves", "0", "--flush", "SYNC_FLUSH", "--set", f"flushIntervalCommitLog={NEVER}")
+    unhurried = ("--set", f"flushIntervalCommitLog={NEVER}", "--set", "syncFlushTimeout=100000")  # a disk may be slow
+    options = ("--slaves", "0", "--flush", "SYNC_FLUSH", *unhurried)
     rmqlab("up", "--detach", "--rate", "4", *PATIENT, *options)
     sent = sent_ids(rmqlab("produce", "-t", "orders", "-r", "0", "--json", "-c", "50", "--timeout", "100"))
     (node,) = json.loads(rmqlab("power-loss", "broker-a", "--json").stdout)

@@ -40,7 +40,7 @@ def rmqlab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RMQLAB_HOME", str(home))
         # A machine that is busy is no faster because the cluster's clock is: 200 ms in a queue are few.
-        patient = ("--set", "brokerFastFailureEnable=false")
+        patient = ("--set", "brokerFastFailureEnable=false", "--set", "registerBrokerTimeoutMills=60000")
         started = run("up", "--role", "SYNC_MASTER", "--rate", "4", *patient, "--detach")
         assert started.returncode == 0, started.stderr
         yield run

@@ -18,7 +18,10 @@ GONE = ("broker_unregistered", "broker_connection_lost", "broker_expired")
 
 @pytest.fixture
 async def cluster(tmp_path: pathlib.Path) -> AsyncIterator[Cluster]:
-    async with open_cluster(ClusterSpec(name="x", rate=RATE), directory=tmp_path / "lab") as made:
+    async with open_cluster(
+        ClusterSpec(name="x", rate=RATE, broker_settings={"register_broker_timeout_mills": 60_000}),
+        directory=tmp_path / "lab",
+    ) as made:
         await made.wait_until(has_followed)
         yield made
 

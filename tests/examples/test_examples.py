@@ -98,7 +98,7 @@ def test_messages_of_one_customer_stay_in_order(namesrv_addr: str) -> None:
 
 
 def test_a_delayed_message_comes_later(namesrv_addr: str) -> None:
-    at_once, later = run("delayed", namesrv_addr, "reminders")
+    at_once, later = sorted(run("delayed", namesrv_addr, "reminders"))  # who starts late finds both there
     assert at_once == "level 0 came after 0 s"
     assert re.fullmatch(r"level 1 came after [1-9]\d* s", later)
 

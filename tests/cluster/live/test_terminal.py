@@ -120,6 +120,7 @@ def test_keys_kill_and_start_and_freeze_real_nodes_and_q_stops_the_cluster(scree
     screen.wait_for(r"broker-a is killed: s starts it")
     screen.press("s")
     screen.wait_for(r"start broker-a: done")
+    rmqlab(tmp_path, "wait", "-n", "live", "route-has", "broker-a-s")
     screen.press("\x1b[Bp")
     screen.wait_for(r"pause broker-a-s: done")
     assert states(tmp_path) == {"namesrv-1": "ready", "broker-a": "ready", "broker-a-s": "paused"}
@@ -146,6 +147,7 @@ def test_who_watches_a_cluster_of_another_process_acts_on_it_and_leaves_it_runni
         screen.press("k")
         screen.wait_for(r"kill broker-a: done")
         screen.wait_for(r"node_killed")  # among the events
+        screen.wait_for(r"broker-a +ASYNC_MASTER +killed")  # and in the table, which the next key goes by
         screen.press("x")
         screen.wait_for(r"broker-a is killed: s starts it")
         screen.press("2i")
