@@ -22,6 +22,8 @@ IDLE_TIMEOUT = 120.0
 """Seconds without a byte either way after which a server closes a connection (remoting#13)."""
 MAX_CONNECTIONS = 20_000
 _ACCEPTS_PER_PASS = 64
+_LATE_LOOK: Final = 5.0
+"""Times its period after which a look for idle connections comes late."""
 
 
 class AddressTakenError(OSError):
@@ -43,10 +45,6 @@ def open_listener(host: str, port: int, backlog: int = BACKLOG) -> socket.socket
             raise AddressTakenError(exc.errno, f"{host}:{port} is taken by another process") from None
         raise OSError(exc.errno, f"cannot listen at {host}:{port}: {exc.strerror}") from None
     return sock
-
-
-_LATE_LOOK: Final = 5.0
-"""Times its period after which a look for idle connections comes late."""
 
 
 class Acceptor:

@@ -104,6 +104,7 @@ class Dispatcher:
     last_stored_at: int = attrs.field(default=0, init=False)
     _stuck_at: int = attrs.field(default=-1, init=False)
     _known: dict[tuple[bytes, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
+    _is_warned: bool = attrs.field(default=False, init=False)
     _touched: list[ConsumeQueue] = attrs.field(factory=list, init=False)
     _events: list[tuple[str, int, int, tuple[int], int]] = attrs.field(factory=list, init=False)
     _keys: KeyReader = attrs.field(factory=KeyReader, init=False)
@@ -319,7 +320,11 @@ class Dispatcher:
         """None for what is no name of a directory: the checksum of a record does not cover its topic."""
         topic = key[0].decode("utf-8", "replace")
         if not can_have_queues(topic):
-            logger.error("a record of topic %r is in no queue: no directory can be called so", topic)
+            if not self._is_warned:  # once: a log may be full of them
+                logger.error(
+                    "records of topic %r, or others like it, are in no queue: no directory is called so", topic
+                )
+                self._is_warned = True
             return None
         queue = self._known[key] = self.queues.open(topic, key[1])
         return queue

@@ -31,4 +31,4 @@ def test_no_order_is_lost_when_the_master_dies_and_comes_back(rmq_cluster: Any) 
     rmq_cluster.start("broker-a:master")
     selling.join()
 
-    assert len(rmq_cluster.consume("orders", count=1 + len(ORDERS))) >= 1 + len(ORDERS)
+    rmq_cluster.consume("orders", count=1 + len(ORDERS))  # raises WaitTimeoutError where fewer come
