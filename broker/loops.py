@@ -5,7 +5,7 @@ Periods are RocketMQ's, in seconds of the process's clock.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 import attrs
@@ -62,36 +62,44 @@ class _Syncs:
 
 
 async def run_broker(broker: Broker, servers: list[Server[Broker]], link: ControlLink) -> NoReturn:
-    """Run all loops until cancelled. One that fails ends the broker."""
+    """Run all loops until cancelled. One that fails is logged, counted and run again after a pause (design section 14)."""
     async with trio.open_nursery() as nursery:
-        broker.run_soon = broker.registration.run_soon = nursery.start_soon
+        errors = broker.errors
+
+        def keep(place: str, loop: Callable[..., Awaitable[object]], *args: object) -> None:
+            nursery.start_soon(errors.keep_running, place, loop, *args)
+
+        def run_soon(fn: Callable[..., Awaitable[object]], *args: object) -> None:
+            nursery.start_soon(errors.run, getattr(fn, "__qualname__", "task"), fn, *args)
+
+        broker.run_soon = broker.registration.run_soon = run_soon
         for server in servers:
-            nursery.start_soon(server.close_idle_forever)
-        nursery.start_soon(broker.registration.register_forever)
-        nursery.start_soon(broker.ha_master.run_forever)
-        nursery.start_soon(broker.ha_slave.run_forever)
+            keep("idle connections", server.close_idle_forever)
+        keep("registration", broker.registration.register_forever)
+        keep("HA master", broker.ha_master.run_forever)
+        keep("HA slave", broker.ha_slave.run_forever)
         syncs = _Syncs(broker.store)
-        nursery.start_soon(_flush_forever, broker, syncs)
-        nursery.start_soon(_flush_queues_forever, broker, syncs)
-        nursery.start_soon(_every, SWEEP_PERIOD, lambda: broker.hold.sweep(broker.now()))
-        nursery.start_soon(_every, WAIT_SCAN_PERIOD, lambda: _expire_waits(broker))
-        nursery.start_soon(_every, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
-        nursery.start_soon(_sample_stats_forever, broker)
-        nursery.start_soon(_save_offsets_forever, broker)
-        nursery.start_soon(_every, SAVE_FILTERS_PERIOD, broker.filters.save)
-        nursery.start_soon(_check_disk_forever, broker)
-        nursery.start_soon(_clean_forever, broker)
-        nursery.start_soon(sample_log_forever, broker)
+        keep("log flush", _flush_forever, broker, syncs)
+        keep("queue flush", _flush_queues_forever, broker, syncs)
+        keep("held pulls", _every, SWEEP_PERIOD, lambda: broker.hold.sweep(broker.now()))
+        keep("waiting sends", _every, WAIT_SCAN_PERIOD, lambda: _expire_waits(broker))
+        keep("silent clients", _every, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
+        keep("statistics", _sample_stats_forever, broker)
+        keep("consumer offset file", _save_offsets_forever, broker)
+        keep("filter file", _every, SAVE_FILTERS_PERIOD, broker.filters.save)
+        keep("disk check", _check_disk_forever, broker)
+        keep("expired files", _clean_forever, broker)
+        keep("log samples", sample_log_forever, broker)
         if broker.access is not None:
-            nursery.start_soon(_every, POLL_PERIOD, broker.access.poll)
-        nursery.start_soon(dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
+            keep("ACL files", _every, POLL_PERIOD, broker.access.poll)
+        keep("dispatch", dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
         if broker.is_slave:
-            nursery.start_soon(warm_forever, broker.store, broker.growth)
-            nursery.start_soon(broker.sync.sync_forever)
+            keep("read-ahead", warm_forever, broker.store, broker.growth)
+            keep("metadata sync", broker.sync.sync_forever)
         else:  # only a master makes messages of its own (store-ha#76)
-            nursery.start_soon(broker.delay.deliver_forever)
-            nursery.start_soon(_save_delay_offsets_forever, broker)
-            nursery.start_soon(TransactionCheck(broker).check_forever)
+            keep("delayed delivery", broker.delay.deliver_forever)
+            keep("delay offset file", _save_delay_offsets_forever, broker)
+            keep("transaction check", TransactionCheck(broker).check_forever)
         await broker.registration.all_registered.wait()
         link.ready(
             address=broker.config.address,

@@ -65,7 +65,7 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
         settings = attrs.evolve(settings, broker=config)
         store = await _open_store(settings, disk, link)
         try:
-            async with open_reactor() as reactor:
+            async with open_reactor(errors=link.errors) as reactor:
                 broker = _assemble(settings, store, reactor, link)
                 broker.access = access
                 servers = _serve(broker, reactor, sock, vip_sock)
@@ -77,7 +77,7 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
                         server.close()
                     broker.ha_master.close()
                     broker.ha_slave.close()
-                    broker.save_tables()
+                    link.errors.call("save at stop", broker.save_tables)
                     await _close_store(store, link)
                     with trio.move_on_after(GOODBYE_TIMEOUT) as goodbye:
                         goodbye.shield = True
@@ -221,6 +221,7 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
         now_millis=wall_clock(),
         now=trio.lowlevel.current_clock().current_time,
         emit=link.emit,
+        errors=link.errors,
         started_at_millis=wall_millis(),
     )
     broker.hold.wake = functools.partial(wake_pull, broker)
@@ -257,7 +258,7 @@ def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: sock
     for table, port in ((see(HANDLERS), sock), (see(VIP_HANDLERS), vip_sock)):
         server = Server(
             reactor,
-            Dispatcher(table, broker, broker.unserved, admit, emit=broker.emit),
+            Dispatcher(table, broker, broker.unserved, admit, errors=broker.errors, emit=broker.emit),
             idle_timeout=broker.config.server_channel_max_idle_time_seconds,
             on_connect=watch,
         )

@@ -25,6 +25,7 @@ from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
 from remoting import names
 from remoting.bodies.topic import DataVersion
+from remoting.boundary import InternalErrors
 from remoting.channel import Channel
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode
@@ -86,6 +87,8 @@ class Broker:
     )
     """Queries by key that wait until the index has come to an offset of the commit log, in rising order."""
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
+    errors: InternalErrors = attrs.field(factory=InternalErrors)
+    """Where the boundaries of this broker report."""
     delay: DelayedDelivery = attrs.Factory(
         lambda self: DelayedDelivery(self.store, self.sync.delay_offset_path, self.put_own, self.now_millis),
         takes_self=True,

@@ -50,6 +50,7 @@ class Client:
         self.config = config
         self.ip = own_ip(config)
         self.client_id = client_id(config, self.ip)
+        self.errors = reactor.errors
         self.nursery = nursery
         """For what must not outlive the instance."""
         self.chance = random.Random(random.getrandbits(64))  # noqa: S311 - spreads load, hides nothing; a seeded process repeats it
@@ -61,7 +62,7 @@ class Client:
         """By address, from heartbeat answers."""
         self.on_route: list[Callable[[str, TopicRouteData], None]] = []
         """Called with topic and route when a route has changed."""
-        dispatcher: Dispatcher[Any] = Dispatcher(handler_table(ROUTES), self.residents)
+        dispatcher: Dispatcher[Any] = Dispatcher(handler_table(ROUTES), self.residents, errors=reactor.errors)
         self.remoting = RemotingClient(
             reactor, dispatcher, source_ip=config.source_ip, connect_timeout=config.connect_timeout
         )
@@ -279,8 +280,8 @@ async def open_client(config: ClientConfig) -> AsyncIterator[Client]:
     failure: Exception | None = None
     async with open_reactor() as reactor, trio.open_nursery() as nursery:
         client = Client(config, reactor, nursery)
-        nursery.start_soon(client.refresh_routes_forever)
-        nursery.start_soon(client.heartbeat_forever)
+        nursery.start_soon(client.errors.keep_running, "route refresh", client.refresh_routes_forever)
+        nursery.start_soon(client.errors.keep_running, "heartbeat", client.heartbeat_forever)
         try:
             yield client
         except Exception as exc:  # noqa: BLE001 - raised again below, outside of the nurseries that would wrap it

@@ -24,20 +24,20 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
         sock = open_listener(config.listen_address, config.listen_port)
     except OSError as exc:
         raise StartError(exc.strerror or str(exc)) from None
-    dispatcher = Dispatcher(HANDLERS, nameserver, emit=link.emit)
+    dispatcher = Dispatcher(HANDLERS, nameserver, errors=link.errors, emit=link.emit)
 
     def snapshot() -> dict[str, Any]:
         unserved = {f"{peer} {code}": count for (peer, code), count in dispatcher.unserved.items()}
         return nameserver.snapshot() | {"unserved": unserved}
 
     with sock:
-        async with open_reactor() as reactor, trio.open_nursery() as nursery:
+        async with open_reactor(errors=link.errors) as reactor, trio.open_nursery() as nursery:
             idle_timeout = config.server_channel_max_idle_time_seconds
             server = Server(reactor, dispatcher, idle_timeout=idle_timeout, on_connect=nameserver.watch)
             host, port = server.accept_on(sock)
             try:
-                nursery.start_soon(server.close_idle_forever)
-                nursery.start_soon(expire_forever, nameserver)
+                nursery.start_soon(link.errors.keep_running, "idle connections", server.close_idle_forever)
+                nursery.start_soon(link.errors.keep_running, "route expiry", expire_forever, nameserver)
                 link.set_snapshot(snapshot)
                 print(f"READY {host}:{port}", flush=True)
                 link.ready(address=f"{host}:{port}")

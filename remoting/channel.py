@@ -162,10 +162,11 @@ class Channel:
         self._sock.close()
         self._out.clear()
         pending, self._pending = self._pending, {}
+        errors = self._reactor.errors
         for on_reply in pending.values():
-            on_reply(None)
+            errors.call("lost reply", on_reply, None)
         for fn in self.on_close:
-            fn()
+            errors.call("on_close", fn)
 
     def _on_ready(self, events: int) -> None:
         if events & WRITE:
@@ -201,9 +202,13 @@ class Channel:
         except RemoteProtocolError as exc:
             log.warning("%s broke the protocol: %s", self.peer, exc)
             self.close(f"protocol error: {exc}")
-        except Exception as exc:  # one peer's bytes must not end a process that serves others
-            log.exception("what %s sent could not be handled", self.peer)
-            self.close(f"{type(exc).__name__}: {exc}")
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self._fail("received frame", exc)
+
+    def _fail(self, place: str, exc: Exception) -> None:
+        """Close after an unexpected exception: the state of this connection is unknown, that of others is not."""
+        self._reactor.errors.caught(place, exc, self.peer)
+        self.close(f"{type(exc).__name__}: {exc}")
 
     def _fit_receive_size(self, received: int, frames: int) -> None:
         if frames > FRAMES_PER_PASS:
@@ -223,6 +228,9 @@ class Channel:
             self._out = [bytes(buffer) for buffer in self._out]
         except OSError as exc:
             self.close(exc.strerror or str(exc))
+            return
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self._fail("sent frame", exc)
             return
         self._owed = sum(map(len, self._out))
         if self._owed > MAX_OWED:

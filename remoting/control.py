@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import attrs
 import trio
 
+from remoting.boundary import InternalErrors
 from remoting.clock import cluster_millis
 from remoting.faults import PROCESS_FAULTS, NodeFaults, NodeRules
 from remoting.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
@@ -96,6 +97,8 @@ class ControlLink:
     journal: JournalWriter | None = None
     faults: NodeFaults = PROCESS_FAULTS
     """Given the rules that the supervisor sends."""
+    errors: InternalErrors = attrs.field(factory=InternalErrors)
+    """The internal errors of the process: part of every snapshot."""
     is_ready: bool = attrs.field(default=False, init=False)
     _snapshot: Callable[[], Mapping[str, object]] = attrs.field(default=dict, init=False)
     _replies: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
@@ -110,8 +113,15 @@ class ControlLink:
     def emit(self, kind: str, **fields: object) -> None:
         """Record an event of a kind that `remoting.kinds` lists.
 
-        When the supervisor does not keep up it is not told of the oldest, but of their number.
+        When the supervisor does not keep up it is not told of the oldest, but of their number. Never raises: events
+        are emitted wherever something happens, with fields that peers chose.
         """
+        try:
+            self._record(kind, fields)
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self.errors.caught("event", exc, kind)
+
+    def _record(self, kind: str, fields: dict[str, object]) -> None:
         at_millis = cluster_millis()
         if self.journal is not None:
             self.journal.append(JournalEntry(at_millis, self.name, kind, fields))
@@ -195,9 +205,11 @@ class ControlLink:
             facts: dict[str, object] = dict(self._snapshot())
             if self._counts:
                 facts["messages"] = dict(self._counts)
-        except Exception as exc:  # the channel outlives a defect in what it reports
-            log.exception("snapshot failed")
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self.errors.caught("snapshot", exc)
             facts = {"error": repr(exc)}
+        if self.errors.counts:
+            facts["internal_errors"] = dict(self.errors.counts)
         return facts
 
     def _wake(self) -> None:

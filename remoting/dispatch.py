@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 
 from remoting.body import BodyError
+from remoting.boundary import InternalErrors
 from remoting.codec import ReplyHead, encode_reply_head
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, fields_of
@@ -54,20 +55,27 @@ class Request:
     command: Command
     channel: Any  # a Channel, or another Peer
     is_answered: bool = False
+    errors: InternalErrors = attrs.field(factory=InternalErrors)
+    """Where a reply that cannot be encoded is reported."""
 
     def reply(self, reply: Reply) -> None:
         """Answer, once. A oneway request is never answered, whatever the outcome (remoting#10)."""
         if self.is_answered or self.command.flag & 2:
             return
         self.is_answered = True
+        try:
+            buffers = self._encoded(reply)
+        except Exception as exc:  # noqa: BLE001 - a boundary: replies are also released by timers and other peers
+            self.errors.caught("reply", exc, f"request code {self.command.code} from {self.channel.peer}")
+            buffers = self._encoded(_failed(self.command, f"{type(exc).__name__}: the reply cannot be encoded"))
+        self.channel.write(*buffers)
+
+    def _encoded(self, reply: Reply) -> Sequence[Buffer]:
         body = reply.body
         buffers: Sequence[Buffer] = (body,) if isinstance(body, (bytes, memoryview)) else body
         size = sum(map(len, buffers))
         head = encode_reply_head(self.command, reply.code, fields_of(reply.header), reply.remark, size)
-        if size:
-            self.channel.write(head, *buffers)
-        else:
-            self.channel.write(head)
+        return (head, *buffers) if size else (head,)
 
     def reply_head(self, head: ReplyHead, code: int, values: Sequence[bytes]) -> None:
         """Answer with a head that is laid out already, and no body."""
@@ -127,6 +135,7 @@ class Dispatcher(Generic[S]):
     """Asked before anything else about each request, with its channel: None, or the answer that turns it away."""
     meddle: Callable[[Any, Command], bool] | None = None
     """A fault: asked first, with channel and request. True where the request is not to be handled now."""
+    errors: InternalErrors = attrs.field(factory=InternalErrors)
     emit: Callable[..., None] = _keep_silent
     """Tells of a request that is not served: of the first of its peer and code, the 10th, the 100th, and so on."""
 
@@ -134,7 +143,7 @@ class Dispatcher(Generic[S]):
         """Handle one request and send what there is to say at once. One that a fault held back comes late."""
         if self.meddle is not None and not is_late and self.meddle(channel, command):
             return
-        request = Request(command, channel)
+        request = Request(command, channel, errors=self.errors)
         route = self.table.get(command.code)
         try:
             if self.admit is not None and (refusal := self.admit(channel, command)) is not None:
@@ -150,8 +159,8 @@ class Dispatcher(Generic[S]):
             reply = Reply(exc.code, remark=str(exc))
         except (HeaderError, BodyError) as exc:
             reply = _failed(command, str(exc))
-        except Exception as exc:
-            log.exception("request code %d from %s failed", command.code, channel.peer)
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self.errors.caught(f"request {command.code}", exc, f"from {channel.peer}")
             reply = _failed(command, f"{type(exc).__name__}: {exc}")
         if reply is not None:
             request.reply(reply)

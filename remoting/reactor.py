@@ -13,6 +13,7 @@ from typing import NoReturn
 
 import trio
 
+from remoting.boundary import InternalErrors
 from remoting.faults import PROCESS_FAULTS, NodeFaults, NodeRules
 from remoting.links import Links, Transport
 from remoting.requestfaults import RequestFaults
@@ -31,10 +32,15 @@ and tasks of the process have their turn in between."""
 
 
 class Reactor:
-    """Calls back when a socket is ready. All of it runs in the task that awaits `run_forever`."""
+    """Calls back when a socket is ready. All of it runs in the task that awaits `run_forever`.
 
-    def __init__(self, faults: NodeFaults | None = None) -> None:
-        self.timers = Timers(self.run)
+    A callback or deferred call that raises is counted in `errors`, and the pass goes on with the next one. A callback
+    that owns a socket closes it first: otherwise the socket stays ready and each pass fails on it again.
+    """
+
+    def __init__(self, faults: NodeFaults | None = None, errors: InternalErrors | None = None) -> None:
+        self.errors = errors or InternalErrors()
+        self.timers = Timers(self._run_timer)
         self.request_faults = RequestFaults(faults or NodeFaults(), self.timers)
         self._selector = selectors.DefaultSelector()
         self.links = Links(self._selector, self.timers)
@@ -103,7 +109,7 @@ class Reactor:
             ready = self._selector.select(0)
             self.pass_began, self.pass_began_cpu = time.perf_counter(), time.thread_time()
             for key, events in self._after_urgent(ready) if self._urgent and len(ready) > 1 else ready:
-                key.data(events)
+                self._handle(key, events)
             self._run_deferred()
         finally:
             self._is_passing = False
@@ -113,10 +119,19 @@ class Reactor:
         """Do what is urgent; answer the rest."""
         urgent = [one for one in ready if one[0].fd in self._urgent]
         for key, events in urgent:
-            key.data(events)
+            self._handle(key, events)
         if urgent:
             self._run_deferred()
         return [one for one in ready if one not in urgent]
+
+    def _handle(self, key: selectors.SelectorKey, events: int) -> None:
+        try:
+            key.data(events)
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self.errors.caught("socket callback", exc)
+
+    def _run_timer(self, fn: Callable[[], None]) -> None:
+        self.errors.call("timer", self.run, fn)
 
     def run(self, fn: Callable[[], None]) -> None:
         """Make a pass of this call: what it puts off happens at its end."""
@@ -141,7 +156,10 @@ class Reactor:
         while self._deferred:
             deferred, self._deferred = self._deferred, []
             for fn in deferred:
-                fn()
+                try:
+                    fn()
+                except Exception as exc:  # noqa: BLE001 - a boundary
+                    self.errors.caught("deferred call", exc)
 
 
 def _nothing() -> None:
@@ -149,12 +167,14 @@ def _nothing() -> None:
 
 
 @contextlib.asynccontextmanager
-async def open_reactor(faults: NodeFaults = PROCESS_FAULTS) -> AsyncIterator[Reactor]:
+async def open_reactor(
+    faults: NodeFaults = PROCESS_FAULTS, errors: InternalErrors | None = None
+) -> AsyncIterator[Reactor]:
     """Run a reactor until the block ends: even while the block is being cancelled, for goodbyes need it.
 
     It plays the faults that the process, or whoever is given, has to play.
     """
-    reactor = Reactor(faults)
+    reactor = Reactor(faults, errors)
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope(shield=True)
 

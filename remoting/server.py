@@ -107,6 +107,9 @@ class Acceptor:
             self._on_accept(sock)
         except OSError:  # gone between accept and the first look at it
             sock.close()
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self._reactor.errors.caught("accepted connection", exc)
+            sock.close()
 
 
 class Server(Generic[S]):

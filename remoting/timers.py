@@ -12,7 +12,7 @@ import trio
 
 @attrs.define(eq=False)
 class Timers:
-    """Calls functions at moments of the running clock, in order. What is called must not raise."""
+    """Calls functions at moments of the running clock, in order. `run` is the boundary for what they raise."""
 
     run: Callable[[Callable[[], None]], None] = lambda fn: fn()
     """How a call is made."""

@@ -68,9 +68,18 @@ class HaConnection:
     def push(self) -> None:
         """Send what the log has gained, unless the socket is full anyway."""
         if self.stream.is_begun and not self._waits_for_room and not self.is_closed:
-            self._send()
+            self._guarded(self._send)
 
     def look(self) -> None:
+        """Do what time demands (see `_check_time`), within the boundary of this connection."""
+        self._guarded(self._check_time)
+
+    def _guarded(self, fn: Callable[..., None], *args: object) -> None:
+        """Call; close this connection where the call raises, for its state is unknown then."""
+        if not self._reactor.errors.call("HA connection", fn, *args):
+            self.close("internal error")
+
+    def _check_time(self) -> None:
         """Do what time demands: give a silent slave up, or send a heartbeat.
 
         What came while this process stood still is no silence: as 4.9 (ReadSocketService) it reads before it judges.
@@ -123,6 +132,9 @@ class HaConnection:
         return "SUSPEND" if self._is_starving else "TRANSFER"
 
     def _on_ready(self, events: int) -> None:
+        self._guarded(self._serve, events)
+
+    def _serve(self, events: int) -> None:
         if events & READ:
             self._receive()
         if events & WRITE and not self.is_closed:

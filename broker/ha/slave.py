@@ -143,6 +143,10 @@ class HaClient:
         return silent_at is not None and self._now() >= silent_at
 
     def _on_ready(self, _events: int) -> None:
+        if not self._reactor.errors.call("HA client", self._receive):
+            self.close("internal error")
+
+    def _receive(self) -> None:
         now, had, trouble = self._now(), self._store.max_commit_log_offset, ""
         try:
             self._receiver.receive(self._sock, now)

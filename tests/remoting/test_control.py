@@ -57,7 +57,10 @@ async def test_a_snapshot_that_fails_is_reported_and_the_channel_goes_on() -> No
         await theirs.send_all(CONTROL.encode(SnapshotRequest(2)))
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
-    assert got[1:] == [Snapshot(1, {}), Snapshot(2, {"error": "KeyError('missing')"})]
+    assert got[1:] == [
+        Snapshot(1, {}),
+        Snapshot(2, {"error": "KeyError('missing')", "internal_errors": {"snapshot": 1}}),
+    ]
 
 
 async def test_attending_ends_with_the_supervisor() -> None:
