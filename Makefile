@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 # `make test JOBS=2`: two processes of tests, and each file's tests in one of them.
 PYTEST := $(BIN)/python -m pytest $(if $(JOBS),-n $(JOBS) --dist loadscope --no-loadscope-reorder)
 
-.PHONY: demo test check scenarios hundred spark interop bench clean
+.PHONY: demo test check scenarios hundred spark interop bench fuzz clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,10 @@ interop: $(VENV)/.spark     ## against real RocketMQ 4.9.8; needs a JDK and Mave
 
 bench: $(VENV)/.ready       ## side by side with real RocketMQ 4.9.8; needs a JDK and Maven
 	$(BIN)/python -m tests.bench
+
+MINUTES ?= 10
+fuzz: $(VENV)/.ready        ## hostile input to every socket and to our clients, for MINUTES
+	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -19,6 +19,7 @@ from remoting.bodies.topic import (
     TopicOffset,
     TopicStatsTable,
 )
+from remoting.body import BodyError
 from remoting.codes import RequestCode
 from remoting.command import Command
 from remoting.header import Header, JavaBoolean
@@ -128,7 +129,7 @@ class Admin:
     async def broker_config(self, address: str) -> dict[str, str]:
         """A broker's settings under RocketMQ's names."""
         response = await self._client.ask(address, RequestCode.GET_BROKER_CONFIG)
-        return parse_properties_text(response.body.decode())
+        return _settings_of(response)
 
     async def update_broker_config(self, address: str, changes: Mapping[str, str]) -> None:
         """Change settings of a running broker."""
@@ -148,7 +149,7 @@ class Admin:
     async def name_server_config(self) -> dict[str, dict[str, str]]:
         """Settings of every name server, by address."""
         answers = await self._ask_name_servers(RequestCode.GET_NAMESRV_CONFIG)
-        return {address: parse_properties_text(answer.body.decode()) for address, answer in answers.items()}
+        return {address: _settings_of(answer) for address, answer in answers.items()}
 
     async def update_name_server_config(self, changes: Mapping[str, str]) -> None:
         """Change settings of every name server."""
@@ -197,6 +198,21 @@ class Admin:
 
     async def _order_name_servers(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
         await self._ask_name_servers(code, header, body)
+
+
+def _settings_of(response: Command) -> dict[str, str]:
+    try:
+        return parse_properties_text(response.body.decode())
+    except UnicodeDecodeError as exc:
+        raise BodyError(f"settings that are not UTF-8: {exc}") from None
+
+
+def any_reader(topic: str, route: TopicRouteData) -> str:
+    """The address of the first broker name. NoRouteError where the route names none."""
+    addresses = readers(route)
+    if not addresses:
+        raise NoRouteError(f"the route of {topic} names no broker")
+    return addresses[0]
 
 
 def readers(route: TopicRouteData) -> list[str]:

@@ -4,7 +4,7 @@ Source: broker-requests sections 6.1 and 6.3. Errors as in admin.
 """
 
 from client import calls
-from client.admin import readers
+from client.admin import any_reader, readers
 from client.errors import BrokerError
 from client.instance import Client
 from remoting.bodies.group import (
@@ -69,14 +69,14 @@ class GroupAdmin:
     async def consumer_connection(self, group: str) -> ConsumerConnection:
         """Who consumes. BrokerError with code 206 where nobody is online."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
-        address = (await self._brokers(group))[0]
+        address = any_reader(group, await self._client.fetch_route(RETRY_PREFIX + group))
         response = await self._client.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         return ConsumerConnection.decode(response.body)
 
     async def producer_connection(self, group: str, topic: str) -> ProducerConnection:
         """Who produces to a topic under this group. BrokerError with code 1 where nobody does."""
         header = GetProducerConnectionListRequestHeader(producer_group=group)
-        address = readers(await self._client.fetch_route(topic))[0]
+        address = any_reader(topic, await self._client.fetch_route(topic))
         response = await self._client.ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
         return ProducerConnection.decode(response.body)
 
@@ -96,7 +96,7 @@ class GroupAdmin:
     async def running_info(self, group: str, client_id: str) -> ConsumerRunningInfo:
         """The inside of one consumer, through its broker."""
         header = GetConsumerRunningInfoRequestHeader(consumer_group=group, client_id=client_id)
-        address = (await self._brokers(group))[0]
+        address = any_reader(group, await self._client.fetch_route(RETRY_PREFIX + group))
         response = await self._client.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, timeout=12.0)
         return ConsumerRunningInfo.decode(response.body)
 

@@ -20,7 +20,7 @@ from client.errors import BrokerError, ClientError, NoRouteError
 from client.inbound import ROUTES, GroupMember, Residents
 from client.nameservers import NameServers
 from client.namespace import with_namespace, without_namespace
-from client.routes import RouteCache, route_from_template
+from client.routes import RouteCache, check_route, route_from_template
 from remoting.acl import sign
 from remoting.bodies.heartbeat import HeartbeatData, ProducerData
 from remoting.bodies.route import TopicRouteData
@@ -135,7 +135,7 @@ class Client:
             raise
         if not response.body:
             raise NoRouteError(f"the name server gave an empty route for topic {topic}")
-        return TopicRouteData.decode(response.body)
+        return check_route(TopicRouteData.decode(response.body))
 
     async def refresh_route(self, topic: str) -> TopicRouteData:
         """Ask for a route and use it from now on. Where that fails the one we have stays (section 6.2)."""

@@ -4,6 +4,7 @@ Pure: no I/O, no clock. Rules: remoting-and-nameserver sections 6.2 to 6.5, stor
 MQClientInstance.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 
 import attrs
@@ -11,10 +12,23 @@ import msgspec
 
 from remoting.bodies.queue import MessageQueue
 from remoting.bodies.route import QueueData, TopicRouteData
+from remoting.body import BodyError
 from remoting.names import MASTER_ID
 
 PERM_READ = 4
 PERM_WRITE = 2
+MAX_QUEUES = 100_000
+"""Queues of one topic that a client makes objects of. A route that claims more is rejected (issue 12)."""
+
+
+def check_route(route: TopicRouteData) -> TopicRouteData:
+    """Return the route. BodyError where it claims more queues than any client could handle."""
+    claimed = sum(max(data.read_queue_nums, data.write_queue_nums, 0) for data in route.queue_datas)
+    if route.order_topic_conf:
+        claimed += sum(count for _, count in _order_counts(route.order_topic_conf))
+    if claimed > MAX_QUEUES:
+        raise BodyError(f"the route claims {claimed} queues: at most {MAX_QUEUES} are expected")
+    return route
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
@@ -32,10 +46,15 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 def _order_queues(topic: str, conf: str) -> Iterator[MessageQueue]:
     """Read `broker-a:4;broker-b:2`: an order topic's queues are fixed, whatever brokers report."""
+    for broker_name, count in _order_counts(conf):
+        for queue_id in range(count):
+            yield MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id)
+
+
+def _order_counts(conf: str) -> Iterator[tuple[str, int]]:
     for part in conf.split(";"):
         broker_name, _, count = part.partition(":")
-        for queue_id in range(int(count) if count.isdigit() else 0):
-            yield MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id)
+        yield broker_name, int(count) if re.fullmatch("[0-9]{1,10}", count) else 0
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:

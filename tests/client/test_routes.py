@@ -1,8 +1,11 @@
 """Queues and addresses that follow from routes (remoting-and-nameserver sections 6.2 to 6.5)."""
 
-from client.routes import RouteCache, choose_queue, publish_queues, route_from_template, subscribe_queues
+import pytest
+
+from client.routes import RouteCache, check_route, choose_queue, publish_queues, route_from_template, subscribe_queues
 from remoting.bodies.queue import MessageQueue
 from remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from remoting.body import BodyError
 
 
 def route(*, order: str | None = None, **brokers: tuple[dict[int, str], int]) -> TopicRouteData:
@@ -101,3 +104,16 @@ def test_queues_are_taken_in_turn_and_the_failed_broker_is_avoided() -> None:
     assert ids(taken) == [("a", 1), ("b", 0), ("b", 1), ("a", 0)]
     assert [choose_queue(queues, start, "a")[0].broker_name for start in range(4)] == ["b"] * 4
     assert choose_queue(queues[:2], 0, "a")[0].broker_name == "a"
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        TopicRouteData(queue_datas=[QueueData(broker_name="a", read_queue_nums=2**31 - 1, write_queue_nums=1, perm=6)]),
+        route(order="a:9999999999"),
+    ],
+)
+def test_a_route_that_claims_more_queues_than_memory_is_rejected(claim: TopicRouteData) -> None:
+    """Issue 12."""
+    with pytest.raises(BodyError, match="at most 100000"):
+        check_route(claim)

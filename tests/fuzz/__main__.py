@@ -1,0 +1,221 @@
+"""`make fuzz`: hostile input to every socket of a running cluster, and to our clients, for some minutes.
+
+Batches take turns among the targets; each follows from the seed and its number alone. After each, the nodes are
+examined (`health`). Exit status 0: nothing found; 1: something was, and which batch it was.
+"""
+
+import argparse
+import contextlib
+import functools
+import itertools
+import secrets
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+import trio
+
+from broker.handlers import HANDLERS as BROKER_HANDLERS
+from cluster.lab import Cluster, open_cluster
+from cluster.topology import ClusterSpec, NodeKind
+from nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
+from remoting.dispatch import Route
+from tests.fuzz import frames, health
+from tests.fuzz.evil import EvilServer, serve_ha
+from tests.fuzz.odd import Odd
+from tests.fuzz.process import Victim
+
+BATCH = 100
+ANSWER_SECONDS = 0.3
+"""How long a batch waits for more answers: real time, and enough for most; what comes later is not read."""
+Table = Mapping[int, Route[Any]]
+
+
+@attrs.define
+class Counts:
+    """What was tried."""
+
+    batches: int = 0
+    requests: int = 0
+    garbage: int = 0
+    ha_streams: int = 0
+    control: int = 0
+    answers_read: int = 0
+
+
+@attrs.define(eq=False)
+class Fuzz:
+    """One run on one cluster."""
+
+    seed: str
+    cluster: Cluster
+    counts: Counts = attrs.field(factory=Counts)
+
+    def odd(self, number: int) -> Odd:
+        """The choices of one batch."""
+        return Odd(f"{self.seed}/{number}")
+
+    def addresses(self, kind: NodeKind) -> list[str]:
+        """Where the nodes of a kind listen."""
+        return [node.address for node in self.cluster.supervisor.nodes.values() if node.kind is kind]
+
+    async def play(self, number: int) -> str:
+        """Play a batch; what it was."""
+        self.counts.batches += 1
+        odd = self.odd(number)
+        plays = self._requests, self._requests, self._requests, self._garbage, self._ha, self._control
+        return await plays[number % len(plays)](odd)
+
+    async def _requests(self, odd: Odd) -> str:
+        kind = odd.choice((NodeKind.BROKER, NodeKind.BROKER, NodeKind.NAMESERVER))
+        table: Table = BROKER_HANDLERS if kind is NodeKind.BROKER else NAMESERVER_HANDLERS
+        address = odd.choice(self.addresses(kind))
+        self.counts.requests += BATCH
+        for part in _tens(BATCH):
+            data = b"".join(frames.request(odd, table, opaque) for opaque in part)
+            await self._send(address, data, odd)
+        return f"requests to the {kind} {address}"
+
+    async def _garbage(self, odd: Odd) -> str:
+        address = odd.choice(self.addresses(NodeKind.BROKER) + self.addresses(NodeKind.NAMESERVER))
+        for _ in range(10):
+            self.counts.garbage += 1
+            await self._send(address, frames.garbage(odd), odd)
+        return f"garbage to {address}"
+
+    async def _ha(self, odd: Odd) -> str:
+        host, _, port = odd.choice(self.addresses(NodeKind.BROKER)).rpartition(":")
+        address = f"{host}:{int(port) + 1}"
+        for _ in range(5):
+            self.counts.ha_streams += 1
+            reports = [odd.choice((0, 1, -1, 2**40, 2**63 - 1, -(2**63), 100)) for _ in range(odd.randrange(1, 5))]
+            data = b"".join(one.to_bytes(8, "big", signed=True) for one in reports)
+            await self._send(address, odd.damaged(data) if odd.often(0.3) else data, odd)
+        return f"reports of slaves to {address}"
+
+    async def _control(self, odd: Odd) -> str:
+        place = self.cluster.supervisor.directory
+        for _ in range(5):
+            self.counts.control += 1
+            data = odd.choice((odd.binary(2000), b"\x81\xa4type\xa5Hello" + odd.binary(), b"\xdf\xff\xff\xff\xff", b""))
+            with contextlib.suppress(OSError, trio.BrokenResourceError):
+                async with await trio.open_unix_socket(str(place.control_socket)) as stream:
+                    await stream.send_all(data)
+                    with trio.move_on_after(ANSWER_SECONDS if odd.often(0.2) else 0.01):
+                        await stream.receive_some(100)
+        return "bytes to the supervisor's control socket"
+
+    async def _send(self, address: str, data: bytes, odd: Odd) -> None:
+        """Send it in one go or in pieces; read what comes soon, or nothing; close in order or not."""
+        host, _, port = address.rpartition(":")
+        try:
+            stream = await trio.open_tcp_stream(host, int(port))
+        except OSError:
+            return  # the examination says whether that is a finding
+        async with stream:
+            with contextlib.suppress(trio.BrokenResourceError, OSError), trio.move_on_after(5):
+                cut = odd.randrange(len(data) + 1) if odd.often(0.2) else len(data)
+                await stream.send_all(data[:cut])
+                await stream.send_all(data[cut:])
+                if odd.often(0.1):
+                    return  # close without reading: what is owed has no taker
+                with trio.move_on_after(ANSWER_SECONDS):
+                    while got := await stream.receive_some(2**16):
+                        self.counts.answers_read += len(got)
+
+
+def _tens(count: int) -> list[range]:
+    return [range(first, first + 10) for first in range(0, count, 10)]
+
+
+@contextlib.asynccontextmanager
+async def victims(seed: str, place: Path) -> AsyncIterator[Callable[[], list[str]]]:
+    """An application and a slave that are led to evil servers. Gives the function that says what became of them."""
+    evil = EvilServer(Odd(f"{seed}/evil"))
+    async with trio.open_nursery() as nursery:
+        evil.address = await _listen(nursery, evil.serve)
+        ha_address = await _listen(nursery, functools.partial(serve_ha, Odd(f"{seed}/ha")))
+        config = place / "slave.toml"
+        config.write_text(SLAVE.format(namesrv=evil.address, ha=ha_address, store=place / "store"))
+        with (
+            Victim.started("slave", place, "broker", str(config)) as slave,
+            Victim.started("client", place, "tests.fuzz.victim", evil.address) as client,
+        ):
+            yield lambda: slave.complaints() + client.complaints() + client.complaints_of_silence()
+        print(f"evil server: {evil.replies} replies")
+        nursery.cancel_scope.cancel()
+
+
+async def _listen(nursery: trio.Nursery, serve: Callable[[trio.SocketStream], Awaitable[None]]) -> str:
+    listeners = await nursery.start(functools.partial(trio.serve_tcp, serve, 0, host="127.0.0.1"))
+    return f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+
+
+SLAVE = """
+broker_name = "victim"
+broker_id = 1
+broker_role = "SLAVE"
+listen_address = "127.0.0.1"
+listen_port = 0
+fast_listen_port = 0
+ha_listen_port = 0
+namesrv_addr = "{namesrv}"
+ha_master_address = "{ha}"
+store_path_root_dir = "{store}"
+register_name_server_period = 10000
+"""
+
+
+def nodes_of(cluster: Cluster) -> list[health.Node]:
+    """The nodes as they are now."""
+    found = []
+    for node in cluster.supervisor.nodes.values():
+        pid = cluster.supervisor.life(node.name).pid
+        assert pid is not None, f"{node.name} runs"
+        found.append(health.Node.at_start(node.name, pid, node.address, health.PROBE_OF[node.kind]))
+    return found
+
+
+async def fuzz(seconds: float, seed: str, first: int, place: Path) -> int:
+    """Play batches from the first on until the time is over, or something is found."""
+    spec = ClusterSpec(name="fuzz", broker_settings={"mapped_file_size_commit_log": 64 * 2**20})
+    async with open_cluster(spec, directory=place / "lab") as cluster, victims(seed, place) as found_of_victims:
+        run, nodes = Fuzz(seed, cluster), None
+        until = time.monotonic() + seconds
+        for number in itertools.count(first):
+            what = await run.play(number)
+            if number == first + 30:
+                nodes = nodes_of(cluster)  # once the topics of the pool are there, and the interpreter is warm
+            found = found_of_victims()
+            for node in nodes or ():
+                found += await health.complaints(node)
+            if found:
+                print("\n".join([f"batch {number} of seed {seed}: {what}", *found]))
+                print(f"again: python -m tests.fuzz --seed {seed} --first {number}; logs: {place}")
+                return 1
+            if time.monotonic() > until:
+                break
+        await cluster.stop("broker-a")  # in order, in time
+        print(" ".join(f"{name}: {count}" for name, count in attrs.asdict(run.counts).items()), f"seed: {seed}")
+    return 0
+
+
+def main() -> None:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", default=secrets.token_hex(4))
+    parser.add_argument("--first", type=int, default=0, metavar="N", help="the number of the first batch")
+    arguments = parser.parse_args()
+    place = Path(tempfile.mkdtemp(prefix="rmqlab-fuzz-"))
+    status = trio.run(fuzz, 60 * arguments.minutes, arguments.seed, arguments.first, place)
+    print("fuzz: nothing found, deaths 0" if status == 0 else "fuzz: FAILED")
+    sys.exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What must hold of a node after each batch: the same process, memory and open files as before, quick answers."""
+
+import contextlib
+import statistics
+import time
+from pathlib import Path
+
+import attrs
+import trio
+
+from remoting.client import RemotingClient
+from remoting.codes import RequestCode
+from remoting.command import request
+from remoting.reactor import open_reactor
+from tests.bench.process import pss_mb
+
+MEMORY_MB = 50.0
+"""Growth of the proportional set size that a node may show over a whole run."""
+FILES = 64
+"""More open files than at the start: topics of the pool get their queues once, connections are closed."""
+MEDIAN_SECONDS = 0.1
+PROBES = 5
+PROBE_TIMEOUT = 20.0
+
+
+@attrs.frozen
+class Node:
+    """A process under test, as it was when the run began."""
+
+    name: str
+    pid: int
+    address: str
+    probe: int
+    """The request code of a well-formed question without fields."""
+    memory_mb: float
+    files: int
+
+    @classmethod
+    def at_start(cls, name: str, pid: int, address: str, probe: int) -> "Node":
+        """Measure it."""
+        return cls(name, pid, address, probe, pss_mb(pid), open_files(pid))
+
+
+def open_files(pid: int) -> int:
+    """How many descriptors a process holds."""
+    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+def is_alive(pid: int) -> bool:
+    """True for a process that has not ended."""
+    with contextlib.suppress(OSError):
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    return False
+
+
+async def complaints(node: Node) -> list[str]:
+    """What is wrong with it; an empty list if it is well."""
+    if not is_alive(node.pid):
+        return [f"{node.name} died"]
+    seconds = await probe_seconds(node)
+    found = []
+    if seconds is None:
+        found.append(f"{node.name} did not answer a well-formed request within {PROBE_TIMEOUT:g} s")
+    elif seconds > MEDIAN_SECONDS:
+        found.append(f"{node.name} answers after {seconds * 1000:.0f} ms, more than {MEDIAN_SECONDS * 1000:.0f}")
+    if (grown := pss_mb(node.pid) - node.memory_mb) > MEMORY_MB:
+        found.append(f"{node.name} has grown by {grown:.0f} MB, more than {MEMORY_MB:.0f}")
+    if (more := open_files(node.pid) - node.files) > FILES:
+        found.append(f"{node.name} holds {more} more open files than at the start, more than {FILES}")
+    return found
+
+
+async def probe_seconds(node: Node) -> float | None:
+    """The median time of some well-formed requests; None if one is not answered."""
+    taken = []
+    async with open_reactor() as reactor:
+        client = RemotingClient(reactor)
+        try:
+            for _ in range(PROBES):
+                began = time.perf_counter()
+                await client.request(node.address, request(node.probe), PROBE_TIMEOUT)
+                taken.append(time.perf_counter() - began)
+        except Exception:  # noqa: BLE001 - any failure of a well-formed request is the finding
+            return None
+        finally:
+            client.close()
+    await trio.lowlevel.checkpoint()
+    return statistics.median(taken)
+
+
+PROBE_OF = {"nameserver": RequestCode.GET_BROKER_CLUSTER_INFO, "broker": RequestCode.GET_BROKER_RUNTIME_INFO}

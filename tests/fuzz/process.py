@@ -1,0 +1,54 @@
+"""A process that is led to an evil server, and what became of it."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+SILENCE_SECONDS = 90.0
+"""A process that writes nothing for so long is stuck."""
+TAIL = 3000
+
+
+@attrs.define(eq=False)
+class Victim:
+    """A running process with a log of its own."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    _heard: int = 0
+    _heard_at: float = attrs.field(factory=time.monotonic)
+
+    @classmethod
+    @contextlib.contextmanager
+    def started(cls, name: str, place: Path, module: str, *arguments: str) -> Iterator["Victim"]:
+        """Run `python -m MODULE` for the length of the block."""
+        log = place / f"{name}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=output, stderr=output)
+        try:
+            yield cls(name, process, log)
+        finally:
+            process.kill()
+            process.wait()
+
+    def complaints(self) -> list[str]:
+        """How it ended, if it has."""
+        if (status := self.process.poll()) is None:
+            return []
+        return [
+            f"the {self.name} of evil servers ended with {status}:\n{self.log.read_text('utf-8', 'replace')[-TAIL:]}"
+        ]
+
+    def complaints_of_silence(self) -> list[str]:
+        """Whether it stands still."""
+        if (size := self.log.stat().st_size) != self._heard:
+            self._heard, self._heard_at = size, time.monotonic()
+        if time.monotonic() - self._heard_at < SILENCE_SECONDS:
+            return []
+        return [f"the {self.name} of evil servers has written nothing for {SILENCE_SECONDS:g} s"]
