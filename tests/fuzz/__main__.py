@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import functools
 import itertools
+import json
 import secrets
 import sys
 import tempfile
@@ -23,15 +24,31 @@ from broker.handlers import HANDLERS as BROKER_HANDLERS
 from cluster.lab import Cluster, open_cluster
 from cluster.topology import ClusterSpec, NodeKind
 from nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
+from remoting.codes import RequestCode
 from remoting.dispatch import Route
 from tests.fuzz import frames, health
 from tests.fuzz.evil import EvilServer, serve_ha
 from tests.fuzz.odd import Odd
 from tests.fuzz.process import Victim
 
-BATCH = 100
-ANSWER_SECONDS = 0.3
-"""How long a batch waits for more answers: real time, and enough for most; what comes later is not read."""
+BATCH = 400
+PIPELINED = 20
+"""Requests that leave together; the answer to a well-formed one behind them ends the wait."""
+EXAMINED_EVERY = 10
+"""Batches between two examinations of the nodes' health."""
+WARM_UP = 40
+"""Batches before the nodes are measured: the topics of the pool are there by then, and the interpreter is warm."""
+LAST_OPAQUE = 987_654_321
+ANSWER_SECONDS = 5.0
+"""How long the answer to a well-formed request is waited for: a batch is slow, not wrong, if it does not come."""
+MOMENT = 0.02
+"""Seconds in which a node may say something to what is no request."""
+PROBE_OF = {
+    NodeKind.NAMESERVER: int(RequestCode.GET_BROKER_CLUSTER_INFO),
+    NodeKind.BROKER: int(RequestCode.GET_BROKER_RUNTIME_INFO),
+}
+"""Well-formed requests without fields."""
+
 Table = Mapping[int, Route[Any]]
 
 
@@ -44,7 +61,7 @@ class Counts:
     garbage: int = 0
     ha_streams: int = 0
     control: int = 0
-    answers_read: int = 0
+    bytes_read: int = 0
 
 
 @attrs.define(eq=False)
@@ -75,9 +92,10 @@ class Fuzz:
         table: Table = BROKER_HANDLERS if kind is NodeKind.BROKER else NAMESERVER_HANDLERS
         address = odd.choice(self.addresses(kind))
         self.counts.requests += BATCH
-        for part in _tens(BATCH):
-            data = b"".join(frames.request(odd, table, opaque) for opaque in part)
-            await self._send(address, data, odd)
+        last = frames.frame(frames.JSON, json.dumps({"code": PROBE_OF[kind], "opaque": LAST_OPAQUE}).encode(), b"")
+        for _ in range(BATCH // PIPELINED):
+            data = b"".join(frames.request(odd, table, opaque) for opaque in range(PIPELINED))
+            await self._send(address, data + last, odd, until=str(LAST_OPAQUE).encode())
         return f"requests to the {kind} {address}"
 
     async def _garbage(self, odd: Odd) -> str:
@@ -105,12 +123,12 @@ class Fuzz:
             with contextlib.suppress(OSError, trio.BrokenResourceError):
                 async with await trio.open_unix_socket(str(place.control_socket)) as stream:
                     await stream.send_all(data)
-                    with trio.move_on_after(ANSWER_SECONDS if odd.often(0.2) else 0.01):
+                    with trio.move_on_after(MOMENT):
                         await stream.receive_some(100)
         return "bytes to the supervisor's control socket"
 
-    async def _send(self, address: str, data: bytes, odd: Odd) -> None:
-        """Send it in one go or in pieces; read what comes soon, or nothing; close in order or not."""
+    async def _send(self, address: str, data: bytes, odd: Odd, until: bytes = b"") -> None:
+        """Send it in one go or in pieces; read until a text comes, or for a moment, or nothing; then close."""
         host, _, port = address.rpartition(":")
         try:
             stream = await trio.open_tcp_stream(host, int(port))
@@ -123,13 +141,16 @@ class Fuzz:
                 await stream.send_all(data[cut:])
                 if odd.often(0.1):
                     return  # close without reading: what is owed has no taker
-                with trio.move_on_after(ANSWER_SECONDS):
-                    while got := await stream.receive_some(2**16):
-                        self.counts.answers_read += len(got)
+                await self._read(stream, until)
 
-
-def _tens(count: int) -> list[range]:
-    return [range(first, first + 10) for first in range(0, count, 10)]
+    async def _read(self, stream: trio.SocketStream, until: bytes) -> None:
+        tail = b""
+        with trio.move_on_after(ANSWER_SECONDS if until else MOMENT):
+            while got := await stream.receive_some(2**16):
+                self.counts.bytes_read += len(got)
+                tail = tail[-100:] + bytes(got)
+                if until and until in tail:
+                    return
 
 
 @contextlib.asynccontextmanager
@@ -175,8 +196,9 @@ def nodes_of(cluster: Cluster) -> list[health.Node]:
     found = []
     for node in cluster.supervisor.nodes.values():
         pid = cluster.supervisor.life(node.name).pid
-        assert pid is not None, f"{node.name} runs"
-        found.append(health.Node.at_start(node.name, pid, node.address, health.PROBE_OF[node.kind]))
+        if pid is None or not health.is_alive(pid):
+            raise SystemExit(f"{node.name} does not run")
+        found.append(health.Node.at_start(node.name, pid, node.address, PROBE_OF[node.kind]))
     return found
 
 
@@ -188,11 +210,12 @@ async def fuzz(seconds: float, seed: str, first: int, place: Path) -> int:
         until = time.monotonic() + seconds
         for number in itertools.count(first):
             what = await run.play(number)
-            if number == first + 30:
-                nodes = nodes_of(cluster)  # once the topics of the pool are there, and the interpreter is warm
+            if number == first + WARM_UP:
+                nodes = nodes_of(cluster)
             found = found_of_victims()
-            for node in nodes or ():
-                found += await health.complaints(node)
+            if number % EXAMINED_EVERY == 0:
+                for node in nodes or nodes_of(cluster):
+                    found += await health.complaints(node)
             if found:
                 print("\n".join([f"batch {number} of seed {seed}: {what}", *found]))
                 print(f"again: python -m tests.fuzz --seed {seed} --first {number}; logs: {place}")

@@ -9,7 +9,6 @@ import attrs
 import trio
 
 from remoting.client import RemotingClient
-from remoting.codes import RequestCode
 from remoting.command import request
 from remoting.reactor import open_reactor
 from tests.bench.process import pss_mb
@@ -86,6 +85,3 @@ async def probe_seconds(node: Node) -> float | None:
             client.close()
     await trio.lowlevel.checkpoint()
     return statistics.median(taken)
-
-
-PROBE_OF = {"nameserver": RequestCode.GET_BROKER_CLUSTER_INFO, "broker": RequestCode.GET_BROKER_RUNTIME_INFO}
