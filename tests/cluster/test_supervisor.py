@@ -14,11 +14,14 @@ from cluster.directory import ClusterDirectory
 from cluster.eventlog import EventLog
 from cluster.faults.rules import DiskFault, Isolation
 from cluster.forkserver import Exited, Spawned
+from cluster.lab import Cluster
 from cluster.life import Life, NodeFailedError
+from cluster.processes import SNAPSHOT_SECONDS, Processes
+from cluster.scenario.actions import VERBS
 from cluster.supervisor import Supervisor
 from cluster.topology import ClusterSpec, Placement, nodes_of, place
 from remoting.clock import ClockSettings, RatedClock
-from remoting.control import CONTROL, Event, Hello, Ready
+from remoting.control import CONTROL, Event, Hello, Ready, Snapshot
 
 LINK = cast("Any", SimpleNamespace(hello=SimpleNamespace(name="broker-a")))
 
@@ -206,3 +209,35 @@ async def test_a_stranger_with_the_name_of_a_process_that_ended_is_not_admitted(
     await its.send_all(CONTROL.encode(Hello(produce, 8)) + CONTROL.encode(Ready({})))
     await wait_all_tasks_blocked()
     assert supervisor.life(produce).ready is None
+
+
+@pytest.mark.parametrize(("seconds", "is_known"), [(SNAPSHOT_SECONDS, False), (10.0, True)])
+async def test_a_slow_node_is_waited_for_as_long_as_the_caller_says(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, seconds: float, *, is_known: bool
+) -> None:
+    del autojump_clock
+    ours, its = memory_stream_pair()
+    supervisor.processes.expect("broker-a", 0)
+    nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
+    await its.send_all(CONTROL.encode(Hello("broker-a", 1)))
+    await wait_all_tasks_blocked()
+
+    async def answer() -> None:
+        await trio.sleep(5)
+        await its.send_all(CONTROL.encode(Snapshot(0, {"commit_log": {"max": 7}})))
+
+    nursery.start_soon(answer)
+    facts = await Cluster(supervisor).snapshot("broker-a", seconds)
+    assert facts == ({"commit_log": {"max": 7}} if is_known else None)
+    await its.aclose()
+
+
+async def test_a_scenario_measures_a_slow_node_too(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def snapshot(_processes: object, _name: str, seconds: float) -> dict[str, Any] | None:
+        await trio.lowlevel.checkpoint()
+        return {"commit_log": {"max": 7}} if seconds > SNAPSHOT_SECONDS else None
+
+    monkeypatch.setattr(Processes, "snapshot", snapshot)
+    stage = cast("Any", SimpleNamespace(cluster=Cluster(supervisor)))
+    await VERBS["measure"].run(stage, ("broker-a", "commit_log.max"), "end")
+    assert [event.fields["value"] for event in supervisor.events if event.kind == "measured"] == [7]

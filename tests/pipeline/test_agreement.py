@@ -55,7 +55,7 @@ def _profile(run: pathlib.Path) -> str:
 
 
 def _has_stores(run: pathlib.Path) -> bool:
-    return any(run.glob("*/store/commitlog/*"))
+    return any(run.glob("*/store"))
 
 
 def play(scenario: str, profile: str) -> pathlib.Path:
