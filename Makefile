@@ -8,7 +8,8 @@ BIN    := $(VENV)/bin
 # `make test JOBS=2` runs the tests in two processes, those of one file in the same process.
 SUITE  := $(BIN)/python -m tests.run_suite $(if $(JOBS),--jobs $(JOBS))
 SPARK  := $(BIN)/python -m tests.run_suite spark tests/pipeline -- --durations=10
-INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900   # a JVM may take long to start
+# A JVM may take long to start. Files with many tests first: then both processes end at about the same time.
+INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900 --loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check scenarios hundred spark spark-all interop interop-all bench clean

@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
-STEPS = ("test", "check", "scenarios", "spark", "interop")
+STEPS = ("check", "test", "scenarios", "spark", "interop")
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
@@ -44,9 +44,9 @@ def test_each_step_has_a_closing_line_and_flaky_tests_are_named(tmp_path: pathli
     )
     assert status == 0
     assert closing == [
+        "check: 1 passed, 0 failed, 0 skipped",
         "FLAKY tests/a.py::b",
         "test: 7 passed, 0 failed, 1 skipped",
-        "check: 1 passed, 0 failed, 0 skipped",
         "scenarios: 2 passed, 0 failed, 0 skipped",
         "spark: 1 passed, 0 failed, 0 skipped",
         "interop: 1 passed, 0 failed, 0 skipped",
@@ -57,12 +57,20 @@ def test_each_step_has_a_closing_line_and_flaky_tests_are_named(tmp_path: pathli
 
 def test_the_first_step_that_fails_is_the_last(tmp_path: pathlib.Path) -> None:
     status, closing, _ = ci_run(
-        tmp_path, test="@echo 'test: 7 passed, 0 failed, 0 skipped'", check="@echo unformatted; false"
+        tmp_path,
+        test="@echo FAILED tests/a.py::b; echo 'test: 7 passed, 1 failed, 0 skipped'; false",
+        scenarios="@echo 'scenarios: 1 passed, 0 failed, 0 skipped'",
     )
     assert (status, closing) == (
         1,
-        ["test: 7 passed, 0 failed, 0 skipped", "check: 0 passed, 1 failed, 0 skipped"],
+        ["check: 1 passed, 0 failed, 0 skipped", "test: 7 passed, 1 failed, 0 skipped"],
     )
+
+
+def test_a_step_without_counts_that_fails_is_one_failure(tmp_path: pathlib.Path) -> None:
+    status, closing, before = ci_run(tmp_path, check="@echo unformatted; false")
+    assert (status, closing) == (1, ["check: 0 passed, 1 failed, 0 skipped"])
+    assert "unformatted\n" in before
 
 
 def test_a_set_up_that_fails_fails_the_run(tmp_path: pathlib.Path) -> None:
