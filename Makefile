@@ -1,12 +1,22 @@
+# `make help` lists the targets. Python 3.11 is enough for all but `interop`, `interop-all` and `bench`.
+
 # The system's Python is built with optimisation, which one compiled by a version manager often is not: half as fast.
 PYTHON ?= $(shell /usr/bin/python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 	&& echo /usr/bin/python3 || echo python3)
 VENV   := .venv
 BIN    := $(VENV)/bin
-# `make test JOBS=2`: two processes of tests, and each file's tests in one of them.
-PYTEST := $(BIN)/python -m pytest $(if $(JOBS),-n $(JOBS) --dist loadscope --no-loadscope-reorder)
+# `make test JOBS=2` runs the tests in two processes, those of one file in the same process.
+SUITE  := $(BIN)/python -m tests.run_suite $(if $(JOBS),--jobs $(JOBS))
+SPARK  := $(BIN)/python -m tests.run_suite spark tests/pipeline -- --durations=10
+# A JVM may take long to start. Files with many tests first: then both processes end at about the same time.
+INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900 --loadscope-reorder
 
-.PHONY: demo test check scenarios hundred spark interop bench fuzz clean
+.DEFAULT_GOAL := help
+.PHONY: help demo test check scenarios hundred spark spark-all interop interop-all bench fuzz clean
+
+help:                       ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' Makefile | while IFS=: read -r target text; do \
+		printf '%-20s %s\n' "$$target" "$$text"; done
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -23,8 +33,8 @@ demo: $(VENV)/.spark        ## the main job: a cluster, its master killed, the t
 	$(BIN)/rmqlab demo
 	$(BIN)/rmqlab audit demo --report
 
-test: $(VENV)/.ready        ## unit and process tests; needs nothing but Python
-	$(PYTEST)
+test: $(VENV)/.ready        ## unit and process tests; needs nothing but Python; JOBS=2 uses two processes
+	$(SUITE) test -- --durations=10
 
 check: $(VENV)/.ready       ## lint, types, import direction
 	$(BIN)/ruff check .
@@ -32,17 +42,23 @@ check: $(VENV)/.ready       ## lint, types, import direction
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table. `make spark` audits what it leaves
-	$(BIN)/rmqlab scenarios --run --keep-stores
+scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table; `make spark-all` audits what it leaves
+	$(BIN)/rmqlab scenarios --run --keep-stores --retry
 
 hundred: $(VENV)/.ready     ## a cluster of 100 brokers, killed master by master: a minute or two of 2 cores
 	$(BIN)/rmqlab run hundred-brokers
 
-spark: $(VENV)/.spark       ## the data sources and the audit, on Spark; needs PyPI, and no Java
-	$(BIN)/python -m pytest -m spark tests/pipeline
+spark: $(VENV)/.spark       ## the data sources and the audit, on Spark: the core that CI runs; needs PyPI, and no Java
+	$(SPARK) -m 'spark and not long'
 
-interop: $(VENV)/.spark     ## against real RocketMQ 4.9.8; needs a JDK and Maven
-	$(PYTEST) -m interop --timeout 900 tests/interop   # a JVM may take its time to start
+spark-all: $(VENV)/.spark   ## all tests on Spark, every scenario audited
+	$(SPARK) -m spark
+
+interop: $(VENV)/.ready     ## against real RocketMQ 4.9.8: the core that CI runs; needs a JDK and Maven
+	$(INTEROP) -m 'interop and not long'
+
+interop-all: $(VENV)/.spark ## all tests against real RocketMQ 4.9.8 and 5.3.3; needs a JDK and Maven
+	$(INTEROP) -m interop
 
 bench: $(VENV)/.ready       ## side by side with real RocketMQ 4.9.8; needs a JDK and Maven
 	$(BIN)/python -m tests.bench
@@ -51,5 +67,5 @@ MINUTES ?= 10
 fuzz: $(VENV)/.ready        ## hostile input to every socket and to our clients, for MINUTES
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
-clean:
+clean:                      ## remove .venv and what was built
 	rm -rf $(VENV) build *.egg-info

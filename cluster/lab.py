@@ -25,6 +25,7 @@ from cluster.faults.rules import Fault, Isolation
 from cluster.forklaunch import WORKLOAD_MODULES
 from cluster.life import Life, NodeFailedError
 from cluster.placing import placed
+from cluster.processes import SNAPSHOT_SECONDS
 from cluster.status import Document, masters_behind, status_document
 from cluster.supervisor import MODULES, Supervisor, start_phases
 from cluster.topology import ClusterSpec, NodeKind, node_settings, nodes_of, toml_text
@@ -176,10 +177,10 @@ class Cluster:
         """End all faults; those that were in force."""
         return await self.supervisor.faults.heal(*self.supervisor.faults.board.active)
 
-    async def snapshot(self, target: str) -> Mapping[str, Any] | None:
-        """The live facts of one node; None when it does not answer."""
+    async def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
+        """The live facts of one node; None when it does not run, is paused, or does not answer in time."""
         (name,) = self._names(target)
-        return await self.supervisor.processes.snapshot(name)
+        return await self.supervisor.processes.snapshot(name, seconds)
 
     async def status(self) -> Document:
         """What `rmqlab status --json` prints."""

@@ -96,8 +96,9 @@ class Processes:
 
         def admit(link: NodeLink) -> bool:
             life = self.life(link.hello.name)
-            if not life.is_alive or life.pid not in (None, link.hello.pid):
-                return False
+            is_unborn = life.is_alive and life.pid is None  # the fork server's report is still on its way
+            if not is_unborn and life.pid != link.hello.pid:
+                return False  # a process that connected and then ended is admitted: its events still count
             link.rules = self._born_with[link.hello.name]
             self.links[link.hello.name] = link
             admitted.append(link)

@@ -109,15 +109,22 @@ class Supervisor:
         )
 
     async def wait_ready(self, name: str, seconds: float = START_SECONDS) -> None:
-        """Wait until a node says that it is ready. NodeFailedError when it ends, or takes too long."""
+        """Wait until a node is ready. NodeFailedError when it ends before, or takes too long.
+
+        A workload may have done all its work before this task runs again: that is a success.
+        """
         if not await self.processes.wait_progress(
             name, lambda life: life.ready is not None or not life.is_alive, seconds
         ):
             raise NodeFailedError(
                 f"{name} is not ready after {seconds:g} s{self.faults.handicaps(name)}{self._last_words(name)}"
             )
+        if self.life(name).is_alive:
+            return
+        await self.processes.wait_told(name)  # "ready" may still be on its way, behind the report of the end
         life = self.life(name)
-        if not life.is_alive:
+        is_workload = self.nodes[name].kind is NodeKind.WORKLOAD
+        if not is_workload or (life.ready is None and life.exit_status != 0):
             raise NodeFailedError(f"{name} ended with {describe_end(life.exit_status)}{self._last_words(name)}")
 
     async def kill(self, *names: str) -> None:

@@ -31,10 +31,9 @@ async def main(namesrv_addr: str, topic: str) -> None:
         consumer = PushConsumer(answering, "example-answerer", {topic: "*"}, on_messages, config=where)
         await nursery.start(consumer.run)
         for article in (*PRICES, b"RB-3"):
+            timeout = 30 if article in PRICES else 5  # the time for the send, too
             try:
-                reply = await request(
-                    producer, Message(topic=topic, body=article), timeout=30 if article in PRICES else 1
-                )
+                reply = await request(producer, Message(topic=topic, body=article), timeout=timeout)
             except NoReplyError as exc:
                 print(article.decode(), "-", exc)
             else:

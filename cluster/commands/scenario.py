@@ -1,11 +1,8 @@
 """scenarios, run and repro: what can be seen, and seeing it."""
 
-import collections
 import functools
-import json
 import shlex
 import signal
-import sys
 from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,6 +11,7 @@ import trio
 import typer
 from rich.text import Text
 
+from cluster.commands.playall import PlayAll
 from cluster.commands.telling import Telling
 from cluster.commands.terms import AsJson, console, fail, misused, print_json
 from cluster.lab import Cluster, WaitTimeoutError
@@ -36,8 +34,6 @@ from cluster.trial import try_settings
 from cluster.view import render_nodes
 
 BOTH = "both"
-SLOWER = 4
-"""So much slower a scenario is played again that a machine with other work to do has spoilt."""
 Profile = Annotated[
     str, typer.Option(help="4.9, hardened (all switches that depart from it), or both, one after the other.")
 ]
@@ -52,6 +48,9 @@ def scenarios(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = 2,
     directory: Annotated[Path | None, typer.Option("--dir", help="Of other scenario files.")] = None,
     keep_stores: Annotated[bool, typer.Option("--keep-stores", help="With --run: also where the claim holds.")] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="With --run: repeat up to 5 runs that do not hold, each alone; for CI.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the canonical scenarios, or run them all, under both profiles where the outcome differs.
@@ -65,7 +64,8 @@ def scenarios(
     except ScenarioError as exc:
         misused(str(exc))
     if run_all:
-        _run_all(listed, jobs, as_json=as_json, both=both, more=["--keep-stores"] if keep_stores else [])
+        more = ["--keep-stores"] if keep_stores else []
+        _run_all(listed, jobs, as_json=as_json, both=both, more=more, retry=retry)
     elif as_json:
         print_json([_summary_of(it) for it in listed])
     else:
@@ -238,37 +238,19 @@ async def _end_on_signal(
             scope.cancel()
 
 
-def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool, both: bool, more: Sequence[str]) -> None:
+def _run_all(
+    listed: Sequence[Listed], jobs: int, *, as_json: bool, both: bool, more: Sequence[str], retry: bool
+) -> None:
     """Run each scenario as a process of its own, so many at a time, and show what came of them."""
-    telling, playing = Telling(is_silent=as_json), list[str]()
-    rows: list[dict[str, Any]] = [{"scenario": it.scenario.name} for it in listed]
-    runs = [
-        (row, it, profile)
-        for row, it in zip(rows, listed, strict=True)
-        for profile in PROFILES
-        if profile == "4.9" or both or it.scenario.differs_hardened
-    ]
+    telling = Telling(is_silent=as_json)
+    every = PlayAll.of(listed, telling, more, both=both)
 
     async def work() -> None:
-        free = trio.Semaphore(jobs)
+        await every.play(jobs)
+        if retry:
+            await every.retry()
 
-        async def one(row: dict[str, Any], it: Listed, profile: str) -> None:
-            async with free:
-                playing.append(f"{it.scenario.name} ({profile})")
-                done = await _run_apart(it.path, profile, more)
-                telling.line(_line(it, profile, done))
-                if done["verdict"] != "holds" and done.get("is_disturbed") and done["rate"] > 1:
-                    slower = max(done["rate"] / SLOWER, 1.0)
-                    done = await _run_apart(it.path, profile, [*more, "--rate", f"{slower:g}"])
-                    telling.line(_line(it, profile, done, "again, for the machine stood still"))
-                playing.remove(f"{it.scenario.name} ({profile})")
-                row[profile] = done
-
-        async with trio.open_nursery() as nursery:
-            for args in runs:
-                nursery.start_soon(one, *args)
-
-    telling.doing(lambda: f"playing {', '.join(playing)}")
+    telling.doing(lambda: f"playing {', '.join(every.playing)}")
     try:
         trio.run(work)
     except* KeyboardInterrupt:
@@ -279,32 +261,16 @@ def _run_all(listed: Sequence[Listed], jobs: int, *, as_json: bool, both: bool, 
         telling.doing(None)
     if interrupted:
         fail("interrupted; every run is stopped, and has left its directory")
+    verdicts = every.verdicts()
     if as_json:
-        print_json(rows)
+        print_json(every.rows())
     else:
-        console.print(render_summary(rows))
-    verdicts = [row[profile]["verdict"] for row in rows for profile in PROFILES if profile in row]
-    if not as_json:
-        counts = ", ".join(f"{count} {verdict}" for verdict, count in collections.Counter(verdicts).items())
-        console.print(f"{len(rows)} scenarios, {len(verdicts)} runs: {counts}")
-    raise typer.Exit(1 if "violated" in verdicts else 2 if "unknown" in verdicts else 0)
-
-
-def _line(listed: Listed, profile: str, done: dict[str, Any], note: str = "") -> str:
-    rate = f"; {note}: at rate {done.get('rate', 1):g}" if note else ""
-    return f"{done['verdict']:9} {done['seconds']:6.1f} s  {listed.scenario.name} ({profile}{rate})"
-
-
-async def _run_apart(path: Path, profile: str, more: Sequence[str]) -> dict[str, Any]:
-    """Run a scenario in a process of its own; what it prints as JSON, or that it is unknown, and why."""
-    command = [sys.executable, "-m", "cluster", "run", str(path), "--profile", profile, "--json", *more]
-    done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
-    try:
-        document: dict[str, Any] = json.loads(done.stdout)
-    except ValueError:
-        text = done.stderr.decode(errors="replace").strip() or f"exit status {done.returncode}"
-        return {"verdict": "unknown", "seconds": 0.0, "expectations": [], "missing": [text.splitlines()[-1]]}
-    return document
+        console.print(render_summary(every.rows()))
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+        console.print(f"{len(listed)} scenarios, {len(every.runs)} runs: {counts}")
+        if retry:
+            print("\n".join(every.closing_lines()))
+    raise typer.Exit(1 if verdicts["violated"] else 2 if verdicts["unknown"] else 0)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

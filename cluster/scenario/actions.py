@@ -28,6 +28,8 @@ from cluster.scenario.probe import send_straight
 from cluster.scenario.quantity import parse_seconds
 
 MODULES = {"produce": "cluster.workload.produce", "consume": "cluster.workload.consume"}
+MEASURE_SECONDS = 10.0
+"""Real seconds that a node may take to tell a fact: it is asked once, and without an answer the verdict is unknown."""
 
 
 @attrs.define(eq=False)
@@ -186,7 +188,7 @@ async def _probe(stage: Stage, targets: str | tuple[str, ...], _label: str) -> N
 async def _take_measure(stage: Stage, argument: tuple[str, str], label: str) -> None:
     target, path = argument
     for node in stage.cluster.supervisor.find(target):
-        facts: Any = await stage.cluster.snapshot(node.name)
+        facts: Any = await stage.cluster.snapshot(node.name, MEASURE_SECONDS)
         for key in path.split("."):
             if isinstance(facts, list):
                 facts = facts[int(key)] if key.isdigit() and int(key) < len(facts) else None

@@ -65,8 +65,13 @@ def shared(rmqlab: Run) -> Iterator[dict[str, Any]]:
 
 
 def status(rmqlab: Run, name: str) -> dict[str, Any]:
-    document: dict[str, Any] = json.loads(rmqlab("status", "-n", name, "--json").stdout)
-    return document
+    """The status once every node has answered: one that takes more than a second is shown without its facts."""
+    for _ in range(60):
+        document: dict[str, Any] = json.loads(rmqlab("status", "-n", name, "--json").stdout)
+        logs = [node["commit_log"] for node in document["nodes"] if node["kind"] == "broker"]
+        if None not in (*logs, *document["routes"].values()):
+            return document
+    raise AssertionError(document)
 
 
 def test_up_prints_one_object_that_says_who_is_where(shared: dict[str, Any], home: pathlib.Path) -> None:

@@ -92,7 +92,7 @@ async def test_a_frozen_one_keeps_its_sockets_and_its_peers_believe_in_it(cluste
 async def test_one_in_a_blackhole_lives_on_and_knows_as_little_of_its_peers_as_they_of_it(cluster: Cluster) -> None:
     since, began = len(list(cluster.events)), now(cluster)
     fault = await cluster.isolate("broker-a:master")
-    assert await cluster.snapshot("broker-a:master") is not None
+    assert await cluster.snapshot("broker-a:master", LONG) is not None
     lost = await wait_told(cluster, since, "broker-a", "ha_disconnected")
     assert "no report for 20 s" in lost.fields["reason"]
     gone = await gone_from_route(cluster, since)

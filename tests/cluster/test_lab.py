@@ -20,6 +20,8 @@ from store.messagestore import MessageStore
 from store.powerloss import Lost
 from store.testing import ManualClock, new_message, small_config
 
+LONG = 60.0
+"""Real seconds that a node may take to answer on a busy machine."""
 FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
 
 
@@ -63,7 +65,7 @@ async def test_each_death_is_another_thing(place: pathlib.Path) -> None:
         with pytest.raises(WrongStateError, match="paused"):
             await cluster.stop("broker-a-s")
         await cluster.resume("broker-a-s")
-        assert await cluster.snapshot("broker-a-s") is not None
+        assert await cluster.snapshot("broker-a-s", LONG) is not None
         with pytest.raises(WrongStateError, match="not paused"):
             await cluster.resume("broker-a-s")
 
@@ -130,11 +132,11 @@ async def test_a_signal_from_elsewhere_is_seen_as_well(place: pathlib.Path) -> N
 async def test_addresses_are_the_same_at_the_next_start_and_time_goes_on(place: pathlib.Path) -> None:
     spec = ClusterSpec(name="x", slaves=0, rate=1000)
     async with open_cluster(spec, directory=place, modules=FAKES) as cluster:
-        address, node = cluster.namesrv_addr, await cluster.snapshot("broker-a")
+        address, node = cluster.namesrv_addr, await cluster.snapshot("broker-a", LONG)
     async with open_cluster(spec, directory=place, modules=FAKES) as again:
         assert again.namesrv_addr == address
         assert min(event.at_millis for event in again.events) >= max(event.at_millis for event in cluster.events)
-        fresh = await again.snapshot("broker-a")
+        fresh = await again.snapshot("broker-a", LONG)
     assert node
     assert fresh
     assert fresh["config"] == node["config"]
@@ -222,7 +224,7 @@ async def test_a_cluster_at_a_single_address(place: pathlib.Path) -> None:
 async def test_a_workload_shares_the_clusters_time_and_tells_its_events(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0, rate=100), directory=place, modules=FAKES) as cluster:
         workload = await cluster.run_workload("fakenode", {"topic": "orders"})
-        facts = await cluster.snapshot("fakenode-1")
+        facts = await cluster.snapshot("fakenode-1", LONG)
         assert facts
         assert facts["config"] == {
             "namesrv_addr": cluster.namesrv_addr,
@@ -239,7 +241,7 @@ async def test_a_workload_shares_the_clusters_time_and_tells_its_events(place: p
 
 async def test_faults_are_in_force_at_live_nodes_at_once_outlive_restarts_and_are_healed(place: pathlib.Path) -> None:
     async def links(target: str) -> int:
-        snapshot = await cluster.snapshot(target)
+        snapshot = await cluster.snapshot(target, LONG)
         assert snapshot is not None
         return len(snapshot["rules"]["links"])
 
@@ -283,7 +285,7 @@ async def test_a_node_that_is_executed_is_born_with_its_faults_as_well(place: pa
         await cluster.isolate("namesrv-1")
         await cluster.start("broker-a")
         assert cluster.supervisor.processes.links["broker-a"].rules == cluster.supervisor.faults.rules_for("broker-a")
-        snapshot = await cluster.snapshot("broker-a")
+        snapshot = await cluster.snapshot("broker-a", LONG)
         assert snapshot is not None
         assert [rule["code"] for rule in snapshot["rules"]["requests"]] == [310]
         assert snapshot["rules"]["links"]

@@ -14,11 +14,14 @@ from cluster.directory import ClusterDirectory
 from cluster.eventlog import EventLog
 from cluster.faults.rules import DiskFault, Isolation
 from cluster.forkserver import Exited, Spawned
+from cluster.lab import Cluster
 from cluster.life import Life, NodeFailedError
+from cluster.processes import SNAPSHOT_SECONDS, Processes
+from cluster.scenario.actions import VERBS
 from cluster.supervisor import Supervisor
 from cluster.topology import ClusterSpec, Placement, nodes_of, place
 from remoting.clock import ClockSettings, RatedClock
-from remoting.control import CONTROL, Event, Hello, Ready
+from remoting.control import CONTROL, Event, Hello, Ready, Snapshot
 
 LINK = cast("Any", SimpleNamespace(hello=SimpleNamespace(name="broker-a")))
 
@@ -126,3 +129,115 @@ async def test_the_faults_that_may_be_why_are_named(supervisor: Supervisor, auto
     told = r"not ready after 30 s, with f2 \(isolate broker-a\) in force$"
     with pytest.raises(NodeFailedError, match=told):
         await supervisor.wait_ready("broker-a", 30)
+
+
+@pytest.fixture
+def produce(supervisor: Supervisor) -> str:
+    """A workload process that has been born, and has said nothing so far."""
+    name = supervisor.add_workload("produce-1", "cluster.workload.produce").name
+    supervisor.processes.expect(name, 0)
+    supervisor.processes._changed(0, Spawned(0, 7))
+    return name
+
+
+def link_of(name: str) -> Any:
+    return SimpleNamespace(hello=SimpleNamespace(name=name))
+
+
+@pytest.mark.parametrize("status", [0, 1])
+async def test_a_workload_that_ends_before_its_readiness_is_noticed_has_started(
+    supervisor: Supervisor, nursery: trio.Nursery, produce: str, status: int
+) -> None:
+    """Both reports arrive before the waiting task runs again. How it ended is the caller's to judge."""
+    nursery.start_soon(supervisor.wait_ready, produce)
+    await wait_all_tasks_blocked()
+    supervisor.processes._ready(link_of(produce), Ready({}))
+    supervisor.processes._changed(0, Exited(7, status))
+
+
+async def test_a_workload_whose_end_is_reported_before_its_first_words_has_started(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, produce: str
+) -> None:
+    del autojump_clock
+    ours, its = memory_stream_pair()
+    supervisor.processes._changed(0, Exited(7, 0))
+    await supervisor.wait_ready(produce)
+    nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
+    await its.send_all(CONTROL.encode(Hello(produce, 7)) + CONTROL.encode(Ready({})))
+    await its.aclose()
+    await wait_all_tasks_blocked()
+    kinds = [event.kind for event in supervisor.events if event.node == produce]
+    assert kinds == ["node_spawned", "node_stopped", "node_ready"], "what it said is heard, though it is gone"
+
+
+async def test_the_last_words_of_a_workload_say_that_it_was_ready(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, produce: str
+) -> None:
+    del autojump_clock
+    ours, its = memory_stream_pair()
+    nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
+    await its.send_all(CONTROL.encode(Hello(produce, 7)))
+    await wait_all_tasks_blocked()
+    supervisor.processes._changed(0, Exited(7, 1))
+    nursery.start_soon(supervisor.wait_ready, produce)
+    await wait_all_tasks_blocked()
+    await its.send_all(CONTROL.encode(Ready({})))
+    await its.aclose()
+
+
+async def test_a_workload_that_fails_before_it_is_ready_has_not_started(supervisor: Supervisor, produce: str) -> None:
+    supervisor.processes._changed(0, Exited(7, 1))
+    with pytest.raises(NodeFailedError, match="produce-1 ended with exit status 1"):
+        await supervisor.wait_ready(produce)
+
+
+async def test_a_broker_that_was_ready_and_ended_by_itself_has_failed(supervisor: Supervisor) -> None:
+    supervisor.processes.expect("broker-a", 0)
+    supervisor.processes._changed(0, Spawned(0, 7))
+    supervisor.processes._ready(link_of("broker-a"), Ready({}))
+    supervisor.processes._changed(0, Exited(7, 0))
+    with pytest.raises(NodeFailedError, match="broker-a ended with exit status 0"):
+        await supervisor.wait_ready("broker-a")
+
+
+async def test_a_stranger_with_the_name_of_a_process_that_ended_is_not_admitted(
+    supervisor: Supervisor, nursery: trio.Nursery, produce: str
+) -> None:
+    ours, its = memory_stream_pair()
+    supervisor.processes._changed(0, Exited(7, 0))
+    nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
+    await its.send_all(CONTROL.encode(Hello(produce, 8)) + CONTROL.encode(Ready({})))
+    await wait_all_tasks_blocked()
+    assert supervisor.life(produce).ready is None
+
+
+@pytest.mark.parametrize(("seconds", "is_known"), [(SNAPSHOT_SECONDS, False), (10.0, True)])
+async def test_a_slow_node_is_waited_for_as_long_as_the_caller_says(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, seconds: float, *, is_known: bool
+) -> None:
+    del autojump_clock
+    ours, its = memory_stream_pair()
+    supervisor.processes.expect("broker-a", 0)
+    nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
+    await its.send_all(CONTROL.encode(Hello("broker-a", 1)))
+    await wait_all_tasks_blocked()
+
+    async def answer() -> None:
+        await trio.sleep(5)
+        await its.send_all(CONTROL.encode(Snapshot(0, {"commit_log": {"max": 7}})))
+
+    nursery.start_soon(answer)
+    facts = await Cluster(supervisor).snapshot("broker-a", seconds)
+    assert facts == ({"commit_log": {"max": 7}} if is_known else None)
+    await its.aclose()
+
+
+async def test_a_scenario_measures_a_slow_node_too(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def snapshot(_processes: object, _name: str, seconds: float) -> dict[str, Any] | None:
+        await trio.lowlevel.checkpoint()
+        return {"commit_log": {"max": 7}} if seconds > SNAPSHOT_SECONDS else None
+
+    monkeypatch.setattr(Processes, "snapshot", snapshot)
+    stage = cast("Any", SimpleNamespace(cluster=Cluster(supervisor)))
+    await VERBS["measure"].run(stage, ("broker-a", "commit_log.max"), "end")
+    assert [event.fields["value"] for event in supervisor.events if event.kind == "measured"] == [7]

@@ -2,6 +2,8 @@
 
 With RMQLAB_INTEROP_BASELINE=both every check that can runs against the real cluster as well, with =only against
 that alone: a check that real RocketMQ fails proves nothing about us.
+
+`make interop` runs the core, which fits into CI. Tests marked `long` are in `make interop-all` only.
 """
 
 import os
@@ -28,12 +30,13 @@ MIXED_WITH_5 = {
     "only": [("real", "real5"), ("real5", "real")],
 }[os.environ.get("RMQLAB_INTEROP_BASELINE", "")]
 """Servers of RocketMQ 5 beside ours, or beside those of 4.9."""
+MIXED_WITH_ALL = [*MIXED, *(pytest.param(kinds, marks=pytest.mark.long) for kinds in MIXED_WITH_5)]
 _TOOLS_MISSING = 3  # exit code: not passed, and no test failed either
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
     """End with a message where somebody asks for these tests and the machine cannot run them."""
-    if session.config.option.markexpr.strip() == "interop" and (missing := maven.missing_tools()):
+    if session.config.option.markexpr.split()[:1] == ["interop"] and (missing := maven.missing_tools()):
         pytest.exit(
             f"interop tests not run: {', '.join(missing)} not found (a JDK 11+ and Maven are needed)",
             returncode=_TOOLS_MISSING,

@@ -16,7 +16,7 @@ from tests.interop.java import CLIENTS, Java
 from tests.interop.lonemaster import lone_master
 from tests.interop.server import BrokerServer
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 _ACCOUNTS = """\
 globalWhiteRemoteAddresses: []

@@ -22,7 +22,7 @@ from tests.interop.realrocketmq import SMALL_FILES, RealBroker, RealNameserver
 from tests.interop.server import BrokerServer
 from tests.interop.waiting import wait_until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 ACL_FILE = """
 globalWhiteRemoteAddresses:

@@ -54,6 +54,7 @@ def waits(master: BrokerServer, topic: str) -> list[int]:
     return [delivered - waiting for waiting, delivered in stored_at.values()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("level", "seconds"), [(1, 1), (2, 5)])
 def test_delayed_messages_come_once_each_and_when_they_are_due(
     java: Java, master: BrokerServer, level: int, seconds: int

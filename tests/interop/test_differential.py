@@ -2,11 +2,11 @@
 
 The corpus is played once at both, side by side. Both masters must have stored the same records at the same offsets
 in the end, so that every answer, and all that later requests find, is known to the byte. Then the masters are killed,
-when their slaves have all that they had, and the slaves are asked the same.
+when their slaves have all that they had, and the slaves are asked the same. What no selected test needs is not played.
 """
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -31,6 +31,7 @@ _PARTS: Mapping[str, Iterable[Case]] = {
     "tools at a slave": corpus_admin.cases("slave"),
 }
 _FIRST_AFTER_DEATH = "sends to a slave"
+_CORE = ("set up", "sends")
 
 
 class Played:
@@ -43,10 +44,13 @@ class Played:
 
 
 @pytest.fixture(scope="module")
-def played(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Played]:
+def played(
+    request: pytest.FixtureRequest, java: Java, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Played]:
     systems = {"real": Played(), "ours": Played()}
+    parts = needed_parts(request.session.items)
     threads = [
-        threading.Thread(target=_play, args=(name, java, tmp_path_factory.mktemp(f"differential-{name}"), one))
+        threading.Thread(target=_play, args=(name, java, tmp_path_factory.mktemp(f"differential-{name}"), parts, one))
         for name, one in systems.items()
     ]
     for thread in threads:
@@ -59,15 +63,23 @@ def played(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str,
     return systems
 
 
-def _play(system: str, java: Java, directory: Path, played: Played) -> None:
+def needed_parts(items: Iterable[pytest.Item]) -> Sequence[str]:
+    """The core, and all parts up to the last that a selected test is about: each finds what those before it left."""
+    calls = [item.callspec for item in items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
+    wanted = {*_CORE, *(str(call.params.get("part")) for call in calls)}
+    last = max(number for number, part in enumerate(_PARTS) if part in wanted)
+    return [*_PARTS][: last + 1]
+
+
+def _play(system: str, java: Java, directory: Path, parts: Sequence[str], played: Played) -> None:
     try:
         with pair(system, java, directory) as cluster:
             site = cluster.site()
-            for part, cases in _PARTS.items():
+            for part in parts:
                 if part == _FIRST_AFTER_DEATH:
                     cluster.wait_synced()
                     cluster.master.kill()
-                for case in cases:
+                for case in _PARTS[part]:
                     assert case.name not in played.outcomes, f"two cases are called {case.name}"
                     played.outcomes[case.name] = site.play(case)
             site.close()
@@ -77,7 +89,9 @@ def _play(system: str, java: Java, directory: Path, played: Played) -> None:
         played.problem = exc
 
 
-@pytest.mark.parametrize("part", _PARTS)
+@pytest.mark.parametrize(
+    "part", [part if part in _CORE else pytest.param(part, marks=pytest.mark.long) for part in _PARTS]
+)
 def test_requests_are_answered_as_by_4_9(part: str, played: Mapping[str, Played]) -> None:
     real, ours = played["real"].outcomes, played["ours"].outcomes
     found = {

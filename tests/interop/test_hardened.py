@@ -14,7 +14,7 @@ from tests.interop.realrocketmq import RealBroker
 from tests.interop.server import BrokerServer, wait_replicating
 from tests.interop.waiting import wait_until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 TOPIC = "HardenedTopic"
 BODY = bytes(range(256)) * 32

@@ -18,7 +18,7 @@ from tests.interop.realrocketmq import SMALL_FILES
 from tests.interop.server import BrokerServer, wait_replicating
 from tests.interop.waiting import wait_until
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(600)]
 
 TOPIC = "ShortTopic"
 GROUP = "g" * 125

@@ -10,7 +10,7 @@ from tests.interop.java import Java, Mqadmin
 from tests.interop.topology import Cluster
 from tests.interop.waiting import wait_until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 TOPIC = "TopicOfTools5"
 

@@ -15,7 +15,7 @@ from tests.interop.java import Java
 from tests.interop.ours import our_cluster
 from tests.interop.realrocketmq import real_cluster
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]  # the first test of all takes both tours
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(600)]  # the first test of all takes both tours
 
 LISTS_OF_KEYS = ("getNamesrvConfig", "getBrokerConfig -c", "brokerStatus -c")
 LABELS = (

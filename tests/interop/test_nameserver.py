@@ -12,7 +12,7 @@ from tests.interop.realrocketmq import SMALL_FILES, RealBroker
 from tests.interop.server import BROKER_NAME, CLUSTER, wait_replicating
 from tests.interop.waiting import wait_until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 
 @attrs.frozen

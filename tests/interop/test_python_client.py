@@ -25,7 +25,7 @@ from remoting.bodies.heartbeat import ConsumeFromWhere
 from remoting.bodies.topic import TopicConfig
 from tests.interop.topology import Cluster
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 

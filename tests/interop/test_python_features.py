@@ -28,7 +28,7 @@ from tests.interop.lonemaster import lone_master
 from tests.interop.server import BrokerServer
 from tests.interop.waiting import wait_until
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]
 
 FIRST = ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET
 

@@ -14,7 +14,7 @@ from tests.interop.java import CLIENTS, Java
 from tests.interop.topology import Cluster
 from tests.interop.waiting import wait_until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 PATIENCE = "timeoutMillis=120000"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop import kinds, rawrequest
-from tests.interop.conftest import MIXED, MIXED_WITH_5
+from tests.interop.conftest import MIXED_WITH_ALL
 from tests.interop.java import Java, Mqadmin
 from tests.interop.realrocketmq import SMALL_FILES
 from tests.interop.server import BROKER_NAME, CLUSTER, BrokerServer
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 SOON = 30.0
 
 
-@pytest.fixture(params=MIXED + MIXED_WITH_5, ids="-".join)
+@pytest.fixture(params=MIXED_WITH_ALL, ids="-".join)
 def registered(request: pytest.FixtureRequest, java: Java, tmp_path: Path) -> Iterator[BrokerServer]:
     """A master, registered: (kind of the nameserver, kind of the broker)."""
     at, of = request.param

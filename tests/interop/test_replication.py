@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 from tests.interop import kinds, rawrequest
-from tests.interop.conftest import MIXED, MIXED_WITH_5
+from tests.interop.conftest import MIXED_WITH_ALL
 from tests.interop.java import Java, Mqadmin
 from tests.interop.server import BrokerServer, wait_replicating
 from tests.interop.waiting import wait_until
@@ -37,7 +37,7 @@ class Pair:
     slave: BrokerServer
 
 
-@pytest.fixture(params=MIXED + MIXED_WITH_5, ids="-".join)
+@pytest.fixture(params=MIXED_WITH_ALL, ids="-".join)
 def pair(request: pytest.FixtureRequest, java: Java, tmp_path: Path) -> Iterator[Pair]:
     """(kind of the master and its nameserver, kind of the slave)."""
     master_kind, slave_kind = request.param

@@ -19,7 +19,7 @@ from tests.interop.waiting import wait_until
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(1500)]
 
 COUNT = 300
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -18,7 +18,7 @@ from tests.interop.lonemaster import lone_master
 from tests.interop.server import BrokerServer
 from tests.interop.waiting import wait_until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 _MESSAGES = re.compile(r"queueId=(\d+), .*?queueOffset=(\d+), .*?body=\[")
 

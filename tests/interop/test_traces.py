@@ -17,7 +17,7 @@ from tests.interop.java import CLIENTS, Java, Mqadmin
 from tests.interop.lonemaster import lone_master
 from tests.interop.waiting import wait_until
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.long]
 
 TOPIC = "TracedTopic"
 

@@ -17,6 +17,8 @@ from tests.pipeline.conftest import Lab
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.long
+
 ACCOUNTS = """\
 accounts:
 - accessKey: spark-account

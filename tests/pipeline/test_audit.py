@@ -226,7 +226,13 @@ def test_both_find_nothing_in_a_clean_run(spark: "SparkSession", tmp_path: pathl
     assert [summary.findings[metric].value for metric in clean] == [0] * len(clean)
 
 
-@pytest.mark.parametrize("is_small", [True, False], ids=["within one process", "by Spark's workers"])
+@pytest.mark.parametrize(
+    "is_small",
+    [
+        pytest.param(True, id="within one process"),
+        pytest.param(False, id="by Spark's workers", marks=pytest.mark.long),
+    ],
+)
 def test_both_find_everything_that_was_planted(
     spark: "SparkSession", tmp_path: pathlib.Path, *, is_small: bool
 ) -> None:
@@ -311,6 +317,7 @@ def test_a_torn_journal_makes_the_verdict_unknown(spark: "SparkSession", tmp_pat
     assert audit_run(spark, directory).verdict == "unknown"
 
 
+@pytest.mark.long
 def test_a_real_run_in_which_a_master_is_killed(spark: "SparkSession", own_lab: "Lab") -> None:
     own_lab.create_topic("rmqlab", 4)
     produced = own_lab.start("produce", "--name", "broken", "--rate-per-second", "20", "--count", "600")

@@ -11,10 +11,14 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import pytest
+
 from remoting.clock import wall_millis
 
 if TYPE_CHECKING:
     from tests.pipeline.conftest import Lab
+
+pytestmark = pytest.mark.long  # each starts a Spark of its own
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 

@@ -19,6 +19,7 @@ print(rows)
 """
 
 
+@pytest.mark.long  # it starts a Spark of its own
 def test_spark_says_nothing_but_the_answer_on_the_java_of_a_package(golden: pathlib.Path) -> None:
     environment = {key: value for key, value in os.environ.items() if key != "JAVA_HOME"} | {"PATH": "/nowhere:/bin"}
     java = find_java(environment)

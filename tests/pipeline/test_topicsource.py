@@ -276,6 +276,7 @@ with open_session("local[2]") as spark:
             driver.wait()
 
 
+@pytest.mark.long
 def test_a_driver_that_is_killed_leaves_nothing_out_and_repeats_rows_only_under_their_names(
     lab: "Lab", tmp_path: pathlib.Path
 ) -> None:
