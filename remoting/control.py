@@ -108,6 +108,7 @@ class ControlLink:
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """The internal errors of the process: part of every snapshot."""
     is_ready: bool = attrs.field(default=False, init=False)
+    is_stopping: bool = attrs.field(default=False, init=False)
     _snapshot: Callable[[], Mapping[str, object]] = attrs.field(default=dict, init=False)
     _replies: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
     _events: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
@@ -168,10 +169,11 @@ class ControlLink:
             self._wake()
 
     def stopping(self) -> None:
-        """Report that this process begins to end, so that nobody takes it for ready while it closes."""
-        if self.limit:
+        """Report that this process begins to end, so that nobody takes it for ready while it closes. Once is enough."""
+        if self.limit and not self.is_stopping:
             self._replies.append(CONTROL.encode(Stopping()))
             self._wake()
+        self.is_stopping = True
 
     def set_snapshot(self, snapshot: Callable[[], Mapping[str, object]]) -> None:
         """Give the function that answers what is true now: plain values, quickly, without side effects."""

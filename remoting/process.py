@@ -98,8 +98,8 @@ async def _run(
     serving = trio.CancelScope()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_stop_on_signal, signals, serving)
             link = ControlLink(name, journal=journal)
+            nursery.start_soon(_stop_on_signal, signals, serving, link)
             if control is None:
                 link.limit = 0
             nursery.start_soon(link.write_journal_forever)
@@ -127,10 +127,11 @@ async def _attend_until_gone(link: ControlLink, stream: trio.abc.Stream, serving
     serving.cancel()
 
 
-async def _stop_on_signal(signals: AsyncIterator[int], serving: trio.CancelScope) -> None:
+async def _stop_on_signal(signals: AsyncIterator[int], serving: trio.CancelScope, link: ControlLink) -> None:
     async for number in signals:
         if serving.cancel_called:
             os._exit(128 + number)
+        link.stopping()
         serving.cancel()
 
 

@@ -1,7 +1,6 @@
 """How long a node is waited for, in virtual time."""
 
 import signal
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,8 +9,6 @@ import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from cluster.child import Birth
-from cluster.directory import ClusterDirectory
-from cluster.eventlog import EventLog
 from cluster.faults.rules import DiskFault, Isolation
 from cluster.forkserver import Exited, Spawned
 from cluster.lab import Cluster
@@ -19,23 +16,8 @@ from cluster.life import Life, NodeFailedError
 from cluster.processes import SNAPSHOT_SECONDS, Processes
 from cluster.scenario.actions import VERBS
 from cluster.supervisor import Supervisor
-from cluster.topology import ClusterSpec, Placement, nodes_of, place
 from remoting.clock import ClockSettings, RatedClock
 from remoting.control import CONTROL, Event, Hello, Ready, Snapshot
-
-LINK = cast("Any", SimpleNamespace(hello=SimpleNamespace(name="broker-a")))
-
-
-@pytest.fixture
-def supervisor(tmp_path: Path) -> Supervisor:
-    clock = RatedClock(ClockSettings.starting_now(1.0))
-    directory = ClusterDirectory.at(tmp_path)
-    spec = ClusterSpec(name="x")
-    placement = place(spec, Placement(subnet=9))
-    nodes = {node.name: node for node in nodes_of(spec, placement)}
-    made = Supervisor(spec, placement, directory, clock, cast("Any", None), nodes, EventLog())
-    made.processes.lives["broker-a"] = Life(is_alive=True, pid=1)
-    return made
 
 
 async def test_a_broker_that_recovers_a_long_log_is_waited_for_as_long_as_it_comes_on(
@@ -46,9 +28,9 @@ async def test_a_broker_that_recovers_a_long_log_is_waited_for_as_long_as_it_com
     async def recover() -> None:
         for offset in range(1, 6):
             await trio.sleep(20)
-            supervisor.processes._event(LINK, Event(0, "recovering", {"offset": offset}))
+            supervisor.processes._event("broker-a", Event(0, "recovering", {"offset": offset}))
         await trio.sleep(20)
-        supervisor.processes._ready(LINK, Ready({}))
+        supervisor.processes._ready("broker-a", Ready({}))
 
     nursery.start_soon(recover)
     await supervisor.wait_ready("broker-a", 30)
@@ -63,7 +45,7 @@ async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
     async def close() -> None:
         for offset in range(1, 6):
             await trio.sleep(8)
-            supervisor.processes._event(LINK, Event(0, "indexing", {"offset": offset}))
+            supervisor.processes._event("broker-a", Event(0, "indexing", {"offset": offset}))
         await trio.sleep(8)
         supervisor.processes.lives["broker-a"] = supervisor.life("broker-a").ended(0)
         supervisor.events.pulse()
@@ -116,7 +98,7 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
 
 async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump_clock: MockClock) -> None:
     del autojump_clock
-    supervisor.processes._event(LINK, Event(0, "recovering", {"offset": 7}))
+    supervisor.processes._event("broker-a", Event(0, "recovering", {"offset": 7}))
     with pytest.raises(NodeFailedError, match="broker-a is not ready after 30 s"):
         await supervisor.wait_ready("broker-a", 30)
     assert trio.current_time() == 60
