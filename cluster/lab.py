@@ -195,6 +195,7 @@ class Cluster:
             "supervisor_pid": os.getpid(),
             "directory": str(supervisor.directory.path),
             "faults": [active.as_json() for active in self.faults],
+            "internal_errors": dict(supervisor.processes.errors.counts),
         }
         facts = await supervisor.processes.snapshots()
         for master in masters_behind(supervisor.nodes.values(), facts):  # or it was only asked before its slave

@@ -5,6 +5,7 @@ supervisor, a journal or a command, texts are cut to a length and end in `...(60
 cut to a number of items and say how many were left out, and all together stay below a total weight (issue 12.5).
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -16,6 +17,8 @@ LEFT_OUT = "..."
 DEEPEST = 12
 """Maps and lists in each other; what lies deeper is left out, also of a structure that contains itself."""
 
+_MARK = re.compile(r"\.\.\.\([0-9]+ characters\)$")
+_LONGEST_MARK = 40
 _INT_RANGE = range(-(2**63), 2**64)
 """Integers that msgpack can encode."""
 _SCALAR_BYTES = 9
@@ -46,12 +49,7 @@ def bounded(value: object, bounds: Bounds) -> Any:
 
 
 def bounded_fields(fields: Mapping[str, object], bounds: Bounds = EVENT) -> Mapping[str, Any]:
-    """Return the fields of an event within bounds: the map itself where it holds only small plain values.
-
-    Fields that were cut are not cut again.
-    """
-    if isinstance(fields, _CutFields):
-        return fields
+    """Return the fields of an event within bounds: the map itself where it holds only small plain values."""
     for value in fields.values():
         kind = type(value)
         if kind is str and len(value) <= bounds.text and value.isascii():  # type: ignore[arg-type,attr-defined]
@@ -63,22 +61,22 @@ def bounded_fields(fields: Mapping[str, object], bounds: Bounds = EVENT) -> Mapp
     else:
         if len(fields) <= bounds.items and len(fields) * bounds.text <= bounds.total:
             return fields
-    return _CutFields(bounded(fields, bounds))
+    copy: Mapping[str, Any] = bounded(fields, bounds)
+    return copy
 
 
 def cut_text(text: str, limit: int) -> str:
-    """Return a text of at most `limit` characters, and of a longer one how long it was. No lone surrogates."""
-    if len(text) > limit:
+    """Return a text of at most `limit` characters, and of a longer one how long it was. No lone surrogates.
+
+    A text that was cut at the same limit before stays as it is.
+    """
+    if len(text) > limit and not (len(text) <= limit + _LONGEST_MARK and _MARK.search(text, limit)):
         text = f"{text[: max(limit, 0)]}...({len(text)} characters)"
     try:
         text.isascii() or text.encode()
     except UnicodeEncodeError:
         text = text.encode("utf-8", "backslashreplace").decode()
     return text
-
-
-class _CutFields(dict[str, Any]):
-    """Fields within bounds."""
 
 
 @attrs.define
@@ -127,14 +125,19 @@ class _Copy:
 
     def _map(self, value: Mapping[Any, object], depth: int) -> dict[Any, Any]:
         copy: dict[Any, Any] = {}
+        missing = value.get(LEFT_OUT)
+        entries, length = value.items(), len(value)
+        if type(missing) is int and missing > 0:  # it was cut before
+            entries = ((key, item) for key, item in entries if key != LEFT_OUT)  # type: ignore[assignment]
+            length += missing - 1
         taken = 0
-        for key, item in islice(value.items(), self.bounds.items if depth > 0 else 0):
+        for key, item in islice(entries, self.bounds.items if depth > 0 else 0):
             if self.left <= 0:
                 break
             copy[self._key(key)] = self.value(item, depth - 1)
             taken += 1
-        if taken < len(value):
-            copy[LEFT_OUT] = len(value) - taken
+        if taken < length:
+            copy[LEFT_OUT] = length - taken
         return copy
 
     def _key(self, key: object) -> str | int:

@@ -48,6 +48,13 @@ def test_what_is_too_large_is_cut_and_says_so(value: object, kept: object) -> No
     assert bounded_fields({"field": value}, SMALL) == {"field": kept}
 
 
+def test_what_was_cut_is_not_cut_again() -> None:
+    value = {"text": "x" * 6_000_000, "map": dict.fromkeys(range(30_000), 1), "list": [1, 2]}
+    once = bounded(value, EVENT)
+    assert once["map"][LEFT_OUT] == 25_000
+    assert bounded(once, EVENT) == bounded_fields(once) == once
+
+
 def test_small_fields_are_not_copied() -> None:
     fields = {"number": 1, "outcome": "SEND_OK", "error": None, "took": 0.5}
     assert bounded_fields(fields) is fields
