@@ -119,7 +119,11 @@ def route_views(nodes: Iterable[Node], lives: Mapping[str, Life], facts: Mapping
             routes = _map(facts.get(node.name), "routes")
             is_alive = lives.get(node.name, Life()).is_alive
             views[node.name] = (
-                {group: _map(route, "addresses") or {} for group, route in routes.items() if isinstance(route, Mapping)}
+                {
+                    str(group): {str(number): str(at) for number, at in (_map(route, "addresses") or {}).items()}
+                    for group, route in routes.items()
+                    if isinstance(route, Mapping)
+                }
                 if is_alive and routes is not None
                 else None
             )

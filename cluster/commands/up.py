@@ -20,6 +20,7 @@ from cluster.commands.terms import (
     command,
     console,
     directory_of,
+    error_text,
     fail,
     live_console,
     misused,
@@ -154,7 +155,7 @@ def _try(spec: ClusterSpec) -> None:
     """Let a broker read its settings before anything starts."""
     try:
         for remark in try_settings(spec.broker_settings):
-            print(f"rmqlab: {remark}", file=sys.stderr)
+            print(error_text(remark), file=sys.stderr)
     except BadSettingsError as exc:
         misused(f"--set: {exc}")
 
