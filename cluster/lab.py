@@ -25,6 +25,7 @@ from cluster.faults.rules import Fault, Isolation
 from cluster.forklaunch import WORKLOAD_MODULES
 from cluster.life import Life, NodeFailedError
 from cluster.placing import placed
+from cluster.privatefile import write_private
 from cluster.processes import SNAPSHOT_SECONDS
 from cluster.status import Document, masters_behind, status_document
 from cluster.supervisor import MODULES, Supervisor, start_phases
@@ -233,8 +234,9 @@ class Cluster:
         number = 1 + sum(node.kind is NodeKind.WORKLOAD for node in self.supervisor.nodes.values())
         name = name or f"{module.rpartition('.')[2]}-{number}"
         node = self.supervisor.add_workload(name, module)
-        settings = {"namesrv_addr": self.namesrv_addr, "source_ip": node.host, **config}
-        _write_settings(self.supervisor.directory, name, settings)
+        self.supervisor.workload_settings[name] = toml_text(
+            {"namesrv_addr": self.namesrv_addr, "source_ip": node.host, **config}
+        )
         await self.supervisor.start(name)
         return Workload(name, self.supervisor)
 
@@ -272,7 +274,8 @@ async def open_cluster(
                 place.write_record(Record(spec=spec, placement=placement))
                 nodes = nodes_of(spec, placement)
                 for node in nodes:
-                    _write_settings(place, node.name, node_settings(spec, node, nodes, place.data_dir(node.name)))
+                    settings = node_settings(spec, node, nodes, place.data_dir(node.name))
+                    write_private(place.config_path(node.name), toml_text(settings))
                 supervisor = Supervisor(
                     spec, placement, place, clock, forks, {node.name: node for node in nodes}, EventLog(), modules, seed
                 )
@@ -333,11 +336,6 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
             supervisor.events.journal.close()
             supervisor.events.journal = None
             place.control_socket.unlink(missing_ok=True)
-
-
-def _write_settings(place: ClusterDirectory, name: str, settings: Mapping[str, Any]) -> None:
-    place.data_dir(name).mkdir(mode=0o700, exist_ok=True)
-    place.config_path(name).write_text(toml_text(settings))
 
 
 def _last_time(place: ClusterDirectory, record: Record | None) -> float:

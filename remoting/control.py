@@ -139,7 +139,8 @@ class ControlLink:
         if kind in MESSAGE_KINDS:
             self._counts[f"{kind}.{outcome}" if (outcome := fields.get("outcome")) else kind] += 1
         elif self.limit == 0:
-            log.info("%s %s", kind, " ".join(f"{key}={value}" for key, value in fields.items()))
+            text = " ".join(f"{key}={value}" for key, value in fields.items())
+            log.info("%s %s", kind, text, extra={"group": kind})
         else:
             self._queue_event(Event(at_millis, kind, fields))
 

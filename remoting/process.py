@@ -17,6 +17,7 @@ from remoting.clock import RatedClock, real_seconds
 from remoting.control import ControlLink
 from remoting.faults import PROCESS_FAULTS, ClockRule, NodeRules
 from remoting.journal import JournalWriter
+from remoting.printable import printable_lines
 
 Config = TypeVar("Config")
 
@@ -57,7 +58,7 @@ def run_process(
         if unknown is not None:
             raise
         for exc in _leaves(known):
-            print(f"{name}: {exc}", file=sys.stderr)
+            print(printable_lines(f"{name}: {exc}"), file=sys.stderr)
         sys.exit(1)
     finally:
         if journal is not None:

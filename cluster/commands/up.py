@@ -26,7 +26,7 @@ from cluster.commands.terms import (
     misused,
     print_json,
 )
-from cluster.directory import AlreadyUpError, ClusterDirectory, home
+from cluster.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, home
 from cluster.lab import Cluster
 from cluster.live.subject import OwnCluster
 from cluster.live.terminal import LiveView, is_terminal
@@ -35,6 +35,7 @@ from cluster.status import Document
 from cluster.topology import ClusterSpec, Placement, check_spec, node_names, place
 from cluster.trial import BadSettingsError, try_settings
 from cluster.view import render_event, render_up
+from remoting.logfile import log_to_file
 from remoting.settings import snake
 
 UP_KEYS = ("name", "kind", "role", "broker_id", "address", "ha_address", "pid", "data_dir")
@@ -103,7 +104,7 @@ def up(
             _run_here(spec, directory, _follow_as_json if as_json else _show_live if is_live else _follow)
             if not as_json:
                 _print_if_possible("stopped")
-    except UpFailedError as exc:
+    except (UpFailedError, NoPlaceError) as exc:
         fail(str(exc))
 
 
@@ -200,6 +201,8 @@ def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[C
         await ready(cluster)
 
     try:
+        directory.create()
+        log_to_file(directory.supervisor_log)
         run_foreground(spec, directory, when_ready, started=started)
     finally:
         progress.end()

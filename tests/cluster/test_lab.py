@@ -296,3 +296,32 @@ async def test_a_stranger_who_finds_nobody_is_told_so_and_is_no_fault(place: pat
         with pytest.raises(NodeFailedError, match="no connection to the HA port"):
             await cluster.fault(HaReportFault(target="broker-a"))
         assert cluster.faults == []
+
+
+async def test_the_settings_of_a_workload_are_private_and_gone_once_it_has_read_them(
+    place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 12.14: they may hold a secret key."""
+    modes: list[int] = []
+    path = place / "fakenode-1" / "config.toml"
+    spawn = supervisor.Supervisor.spawn
+
+    async def watched(self: supervisor.Supervisor, name: str) -> None:
+        await spawn(self, name)
+        if name == "fakenode-1":
+            modes.append(path.stat().st_mode & 0o777)
+            modes.append(path.parent.stat().st_mode & 0o777)
+
+    monkeypatch.setattr(supervisor.Supervisor, "spawn", watched)
+    async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
+        workload = await cluster.run_workload("fakenode", {"secret_key": "a secret key"})
+        assert not path.exists()
+        await cluster.kill(workload.name)
+        await cluster.start(workload.name)
+        assert ((await cluster.snapshot(workload.name)) or {})["config"]["secret_key"] == "a secret key"
+        assert not path.exists()
+        assert modes == [0o600, 0o700] * 2
+        with pytest.raises(NodeFailedError):
+            await cluster.run_workload("fakenode", {"secret_key": "a secret key", "refuse": "it"}, name="other")
+        assert not (place / "other" / "config.toml").exists()
+        assert (place / "broker-a" / "config.toml").stat().st_mode & 0o777 == 0o600
