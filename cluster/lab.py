@@ -24,7 +24,7 @@ from cluster.faults.board import ActiveFault
 from cluster.faults.rules import Fault, Isolation
 from cluster.forklaunch import WORKLOAD_MODULES
 from cluster.life import Life, NodeFailedError
-from cluster.placing import placed
+from cluster.placing import addresses_of, placed
 from cluster.privatefile import write_private
 from cluster.processes import SNAPSHOT_SECONDS
 from cluster.status import Document, masters_behind, status_document
@@ -192,6 +192,7 @@ class Cluster:
             "profile": supervisor.spec.broker_settings.get("profile", supervisor.spec.profile),
             "broker_settings": dict(supervisor.spec.broker_settings),
             "rate": supervisor.spec.rate,
+            "moved": supervisor.moved,
             "clock_millis": supervisor.clock.wall_millis(),
             "supervisor_pid": os.getpid(),
             "directory": str(supervisor.directory.path),
@@ -268,7 +269,8 @@ async def open_cluster(
         forks = forks or ForkServer.start([*modules.values(), *WORKLOAD_MODULES], place.path / "forkserver.log", way)
         try:
             record = place.read_record()
-            with placed(spec, place, record) as placement:
+            with placed(spec, place, record) as found:
+                placement = found.placement
                 clock = RatedClock(ClockSettings.starting_now(spec.rate, not_before=_last_time(place, record)))
                 place.begin_journal()
                 place.write_record(Record(spec=spec, placement=placement))
@@ -283,6 +285,15 @@ async def open_cluster(
                     cluster = Cluster(supervisor)
                     started(cluster)
                     supervisor.record("", "cluster_starting", rate=spec.rate)
+                    if found.note:
+                        supervisor.moved = found.note
+                        supervisor.record(
+                            "",
+                            "cluster_moved",
+                            before=found.moved_from,
+                            now=addresses_of(placement),
+                            reason=found.reason,
+                        )
                     try:
                         for phase in start_phases(nodes):
                             await supervisor.start(*phase)

@@ -52,6 +52,8 @@ class Supervisor:
     """The settings files of workloads. They may hold secret keys: on disk only while a process reads them."""
     is_stopping: bool = attrs.field(default=False, init=False)
     """All is about to end."""
+    moved: str = attrs.field(default="", init=False)
+    """Why it is not at the addresses of its last start; empty where it is."""
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _log_starts: dict[str, int] = attrs.field(factory=dict, init=False)
 

@@ -84,6 +84,7 @@ def render_up(document: Document) -> RenderableType:
     slave = next((node["name"] for node in document["nodes"] if node["broker_id"]), None)
     parts: list[RenderableType] = [
         Text.assemble("cluster ", (name, "bold"), " is ready", _rate_note(document)),
+        *([Text(document["moved"], "yellow")] if document.get("moved") else []),
         *_settings_note(document),
         render_nodes(document),
         "",

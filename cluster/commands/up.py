@@ -175,7 +175,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
 def up_document(document: Document) -> Document:
     """What `up --json` prints: who is where."""
     nodes = [{key: node[key] for key in UP_KEYS} for node in document["nodes"]]
-    return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes}
+    moved = {"moved": document["moved"]} if document.get("moved") else {}
+    return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes, **moved}
 
 
 def node_count(spec: ClusterSpec) -> int:
