@@ -12,11 +12,10 @@ from cluster.child import Birth
 from cluster.faults.rules import DiskFault, Isolation
 from cluster.forkserver import Exited, Spawned
 from cluster.lab import Cluster
-from cluster.life import Life, NodeFailedError
+from cluster.life import NodeFailedError
 from cluster.processes import SNAPSHOT_SECONDS, Processes
 from cluster.scenario.actions import VERBS
 from cluster.supervisor import Supervisor
-from remoting.clock import ClockSettings, RatedClock
 from remoting.control import CONTROL, Event, Hello, Ready, Snapshot
 
 
