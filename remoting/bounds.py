@@ -19,7 +19,8 @@ DEEPEST = 12
 
 _MARK = re.compile(r"\.\.\.\([0-9]+ characters\)$")
 _LONGEST_MARK = 40
-_INT_RANGE = range(-(2**63), 2**64)
+_LEAST_INT = -(2**63)
+_MOST_INT = 2**64 - 1
 """Integers that msgpack can encode."""
 _SCALAR_BYTES = 9
 _PLAIN = frozenset({bool, float, type(None)})
@@ -54,7 +55,7 @@ def bounded_fields(fields: Mapping[str, object], bounds: Bounds = EVENT) -> Mapp
         kind = type(value)
         if kind is str and len(value) <= bounds.text and value.isascii():  # type: ignore[arg-type,attr-defined]
             continue
-        if kind is int and value in _INT_RANGE:
+        if kind is int and _LEAST_INT <= value <= _MOST_INT:  # type: ignore[operator]
             continue
         if kind not in _PLAIN:
             break
@@ -113,7 +114,7 @@ class _Copy:
         return cut
 
     def _int(self, number: int) -> int | str:
-        if number in _INT_RANGE:
+        if _LEAST_INT <= number <= _MOST_INT:
             self.left -= _SCALAR_BYTES
             return number
         return self._text(f"...(an integer of {number.bit_length()} bits)")
@@ -141,7 +142,7 @@ class _Copy:
         return copy
 
     def _key(self, key: object) -> str | int:
-        if isinstance(key, int) and key in _INT_RANGE:
+        if isinstance(key, int) and _LEAST_INT <= key <= _MOST_INT:
             self.left -= _SCALAR_BYTES
             return int(key)
         return self._text(key if isinstance(key, str) else _as_text(key))
