@@ -121,10 +121,6 @@ def produce(supervisor: Supervisor) -> str:
     return name
 
 
-def link_of(name: str) -> Any:
-    return SimpleNamespace(hello=SimpleNamespace(name=name))
-
-
 @pytest.mark.parametrize("status", [0, 1])
 async def test_a_workload_that_ends_before_its_readiness_is_noticed_has_started(
     supervisor: Supervisor, nursery: trio.Nursery, produce: str, status: int
@@ -132,7 +128,7 @@ async def test_a_workload_that_ends_before_its_readiness_is_noticed_has_started(
     """Both reports arrive before the waiting task runs again. How it ended is the caller's to judge."""
     nursery.start_soon(supervisor.wait_ready, produce)
     await wait_all_tasks_blocked()
-    supervisor.processes._ready(link_of(produce), Ready({}))
+    supervisor.processes._ready(produce, Ready({}))
     supervisor.processes._changed(0, Exited(7, status))
 
 
@@ -175,7 +171,7 @@ async def test_a_workload_that_fails_before_it_is_ready_has_not_started(supervis
 async def test_a_broker_that_was_ready_and_ended_by_itself_has_failed(supervisor: Supervisor) -> None:
     supervisor.processes.expect("broker-a", 0)
     supervisor.processes._changed(0, Spawned(0, 7))
-    supervisor.processes._ready(link_of("broker-a"), Ready({}))
+    supervisor.processes._ready("broker-a", Ready({}))
     supervisor.processes._changed(0, Exited(7, 0))
     with pytest.raises(NodeFailedError, match="broker-a ended with exit status 0"):
         await supervisor.wait_ready("broker-a")
