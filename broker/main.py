@@ -73,6 +73,7 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
                 try:
                     await run_broker(broker, servers, link)
                 finally:
+                    link.stopping()
                     for server in servers:
                         server.close()
                     broker.ha_master.close()

@@ -1,7 +1,22 @@
-"""What a broker says of itself when the supervisor asks: facts of this moment, nothing computed twice."""
+"""What a broker says of itself when the supervisor asks: facts of this moment, nothing computed twice.
+
+The supervisor asks often (a condition that is waited for: up to 20 times a second), so the cost has a limit: of tables that
+clients make grow the oldest entries are told, and the number of all.
+"""
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import TypeVar
 
 from broker.state import Broker
 from remoting import names
+from remoting.bounds import LEFT_OUT
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+MOST_ENTRIES = 500
+"""Entries of one table in a snapshot."""
 
 
 def snapshot(broker: Broker) -> dict[str, object]:
@@ -22,11 +37,14 @@ def snapshot(broker: Broker) -> dict[str, object]:
         },
         "ha": broker.ha_slave.snapshot() if config.is_slave else broker.ha_master.snapshot(),
         "nameservers": sorted(broker.registration.registered),
-        "queues": sum(1 for _ in store.topics_queues()),
+        "queues": len(store.queues.table),
         "topics": len(broker.topics.topics),
-        "consumers": {name: len(group.members) for name, group in broker.consumers.groups.items()},
-        "producers": {name: len(members) for name, members in broker.producers.groups.items()},
-        "consumer_offsets": broker.offsets.offsets,
+        "consumers": _oldest(broker.consumers.groups, lambda group: len(group.members)),
+        "producers": _oldest(broker.producers.groups, len),
+        "consumer_groups": len(broker.consumers.groups),
+        "producer_groups": len(broker.producers.groups),
+        "consumer_offsets": _oldest(broker.offsets.offsets, lambda queues: _oldest(queues, int)),
+        "consumer_offset_keys": len(broker.offsets.offsets),
         "delayed": delayed(broker),
         "half_messages": half_messages(broker),
         "held_pulls": len(broker.hold),
@@ -34,6 +52,14 @@ def snapshot(broker: Broker) -> dict[str, object]:
         "metadata_master": broker.sync.master_address,
         "unserved": {f"{peer} {code}": count for (peer, code), count in broker.unserved.items()},
     }
+
+
+def _oldest(table: Mapping[K, V], tell: Callable[[V], object]) -> dict[K | str, object]:
+    """Return what is told of the entries that were made first, and how many are left out."""
+    told: dict[K | str, object] = {key: tell(value) for key, value in islice(table.items(), MOST_ENTRIES)}
+    if len(table) > MOST_ENTRIES:
+        told[LEFT_OUT] = len(table) - MOST_ENTRIES
+    return told
 
 
 def delayed(broker: Broker) -> dict[str, dict[str, int]] | None:

@@ -1,6 +1,7 @@
 """The command `rmqlab`."""
 
 import importlib.metadata
+import logging
 from typing import Annotated
 
 import typer
@@ -18,6 +19,7 @@ from cluster.commands.watch import watch
 from cluster.commands.work import consume, produce
 from cluster.directory import NoPlaceError
 from cluster.ports import loopback_network
+from remoting.logfile import log_to_stderr
 
 app = typer.Typer(
     name="rmqlab",
@@ -77,6 +79,7 @@ for extra in importlib.metadata.entry_points(group="rmqlab.commands"):  # of pac
 
 
 def main() -> None:
+    log_to_stderr(logging.WARNING, "rmqlab: %(name)s: %(message)s")
     app(prog_name="rmqlab")
 
 

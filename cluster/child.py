@@ -7,12 +7,10 @@ Run as a module it is the plain way to start one, for where forking is not to be
 import contextlib
 import importlib
 import json
-import logging
 import os
 import random
 import signal
 import sys
-import time
 import traceback
 from pathlib import Path
 from typing import NoReturn
@@ -21,9 +19,11 @@ import attrs
 import cattrs
 import trio
 
-from remoting.clock import ClockSettings, RatedClock, wall_millis
+from remoting.clock import ClockSettings, RatedClock
 from remoting.faults import NodeRules
 from remoting.journal import JournalWriter
+from remoting.logfile import end_logging, log_to_file, open_log
+from remoting.printable import printable_lines
 from remoting.process import StartError, run_process
 from remoting.settings import SettingsError
 
@@ -60,16 +60,16 @@ def live(birth: Birth, parent: int) -> NoReturn:
         _redirect_output(birth.log)
         _die_with_parent(parent, birth.name)
         _reseed(birth)
-        _log_in_cluster_time()
+        log_to_file(Path(birth.log), takes_output=True)
         _run(birth)
         status = 0
     except SystemExit as exc:
         status = exc.code if isinstance(exc.code, int) else 1
     except BaseException:  # noqa: BLE001 -- the last frame of a process: told in its log, and in its exit status
-        traceback.print_exc()
+        print(printable_lines(traceback.format_exc()), file=sys.stderr)
     finally:
         with contextlib.suppress(OSError, ValueError):
-            logging.shutdown()
+            end_logging()
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(status)  # not sys.exit: a forked process must not run what its parent registered for its own exit
@@ -80,7 +80,7 @@ def _run(birth: Birth) -> None:
     try:
         config = module.load_config(birth.config)
     except (SettingsError, StartError) as exc:
-        print(f"{birth.name}: {exc}", file=sys.stderr)
+        print(printable_lines(f"{birth.name}: {exc}"), file=sys.stderr)
         sys.exit(1)
     run_process(
         module.main,
@@ -94,12 +94,11 @@ def _run(birth: Birth) -> None:
 
 
 def _redirect_output(path: str) -> None:
-    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.close(log)
+    with open_log(Path(path)) as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
     for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # they are text files by now
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]  # they are text files by now
 
 
 def _die_with_parent(parent: int, name: str) -> None:
@@ -120,17 +119,6 @@ def _reseed(birth: Birth) -> None:
     random.seed(f"{birth.seed} {birth.name}" if birth.seed else None)
     with contextlib.suppress(AttributeError):
         trio._core._run._r.seed()  # noqa: SLF001
-
-
-def _log_in_cluster_time() -> None:
-    class ClusterTime(logging.Formatter):
-        def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
-            seconds, millis = divmod(wall_millis(), 1000)
-            return f"{time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(seconds))}.{millis:03}"
-
-    handler = logging.StreamHandler()
-    handler.setFormatter(ClusterTime("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def birth_argument(birth: Birth) -> str:

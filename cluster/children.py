@@ -1,5 +1,6 @@
 """The supervisor's side of the fork server: births, signals, and what became of whom."""
 
+import logging
 import socket
 import subprocess
 from collections.abc import Callable, Sequence
@@ -10,8 +11,22 @@ import trio
 
 from cluster.child import Birth
 from cluster.forklaunch import launch
-from cluster.forkserver import ORDERS, REPORTS, Exited, NotSpawned, Order, Report, Signal, Spawn, Spawned
-from remoting.mapcodec import receive_messages
+from cluster.forkserver import (
+    ORDERS,
+    REPORTS,
+    Continued,
+    Exited,
+    NotSpawned,
+    Order,
+    Report,
+    Signal,
+    Spawn,
+    Spawned,
+    Stopped,
+)
+from remoting.mapcodec import ControlError, receive_messages
+
+log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0
 
@@ -44,13 +59,19 @@ class ForkServer:
                     self._ids[pid] = birth
                 case NotSpawned(id=birth):
                     pass
-                case Exited(pid=pid):
+                case Exited(pid=pid) if pid in self._ids:
                     birth = self._ids.pop(pid)
+                case Stopped(pid=pid) | Continued(pid=pid) if pid in self._ids:
+                    birth = self._ids[pid]
                 case _:
-                    birth = self._ids[report.pid]
+                    log.error("the fork server reported %s: not a child that it was asked for", report)
+                    return
             changed(birth, report)
 
-        await receive_messages(self._connected(), REPORTS, handle)
+        try:
+            await receive_messages(self._connected(), REPORTS, handle)
+        except ControlError as exc:  # nothing that it says can be understood any more
+            log.error("the fork server: %s", exc)  # noqa: TRY400 -- one line
 
     async def spawn(self, birth: Birth) -> None:
         """Order a birth. What became of it is reported to whoever attends."""

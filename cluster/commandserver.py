@@ -15,7 +15,10 @@ from cluster.faults.rules import FaultError, fault_of
 from cluster.faults.schedule import RandomFaults
 from cluster.lab import Cluster, WaitTimeoutError
 from cluster.life import NodeFailedError, NodeState, WrongStateError
+from cluster.nodelink import unexpected
+from cluster.processes import leaves
 from cluster.topology import UnknownTargetError
+from remoting.bounds import cut_text
 from remoting.clock import real_seconds
 from remoting.mapcodec import CHUNK, ControlError
 
@@ -24,10 +27,18 @@ Send = Callable[[Any], Awaitable[None]]
 Handler = Callable[[Cluster, Arguments, Send], Awaitable[Any]]
 
 ASK_SECONDS = 5.0
+_LONGEST_ERROR = 10_000
+"""Characters of a failure's text."""
 ENDS = {f"node_{state}" for state in (NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED)}
 
-_USAGE = (UnknownTargetError, UnknownConditionError, FaultError)
+
+class BadQuestionError(Exception):
+    """The arguments of a command are of a kind that no command line sends."""
+
+
+_USAGE = (BadQuestionError, UnknownTargetError, UnknownConditionError, FaultError)
 _FAILURES = (NodeFailedError, WrongStateError, WaitTimeoutError, ForkServerGoneError)
+_GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 
 
 async def serve_commands(
@@ -54,7 +65,11 @@ async def serve_commands(
 
 
 async def answer_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | None:
-    """Answer the one question of a connection; the verb that was answered. What is asked ends with the connection."""
+    """Answer the one question of a connection; the verb that was answered. What is asked ends with the connection.
+
+    Whatever arrives ends this connection at most: bytes that are no question are recorded, defects counted.
+    """
+    supervisor = cluster.supervisor
     answered = None
 
     async def send(message: CommandMessage) -> None:
@@ -66,12 +81,25 @@ async def answer_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | 
             return None
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
-            await send(await _answer(cluster, question, send))
+            await _send_answer(send, await _answer(cluster, question, send))
             answered = question.verb
             nursery.cancel_scope.cancel()
-    except* (trio.BrokenResourceError, ControlError):
-        pass  # it went away, or speaks something else: nobody to tell
+    except* _GONE:
+        pass  # it went away: nobody to tell
+    except* ControlError as group:
+        for exc in leaves(group):
+            supervisor.record("", "control_error", reason=f"command socket: {exc}")
+    except* Exception as group:  # noqa: BLE001 - a boundary
+        for exc in leaves(group):
+            supervisor.processes.errors.caught("command connection", exc)
     return answered
+
+
+async def _send_answer(send: Callable[[CommandMessage], Awaitable[None]], answer: Answer | Failure) -> None:
+    try:
+        await send(answer)
+    except ControlError as exc:
+        await send(Failure(f"the answer cannot be sent: {exc}", is_usage=False))
 
 
 async def _receive_question(stream: trio.abc.Stream) -> Ask | None:
@@ -82,7 +110,7 @@ async def _receive_question(stream: trio.abc.Stream) -> Ask | None:
             for message in decoder.messages():
                 if isinstance(message, Ask):
                     return message
-                raise ControlError(f"unexpected {message}")
+                raise unexpected(message)
     return None
 
 
@@ -100,13 +128,30 @@ async def _answer(
 
     handler = HANDLERS.get(question.verb)
     if handler is None:
-        return Failure(f"no command {question.verb!r}", is_usage=True)
+        return _failure(f"no command {question.verb!r}", is_usage=True)
     try:
         return Answer(await handler(cluster, question.arguments, send_item))
     except _USAGE as exc:
-        return Failure(str(exc), is_usage=True)
+        return _failure(str(exc), is_usage=True)
     except _FAILURES as exc:
-        return Failure(str(exc), is_usage=False)
+        return _failure(str(exc), is_usage=False)
+    except _GONE:
+        raise
+    except ExceptionGroup as group:  # of a command with tasks of its own
+        if (errors := group.split(_GONE)[1]) is None:
+            raise
+        return _internal_failure(cluster, question.verb, next(leaves(errors)))
+    except Exception as exc:  # noqa: BLE001 - a boundary: a defect of a command must not end the cluster
+        return _internal_failure(cluster, question.verb, exc)
+
+
+def _internal_failure(cluster: Cluster, verb: str, exc: Exception) -> Failure:
+    cluster.supervisor.processes.errors.caught(f"command {verb}", exc)
+    return _failure(f"internal error in {verb}: {type(exc).__name__}: {exc}", is_usage=False)
+
+
+def _failure(text: str, *, is_usage: bool) -> Failure:
+    return Failure(cut_text(text, _LONGEST_ERROR), is_usage)
 
 
 async def _status(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
@@ -173,7 +218,10 @@ async def _down(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
 
 async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
     """Run a workload for as long as who asked listens; its events are the items, its exit status the answer."""
-    workload = await cluster.run_workload(arguments["module"], arguments["config"])
+    module = arguments["module"]
+    if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
+        raise BadQuestionError("the module of a workload is not a module's name")  # it becomes a directory's name
+    workload = await cluster.run_workload(module, arguments["config"])
     try:
         await _tell(cluster, workload.name, send)
     finally:

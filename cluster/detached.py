@@ -27,6 +27,7 @@ def main() -> None:
     from cluster.lab import Cluster  # noqa: PLC0415
     from cluster.serve import UpFailedError, run_foreground  # noqa: PLC0415
     from cluster.topology import ClusterSpec  # noqa: PLC0415
+    from remoting.logfile import log_to_file  # noqa: PLC0415
 
     pipe = os.fdopen(int(sys.argv[2]), "w")
 
@@ -37,6 +38,7 @@ def main() -> None:
     async def ready(cluster: Cluster) -> None:
         tell(await cluster.status())
 
+    log_to_file(directory / "supervisor.log", takes_output=True)
     try:
         spec = cattrs.structure(given["spec"], ClusterSpec)
         run_foreground(spec, ClusterDirectory(directory), ready, forks=ForkServer(*launched))

@@ -11,9 +11,11 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import attrs
 import trio
 
-from remoting.journal import JournalEntry, JournalWriter
+from remoting.journal import JournalEntry, JournalWriter, pack_entry
 
 RING_EVENTS = 20_000
+RING_BYTES = 64 * 2**20
+"""Of the events in memory, as the journal encodes them."""
 FOLLOWER_EVENTS = 20_000
 
 
@@ -23,9 +25,9 @@ class EventLog:
 
     journal: JournalWriter | None = None
     """Where the supervisor's own events are written."""
-    _ring: collections.deque[JournalEntry] = attrs.field(
-        factory=lambda: collections.deque(maxlen=RING_EVENTS), init=False
-    )
+    _ring: collections.deque[JournalEntry] = attrs.field(factory=collections.deque, init=False)
+    _weights: collections.deque[int] = attrs.field(factory=collections.deque, init=False)
+    _bytes: int = attrs.field(default=0, init=False)
     _followers: set[trio.MemorySendChannel[JournalEntry]] = attrs.field(factory=set, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -41,7 +43,7 @@ class EventLog:
 
     def heard(self, event: JournalEntry) -> None:
         """Take an event that another process has written down."""
-        self._ring.append(event)
+        self._keep(event)
         for follower in tuple(self._followers):
             try:
                 follower.send_nowait(event)
@@ -49,6 +51,16 @@ class EventLog:
                 self._followers.discard(follower)
                 follower.close()
         self.pulse()
+
+    def _keep(self, event: JournalEntry) -> None:
+        """Add an event to those in memory, and forget the oldest beyond their limits."""
+        weight = len(pack_entry(event))
+        self._ring.append(event)
+        self._weights.append(weight)
+        self._bytes += weight
+        while len(self._ring) > RING_EVENTS or (self._bytes > RING_BYTES and len(self._ring) > 1):
+            self._ring.popleft()
+            self._bytes -= self._weights.popleft()
 
     def pulse(self) -> None:
         """Wake those who wait for any change."""

@@ -4,6 +4,7 @@ Apart from what talks to it, and quick to import: a detached supervisor does thi
 import at once.
 """
 
+import os
 import socket
 import subprocess
 import sys
@@ -28,7 +29,7 @@ def launch(
     """Start one that imports these modules: its process, and the connection that it ends with."""
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-m", "cluster.forkserver", str(theirs.fileno()), way or spawn_way(), *modules]
-    with theirs, log.open("ab") as output:
+    with theirs, os.fdopen(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab") as output:
         process = subprocess.Popen(  # noqa: S603 -- ourselves
             command,
             pass_fds=[theirs.fileno()],

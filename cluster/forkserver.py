@@ -10,6 +10,7 @@ nodes: it alone signals them and collects their ends, so no signal can reach a p
 number. When the supervisor goes, however it goes, the socket ends, and the fork server kills all it has started.
 """
 
+import contextlib
 import gc
 import importlib
 import os
@@ -136,7 +137,7 @@ class ForkLoop:
             case Spawn(birth):
                 try:
                     pid = self._fork(birth, selector) if self.is_forking else _execute(birth)
-                except OSError as exc:
+                except (OSError, ValueError) as exc:
                     self._report(NotSpawned(birth.id, str(exc)))
                 else:
                     self._children.add(pid)
@@ -144,7 +145,8 @@ class ForkLoop:
             case Signal(pid, number) if (
                 pid in self._children
             ):  # ours and not yet collected: the number is still its own
-                os.kill(pid, number)
+                with contextlib.suppress(OSError):  # a number that is no signal's
+                    os.kill(pid, number)
             case _:
                 pass
 

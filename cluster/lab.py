@@ -24,7 +24,8 @@ from cluster.faults.board import ActiveFault
 from cluster.faults.rules import Fault, Isolation
 from cluster.forklaunch import WORKLOAD_MODULES
 from cluster.life import Life, NodeFailedError
-from cluster.placing import placed
+from cluster.placing import addresses_of, placed
+from cluster.privatefile import write_private
 from cluster.processes import SNAPSHOT_SECONDS
 from cluster.status import Document, masters_behind, status_document
 from cluster.supervisor import MODULES, Supervisor, start_phases
@@ -191,10 +192,12 @@ class Cluster:
             "profile": supervisor.spec.broker_settings.get("profile", supervisor.spec.profile),
             "broker_settings": dict(supervisor.spec.broker_settings),
             "rate": supervisor.spec.rate,
+            "moved": supervisor.moved,
             "clock_millis": supervisor.clock.wall_millis(),
             "supervisor_pid": os.getpid(),
             "directory": str(supervisor.directory.path),
             "faults": [active.as_json() for active in self.faults],
+            "internal_errors": dict(supervisor.processes.errors.counts),
         }
         facts = await supervisor.processes.snapshots()
         for master in masters_behind(supervisor.nodes.values(), facts):  # or it was only asked before its slave
@@ -232,8 +235,9 @@ class Cluster:
         number = 1 + sum(node.kind is NodeKind.WORKLOAD for node in self.supervisor.nodes.values())
         name = name or f"{module.rpartition('.')[2]}-{number}"
         node = self.supervisor.add_workload(name, module)
-        settings = {"namesrv_addr": self.namesrv_addr, "source_ip": node.host, **config}
-        _write_settings(self.supervisor.directory, name, settings)
+        self.supervisor.workload_settings[name] = toml_text(
+            {"namesrv_addr": self.namesrv_addr, "source_ip": node.host, **config}
+        )
         await self.supervisor.start(name)
         return Workload(name, self.supervisor)
 
@@ -265,13 +269,15 @@ async def open_cluster(
         forks = forks or ForkServer.start([*modules.values(), *WORKLOAD_MODULES], place.path / "forkserver.log", way)
         try:
             record = place.read_record()
-            with placed(spec, place, record) as placement:
+            with placed(spec, place, record) as found:
+                placement = found.placement
                 clock = RatedClock(ClockSettings.starting_now(spec.rate, not_before=_last_time(place, record)))
                 place.begin_journal()
                 place.write_record(Record(spec=spec, placement=placement))
                 nodes = nodes_of(spec, placement)
                 for node in nodes:
-                    _write_settings(place, node.name, node_settings(spec, node, nodes, place.data_dir(node.name)))
+                    settings = node_settings(spec, node, nodes, place.data_dir(node.name))
+                    write_private(place.config_path(node.name), toml_text(settings))
                 supervisor = Supervisor(
                     spec, placement, place, clock, forks, {node.name: node for node in nodes}, EventLog(), modules, seed
                 )
@@ -279,6 +285,15 @@ async def open_cluster(
                     cluster = Cluster(supervisor)
                     started(cluster)
                     supervisor.record("", "cluster_starting", rate=spec.rate)
+                    if found.note:
+                        supervisor.moved = found.note
+                        supervisor.record(
+                            "",
+                            "cluster_moved",
+                            before=found.moved_from,
+                            now=addresses_of(placement),
+                            reason=found.reason,
+                        )
                     try:
                         for phase in start_phases(nodes):
                             await supervisor.start(*phase)
@@ -332,11 +347,6 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
             supervisor.events.journal.close()
             supervisor.events.journal = None
             place.control_socket.unlink(missing_ok=True)
-
-
-def _write_settings(place: ClusterDirectory, name: str, settings: Mapping[str, Any]) -> None:
-    place.data_dir(name).mkdir(mode=0o700, exist_ok=True)
-    place.config_path(name).write_text(toml_text(settings))
 
 
 def _last_time(place: ClusterDirectory, record: Record | None) -> float:

@@ -48,6 +48,8 @@ class Life:
     """What the process told when it became ready."""
     is_paused: bool = False
     is_asked_to_stop: bool = False
+    is_ending: bool = False
+    """The process said that it has begun to end, asked or not."""
     exit_status: int | None = None
     """Exit status, negative for a signal, of the latest process that has ended."""
     is_powerless: bool = False
@@ -58,7 +60,7 @@ class Life:
         if self.is_alive:
             if self.is_paused:
                 return NodeState.PAUSED
-            if self.is_asked_to_stop:
+            if self.is_asked_to_stop or self.is_ending:
                 return NodeState.STOPPING
             return NodeState.STARTING if self.ready is None else NodeState.READY
         if self.is_powerless:

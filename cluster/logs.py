@@ -5,6 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+import attrs
+
+from remoting.logfile import open_log
+
 _TAIL_BYTES = 64 * 2**10
 
 
@@ -13,18 +17,51 @@ def last_lines(path: Path, count: int = 10, *, since: int = 0) -> list[str]:
     try:
         with path.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
+            if end < since:  # the log was full, and this is its next file
+                since = 0
             file.seek(max(since, end - _TAIL_BYTES))
             return file.read().decode(errors="replace").splitlines()[-count:]
     except FileNotFoundError:
         return []
 
 
-def added_lines(file: BinaryIO) -> Iterator[str]:
-    """Whole lines written since the last call. The beginning of a line stays for the next one."""
-    while True:
-        start = file.tell()
-        line = file.readline()
-        if not line.endswith(b"\n"):
-            file.seek(start)
-            return
-        yield line.decode(errors="replace").rstrip("\n")
+@attrs.define(eq=False)
+class LogTail:
+    """Follows a log from its present end on, into the next file when it is full."""
+
+    path: Path
+    _file: BinaryIO = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        open_log(self.path).close()
+        self._file = self.path.open("rb")
+        self._file.seek(0, os.SEEK_END)
+
+    def added_lines(self) -> Iterator[str]:
+        """Whole lines written since the last call. The beginning of a line stays for the next one."""
+        while True:
+            is_last = not self._is_left()  # asked before: what comes until it is left is read still
+            yield from self._lines()
+            if is_last:
+                return
+            self._file.close()
+            self._file = self.path.open("rb")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _is_left(self) -> bool:
+        """True if the path is another file by now."""
+        try:
+            return not os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
+        except FileNotFoundError:  # between the two
+            return False
+
+    def _lines(self) -> Iterator[str]:
+        while True:
+            start = self._file.tell()
+            line = self._file.readline()
+            if not line.endswith(b"\n"):
+                self._file.seek(start)
+                return
+            yield line.decode(errors="replace").rstrip("\n")

@@ -7,12 +7,25 @@ from typing import Any
 import attrs
 import trio
 
+from remoting.bounds import SNAPSHOT, bounded, cut_text
 from remoting.clock import real_seconds
-from remoting.control import CONTROL, Event, Hello, Message, Ready, RulesSet, SetRules, Snapshot, SnapshotRequest
+from remoting.control import (
+    CONTROL,
+    Event,
+    Hello,
+    Message,
+    Ready,
+    RulesSet,
+    SetRules,
+    Snapshot,
+    SnapshotRequest,
+    Stopping,
+)
 from remoting.faults import NodeRules
 from remoting.mapcodec import ControlError, receive_messages
 
 HELLO_SECONDS = 10.0
+_SHOWN_CHARACTERS = 300
 
 
 @attrs.define(eq=False)
@@ -64,37 +77,43 @@ class NodeLink:
     def answered(self, snapshot: Snapshot) -> None:
         """Give an answer to who waits for it; one that comes too late has nobody."""
         if waiting := self._asked.pop(snapshot.id, None):
-            waiting.send_nowait(snapshot.facts)
+            waiting.send_nowait(bounded(snapshot.facts, SNAPSHOT))
 
 
 async def attend_connection(
     stream: trio.abc.Stream,
     admit: Callable[[NodeLink], bool],
-    ready: Callable[[NodeLink, Ready], object],
-    event: Callable[[NodeLink, Event], object],
+    heard: Callable[[NodeLink, Ready | Event | Stopping], object],
 ) -> None:
-    """Serve one connection to its end. The first message must be a Hello that is admitted, and come soon."""
+    """Serve one connection to its end. The first message must be a Hello that is admitted, and come soon.
+
+    Raises ControlError for bytes that are no message, and for a message that does not belong here. `heard` gets what is
+    not an answer, and does not raise.
+    """
     link: NodeLink | None = None
 
     def handle(message: Message) -> None:
         nonlocal link
         if link is None:
             if not isinstance(message, Hello) or not admit(newcomer := NodeLink(stream, message)):
-                raise ControlError(f"unexpected {message}")
+                raise unexpected(message)
             link = newcomer
             waiting.deadline = float("inf")
             return
         match message:
-            case Ready():
-                ready(link, message)
-            case Event():
-                event(link, message)
+            case Ready() | Event() | Stopping():
+                heard(link, message)
             case Snapshot():
                 link.answered(message)
             case RulesSet():
                 link.rules_set(message)
             case _:
-                raise ControlError(f"unexpected {message}")
+                raise unexpected(message)
 
     with trio.move_on_after(real_seconds(HELLO_SECONDS)) as waiting:
         await receive_messages(stream, CONTROL, handle)
+
+
+def unexpected(message: object) -> ControlError:
+    """Return the error for a message that is well-formed, but not expected here."""
+    return ControlError(f"unexpected {cut_text(repr(message), _SHOWN_CHARACTERS)}")

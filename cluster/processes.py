@@ -6,7 +6,7 @@ rate.
 """
 
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -19,8 +19,10 @@ from cluster.forkserver import Continued, Exited, NotSpawned, Report, Spawned, S
 from cluster.life import Life, describe_end
 from cluster.nodelink import NodeLink, attend_connection
 from cluster.topology import Node
+from remoting.boundary import InternalErrors
+from remoting.bounds import EVENT, bounded_fields, cut_text
 from remoting.clock import RatedClock, real_seconds
-from remoting.control import Event, Ready
+from remoting.control import Event, Ready, Stopping
 from remoting.faults import NodeRules
 from remoting.journal import JournalEntry
 from remoting.mapcodec import ControlError
@@ -37,11 +39,13 @@ class Processes:
     nodes: Mapping[str, Node]
     clock: RatedClock
     events: EventLog
+    errors: InternalErrors = attrs.field(factory=InternalErrors)
+    """The supervisor's own internal errors."""
     lives: dict[str, Life] = attrs.field(factory=dict, init=False)
     faults: FaultKeeper = attrs.field(init=False)
     links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
     _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
-    _progress: dict[str, int] = attrs.field(factory=dict, init=False)
+    _progress: dict[str, object] = attrs.field(factory=dict, init=False)
     """How far the nodes have come that start or stop, as they told last."""
     _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
     _births: dict[int, str] = attrs.field(factory=dict, init=False)
@@ -91,7 +95,7 @@ class Processes:
             self.faults.services = nursery
             await trio.serve_listeners(self._attend_node, [listener], handler_nursery=nursery)
 
-    async def _attend_node(self, stream: trio.SocketStream) -> None:
+    async def _attend_node(self, stream: trio.abc.Stream) -> None:
         admitted: list[NodeLink] = []
 
         def admit(link: NodeLink) -> bool:
@@ -107,11 +111,11 @@ class Processes:
 
         try:
             async with stream, trio.open_nursery() as nursery:
-                await attend_connection(stream, admit, self._ready, self._event)
+                await attend_connection(stream, admit, self._heard)
                 nursery.cancel_scope.cancel()
-        except* ControlError as group:
-            reason = "; ".join(map(str, group.exceptions))
-            self.record(admitted[0].hello.name if admitted else "", "control_error", reason=reason)
+        except* Exception as group:  # noqa: BLE001 - a boundary: it ends this connection, and nothing else
+            for exc in leaves(group):
+                self._record_error(admitted[0].hello.name if admitted else "", exc)
         finally:
             for link in admitted:
                 if self.links.get(link.hello.name) is link:
@@ -120,26 +124,51 @@ class Processes:
                     self.events.record(end)
             self.events.pulse()
 
-    def _ready(self, link: NodeLink, ready: Ready) -> None:
-        name = link.hello.name
-        self.lives[name] = attrs.evolve(self.lives[name], ready=ready.facts)
-        self.record(name, "node_ready", **ready.facts)
+    def _record_error(self, name: str, exc: Exception) -> None:
+        """Record that a control message was not understood, or could not be handled."""
+        is_ours = not isinstance(exc, ControlError)
+        if is_ours:
+            self.errors.caught("control message", exc, f"of {name or 'a stranger'}")
+        self.record(name, "control_error", reason=repr(exc) if is_ours else str(exc))
 
-    def _event(self, link: NodeLink, event: Event) -> None:
-        self.events.heard(JournalEntry(event.at_millis, link.hello.name, event.kind, event.fields))
-        if event.kind in {"recovering", "indexing"}:
-            self._progress[link.hello.name] = int(event.fields["offset"])
-        if event.kind == "fault_spent":
-            self.faults.spent(str(event.fields["id"]), link.hello.name)
+    def _heard(self, link: NodeLink, message: Ready | Event | Stopping) -> None:
+        """Handle what a process reports of itself. What cannot be handled is recorded, and the next message is."""
+        name = link.hello.name
+        try:
+            match message:
+                case Ready():
+                    self._ready(name, message)
+                case Event():
+                    self._event(name, message)
+                case Stopping():
+                    self.lives[name] = attrs.evolve(self.life(name), is_ending=True)
+                    self.events.pulse()
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self._record_error(name, exc)
+
+    def _ready(self, name: str, ready: Ready) -> None:
+        facts = bounded_fields(ready.facts)
+        self.lives[name] = attrs.evolve(self.lives[name], ready=facts)
+        self.events.record(JournalEntry(self.clock.wall_millis(), name, "node_ready", facts))
+
+    def _event(self, name: str, event: Event) -> None:
+        kind, fields = cut_text(event.kind, EVENT.text), bounded_fields(event.fields)
+        self.events.heard(JournalEntry(event.at_millis, name, kind, fields))
+        if kind in {"recovering", "indexing"}:
+            self._progress[name] = fields["offset"]
+        if kind == "fault_spent":
+            self.faults.spent(str(fields["id"]), name)
 
     def _changed(self, birth: int, report: Report) -> None:
-        name = self._births[birth]
+        if (name := self._births.get(birth)) is None:
+            return
         life = self.lives[name]
         match report:
             case Spawned(pid=pid):
                 self.lives[name] = attrs.evolve(life, pid=pid)
                 self.record(name, "node_spawned", pid=pid)
             case NotSpawned(reason=reason):
+                del self._births[birth]
                 self.lives[name] = life.ended(1)
                 self.record(name, "node_not_spawned", reason=reason)
             case Stopped():
@@ -218,3 +247,12 @@ class Processes:
     def _is_attentive(self, name: str) -> bool:
         life = self.life(name)
         return life.is_alive and not life.is_paused
+
+
+def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
+    """The exceptions of a group and of the groups inside it."""
+    for exc in group.exceptions:
+        if isinstance(exc, BaseExceptionGroup):
+            yield from leaves(exc)
+        else:
+            yield exc

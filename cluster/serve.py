@@ -21,6 +21,7 @@ from cluster.ports import PortTakenError
 from cluster.status import Document
 from cluster.supervisor import Supervisor
 from cluster.topology import ClusterSpec
+from remoting.logfile import open_log
 
 UP_FAILURES = (NodeFailedError, PortTakenError, AlreadyUpError, ForkServerGoneError, NoPlaceError)
 
@@ -109,7 +110,7 @@ def run_detached(spec: ClusterSpec, directory: ClusterDirectory) -> Document:
     except NoPlaceError as exc:
         raise UpFailedError(str(exc)) from None
     reading, writing = os.pipe()
-    with os.fdopen(reading) as answer, directory.supervisor_log.open("ab") as log:
+    with os.fdopen(reading) as answer, open_log(directory.supervisor_log) as log:
         arguments = json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path)})
         process = subprocess.Popen(  # noqa: S603 -- ourselves
             [sys.executable, "-m", "cluster.detached", arguments, str(writing)],

@@ -3,11 +3,17 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import attrs
+
 from cluster.life import Life, NodeState, describe_end
 from cluster.topology import Node, NodeKind
+from remoting.bounds import LEFT_OUT, SNAPSHOT, bounded
 
 Facts = Mapping[str, Any] | None
 Document = dict[str, Any]
+
+MOST_FACTS = 6 * 2**20
+"""Bytes of the live facts of all nodes together: a document holds routes twice, and must fit into one message."""
 
 
 def node_entry(node: Node, life: Life, data_dir: str) -> Document:
@@ -38,9 +44,10 @@ def live_entry(node: Node, facts: Facts) -> Document:
             "delayed": facts.get("delayed"),
             "half_messages": facts.get("half_messages"),
             "unserved": facts.get("unserved"),
+            "internal_errors": facts.get("internal_errors"),
         }
     if node.kind is NodeKind.NAMESERVER:
-        return {key: facts.get(key) for key in ("routes", "topics", "unserved")}
+        return {key: facts.get(key) for key in ("routes", "topics", "unserved", "internal_errors")}
     return dict(facts)
 
 
@@ -56,7 +63,7 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
             continue
         master = next(node for node in brokers if node.is_master and node.group == slave.group)
         known = facts.get(master.name) or {}
-        connections = (known.get("ha") or {}).get("connections") or []
+        connections = [one for one in _list(_map(known, "ha"), "connections") if isinstance(one, Mapping)]
         link = _link_of(slave, connections, alone=sum(node.group == slave.group for node in brokers) == 2)
         master_max, slave_max = commit_log_max(known), commit_log_max(facts.get(slave.name))
         rows.append(
@@ -74,7 +81,7 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
                 "inSync": link and link.get("in_sync"),
                 "transferFromWhere": link and link.get("transfer_from_where"),
                 "state": link and link.get("state"),
-                "verdict": ((facts.get(slave.name) or {}).get("ha") or {}).get("verdict"),
+                "verdict": (_map(facts.get(slave.name), "ha") or {}).get("verdict"),
             }
         )
     return rows
@@ -97,7 +104,7 @@ def _link_of(slave: Node, connections: Iterable[Mapping[str, Any]], *, alone: bo
 
 def commit_log_max(facts: Facts) -> int | None:
     """End of a broker's commit log."""
-    end = ((facts or {}).get("commit_log") or {}).get("max")
+    end = (_map(facts, "commit_log") or {}).get("max")
     return end if isinstance(end, int) else None
 
 
@@ -109,14 +116,35 @@ def route_views(nodes: Iterable[Node], lives: Mapping[str, Life], facts: Mapping
     views: Document = {}
     for node in nodes:
         if node.kind is NodeKind.NAMESERVER:
-            routes = (facts.get(node.name) or {}).get("routes")
+            routes = _map(facts.get(node.name), "routes")
             is_alive = lives.get(node.name, Life()).is_alive
             views[node.name] = (
-                {group: route.get("addresses", {}) for group, route in routes.items()}
+                {
+                    str(group): {str(number): str(at) for number, at in (_map(route, "addresses") or {}).items()}
+                    for group, route in routes.items()
+                    if isinstance(route, Mapping)
+                }
                 if is_alive and routes is not None
                 else None
             )
     return views
+
+
+def routes_left_out(facts: Mapping[str, Facts]) -> dict[str, int]:
+    """Return, by nameserver, how many broker names it knows beyond those that its view holds; none are left out mostly."""
+    numbers = {name: (_map(known, "routes") or {}).get(LEFT_OUT) for name, known in facts.items()}
+    return {name: number for name, number in numbers.items() if isinstance(number, int)}
+
+
+def _list(facts: object, key: str) -> list[Any]:
+    part = facts.get(key) if isinstance(facts, Mapping) else None
+    return part if isinstance(part, list) else []
+
+
+def _map(facts: object, key: str) -> Mapping[Any, Any] | None:
+    """Return a part of what a node told that is a map; None for anything else."""
+    part = facts.get(key) if isinstance(facts, Mapping) else None
+    return part if isinstance(part, Mapping) else None
 
 
 def status_document(
@@ -124,6 +152,8 @@ def status_document(
 ) -> Document:
     """Everything that `status --json` prints."""
     known = list(nodes)
+    share = attrs.evolve(SNAPSHOT, total=min(SNAPSHOT.total, MOST_FACTS // max(len(facts), 1)))
+    facts = {name: None if told is None else bounded(told, share) for name, told in facts.items()}
     entries = []
     for node in known:
         entry = node_entry(node, lives.get(node.name, Life()), f"{root}/{node.name}")
@@ -133,6 +163,7 @@ def status_document(
         "nodes": entries,
         "replication": replication(known, facts),
         "routes": route_views(known, lives, facts),
+        "routes_left_out": routes_left_out(facts),
     }
 
 

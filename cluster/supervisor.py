@@ -16,6 +16,7 @@ from cluster.faults.keeper import FaultKeeper
 from cluster.forklaunch import BROKER_MODULE, NAMESERVER_MODULE
 from cluster.life import Life, NodeFailedError, WrongStateError, describe_end
 from cluster.logs import last_lines
+from cluster.privatefile import write_private
 from cluster.processes import Processes
 from cluster.topology import ClusterSpec, Node, NodeKind, Placement, find_targets, namesrv_addr, workload_host
 from remoting.clock import RatedClock
@@ -47,8 +48,12 @@ class Supervisor:
     """What the random choices of its processes follow from; empty: chance."""
     processes: Processes = attrs.field(init=False)
     workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
+    workload_settings: dict[str, str] = attrs.field(factory=dict, init=False)
+    """The settings files of workloads. They may hold secret keys: on disk only while a process reads them."""
     is_stopping: bool = attrs.field(default=False, init=False)
     """All is about to end."""
+    moved: str = attrs.field(default="", init=False)
+    """Why it is not at the addresses of its last start; empty where it is."""
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _log_starts: dict[str, int] = attrs.field(factory=dict, init=False)
 
@@ -84,12 +89,18 @@ class Supervisor:
                 raise WrongStateError(f"{name} is {life.state} (pid {life.pid}) already")
         for name in names:
             await self.spawn(name)
-        for name in names:
-            await self.wait_ready(name, START_SECONDS + (len(names) - 1) * MORE_START_SECONDS)
+        try:
+            for name in names:
+                await self.wait_ready(name, START_SECONDS + (len(names) - 1) * MORE_START_SECONDS)
+        finally:
+            for name in self.workload_settings.keys() & set(names):
+                self.directory.config_path(name).unlink(missing_ok=True)
 
     async def spawn(self, name: str) -> None:
         """Order the birth of a node's process, without waiting for what becomes of it."""
         node = self.nodes[name]
+        if (settings := self.workload_settings.get(name)) is not None:
+            write_private(self.directory.config_path(name), settings)
         log = self.directory.log_path(name)
         self._log_starts[name] = log.stat().st_size if log.exists() else 0
         number = next(self._numbers)

@@ -2,10 +2,10 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -13,6 +13,7 @@ from cluster.faults.rules import describe_fault
 from cluster.topology import PROFILES
 from remoting.codes import RequestCode
 from remoting.kinds import Kind
+from remoting.printable import printable, printable_values
 
 Document = Mapping[str, Any]
 
@@ -41,11 +42,15 @@ EVENT_STYLES = {
     "route_changed": "cyan",
 }
 _LONGEST_VALUE = 60
+_MOST_ROWS = 100
+"""Of one table, of what peers may make many of; `--json` has them all."""
+_MOST_ADDRESSES = 10
 
 
 def render_nodes(document: Document) -> Table:
     """One row per node."""
     table = Table(box=None, header_style="bold", pad_edge=False)
+    document = printable_values(document)
     for column in ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID"):
         table.add_column(column, no_wrap=column != "STATUS")  # how it ended may take a second line; nothing is cut
     for node in document["nodes"]:
@@ -73,11 +78,13 @@ def _beside(address: str, other: str | None) -> str:
 
 def render_up(document: Document) -> RenderableType:
     """What `up` shows when the cluster is ready: the nodes, what to export, what to try."""
+    document = printable_values(document)
     name = document["name"]
     option = "" if name == "default" else f" --name {name}"
     slave = next((node["name"] for node in document["nodes"] if node["broker_id"]), None)
     parts: list[RenderableType] = [
-        f"cluster [bold]{name}[/bold] is ready" + _rate_note(document),
+        Text.assemble("cluster ", (name, "bold"), " is ready", _rate_note(document)),
+        *([Text(document["moved"], "yellow")] if document.get("moved") else []),
         *_settings_note(document),
         render_nodes(document),
         "",
@@ -97,10 +104,15 @@ def render_up(document: Document) -> RenderableType:
 
 def render_status(document: Document) -> RenderableType:
     """Nodes, replication, and what each nameserver believes against who runs."""
+    document = printable_values(document)
     parts: list[RenderableType] = [
-        f"cluster [bold]{document['name']}[/bold]  nameservers {document['namesrv_addr']}"
-        + _profile_note(document)
-        + _rate_note(document),
+        Text.assemble(
+            "cluster ",
+            (document["name"], "bold"),
+            f"  nameservers {document['namesrv_addr']}",
+            _profile_note(document),
+            _rate_note(document),
+        ),
         *_settings_note(document),
         render_nodes(document),
     ]
@@ -109,25 +121,42 @@ def render_status(document: Document) -> RenderableType:
     parts += ["", _render_routes(document)]
     if document.get("faults"):
         parts += ["", render_faults(document["faults"])]
-    unserved = [node for node in document["nodes"] if node.get("unserved")]
+    unserved = [line for node in document["nodes"] for line in _unserved_lines(node)]
     if unserved:
-        parts += ["", "Requests that nobody serves:"]
-        parts += [Text(line, "yellow") for node in unserved for line in _unserved_lines(node)]
+        parts += ["", "Requests that nobody serves:", *_at_most(unserved, "yellow")]
+    errors = [line for node in [{**document, "name": "supervisor"}, *document["nodes"]] for line in _error_lines(node)]
+    if errors:
+        parts += ["", "Internal errors (`rmqlab logs` has the first of each place):", *_at_most(errors, "red")]
     return Group(*parts)
+
+
+def _at_most(lines: Sequence[str], style: str) -> Iterator[Text]:
+    yield from (Text(line, style) for line in lines[:_MOST_ROWS])
+    if len(lines) > _MOST_ROWS:
+        yield Text(f"  ... and {len(lines) - _MOST_ROWS} more; --json has them", "dim")
+
+
+def _error_lines(node: Document) -> Iterator[str]:
+    """One line for each place."""
+    errors = node.get("internal_errors")
+    for place, count in errors.items() if isinstance(errors, Mapping) else ():
+        yield f"  {node['name']}: {place}, {count} times"
 
 
 def _unserved_lines(node: Document) -> Iterator[str]:
     """One line for each peer and code."""
     names = {code.value: code.name for code in RequestCode}
-    for asked, count in node["unserved"].items():
-        peer, _, code = asked.rpartition(" ")
-        yield f"  {node['name']}: code {code} ({names.get(int(code), 'not of 4.9')}) from {peer}, {count} times"
+    unserved = node.get("unserved")
+    for asked, count in unserved.items() if isinstance(unserved, Mapping) else ():
+        peer, _, code = str(asked).rpartition(" ")
+        name = names.get(int(code), "not of 4.9") if code.lstrip("-").isdecimal() else "not of 4.9"
+        yield f"  {node['name']}: code {code} ({name}) from {peer}, {count} times"
 
 
-def _profile_note(document: Document) -> str:
+def _profile_note(document: Document) -> Text:
     """Silent about the behaviour that everybody expects."""
     profile = document.get("profile", PROFILES[0])
-    return "" if profile == PROFILES[0] else f"  [yellow]profile {profile}[/yellow]"
+    return Text("" if profile == PROFILES[0] else f"  profile {profile}", "yellow")
 
 
 def _settings_note(document: Document) -> list[Text]:
@@ -138,8 +167,8 @@ def _settings_note(document: Document) -> list[Text]:
     )
 
 
-def _rate_note(document: Document) -> str:
-    return "" if document["rate"] == 1 else f"  [yellow]time runs {document['rate']:g} times as fast[/yellow]"
+def _rate_note(document: Document) -> Text:
+    return Text("" if document["rate"] == 1 else f"  time runs {document['rate']:g} times as fast", "yellow")
 
 
 def _render_replication(document: Document) -> Text:
@@ -189,20 +218,30 @@ def _render_routes(document: Document) -> Table:
         if not view:
             table.add_row(nameserver, "-", "no answer" if view is None else "no brokers")
             continue
-        for group, addresses in sorted(view.items()):
+        left_out = document.get("routes_left_out", {}).get(nameserver, 0) + max(len(view) - _MOST_ROWS, 0)
+        for group, addresses in islice(sorted(view.items()), _MOST_ROWS):
             line = Text()
-            for broker_id, address in sorted(addresses.items()):
+            for broker_id, address in islice(sorted(addresses.items()), _MOST_ADDRESSES):
                 state = states.get(address, "unknown")
-                line.append(f"{broker_id}={address}")
+                line.append(_short(f"{broker_id}={address}"))
                 if state != "ready":  # it believes in somebody who is not there
                     line.append(f" ({state})", STATE_STYLES.get(state, "yellow"))
                 line.append("  ")
-            table.add_row(nameserver, group, line)
+            if len(addresses) > _MOST_ADDRESSES:
+                line.append(f"... and {len(addresses) - _MOST_ADDRESSES} more")
+            table.add_row(nameserver, Text(_short(group)), line)
+        if left_out:
+            table.add_row(nameserver, "...", f"and {left_out} more broker names; --json has them")
     return table
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
 
 
 def render_comparison(document: Document) -> list[Text]:
     """What each of two commit logs has, where they part, and the messages that lie there."""
+    document = printable_values(document)
     lines = []
     for side in (document["a"], document["b"]):
         line = Text(f"{side['target']}  ", "bold").append(f"commit log {side['min_offset']}..{side['max_offset']}", "")
@@ -231,10 +270,10 @@ def _stretch_lines(target: str, what: str, stretch: Document) -> list[Text]:
 
 
 def _record_line(record: Document) -> str:
-    born = time.strftime("%H:%M:%S", time.localtime(record["born_millis"] / 1000))
+    born = clock_text(record["born_millis"])
     return (
         f"{record['offset']} {record['topic']}-{record['queue_id']} #{record['queue_offset']}"
-        f" {record['message_id'] or record['offset_message_id']} born {born}.{record['born_millis'] % 1000:03}"
+        f" {record['message_id'] or record['offset_message_id']} born {born}"
         f" ({record['size']} bytes{'' if record['is_intact'] else ', spoilt'})"
     )
 
@@ -242,6 +281,7 @@ def _record_line(record: Document) -> str:
 def render_faults(faults: Sequence[Document]) -> Text:
     """One line per fault in force."""
     text = Text("Faults in force:" if faults else "no fault is in force")
+    faults = printable_values(faults)
     for fault in faults:
         text.append(f"\n  {fault['id']:4} ", "bold").append(describe_fault(fault), "red")
     return text
@@ -249,8 +289,8 @@ def render_faults(faults: Sequence[Document]) -> Text:
 
 def render_event(event: Document) -> Text:
     """One line: time of the cluster's clock, node, what happened, and the particulars; single messages in few words."""
-    seconds, millis = divmod(event["at"], 1000)
-    line = Text(f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{millis:03}  ", "dim")
+    event = printable_values(event)
+    line = Text(f"{clock_text(event['at'])}  ", "dim")
     line.append(f"{event['node'] or 'cluster':12} ", "bold")
     if (tell := _MESSAGES.get(event["kind"])) is not None:
         return line.append_text(tell(event))
@@ -259,12 +299,21 @@ def render_event(event: Document) -> Text:
         if key not in ("at", "node", "kind"):
             text = str(value)
             line.append(f"  {key}=", "dim")
-            line.append(text if len(text) <= _LONGEST_VALUE or key == "error" else text[: _LONGEST_VALUE - 1] + "…")
+            line.append(text if key == "error" else _short(text))
     return line
 
 
+def clock_text(millis: int) -> str:
+    """The time of day in milliseconds. Question marks for what is no time: a peer may claim any."""
+    seconds, rest = divmod(millis, 1000)
+    try:
+        return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest:03}"
+    except (ValueError, OverflowError, OSError):
+        return "??:??:??.???"
+
+
 def _tell_sent(event: Document) -> Text:
-    outcome = event["outcome"]
+    outcome = str(event.get("outcome"))
     line = Text(f"sent #{event.get('number')} ").append(outcome, "green" if outcome == "SEND_OK" else "yellow")
     if event.get("broker"):
         line.append(f" {_place(event)}", "dim")
@@ -274,7 +323,9 @@ def _tell_sent(event: Document) -> Text:
 
 def _tell_attempt(event: Document) -> Text:
     line = Text(f"attempt {event.get('attempt')} at {event.get('broker') or 'no broker'} ")
-    return _with_error(line.append(event["outcome"], "yellow").append(f" {event.get('took')} ms", "dim"), event)
+    return _with_error(
+        line.append(str(event.get("outcome")), "yellow").append(f" {event.get('took')} ms", "dim"), event
+    )
 
 
 def _tell_delivered(event: Document) -> Text:
@@ -290,7 +341,7 @@ def _tell_committed(event: Document) -> Text:
 
 
 def _tell_sample(event: Document) -> Text:
-    return Text(f"log ends at {event['max_offset']}", "dim")
+    return Text(f"log ends at {event.get('max_offset')}", "dim")
 
 
 def _place(event: Document) -> str:
@@ -325,5 +376,6 @@ def render_schema(kinds: Iterable[Kind]) -> Text:
     return text
 
 
-def render_log_line(node: str, line: str) -> str:
-    return f"[dim]{node}|[/dim] {escape(line)}"
+def render_log_line(node: str, line: str) -> Text:
+    """One line of a node's log. Tabs stay what they are for."""
+    return Text(f"{node}| ", "dim").append(printable(line.expandtabs()), "not dim")

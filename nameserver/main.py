@@ -43,6 +43,7 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
                 link.ready(address=f"{host}:{port}")
                 await trio.sleep_forever()
             finally:
+                link.stopping()
                 nameserver.emit = _keep_silent  # these connections are not lost: we close them
                 server.close()
 

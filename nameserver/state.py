@@ -1,6 +1,7 @@
 """The state of one nameserver, which its handlers and loops share, and what becomes known of its changes."""
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import attrs
@@ -9,6 +10,7 @@ from nameserver.changes import BrokerChange, Change
 from nameserver.config import NameserverConfig
 from nameserver.kvconfig import KvConfig
 from nameserver.route import RouteTable
+from remoting.bounds import LEFT_OUT, SNAPSHOT
 from remoting.channel import Channel
 
 TOPICS_IN_AN_EVENT = 50
@@ -63,14 +65,18 @@ class Nameserver:
             connection.close(f"no registration for more than {self.config.broker_expiry:g} s")
 
     def snapshot(self) -> dict[str, Any]:
-        """Answer the routes as this nameserver believes them."""
+        """Return the routes as this nameserver believes them; of very many broker names the first that came."""
+        names = self.routes.brokers
+        routes: dict[str, Any] = {
+            name: {
+                "cluster": broker.cluster,
+                "addresses": {str(broker_id): address for broker_id, address in sorted(broker.addresses.items())},
+            }
+            for name, broker in islice(names.items(), SNAPSHOT.items - 1)
+        }
+        if len(names) > len(routes):
+            routes[LEFT_OUT] = len(names) - len(routes)
         return {
-            "routes": {
-                name: {
-                    "cluster": broker.cluster,
-                    "addresses": {str(broker_id): address for broker_id, address in sorted(broker.addresses.items())},
-                }
-                for name, broker in self.routes.brokers.items()
-            },
+            "routes": routes,
             "topics": len(self.routes.queues),
         }

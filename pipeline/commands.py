@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from pipeline.options import OptionError
 from pipeline.overlay import Machine
 from pipeline.runs import NoRunError, find_run, home
 from pipeline.session import LOCAL, NoSparkError, check_installed, open_session
+from remoting.printable import printable
 
 if TYPE_CHECKING:
     from pipeline.audit.audit import Summary
@@ -33,7 +34,7 @@ RunName = Annotated[
 DEFAULT_NAME = "default"
 _STYLES = {"holds": "green", "violated": "red", "unknown": "yellow"}
 
-console = Console(highlight=False)
+console = Console(highlight=False, markup=False, emoji=False)
 
 
 def audit(
@@ -135,13 +136,13 @@ def _show(document: dict[str, object], *, every: bool) -> None:
     for metric, one in rows.items():
         value = "unknown" if one["value"] is None else f"{'>= ' if one['at_least'] else ''}{one['value']:g}"
         said = one["missing"] or (one["evidence"][0] if one["evidence"] and one["value"] else "")
-        table.add_row(metric, value, one["unit"], escape(said))
+        table.add_row(printable(metric), value, one["unit"], printable(said))
     console.print(table)
     if len(rows) < len(findings):
         console.print(f"{len(findings) - len(rows)} metrics of single queues: --all shows them", style="dim")
     verdict, why = str(document["verdict"]), document["why"]
     assert isinstance(why, tuple)
-    console.print(f"[{_STYLES[verdict]} bold]{verdict}[/]: {escape('; '.join(why))}")
+    console.print(Text.assemble((verdict, f"{_STYLES[verdict]} bold"), printable(f": {'; '.join(why)}")))
 
 
 def _last_line(text: str) -> str:

@@ -5,7 +5,6 @@ says why. 2: the command line made no sense.
 """
 
 import argparse
-import logging
 import pathlib
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,6 +12,7 @@ from typing import TypeVar
 
 from remoting.clock import ClockSettings, RatedClock
 from remoting.control import ControlLink
+from remoting.logfile import log_to_stderr
 from remoting.process import run_process
 from remoting.settings import SettingsError
 
@@ -28,7 +28,7 @@ def run_alone(
 ) -> None:
     """Read the command line, then be that server. Changes of state go to stderr, a line each."""
     arguments = _parser(what).parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log_to_stderr()
     try:
         config = load_config(arguments.config)
     except SettingsError as exc:

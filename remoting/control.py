@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from remoting.boundary import InternalErrors
+from remoting.bounds import EVENT, SNAPSHOT, bounded, bounded_fields, cut_text
 from remoting.clock import cluster_millis
 from remoting.faults import PROCESS_FAULTS, NodeFaults, NodeRules
 from remoting.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
@@ -23,6 +24,8 @@ from remoting.mapcodec import ControlError, MapCodec, receive_messages
 log = logging.getLogger(__name__)
 
 MAX_QUEUED_EVENTS = 10_000
+MAX_QUEUED_BYTES = 16 * 2**20
+"""Of events that wait for a supervisor that does not keep up."""
 
 
 @attrs.frozen
@@ -41,12 +44,17 @@ class Ready:
 
 
 @attrs.frozen
+class Stopping:
+    """The process has begun to end, for whatever reason. It may take seconds: the store is closed, peers are told."""
+
+
+@attrs.frozen
 class Event:
     """Something happened at a time of the cluster's clock."""
 
     at_millis: int
     kind: str
-    fields: dict[str, Any]
+    fields: Mapping[str, Any]
 
 
 @attrs.frozen
@@ -79,7 +87,7 @@ class RulesSet:
     id: int
 
 
-Message = Hello | Ready | Event | SnapshotRequest | Snapshot | SetRules | RulesSet
+Message = Hello | Ready | Stopping | Event | SnapshotRequest | Snapshot | SetRules | RulesSet
 
 CONTROL: MapCodec[Message] = MapCodec(Message)
 
@@ -100,9 +108,11 @@ class ControlLink:
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """The internal errors of the process: part of every snapshot."""
     is_ready: bool = attrs.field(default=False, init=False)
+    is_stopping: bool = attrs.field(default=False, init=False)
     _snapshot: Callable[[], Mapping[str, object]] = attrs.field(default=dict, init=False)
     _replies: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
     _events: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
+    _queued_bytes: int = attrs.field(default=0, init=False)
     _ready: bytes = attrs.field(default=b"", init=False)
     _dropped: int = attrs.field(default=0, init=False)
     _counts: collections.Counter[str] = attrs.field(factory=collections.Counter, init=False)
@@ -121,23 +131,26 @@ class ControlLink:
         except Exception as exc:  # noqa: BLE001 - a boundary
             self.errors.caught("event", exc, kind)
 
-    def _record(self, kind: str, fields: dict[str, object]) -> None:
-        at_millis = cluster_millis()
+    def _record(self, kind: str, all_fields: dict[str, object]) -> None:
+        at_millis, fields = cluster_millis(), bounded_fields(all_fields)
         if self.journal is not None:
             self.journal.append(JournalEntry(at_millis, self.name, kind, fields))
             self._appended.set()
         if kind in MESSAGE_KINDS:
             self._counts[f"{kind}.{outcome}" if (outcome := fields.get("outcome")) else kind] += 1
         elif self.limit == 0:
-            log.info("%s %s", kind, " ".join(f"{key}={value}" for key, value in fields.items()))
+            text = " ".join(f"{key}={value}" for key, value in fields.items())
+            log.info("%s %s", kind, text, extra={"group": kind})
         else:
             self._queue_event(Event(at_millis, kind, fields))
 
     def _queue_event(self, event: Event) -> None:
-        if len(self._events) >= self.limit:
-            self._events.popleft()
+        encoded = CONTROL.encode(event)
+        self._events.append(encoded)
+        self._queued_bytes += len(encoded)
+        while len(self._events) > self.limit or self._queued_bytes > MAX_QUEUED_BYTES:
+            self._queued_bytes -= len(self._events.popleft())
             self._dropped += 1
-        self._events.append(CONTROL.encode(event))
         self._wake()
 
     async def write_journal_forever(self) -> NoReturn:
@@ -153,8 +166,15 @@ class ControlLink:
         self.is_ready = True
         log.info("ready %s", " ".join(f"{key}={value}" for key, value in facts.items()))
         if self.limit:
-            self._ready = CONTROL.encode(Ready(facts))
+            self._ready = CONTROL.encode(Ready(bounded(facts, EVENT)))
             self._wake()
+
+    def stopping(self) -> None:
+        """Report that this process begins to end, so that nobody takes it for ready while it closes. Once is enough."""
+        if self.limit and not self.is_stopping:
+            self._replies.append(CONTROL.encode(Stopping()))
+            self._wake()
+        self.is_stopping = True
 
     def set_snapshot(self, snapshot: Callable[[], Mapping[str, object]]) -> None:
         """Give the function that answers what is true now: plain values, quickly, without side effects."""
@@ -167,7 +187,10 @@ class ControlLink:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write_forever, stream)
-                await receive_messages(stream, CONTROL, self._answer)
+                try:
+                    await receive_messages(stream, CONTROL, self._answer)
+                except ControlError as exc:  # as good as gone: nothing it says can be understood any more
+                    self.errors.caught("control message", exc)
                 nursery.cancel_scope.cancel()
         finally:
             self.limit = 0  # nobody listens any more
@@ -186,19 +209,27 @@ class ControlLink:
         data = b"".join((*self._replies, *self._events, self._ready))
         self._replies.clear()
         self._events.clear()
+        self._queued_bytes = 0
         self._ready = b""
         return data
 
     def _answer(self, message: Message) -> None:
         match message:
             case SnapshotRequest(id=number):
-                self._replies.append(CONTROL.encode(Snapshot(number, self._facts())))
+                self._replies.append(self._encode_snapshot(number))
             case SetRules(id=number, rules=rules):
-                self.faults.set(rules)
+                self.errors.call("fault rules", self.faults.set, rules)
                 self._replies.append(CONTROL.encode(RulesSet(number)))
             case _:
                 raise ControlError(f"the supervisor sent a {type(message).__name__}")
         self._wake()
+
+    def _encode_snapshot(self, number: int) -> bytes:
+        try:
+            return CONTROL.encode(Snapshot(number, bounded(self._facts(), SNAPSHOT)))
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self.errors.caught("snapshot", exc)
+            return CONTROL.encode(Snapshot(number, {"error": cut_text(repr(exc), EVENT.text)}))
 
     def _facts(self) -> dict[str, object]:
         try:
@@ -207,7 +238,7 @@ class ControlLink:
                 facts["messages"] = dict(self._counts)
         except Exception as exc:  # noqa: BLE001 - a boundary
             self.errors.caught("snapshot", exc)
-            facts = {"error": repr(exc)}
+            facts = {"error": cut_text(repr(exc), EVENT.text)}
         if self.errors.counts:
             facts["internal_errors"] = dict(self.errors.counts)
         return facts

@@ -22,6 +22,8 @@ from typing import Any
 import attrs
 import msgpack
 
+from remoting.bounds import EVENT, bounded_fields, cut_text
+
 log = logging.getLogger(__name__)
 
 VERSION = 1
@@ -34,7 +36,10 @@ MESSAGE_KINDS = frozenset({"sent", "delivered", "attempt_failed", "committed", "
 nobody."""
 
 _READ_BYTES = 2**20
-_BROKEN = (ValueError, KeyError, TypeError, msgpack.UnpackException)
+_LONGEST_ENTRY = 16 * 2**20
+"""Bytes of an entry that is still read: 64 times what a writer writes. What is longer is no entry."""
+_MOST_ITEMS = 2**20
+_BROKEN = (ValueError, KeyError, TypeError, RecursionError, msgpack.UnpackException)
 
 
 @attrs.frozen
@@ -53,10 +58,18 @@ class JournalEntry:
 
 
 def pack_entry(entry: JournalEntry) -> bytes:
-    """Give an entry as it stands in a file. What msgpack does not know is written as text."""
+    """Return an entry as a file holds it. What msgpack does not know is written as text.
+
+    Fields are bounded (`remoting.bounds.EVENT`): peers choose some of them, and a reader must be able to hold an entry.
+    """
     packed: bytes = msgpack.packb(
-        {"v": VERSION, "at": entry.at_millis, "node": entry.node, "kind": entry.kind, "fields": entry.fields},
-        default=str,
+        {
+            "v": VERSION,
+            "at": entry.at_millis,
+            "node": cut_text(entry.node, EVENT.text),
+            "kind": cut_text(entry.kind, EVENT.text),
+            "fields": bounded_fields(entry.fields),
+        }
     )
     return packed
 
@@ -175,7 +188,9 @@ _at = operator.attrgetter("at_millis")
 
 
 def _unpacker() -> Any:
-    return msgpack.Unpacker(strict_map_key=False, max_buffer_size=0)
+    return msgpack.Unpacker(
+        strict_map_key=False, max_buffer_size=_LONGEST_ENTRY, max_array_len=_MOST_ITEMS, max_map_len=_MOST_ITEMS
+    )
 
 
 def _entries(unpacker: Any) -> Iterator[JournalEntry]:
@@ -184,7 +199,11 @@ def _entries(unpacker: Any) -> Iterator[JournalEntry]:
     Of a version that we do not know we read what is as it was.
     """
     for entry in unpacker:
-        yield JournalEntry(entry["at"], entry["node"], entry["kind"], entry["fields"])
+        at_millis, node, kind, fields = entry["at"], entry["node"], entry["kind"], entry["fields"]
+        is_entry = isinstance(at_millis, int) and isinstance(node, str) and isinstance(kind, str)
+        if not is_entry or not isinstance(fields, dict):
+            raise TypeError("not an entry of a journal")
+        yield JournalEntry(at_millis, node, kind, fields)
 
 
 def _cut_torn_tail(file: int) -> None:

@@ -272,6 +272,16 @@ _KINDS = (
         "The first node is about to start.",
         {"rate": Field("float", "of the cluster's clock", "cluster seconds per real second")},
     ),
+    Kind(
+        "cluster_moved",
+        "supervisor",
+        "The cluster starts at other addresses than last time: another cluster has claimed those.",
+        {
+            "before": _text("its addresses of before"),
+            "now": _text("its addresses"),
+            "reason": _text("who has claimed them"),
+        },
+    ),
     Kind("cluster_ready", "supervisor", "All nodes are ready."),
     Kind("cluster_stopping", "supervisor", "All processes are about to be stopped."),
     Kind("cluster_stopped", "supervisor", "All processes have ended."),

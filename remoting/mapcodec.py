@@ -12,8 +12,14 @@ import msgpack
 import trio
 from cattrs.strategies import configure_tagged_union
 
+from remoting.bounds import cut_text
+
 MAX_MESSAGE = 16 * 2**20
+MAX_ITEMS = 200_000
+"""Entries of one list or map. A header of 5 bytes may announce 2^32, and room for them is made at once."""
 CHUNK = 64 * 2**10
+_REASON_CHARACTERS = 300
+"""What is kept of the reason why a message was rejected: it may quote the message."""
 
 M = TypeVar("M")
 
@@ -31,8 +37,15 @@ class MapCodec(Generic[M]):
         configure_tagged_union(union, self._converter, tag_name="type")
 
     def encode(self, message: M) -> bytes:
-        """Bytes of one message. Values that msgpack has no form for are sent as their text."""
-        encoded: bytes = msgpack.packb(self._converter.unstructure(message, unstructure_as=self._union), default=str)
+        """Bytes of one message. Values that msgpack has no form for are sent as their text.
+
+        ControlError for a message that is too large or cannot be encoded: `remoting.bounds` prevents both.
+        """
+        try:
+            plain = self._converter.unstructure(message, unstructure_as=self._union)
+            encoded: bytes = msgpack.packb(plain, default=str)
+        except Exception as exc:
+            raise ControlError(f"{type(message).__name__} cannot be encoded: {_reason(exc)}") from exc
         if len(encoded) > MAX_MESSAGE:
             raise ControlError(f"{type(message).__name__} of {len(encoded)} bytes; at most {MAX_MESSAGE}")
         return encoded
@@ -41,8 +54,8 @@ class MapCodec(Generic[M]):
         """The message that a map stands for."""
         try:
             message: M = self._converter.structure(value, self._union)
-        except (cattrs.BaseValidationError, ValueError, KeyError, TypeError, AttributeError) as exc:
-            raise ControlError(f"not a control message: {exc!r}") from exc
+        except Exception as exc:  # foreign: any value of any type
+            raise ControlError(f"not a control message: {_reason(exc)}") from exc
         return message
 
     def decoder(self) -> "MapDecoder[M]":
@@ -54,7 +67,12 @@ class MapDecoder(Generic[M]):
 
     def __init__(self, codec: MapCodec[M]) -> None:
         self._codec = codec
-        self._unpacker = msgpack.Unpacker(max_buffer_size=MAX_MESSAGE + CHUNK, strict_map_key=False)
+        self._unpacker = msgpack.Unpacker(
+            max_buffer_size=MAX_MESSAGE + CHUNK,
+            max_array_len=MAX_ITEMS,
+            max_map_len=MAX_ITEMS,
+            strict_map_key=False,
+        )
 
     def feed(self, data: bytes) -> None:
         try:
@@ -68,9 +86,13 @@ class MapDecoder(Generic[M]):
                 value = next(self._unpacker)
             except StopIteration:
                 return
-            except (msgpack.UnpackException, ValueError) as exc:
-                raise ControlError(f"not msgpack: {exc!r}") from exc
+            except Exception as exc:  # foreign: keys that are lists, texts that are no UTF-8, too deep, too many
+                raise ControlError(f"not msgpack: {_reason(exc)}") from exc
             yield self._codec.decode(value)
+
+
+def _reason(exc: Exception) -> str:
+    return cut_text(repr(exc), _REASON_CHARACTERS)
 
 
 async def receive_messages(stream: trio.abc.ReceiveStream, codec: MapCodec[M], handle: Callable[[M], object]) -> None:

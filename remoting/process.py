@@ -17,6 +17,7 @@ from remoting.clock import RatedClock, real_seconds
 from remoting.control import ControlLink
 from remoting.faults import PROCESS_FAULTS, ClockRule, NodeRules
 from remoting.journal import JournalWriter
+from remoting.printable import printable_lines
 
 Config = TypeVar("Config")
 
@@ -57,7 +58,7 @@ def run_process(
         if unknown is not None:
             raise
         for exc in _leaves(known):
-            print(f"{name}: {exc}", file=sys.stderr)
+            print(printable_lines(f"{name}: {exc}"), file=sys.stderr)
         sys.exit(1)
     finally:
         if journal is not None:
@@ -98,8 +99,8 @@ async def _run(
     serving = trio.CancelScope()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_stop_on_signal, signals, serving)
             link = ControlLink(name, journal=journal)
+            nursery.start_soon(_stop_on_signal, signals, serving, link)
             if control is None:
                 link.limit = 0
             nursery.start_soon(link.write_journal_forever)
@@ -127,10 +128,11 @@ async def _attend_until_gone(link: ControlLink, stream: trio.abc.Stream, serving
     serving.cancel()
 
 
-async def _stop_on_signal(signals: AsyncIterator[int], serving: trio.CancelScope) -> None:
+async def _stop_on_signal(signals: AsyncIterator[int], serving: trio.CancelScope, link: ControlLink) -> None:
     async for number in signals:
         if serving.cancel_called:
             os._exit(128 + number)
+        link.stopping()
         serving.cancel()
 
 

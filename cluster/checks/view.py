@@ -8,6 +8,7 @@ from rich.text import Text
 
 from cluster.checks.findings import Evidence, Finding, Metric
 from cluster.view import render_event
+from remoting.printable import printable
 
 _IDS_SHOWN = 8
 _EVIDENCE_SHOWN = 5
@@ -20,18 +21,19 @@ def render_findings(findings: Iterable[Finding]) -> Table:
     table.add_column("VALUE", justify="right", no_wrap=True)
     table.add_column("")
     for finding in findings:
-        note = Text(finding.says, "dim") if finding.is_known else Text(f"unknown: {finding.missing}", "yellow")
-        table.add_row(finding.metric, _value(finding), note)
+        says, missing = printable(str(finding.says)), printable(f"unknown: {finding.missing}")
+        note = Text(says, "dim") if finding.is_known else Text(missing, "yellow")
+        table.add_row(Text(printable(finding.metric)), _value(finding), note)
     return table
 
 
 def render_evidence(finding: Finding) -> RenderableType:
     """One finding with what was seen: the first pieces of evidence, with the events around each."""
-    head = Text(f"{finding.metric}  ", "bold").append(_value(finding))
-    head.append(f"  {finding.says or finding.missing}", "dim")
+    head = Text(printable(f"{finding.metric}  "), "bold").append(_value(finding))
+    head.append(printable(f"  {finding.says or finding.missing}"), "dim")
     parts: list[RenderableType] = [head]
     for piece in finding.evidence[:_EVIDENCE_SHOWN]:
-        parts += ["", Text(f"  {piece.says}", "cyan"), *_ids(piece)]
+        parts += ["", Text(printable(f"  {piece.says}"), "cyan"), *_ids(piece)]
         parts += [Text("    ").append(render_event(entry.as_json())) for entry in piece.entries]
     more = len(finding.evidence) - _EVIDENCE_SHOWN
     if more > 0:
@@ -62,4 +64,4 @@ def _ids(piece: Evidence) -> list[Text]:
         return []
     shown = ", ".join(piece.message_ids[:_IDS_SHOWN])
     more = len(piece.message_ids) - _IDS_SHOWN
-    return [Text(f"    {shown}" + (f" and {more} more" if more > 0 else ""))]
+    return [Text(f"    {printable(shown)}" + (f" and {more} more" if more > 0 else ""))]

@@ -8,6 +8,7 @@ from typing import Annotated
 import attrs
 import trio
 import typer
+from rich.text import Text
 
 from cluster.commands.terms import console, fail
 from cluster.demo.stage import Terminal
@@ -28,8 +29,11 @@ def demo(
     directory = ClusterDirectory.named(SPEC.name)
     stage = Terminal(console)
     console.print(
-        f"[bold]rmqlab demo[/]: a RocketMQ master is killed under load. Time runs {rate:g} times as fast as real time,"
-        " and all times below are the cluster's."
+        Text("rmqlab demo", "bold").append(
+            f": a RocketMQ master is killed under load. Time runs {rate:g} times as fast as real time,"
+            " and all times below are the cluster's.",
+            "not bold",
+        )
     )
     try:
         ending = trio.run(_play, attrs.evolve(SPEC, rate=rate), directory, stage)

@@ -21,6 +21,7 @@ from cluster.directory import NoClusterError
 from cluster.faults.rules import describe_fault
 from cluster.view import render_faults
 from remoting.faults import CLOCK_KINDS, DISK_KINDS, LINK_KINDS, REQUEST_KINDS
+from remoting.printable import printable
 
 fault_app = typer.Typer(
     help="Put a fault in force. It has an id, is shown by `faults`, and ends with `heal ID`.",
@@ -207,7 +208,7 @@ def heal(
         print_json(healed)
         return
     for fault in healed:
-        console.print(f"{fault['id']} is healed: {describe_fault(fault)}")
+        console.print(printable(f"{fault['id']} is healed: {describe_fault(fault)}"))
     if not healed:
         console.print("no fault is in force")
 
@@ -217,9 +218,9 @@ def _apply(name: str, values: dict[str, Any], *, as_json: bool) -> None:
     if as_json:
         print_json(active)
     else:
-        console.print(f"{active['id']}: {describe_fault(active)}")
+        console.print(printable(f"{active['id']}: {describe_fault(active)}"))
 
 
 def _strike_line(strike: dict[str, Any]) -> str:
     error = f": {strike['error']}" if strike["error"] else ""
-    return f"{strike['at']:8.2f} s  {strike['action']} {strike['target']}{error}"
+    return printable(f"{strike['at']:8.2f} s  {strike['action']} {strike['target']}{error}")

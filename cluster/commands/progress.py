@@ -10,6 +10,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from cluster.screen import PlainConsole
+from remoting.printable import printable
+
 AFTER_SECONDS = 0.7
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_SECONDS = 0.1
@@ -19,7 +22,7 @@ _FRAME_SECONDS = 0.1
 class Progress:
     """A line that moves, in a thread of its own: the one who works need not know."""
 
-    console: Console = attrs.field(factory=lambda: Console(stderr=True, highlight=False))
+    console: Console = attrs.field(factory=lambda: PlainConsole(stderr=True))
     after_seconds: float = AFTER_SECONDS
     _ended: threading.Event = attrs.field(factory=threading.Event, init=False)
     _thread: threading.Thread | None = attrs.field(default=None, init=False)
@@ -45,7 +48,8 @@ class Progress:
                 seconds = time.monotonic() - began_at + self.after_seconds
                 frame = _FRAMES[int(seconds / _FRAME_SECONDS) % len(_FRAMES)]
                 live.update(
-                    Text(f"{frame} {text()} ... {seconds:.0f} s", no_wrap=True, overflow="ellipsis"), refresh=True
+                    Text(f"{frame} {printable(text())} ... {seconds:.0f} s", no_wrap=True, overflow="ellipsis"),
+                    refresh=True,
                 )
                 self._ended.wait(_FRAME_SECONDS)
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import attrs
 import typer
@@ -24,7 +24,7 @@ from cluster.commands.terms import (
     print_json,
 )
 from cluster.directory import ClusterDirectory, NoClusterError, Record
-from cluster.logs import added_lines, last_lines
+from cluster.logs import LogTail, last_lines
 from cluster.topology import Node, UnknownTargetError, find_targets, nodes_of
 from cluster.view import render_event, render_log_line, render_schema, render_status
 from remoting.journal import MESSAGE_KINDS, VERSION, read_journals
@@ -69,17 +69,15 @@ def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow:
     else:
         paths = {node.name: directory.log_path(node.name) for node in _find(target, record)}
     with contextlib.ExitStack() as stack:
-        files: dict[str, BinaryIO] = {}
+        tails: dict[str, LogTail] = {}
         for node, path in paths.items():
             for line in last_lines(path, lines) if lines else []:
                 console.print(render_log_line(node, line))
             if follow:
-                path.touch()
-                files[node] = stack.enter_context(path.open("rb"))
-                files[node].seek(0, 2)
+                tails[node] = stack.enter_context(contextlib.closing(LogTail(path)))
         while follow:
-            for node, file in files.items():
-                for line in added_lines(file):
+            for node, tail in tails.items():
+                for line in tail.added_lines():
                     console.print(render_log_line(node, line))
             time.sleep(_LOG_SECONDS)
 

@@ -4,17 +4,19 @@ Exit status 0: done. 1: not done, one line on stderr says why. 2: the command li
 """
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from rich.console import Console
 
 from cluster.command import CommandFailedError, CommandUsageError, ask
 from cluster.commands.progress import working
 from cluster.directory import ClusterDirectory, NoClusterError
+from cluster.screen import PlainConsole
 from cluster.topology import ClusterSpec
+from remoting.printable import printable_lines
 
 Name = Annotated[str, typer.Option("--name", "-n", help="Which cluster; a path is a run's.", metavar="NAME")]
 Target = Annotated[str, typer.Argument(help="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1.")]
@@ -22,8 +24,8 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")
 
 DEFAULT_NAME = "default"
 
-console = Console(highlight=False, soft_wrap=True)
-live_console = Console(highlight=False)
+console = PlainConsole(soft_wrap=True)
+live_console = PlainConsole()
 """For what is drawn again and again: a line too long for the terminal is folded there, where `console` cuts it."""
 
 
@@ -56,17 +58,39 @@ def ask_quietly(name: str, verb: str, **arguments: Any) -> Any:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document, on one line."""
-    print(json.dumps(value, default=str), flush=True)
+    """One JSON document, on one line, of ASCII alone: values as they are, escaped as JSON does it."""
+    try:
+        text = json.dumps(value, default=str, allow_nan=False)
+    except (TypeError, ValueError):  # keys of other types, numbers that JSON does not have
+        text = json.dumps(_as_json(value), default=str)
+    print(text, flush=True)
+
+
+def _as_json(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key if isinstance(key, str) else str(key): _as_json(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_as_json(item) for item in value]
+        case float() if not math.isfinite(value):
+            return str(value)
+        case _:
+            return value
 
 
 def fail(text: str) -> NoReturn:
     """Say why on stderr; exit status 1."""
-    print(f"rmqlab: {text}", file=sys.stderr)
+    print(error_text(text), file=sys.stderr)
     raise typer.Exit(1)
 
 
 def misused(text: str) -> NoReturn:
     """Say on stderr what makes no sense; exit status 2."""
-    print(f"rmqlab: {text}", file=sys.stderr)
+    print(error_text(text), file=sys.stderr)
     raise typer.Exit(2)
+
+
+def error_text(text: str) -> str:
+    """What stderr gets: lines after the first are indented, so that no part of a text passes for a line of another."""
+    first, *rest = printable_lines(text).split("\n")
+    return "\n".join([f"rmqlab: {first}", *(line if line.startswith("  ") else f"  {line}" for line in rest)])

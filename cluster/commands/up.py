@@ -20,12 +20,13 @@ from cluster.commands.terms import (
     command,
     console,
     directory_of,
+    error_text,
     fail,
     live_console,
     misused,
     print_json,
 )
-from cluster.directory import AlreadyUpError, ClusterDirectory, home
+from cluster.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, home
 from cluster.lab import Cluster
 from cluster.live.subject import OwnCluster
 from cluster.live.terminal import LiveView, is_terminal
@@ -34,6 +35,7 @@ from cluster.status import Document
 from cluster.topology import ClusterSpec, Placement, check_spec, node_names, place
 from cluster.trial import BadSettingsError, try_settings
 from cluster.view import render_event, render_up
+from remoting.logfile import log_to_file
 from remoting.settings import snake
 
 UP_KEYS = ("name", "kind", "role", "broker_id", "address", "ha_address", "pid", "data_dir")
@@ -102,7 +104,7 @@ def up(
             _run_here(spec, directory, _follow_as_json if as_json else _show_live if is_live else _follow)
             if not as_json:
                 _print_if_possible("stopped")
-    except UpFailedError as exc:
+    except (UpFailedError, NoPlaceError) as exc:
         fail(str(exc))
 
 
@@ -154,7 +156,7 @@ def _try(spec: ClusterSpec) -> None:
     """Let a broker read its settings before anything starts."""
     try:
         for remark in try_settings(spec.broker_settings):
-            print(f"rmqlab: {remark}", file=sys.stderr)
+            print(error_text(remark), file=sys.stderr)
     except BadSettingsError as exc:
         misused(f"--set: {exc}")
 
@@ -173,7 +175,8 @@ def parse_setting(text: str) -> tuple[str, Any]:
 def up_document(document: Document) -> Document:
     """What `up --json` prints: who is where."""
     nodes = [{key: node[key] for key in UP_KEYS} for node in document["nodes"]]
-    return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes}
+    moved = {"moved": document["moved"]} if document.get("moved") else {}
+    return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes, **moved}
 
 
 def node_count(spec: ClusterSpec) -> int:
@@ -199,6 +202,8 @@ def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[C
         await ready(cluster)
 
     try:
+        directory.create()
+        log_to_file(directory.supervisor_log)
         run_foreground(spec, directory, when_ready, started=started)
     finally:
         progress.end()

@@ -12,6 +12,7 @@ from cluster.demo.narrator import Line
 from cluster.demo.reckoning import MEANING, Row
 from cluster.demo.story import Ending, Stage, Story
 from cluster.view import render_nodes
+from remoting.printable import printable
 
 _STYLES = {"good": "green", "bad": "red", "news": "bold cyan", "plain": ""}
 
@@ -40,7 +41,7 @@ class Terminal(Stage):
             time = f"     {(line.at_millis - self._began_at) / 1000:7.2f} s"
         text = Text(f"{time}  ", "dim")
         text.append(f"{line.who or 'cluster':12} ", "bold")
-        text.append(line.text, _STYLES[line.style])
+        text.append(printable(line.text), _STYLES[line.style])
         self.console.print(text)
 
     def say(self, text: str) -> None:
@@ -74,12 +75,15 @@ class Terminal(Stage):
         lost, refused = ending.reckoning.lost, sum(r.sent for r in ending.reckoning.rows if r.outcome == "refused")
         if ending.holds:
             self.console.print(
-                f"[bold green]holds[/]: nothing acknowledged was lost. But {refused} sends were refused while the"
-                " master was away: without a master there are no writes, and RocketMQ 4.9 promotes nobody."
+                Text("holds", "bold green").append(
+                    f": nothing acknowledged was lost. But {refused} sends were refused while the master was away:"
+                    " without a master there are no writes, and RocketMQ 4.9 promotes nobody.",
+                    "default not bold",
+                )
             )
         else:
             why = f"{lost} acknowledged messages are on no disk" if lost else "a slave became a master"
-            self.console.print(f"[bold red]violated[/]: {why}.")
+            self.console.print(Text("violated", "bold red").append(f": {why}.", "default not bold"))
         for row in ending.reckoning.rows:
             if row.lost:
                 self.console.print(f"lost ({row.outcome}): {', '.join(map(str, row.lost[:20]))}")

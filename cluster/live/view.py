@@ -5,20 +5,21 @@ what the rest leaves.
 """
 
 import math
-import time
 from collections.abc import Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from cluster.live.keys import Document, Hand, first_selected, in_order, state_of
-from cluster.view import EVENT_STYLES, STATE_STYLES
+from cluster.view import EVENT_STYLES, STATE_STYLES, clock_text
+from remoting.printable import printable, printable_values
 
 BAR_CELLS = 8
 _STYLES = {**STATE_STYLES, "isolated": "magenta"}
 FULL_BAR = 256 * 2**20
 """Bytes: as far behind as haSlaveFallbehindMax lets a slave be before its master no longer waits for it."""
 LEAST_EVENTS = 4
+MOST_EVENTS = 200
 _KEYS = (
     ("↑↓", "choose"), ("k", "kill"), ("s", "start"), ("x", "stop"), ("p", "pause"), ("i", "isolate"),
     ("h", "heal"),
@@ -34,6 +35,7 @@ def render_live(
     leaving: str = "quit",
 ) -> RenderableType:
     """Fill a screen: so many lines, none longer than its width. `leaving` names what the key q does."""
+    document, events = printable_values(document), printable_values(events[-MOST_EVENTS:])
     room = max(height - 3, 0)  # the head, and two lines at the foot
     lines = [_head(document, width)]
     for section in (_nodes, _routes, _clients, _faults):
@@ -43,7 +45,7 @@ def render_live(
     lines += _events(events, document, max(room, LEAST_EVENTS))
     del lines[max(height - 2, 0) :]
     lines += [Text()] * (height - 2 - len(lines))
-    lines += [Text(f" {hand.says}", "yellow"), _foot(leaving)]
+    lines += [Text(printable(f" {hand.says}"), "yellow"), _foot(leaving)]
     for line in lines:
         line.no_wrap = True
         line.truncate(width, overflow="ellipsis")
@@ -247,4 +249,4 @@ def _title(text: str) -> Text:
 
 
 def _clock(millis: int) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(millis / 1000))
+    return clock_text(millis)[:-4]

@@ -11,6 +11,7 @@ from rich.text import Text
 from cluster.scenario.catalogue import Listed, large_dir
 from cluster.scenario.model import Scenario
 from cluster.scenario.run import Run
+from remoting.printable import printable, printable_values
 
 _STYLES = {"holds": "bold green", "violated": "bold red", "unknown": "bold yellow"}
 _MARKS = {"holds": "✓", "violated": "✗", "unknown": "?"}
@@ -31,11 +32,13 @@ def render_run(run: Run) -> RenderableType:
     parts: list[RenderableType] = []
     for judged in run.judged:
         line = Text(f" {_MARKS[judged.verdict]} ", _STYLES[judged.verdict])
-        line.append(judged.expectation.title, "bold").append(f": {judged.found}").append(f"  ({judged.bound})", "dim")
+        line.append(judged.expectation.title, "bold").append(printable(f": {judged.found}")).append(
+            f"  ({judged.bound})", "dim"
+        )
         parts.append(line)
         if judged.verdict != "holds":
             parts += _evidence(judged.as_json(), run.began_at)
-    parts += [Text(f" ? {text}", _STYLES["unknown"]) for text in run.missing]
+    parts += [Text(printable(f" ? {text}"), _STYLES["unknown"]) for text in run.missing]
     parts.append(Text.assemble((str(run.verdict), _STYLES[run.verdict]), f": {run.scenario.claim}"))
     if run.is_disturbed and run.verdict != "holds":
         parts.append(Text(_disturbance(run), "yellow"))
@@ -65,11 +68,11 @@ def _cost(run: Run) -> str:
 def _evidence(document: Mapping[str, Any], began_at: int) -> list[RenderableType]:
     """What was seen, with times from the scenario's beginning."""
     lines: list[RenderableType] = []
-    ids: Sequence[str] = document["message_ids"]
+    ids: Sequence[str] = printable_values(document["message_ids"])
     if ids:
         more = f" and {len(ids) - _IDS} more" if len(ids) > _IDS else ""
         lines.append(Text(f"     messages {', '.join(ids[:_IDS])}{more}", "dim"))
-    for piece in document["evidence"][:_EVIDENCE]:
+    for piece in printable_values(document["evidence"][:_EVIDENCE]):
         at = f"{_seconds(piece['at'], began_at)}: " if "at" in piece else ""
         lines.append(Text(f"     {at}{piece['says']}"))
         lines += [
@@ -102,6 +105,7 @@ def render_catalogue(listed: Iterable[Listed]) -> Table:
 
 def render_summary(rows: Iterable[Mapping[str, Any]]) -> Table:
     """One row for each scenario that was run; its verdicts under each profile side by side."""
+    rows = [printable_values(row) for row in rows]
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for column in ("scenario", "4.9", "hardened", "what was found"):
         table.add_column(column, no_wrap=column in ("4.9", "hardened"))

@@ -14,9 +14,11 @@ import pytest
 import trio
 import trio.testing
 
+import broker.main as broker_main
 from broker.config import BrokerSettings, load_config
 from broker.main import _close_store, main
 from broker.testing import SMALL_FILES, pull_fields, send_fields
+from remoting.boundary import FatalError
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
@@ -180,6 +182,30 @@ async def test_a_broker_is_ready_when_its_nameserver_has_it(world: World) -> Non
     socket.create_connection((HOSTS[0], 10912)).close()
     await broker.stop()
     assert world.nameserver.left == [0]
+
+
+async def test_a_broker_that_dies_says_so_before_it_closes_its_store(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 12.5: closing takes seconds, in which `status` must not show it as ready."""
+    link, seen = Link(), list[bool]()
+    close_store = _close_store
+
+    async def die(*_: object) -> None:
+        await trio.lowlevel.checkpoint()
+        seen.append(link.is_stopping)
+        raise FatalError("no descriptor is left")
+
+    async def close(store: MessageStore, told: ControlLink) -> None:
+        seen.append(link.is_stopping)
+        await close_store(store, told)
+
+    monkeypatch.setattr(broker_main, "run_broker", die)
+    monkeypatch.setattr(broker_main, "_close_store", close)
+    with pytest.raises(ExceptionGroup) as group:
+        await main(world.settings("a"), link)
+    assert group.group_contains(FatalError)
+    assert seen == [False, True]
 
 
 async def test_the_vip_port_serves_all_but_pulls(world: World) -> None:

@@ -1,7 +1,16 @@
 import os
 import pathlib
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
+
+from cluster.directory import ClusterDirectory
+from cluster.eventlog import EventLog
+from cluster.life import Life
+from cluster.supervisor import Supervisor
+from cluster.topology import ClusterSpec, Placement, nodes_of, place
+from remoting.clock import ClockSettings, RatedClock
 
 
 @pytest.fixture(autouse=True)
@@ -9,3 +18,16 @@ def _fake_node_can_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Child processes find the module `fakenode` beside these tests."""
     here = os.fspath(pathlib.Path(__file__).parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH")))))
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Supervisor:
+    """A supervisor of nothing: one broker is said to live, and nothing is started."""
+    clock = RatedClock(ClockSettings.starting_now(1.0))
+    directory = ClusterDirectory.at(tmp_path)
+    spec = ClusterSpec(name="x")
+    placement = place(spec, Placement(subnet=9))
+    nodes = {node.name: node for node in nodes_of(spec, placement)}
+    made = Supervisor(spec, placement, directory, clock, cast("Any", None), nodes, EventLog())
+    made.processes.lives["broker-a"] = Life(is_alive=True, pid=1)
+    return made

@@ -7,11 +7,13 @@ import attrs
 import pytest
 from rich.console import Console
 
+from cluster.command import COMMANDS, Answer
 from cluster.conditions import UnknownConditionError, parse_condition
 from cluster.life import Life
 from cluster.status import Document, Facts, is_cluster_ready, masters_behind, status_document
 from cluster.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
 from cluster.view import render_status
+from remoting.mapcodec import MAX_MESSAGE
 
 SPEC = ClusterSpec(nameservers=2)
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))
@@ -188,3 +190,29 @@ def test_status_shows_a_route_to_a_broker_that_is_not_there() -> None:
     shown = capture.get()
     assert f"0={MASTER} (killed)" in shown
     assert "slaveAckOffset ?" in shown
+
+
+STRANGE_FACTS: list[Facts] = [
+    {"routes": 7, "commit_log": [], "ha": "x", "unserved": None},
+    {"routes": {"a": 3, "b": {"addresses": []}}, "commit_log": {"max": "x"}, "ha": {"connections": {"a": 1}}},
+    {"ha": {"connections": [7, None, {"address": 5}], "verdict": []}, "internal_errors": 3},
+    {"routes": {f"{n:05} " + "x" * 4000: {"addresses": {"0": "y" * 4000}} for n in range(3000)}},
+    {"topics": {n: dict.fromkeys(range(1000), "z" * 100) for n in range(1000)}},
+]
+
+
+@pytest.mark.parametrize("facts", STRANGE_FACTS)
+def test_whatever_a_node_tells_the_status_is_a_document_that_fits_into_an_answer(facts: Facts) -> None:
+    status = document({node.name: facts for node in NODES})
+    assert len(COMMANDS.encode(Answer(status))) < MAX_MESSAGE
+    for condition in ("route-has broker-a", "route-gone broker-a", "slave-caught-up broker-a", "ready"):
+        assert holds(condition, status) in {True, False}
+
+
+def test_a_nameserver_with_more_routes_than_it_tells_is_not_believed_to_have_forgotten_one() -> None:
+    whole = routes(**{"1": SLAVE})
+    cut = {"routes": {**whole["routes"], "...": 18_000}}
+    assert holds("route-gone broker-a", document({"namesrv-1": whole, "namesrv-2": whole}))
+    status = document({"namesrv-1": whole, "namesrv-2": cut})
+    assert status["routes_left_out"] == {"namesrv-2": 18_000}
+    assert not holds("route-gone broker-a", status)

@@ -1,5 +1,6 @@
 """Whole clusters of real processes that serve nothing; every wait is for a fact."""
 
+import io
 import os
 import pathlib
 import shutil
@@ -8,13 +9,15 @@ import socket
 
 import pytest
 import trio
+from rich.console import Console, RenderableType
 
 from cluster import supervisor
 from cluster.faults.rules import ClockFault, FaultError, HaReportFault, LinkFault, RequestFault
 from cluster.lab import WaitTimeoutError, open_cluster
 from cluster.life import NodeFailedError, WrongStateError
-from cluster.ports import PortTakenError
+from cluster.ports import PortTakenError, claim_subnet
 from cluster.topology import ClusterSpec, NodeKind, UnknownTargetError
+from cluster.view import render_up
 from remoting.journal import read_journals
 from store.messagestore import MessageStore
 from store.powerloss import Lost
@@ -296,3 +299,58 @@ async def test_a_stranger_who_finds_nobody_is_told_so_and_is_no_fault(place: pat
         with pytest.raises(NodeFailedError, match="no connection to the HA port"):
             await cluster.fault(HaReportFault(target="broker-a"))
         assert cluster.faults == []
+
+
+async def test_the_settings_of_a_workload_are_private_and_gone_once_it_has_read_them(
+    place: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 12.14: they may hold a secret key."""
+    modes: list[int] = []
+    path = place / "fakenode-1" / "config.toml"
+    spawn = supervisor.Supervisor.spawn
+
+    async def watched(self: supervisor.Supervisor, name: str) -> None:
+        await spawn(self, name)
+        if name == "fakenode-1":
+            modes.append(path.stat().st_mode & 0o777)
+            modes.append(path.parent.stat().st_mode & 0o777)
+
+    monkeypatch.setattr(supervisor.Supervisor, "spawn", watched)
+    async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
+        workload = await cluster.run_workload("fakenode", {"secret_key": "a secret key"})
+        assert not path.exists()
+        await cluster.kill(workload.name)
+        await cluster.start(workload.name)
+        assert ((await cluster.snapshot(workload.name)) or {})["config"]["secret_key"] == "a secret key"
+        assert not path.exists()
+        assert modes == [0o600, 0o700] * 2
+        with pytest.raises(NodeFailedError):
+            await cluster.run_workload("fakenode", {"secret_key": "a secret key", "refuse": "it"}, name="other")
+        assert not (place / "other" / "config.toml").exists()
+        assert (place / "broker-a" / "config.toml").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_cluster_whose_network_another_has_claimed_starts_at_a_free_one_and_says_so(
+    place: pathlib.Path,
+) -> None:
+    spec = ClusterSpec(name="x", slaves=0)
+    async with open_cluster(spec, directory=place, modules=FAKES) as cluster:
+        before, address = cluster.supervisor.placement, cluster.namesrv_addr
+        assert (await cluster.status())["moved"] == ""
+    claim = claim_subnet(before.network, before.subnet or 0)
+    with claim:
+        async with open_cluster(spec, directory=place, modules=FAKES) as cluster:
+            assert cluster.namesrv_addr != address
+            moved = (await cluster.status())["moved"]
+            assert f"addresses moved from {before.network}.{before.subnet}.* to " in moved
+            assert [event.kind for event in cluster.events][:2] == ["cluster_starting", "cluster_moved"]
+            assert moved in shown_of(render_up(await cluster.status()))
+            after = cluster.namesrv_addr
+    async with open_cluster(spec, directory=place, modules=FAKES) as cluster:
+        assert cluster.namesrv_addr == after
+
+
+def shown_of(renderable: RenderableType) -> str:
+    console = Console(file=io.StringIO(), width=1000, record=True)
+    console.print(renderable)
+    return console.export_text()

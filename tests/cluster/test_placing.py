@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import Iterator
 
+import attrs
 import pytest
 
 from cluster import placing
@@ -36,18 +37,18 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 def test_two_clusters_get_addresses_of_their_own(directory: ClusterDirectory) -> None:
     other = ClusterDirectory(directory.path.with_name("two"))
     with placed(ClusterSpec(), directory, None) as first, placed(ClusterSpec(), other, None) as second:
-        assert first.subnet != second.subnet
+        assert first.placement.subnet != second.placement.subnet
 
 
 @needs_loopback_network
 def test_a_cluster_that_is_down_keeps_its_addresses(directory: ClusterDirectory) -> None:
     with placed(ClusterSpec(), directory, None) as first:
         pass
-    directory.write_record(Record(spec=ClusterSpec(), placement=first))
+    directory.write_record(Record(spec=ClusterSpec(), placement=first.placement))
     other = ClusterDirectory(directory.path.with_name("two"))
     for _ in range(3):
         with placed(ClusterSpec(), other, None) as second:
-            assert second.subnet != first.subnet
+            assert second.placement.subnet != first.placement.subnet
     with placed(ClusterSpec(), directory, directory.read_record()) as again:
         assert again == first
 
@@ -55,10 +56,10 @@ def test_a_cluster_that_is_down_keeps_its_addresses(directory: ClusterDirectory)
 @needs_loopback_network
 def test_a_recorded_place_that_is_taken_is_an_error_that_names_the_holder(directory: ClusterDirectory) -> None:
     spec = ClusterSpec()
-    with placed(spec, directory, None) as placement:
+    with placed(spec, directory, None) as found:
         pass
-    record = Record(spec=spec, placement=placement)
-    node = nodes_of(spec, placement)[1]
+    record = Record(spec=spec, placement=found.placement)
+    node = nodes_of(spec, found.placement)[1]
     with listening(node.host, 10912), pytest.raises(PortTakenError) as caught, placed(spec, directory, record):
         pass
     assert f"broker-a: {node.host}:10912 is taken by pid {os.getpid()}, " in str(caught.value)
@@ -66,11 +67,32 @@ def test_a_recorded_place_that_is_taken_is_an_error_that_names_the_holder(direct
 
 
 @needs_loopback_network
-def test_a_claimed_subnet_is_an_error(directory: ClusterDirectory) -> None:
+def test_from_a_network_that_another_cluster_has_claimed_it_moves_and_says_so(directory: ClusterDirectory) -> None:
+    """Issue 12.12. Each node keeps its number."""
+    spec = ClusterSpec(slaves=2)
+    with placed(spec, directory, None) as other:
+        record = Record(spec=spec, placement=attrs.evolve(other.placement, slots={"broker-a": 77}))
+        with placed(spec, directory, record) as moved:
+            before, now = (f"{it.placement.network}.{it.placement.subnet}.*" for it in (other, moved))
+            assert now != before
+            assert moved.placement.slots["broker-a"] == 77
+            assert f"moved from {before} to {now}: the addresses of cluster one, {before}, are claimed" in moved.note
+            assert "\n" not in moved.note
+            assert other.note == ""
+
+
+@needs_loopback_network
+def test_where_no_other_network_is_free_the_reason_is_told(
+    directory: ClusterDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec = ClusterSpec()
-    with placed(spec, directory, None) as placement:
-        record = Record(spec=spec, placement=placement)
-        with pytest.raises(PortTakenError, match="claimed by another cluster"), placed(spec, directory, record):
+    with placed(spec, directory, None) as other:
+        record = Record(spec=spec, placement=other.placement)
+        monkeypatch.setattr(placing, "_SUBNETS", range(0))
+        with (
+            pytest.raises(PortTakenError, match=r"are claimed by another cluster.*no other is free"),
+            placed(spec, directory, record),
+        ):
             pass
 
 
@@ -79,11 +101,11 @@ def test_at_a_single_address_clusters_shift_their_ports(
 ) -> None:
     monkeypatch.setattr(placing, "has_loopback_network", lambda: False)
     with placed(ClusterSpec(), directory, None) as first:
-        assert first.subnet is None
-        directory.write_record(Record(spec=ClusterSpec(), placement=first))
+        assert first.placement.subnet is None
+        directory.write_record(Record(spec=ClusterSpec(), placement=first.placement))
     other = ClusterDirectory(directory.path.with_name("two"))
     with placed(ClusterSpec(), other, None) as second:
-        assert second.shift != first.shift
+        assert second.placement.shift != first.placement.shift
 
 
 def test_a_place_at_a_single_address_is_held_before_anything_listens(
@@ -92,10 +114,11 @@ def test_a_place_at_a_single_address_is_held_before_anything_listens(
     spec, elsewhere = ClusterSpec(single_address=True), ClusterDirectory(tmp_path / "another home" / "one")
     with placed(spec, directory, None) as first:
         with placed(spec, elsewhere, None) as second:
-            assert second.shift != first.shift
-        record = Record(spec=spec, placement=first)
-        with pytest.raises(PortTakenError, match=r"one, 127.0.0.1, are claimed"), placed(spec, directory, record):
-            pass
+            assert second.placement.shift != first.placement.shift
+        record = Record(spec=spec, placement=first.placement)
+        with placed(spec, directory, record) as third:
+            assert f"127.0.0.1 with ports shifted by {first.placement.shift} to 127.0.0.1" in third.note
+            assert third.placement.shift != first.placement.shift
 
 
 @needs_loopback_network
@@ -104,16 +127,16 @@ def test_addresses_begin_with_what_the_environment_says_and_recorded_ones_stay(
 ) -> None:
     spec = ClusterSpec()
     with placed(spec, directory, None) as before:
-        hosts = [node.host for node in nodes_of(spec, before)]
-    assert all(host.startswith(f"{before.network}.{before.subnet}.") for host in hosts)
+        hosts = [node.host for node in nodes_of(spec, before.placement)]
+    assert all(host.startswith(f"{before.placement.network}.{before.placement.subnet}.") for host in hosts)
     monkeypatch.delenv("RMQLAB_NETWORK", raising=False)
     assert loopback_network() == "127.77"
     monkeypatch.setenv("RMQLAB_NETWORK", "127.254")
-    with placed(spec, directory, Record(spec=spec, placement=before)) as again:
+    with placed(spec, directory, Record(spec=spec, placement=before.placement)) as again:
         assert again == before
     with placed(spec, directory, None) as fresh:
-        assert fresh.network == "127.254"
-        assert workload_host(fresh, 0) == f"127.254.{fresh.subnet}.240"
+        assert fresh.placement.network == "127.254"
+        assert workload_host(fresh.placement, 0) == f"127.254.{fresh.placement.subnet}.240"
 
 
 @pytest.mark.parametrize("wrong", ["127.255", "127.0", "127.077", "10.1", "127.77.1", "here"])

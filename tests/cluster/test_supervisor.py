@@ -1,7 +1,6 @@
 """How long a node is waited for, in virtual time."""
 
 import signal
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -10,32 +9,14 @@ import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from cluster.child import Birth
-from cluster.directory import ClusterDirectory
-from cluster.eventlog import EventLog
 from cluster.faults.rules import DiskFault, Isolation
 from cluster.forkserver import Exited, Spawned
 from cluster.lab import Cluster
-from cluster.life import Life, NodeFailedError
+from cluster.life import NodeFailedError
 from cluster.processes import SNAPSHOT_SECONDS, Processes
 from cluster.scenario.actions import VERBS
 from cluster.supervisor import Supervisor
-from cluster.topology import ClusterSpec, Placement, nodes_of, place
-from remoting.clock import ClockSettings, RatedClock
 from remoting.control import CONTROL, Event, Hello, Ready, Snapshot
-
-LINK = cast("Any", SimpleNamespace(hello=SimpleNamespace(name="broker-a")))
-
-
-@pytest.fixture
-def supervisor(tmp_path: Path) -> Supervisor:
-    clock = RatedClock(ClockSettings.starting_now(1.0))
-    directory = ClusterDirectory.at(tmp_path)
-    spec = ClusterSpec(name="x")
-    placement = place(spec, Placement(subnet=9))
-    nodes = {node.name: node for node in nodes_of(spec, placement)}
-    made = Supervisor(spec, placement, directory, clock, cast("Any", None), nodes, EventLog())
-    made.processes.lives["broker-a"] = Life(is_alive=True, pid=1)
-    return made
 
 
 async def test_a_broker_that_recovers_a_long_log_is_waited_for_as_long_as_it_comes_on(
@@ -46,9 +27,9 @@ async def test_a_broker_that_recovers_a_long_log_is_waited_for_as_long_as_it_com
     async def recover() -> None:
         for offset in range(1, 6):
             await trio.sleep(20)
-            supervisor.processes._event(LINK, Event(0, "recovering", {"offset": offset}))
+            supervisor.processes._event("broker-a", Event(0, "recovering", {"offset": offset}))
         await trio.sleep(20)
-        supervisor.processes._ready(LINK, Ready({}))
+        supervisor.processes._ready("broker-a", Ready({}))
 
     nursery.start_soon(recover)
     await supervisor.wait_ready("broker-a", 30)
@@ -63,7 +44,7 @@ async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
     async def close() -> None:
         for offset in range(1, 6):
             await trio.sleep(8)
-            supervisor.processes._event(LINK, Event(0, "indexing", {"offset": offset}))
+            supervisor.processes._event("broker-a", Event(0, "indexing", {"offset": offset}))
         await trio.sleep(8)
         supervisor.processes.lives["broker-a"] = supervisor.life("broker-a").ended(0)
         supervisor.events.pulse()
@@ -116,7 +97,7 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
 
 async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump_clock: MockClock) -> None:
     del autojump_clock
-    supervisor.processes._event(LINK, Event(0, "recovering", {"offset": 7}))
+    supervisor.processes._event("broker-a", Event(0, "recovering", {"offset": 7}))
     with pytest.raises(NodeFailedError, match="broker-a is not ready after 30 s"):
         await supervisor.wait_ready("broker-a", 30)
     assert trio.current_time() == 60
@@ -140,10 +121,6 @@ def produce(supervisor: Supervisor) -> str:
     return name
 
 
-def link_of(name: str) -> Any:
-    return SimpleNamespace(hello=SimpleNamespace(name=name))
-
-
 @pytest.mark.parametrize("status", [0, 1])
 async def test_a_workload_that_ends_before_its_readiness_is_noticed_has_started(
     supervisor: Supervisor, nursery: trio.Nursery, produce: str, status: int
@@ -151,7 +128,7 @@ async def test_a_workload_that_ends_before_its_readiness_is_noticed_has_started(
     """Both reports arrive before the waiting task runs again. How it ended is the caller's to judge."""
     nursery.start_soon(supervisor.wait_ready, produce)
     await wait_all_tasks_blocked()
-    supervisor.processes._ready(link_of(produce), Ready({}))
+    supervisor.processes._ready(produce, Ready({}))
     supervisor.processes._changed(0, Exited(7, status))
 
 
@@ -194,7 +171,7 @@ async def test_a_workload_that_fails_before_it_is_ready_has_not_started(supervis
 async def test_a_broker_that_was_ready_and_ended_by_itself_has_failed(supervisor: Supervisor) -> None:
     supervisor.processes.expect("broker-a", 0)
     supervisor.processes._changed(0, Spawned(0, 7))
-    supervisor.processes._ready(link_of("broker-a"), Ready({}))
+    supervisor.processes._ready("broker-a", Ready({}))
     supervisor.processes._changed(0, Exited(7, 0))
     with pytest.raises(NodeFailedError, match="broker-a ended with exit status 0"):
         await supervisor.wait_ready("broker-a")

@@ -135,6 +135,12 @@ async def test_a_connection_that_was_superseded_may_close_without_harm(config: N
         new.close("done")
 
 
+async def test_a_nameserver_says_that_it_ends(config: NameserverConfig) -> None:
+    async with running(config) as (link, _):
+        assert not link.is_stopping
+    assert link.is_stopping
+
+
 async def test_an_unknown_code_is_shown_in_the_snapshot(config: NameserverConfig) -> None:
     """remoting#14."""
     async with running(config) as (link, reactor):

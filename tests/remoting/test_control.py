@@ -7,14 +7,18 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 from remoting.clock import MOCK_WALL_EPOCH
 from remoting.control import (
     CONTROL,
+    MAX_QUEUED_BYTES,
     ControlLink,
     Event,
     Hello,
     Message,
     Ready,
+    RulesSet,
+    SetRules,
     Snapshot,
     SnapshotRequest,
 )
+from remoting.faults import NodeFaults, NodeRules
 from remoting.journal import JournalWriter, read_journal
 from remoting.mapcodec import receive_messages
 
@@ -113,3 +117,67 @@ async def test_every_event_is_in_the_journal_and_messages_are_only_counted_for_t
     assert written == [("consume-1", kind) for kind in ("delivered", "sent", "sent", "consumed")]
     assert [message.kind for message in got if isinstance(message, Event)] == ["consumed"]
     assert got[-1] == Snapshot(1, {"messages": {"delivered": 1, "sent.SEND_OK": 1, "sent.refused": 1}})
+
+
+HOSTILE = {"address": "x" * 6_000_000, "surrogate": "\ud800", "digits": 10**5000, "keys": {(1, 2): 3}}
+
+
+def test_an_event_of_6_mb_is_cut_and_is_read_back_from_the_journal(tmp_path: pathlib.Path) -> None:
+    link = ControlLink("namesrv-1", journal=JournalWriter(tmp_path / "namesrv-1.msgpack"))
+    for number in range(4):
+        link.emit("broker_registered", number=number, **HOSTILE)
+    assert not link.errors.counts
+    events = [message for message in decode(link.take()) if isinstance(message, Event)]
+    assert link.journal is not None
+    link.journal.close()
+    written = list(read_journal(tmp_path / "namesrv-1.msgpack"))
+    assert [event.fields["number"] for event in events] == [entry.fields["number"] for entry in written] == [0, 1, 2, 3]
+    for fields in (events[-1].fields, written[-1].fields):
+        assert fields["address"].endswith("xx...(6000000 characters)")
+        assert len(fields["address"]) < 5000
+
+
+async def test_a_snapshot_of_18_mb_is_cut_and_the_link_goes_on() -> None:
+    link = ControlLink("broker-a")
+    link.set_snapshot(lambda: {"groups": {"a" * 9_000_000: 1, "b" * 9_000_000: 2}, **HOSTILE})
+    link._answer(SnapshotRequest(1))
+    (answer,) = decode(link.take())
+    assert isinstance(answer, Snapshot)
+    assert [key[-24:] for key in answer.facts["groups"]] == ["a...(9000000 characters)", "b...(9000000 characters)"]
+    assert answer.facts["surrogate"] == "\\ud800"
+
+
+def test_events_that_wait_for_a_slow_supervisor_have_a_limit_in_bytes() -> None:
+    link = ControlLink()
+    for _ in range(200):
+        link.emit("broker_registered", **{f"field {n}": "x" * 4000 for n in range(60)})
+    data = link.take()
+    assert len(data) <= MAX_QUEUED_BYTES + 1000
+    dropped = decode(data)[0]
+    assert isinstance(dropped, Event)
+    assert dropped.kind == "events_dropped"
+    assert dropped.fields["count"] > 100
+
+
+async def test_a_garbled_message_of_the_supervisor_ends_the_link_as_its_end_does() -> None:
+    ours, theirs = memory_stream_pair()
+    link = ControlLink("broker-a")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(theirs.send_all, b"\xc1garbage")
+        await link.attend(ours)
+    assert link.errors.counts == {"control message": 1}
+
+
+async def test_rules_that_cannot_be_set_are_answered() -> None:
+    link = ControlLink("broker-a", faults=NodeFaults())
+    seen: list[NodeRules] = []
+
+    def follow_once(rules: NodeRules) -> None:
+        if seen:
+            raise OSError("a disk that cannot be limited")
+        seen.append(rules)
+
+    link.faults.follow(follow_once)
+    link._answer(SetRules(7, NodeRules()))
+    assert decode(link.take()) == [RulesSet(7)]
+    assert link.errors.counts == {"fault rules": 1}

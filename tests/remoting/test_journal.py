@@ -2,6 +2,7 @@ import errno
 import os
 import pathlib
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,3 +132,22 @@ def test_a_tail_gives_what_comes_however_it_is_cut(tmp_path: pathlib.Path, monke
     assert tail.read_new() == [entry(9, "b")]
     assert tail.read_new() == []
     tail.close()
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\xdd\xff\xff\xff\xff" * 500, pack_entry(entry(2)).replace(b"sent", b"\xff\xff\xff\xff")]
+)
+def test_a_garbled_journal_is_read_up_to_there(tmp_path: pathlib.Path, garbage: bytes) -> None:
+    path = tmp_path / "broker-a.msgpack"
+    path.write_bytes(pack_entry(entry(1)) + garbage)
+    assert list(read_journal(path)) == [entry(1)]
+    assert read_journals(tmp_path) == [entry(1)]
+
+
+@pytest.mark.parametrize("columns", [{"at": "now"}, {"kind": 7}, {"node": None}, {"fields": []}])
+def test_an_entry_whose_columns_have_other_types_is_not_read(
+    tmp_path: pathlib.Path, columns: dict[str, object]
+) -> None:
+    good = {"v": 1, "at": 1, "node": "broker-a", "kind": "sent", "fields": {}}
+    (tmp_path / "broker-a.msgpack").write_bytes(pack_entry(entry(1)) + msgpack.packb(good | columns))
+    assert read_journals(tmp_path) == [entry(1)]

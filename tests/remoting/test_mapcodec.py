@@ -1,7 +1,10 @@
+import contextlib
 import os
 
 import msgpack
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from remoting import mapcodec
 from remoting.control import CONTROL, Event, Hello, Message, Ready, Snapshot, SnapshotRequest
@@ -65,3 +68,39 @@ def test_a_message_too_large_is_refused_before_it_has_arrived(monkeypatch: pytes
 
 def test_values_without_a_msgpack_form_are_sent_as_text() -> None:
     assert decode_all(CONTROL.encode(Ready({"path": os}))) == [Ready({"path": str(os)})]
+
+
+HUGE_LISTS = b"\xdd\xff\xff\xff\xff" * 500
+"""Headers of 5 bytes, each of a list of 2^32 - 1 items, in each other."""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        HUGE_LISTS,
+        b"\xdf\xff\xff\xff\xff",
+        b"\x91" * 2000,
+        b"\x81\x91\x01\x01",
+        b"\x81\xa4type\x90",
+        b"\x81\xa4type\xcb\x7f\xf0\x00\x00\x00\x00\x00\x00",
+        msgpack.packb({"type": "Hello", "name": "x", "pid": float("inf")}),
+        msgpack.packb({"type": "Event", "at_millis": float("nan"), "kind": [], "fields": 7}),
+        b"\xa4\xff\xff\xff\xff",
+        b"GET / HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_whatever_the_bytes_are_they_are_refused_in_one_way(data: bytes) -> None:
+    with pytest.raises(ControlError) as error:
+        decode_all(data)
+    assert len(str(error.value)) < 500
+
+
+@given(st.binary())
+def test_any_bytes_are_messages_or_refused(data: bytes) -> None:
+    with contextlib.suppress(ControlError):
+        decode_all(data)
+
+
+def test_what_cannot_be_encoded_is_refused() -> None:
+    with pytest.raises(ControlError, match="Ready"):
+        CONTROL.encode(Ready({"x": "\ud800"}))

@@ -99,7 +99,7 @@ def test_a_term_signal_lets_the_server_say_its_last_words(listener: socket.socke
             process.send_signal(signal.SIGTERM)
             last = receive_until(connection, 99)
         process.communicate()
-    assert [type(message).__name__ for message in first + last] == ["Hello", "Ready", "Event"]
+    assert [type(message).__name__ for message in first + last] == ["Hello", "Ready", "Stopping", "Event"]
     assert process.returncode == 0
 
 

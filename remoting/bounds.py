@@ -1,0 +1,165 @@
+"""Bounded copies of values that peers chose: what an event, a snapshot or a journal entry may weigh. Pure.
+
+A registration may name an address of 6 MB, and a broker may have 100,000 groups. Before such values are encoded for the
+supervisor, a journal or a command, texts are cut to a length and end in `...(6000000 characters)`, maps and lists are
+cut to a number of items and say how many were left out, and all together stay below a total weight (issue 12.5).
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import attrs
+
+LEFT_OUT = "..."
+"""Key of a map that was cut; its value is the number of entries left out."""
+DEEPEST = 12
+"""Maps and lists in each other; what lies deeper is left out, also of a structure that contains itself."""
+
+_MARK = re.compile(r"\.\.\.\([0-9]+ characters\)$")
+_LONGEST_MARK = 40
+_LEAST_INT = -(2**63)
+_MOST_INT = 2**64 - 1
+"""Integers that msgpack can encode."""
+_SCALAR_BYTES = 9
+_PLAIN = frozenset({bool, float, type(None)})
+
+
+@attrs.frozen(kw_only=True)
+class Bounds:
+    """How much of a value is kept."""
+
+    text: int = 4096
+    """Characters of one text."""
+    items: int
+    """Entries of one map or list."""
+    total: int
+    """Bytes of all together, as encoded. Marks of what was cut may exceed it by a few hundred."""
+
+
+EVENT = Bounds(items=5000, total=256 * 2**10)
+"""For the fields of an event, in a journal and on the way to the supervisor."""
+SNAPSHOT = Bounds(items=2000, total=2**20)
+"""For the live facts of a node."""
+
+
+def bounded(value: object, bounds: Bounds) -> Any:
+    """Return a copy made of None, bool, int, float, str, bytes, list and dict that msgpack can encode."""
+    return _Copy(bounds).value(value, DEEPEST)
+
+
+def bounded_fields(fields: Mapping[str, object], bounds: Bounds = EVENT) -> Mapping[str, Any]:
+    """Return the fields of an event within bounds: the map itself where it holds only small plain values."""
+    for value in fields.values():
+        kind = type(value)
+        if kind is str and len(value) <= bounds.text and value.isascii():  # type: ignore[arg-type,attr-defined]
+            continue
+        if kind is int and _LEAST_INT <= value <= _MOST_INT:  # type: ignore[operator]
+            continue
+        if kind not in _PLAIN:
+            break
+    else:
+        if len(fields) <= bounds.items and len(fields) * bounds.text <= bounds.total:
+            return fields
+    copy: Mapping[str, Any] = bounded(fields, bounds)
+    return copy
+
+
+def cut_text(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters, and of a longer one how long it was. No lone surrogates.
+
+    A text that was cut at the same limit before stays as it is.
+    """
+    if len(text) > limit and not (len(text) <= limit + _LONGEST_MARK and _MARK.search(text, limit)):
+        text = f"{text[: max(limit, 0)]}...({len(text)} characters)"
+    try:
+        text.isascii() or text.encode()
+    except UnicodeEncodeError:
+        text = text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+@attrs.define
+class _Copy:
+    """One copy in the making: it stops adding when the total weight is reached."""
+
+    bounds: Bounds
+    left: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.left = self.bounds.total
+
+    def value(self, value: object, depth: int) -> Any:
+        match value:
+            case str():
+                return self._text(str(value))
+            case None | bool() | float():
+                self.left -= _SCALAR_BYTES
+                return value
+            case int():
+                return self._int(int(value))
+            case bytes() | bytearray() | memoryview():
+                return self._bytes(bytes(value[: self.bounds.text]), len(value))
+            case Mapping():
+                return self._map(value, depth)
+            case list() | tuple() | set() | frozenset() | Sequence():
+                return self._list(value, len(value), depth)
+            case _:
+                return self._text(_as_text(value))
+
+    def _text(self, text: str) -> str:
+        cut = cut_text(text, min(self.bounds.text, max(self.left, 0)))
+        self.left -= _SCALAR_BYTES + (len(cut) if cut.isascii() else len(cut.encode()))
+        return cut
+
+    def _int(self, number: int) -> int | str:
+        if _LEAST_INT <= number <= _MOST_INT:
+            self.left -= _SCALAR_BYTES
+            return number
+        return self._text(f"...(an integer of {number.bit_length()} bits)")
+
+    def _bytes(self, beginning: bytes, length: int) -> bytes:
+        kept = beginning[: max(self.left, 0)]
+        self.left -= _SCALAR_BYTES + len(kept)
+        return kept if len(kept) == length else kept + b"...(%d bytes)" % length
+
+    def _map(self, value: Mapping[Any, object], depth: int) -> dict[Any, Any]:
+        copy: dict[Any, Any] = {}
+        missing = value.get(LEFT_OUT)
+        entries, length = value.items(), len(value)
+        if type(missing) is int and missing > 0:  # it was cut before
+            entries = ((key, item) for key, item in entries if key != LEFT_OUT)  # type: ignore[assignment]
+            length += missing - 1
+        taken = 0
+        for key, item in islice(entries, self.bounds.items if depth > 0 else 0):
+            if self.left <= 0:
+                break
+            copy[self._key(key)] = self.value(item, depth - 1)
+            taken += 1
+        if taken < length:
+            copy[LEFT_OUT] = length - taken
+        return copy
+
+    def _key(self, key: object) -> str | int:
+        if isinstance(key, int) and _LEAST_INT <= key <= _MOST_INT:
+            self.left -= _SCALAR_BYTES
+            return int(key)
+        return self._text(key if isinstance(key, str) else _as_text(key))
+
+    def _list(self, value: Iterable[object], length: int, depth: int) -> list[Any]:
+        copy: list[Any] = []
+        for item in islice(value, self.bounds.items if depth > 0 else 0):
+            if self.left <= 0:
+                break
+            copy.append(self.value(item, depth - 1))
+        if len(copy) < length:
+            copy.append(f"...({length - len(copy)} more)")
+        return copy
+
+
+def _as_text(value: object) -> str:
+    try:
+        return str(value)
+    except Exception as exc:  # noqa: BLE001 - foreign: an integer of many digits inside, a defect of its class
+        return f"...({type(value).__name__}: {type(exc).__name__})"

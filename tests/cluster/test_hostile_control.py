@@ -1,0 +1,231 @@
+"""What arrives at the supervisor's sockets ends its connection at most."""
+
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import msgpack
+import pytest
+import trio
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+
+from cluster import commandserver, eventlog
+from cluster.children import ForkServer
+from cluster.command import COMMANDS, Answer, Ask, Failure, Item
+from cluster.commandserver import HANDLERS, answer_connection
+from cluster.eventlog import EventLog
+from cluster.forkserver import REPORTS, Continued, Exited, ForkLoop, Spawned
+from cluster.lab import Cluster
+from cluster.life import NodeState
+from cluster.supervisor import Supervisor
+from remoting.control import CONTROL, Event, Hello, Ready, RulesSet, Snapshot, SnapshotRequest, Stopping
+from remoting.journal import JournalEntry
+from remoting.mapcodec import MAX_MESSAGE
+
+GARBAGE = [
+    b"\xc1",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"\xdd\xff\xff\xff\xff" * 600,
+    b"\x91" * 5000,
+    b"\x81\x91\x01\x01",
+    msgpack.packb({"type": [], "name": {}}),
+    msgpack.packb({"type": "Hello", "name": "broker-a", "pid": float("inf")}),
+    b"\xdb\xff\xff\xff\xff" + b"x" * (MAX_MESSAGE + 200_000),
+    COMMANDS.encode(Item("not a question")),
+    CONTROL.encode(SnapshotRequest(1)),
+    CONTROL.encode(Hello("x" * 5_000_000, 1)),
+]
+
+
+async def send_hostile(stream: trio.abc.Stream, data: bytes) -> None:
+    try:
+        await stream.send_all(data)
+        await stream.receive_some()
+    except trio.BrokenResourceError:
+        pass
+
+
+def errors_of(supervisor: Supervisor) -> list[JournalEntry]:
+    return [event for event in supervisor.events if event.kind == "control_error"]
+
+
+@pytest.mark.parametrize("data", GARBAGE)
+async def test_garbage_at_the_control_socket_ends_that_connection_only(
+    supervisor: Supervisor, nursery: trio.Nursery, data: bytes
+) -> None:
+    ours, theirs = memory_stream_pair()
+    nursery.start_soon(send_hostile, theirs, data)
+    await supervisor.processes._attend_node(cast("Any", ours))
+    (error,) = errors_of(supervisor)
+    assert len(error.fields["reason"]) < 500
+    ours, theirs = memory_stream_pair()
+    nursery.start_soon(supervisor.processes._attend_node, ours)
+    supervisor.processes.expect("broker-a", 0)
+    await theirs.send_all(CONTROL.encode(Hello("broker-a", 1)) + CONTROL.encode(Ready({})))
+    await wait_all_tasks_blocked()
+    assert supervisor.life("broker-a").state is NodeState.READY
+    assert not supervisor.processes.errors.counts
+
+
+@pytest.mark.parametrize(
+    ("message", "is_error"),
+    [
+        (Event(0, "recovering", {}), True),
+        (Event(0, "recovering", {"offset": "x"}), False),
+        (Event(0, "fault_spent", {}), True),
+        (Event(0, "fault_spent", {"id": "f77"}), False),
+        (Event(2**63, "k" * 9_000_000, {"x": "y" * 5_000_000, "at": [], "node": 3}), False),
+        (Ready({"node": 1, "kind": 2, "at": 3}), False),
+        (Snapshot(77, {}), False),
+        (RulesSet(77), False),
+    ],
+)
+async def test_a_message_that_cannot_be_handled_is_recorded_and_the_next_one_is_handled(
+    supervisor: Supervisor, nursery: trio.Nursery, message: Event | Ready | Snapshot, *, is_error: bool
+) -> None:
+    ours, theirs = memory_stream_pair()
+    supervisor.processes.expect("broker-a", 0)
+    nursery.start_soon(supervisor.processes._attend_node, ours)
+    later = Event(5, "listening", {"port": 1})
+    await theirs.send_all(b"".join(map(CONTROL.encode, (Hello("broker-a", 1), message, later))))
+    await wait_all_tasks_blocked()
+    assert [*supervisor.events][-1] == JournalEntry(5, "broker-a", "listening", {"port": 1})
+    assert [event.node for event in errors_of(supervisor)] == ["broker-a"] * is_error
+    assert sum(supervisor.processes.errors.counts.values()) == is_error
+    assert all(len(repr(event)) < 20_000 for event in supervisor.events)
+
+
+async def test_a_process_that_begins_to_end_is_no_longer_ready(supervisor: Supervisor, nursery: trio.Nursery) -> None:
+    ours, theirs = memory_stream_pair()
+    supervisor.processes.expect("broker-a", 0)
+    nursery.start_soon(supervisor.processes._attend_node, ours)
+    await theirs.send_all(CONTROL.encode(Hello("broker-a", 1)) + CONTROL.encode(Ready({})))
+    await wait_all_tasks_blocked()
+    changed = supervisor.events.changed
+    await theirs.send_all(CONTROL.encode(Stopping()))
+    await changed.wait()
+    assert supervisor.life("broker-a").state is NodeState.STOPPING
+    assert supervisor.life("broker-a").ended(1).state is NodeState.CRASHED
+
+
+def test_events_in_memory_have_a_limit_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eventlog, "RING_BYTES", 100_000)
+    log = EventLog()
+    for number in range(200):
+        log.heard(JournalEntry(number, "namesrv-1", "broker_registered", {"address": "x" * 4000}))
+    assert [event.at_millis for event in log] == list(range(176, 200))
+    log.heard(JournalEntry(200, "namesrv-1", "broker_registered", {str(n): "x" * 4000 for n in range(50)}))
+    assert [event.at_millis for event in log] == [200]
+
+
+# The command socket
+
+
+async def ask(supervisor: Supervisor, data: bytes) -> list[Any]:
+    ours, theirs = memory_stream_pair()
+    got: list[Any] = []
+
+    async def converse() -> None:
+        decoder = COMMANDS.decoder()
+        try:
+            await theirs.send_all(data)
+            while part := await theirs.receive_some():
+                decoder.feed(bytes(part))
+                got.extend(decoder.messages())
+        except trio.BrokenResourceError:
+            pass
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(converse)
+        async with ours:
+            await answer_connection(Cluster(supervisor), ours)
+    return got
+
+
+@pytest.mark.parametrize("data", GARBAGE)
+async def test_garbage_at_the_command_socket_ends_that_connection_only(supervisor: Supervisor, data: bytes) -> None:
+    assert await ask(supervisor, data) == []
+    (error,) = errors_of(supervisor)
+    assert error.fields["reason"].startswith("command socket: ")
+    assert len(error.fields["reason"]) < 500
+    assert await ask(supervisor, COMMANDS.encode(Ask("faults", {}))) == [Answer([])]
+
+
+STRANGE: list[dict[str, Any]] = [
+    {},
+    {"target": 7, "condition": [], "seconds": "long", "last": "x", "ids": 3, "values": 9, "module": 7, "config": []},
+    {"target": None, "condition": "ready", "seconds": float("nan"), "last": -1, "follow": 0, "every": False, "ids": {}},
+    {"module": "../../../x", "config": {}, "values": {"type": "isolate", "target": {}}, "unknown": 1},
+    {"module": "x", "config": {"a": {"b": []}}, "values": {"type": []}, "ids": [[]]},
+]
+
+
+@pytest.mark.parametrize("arguments", STRANGE)
+@pytest.mark.parametrize("verb", [*sorted(HANDLERS.keys() - {"down"}), "x" * 100_000])
+async def test_whatever_the_arguments_are_there_is_an_answer_and_the_supervisor_goes_on(
+    supervisor: Supervisor, autojump_clock: MockClock, verb: str, arguments: dict[str, Any]
+) -> None:
+    del autojump_clock
+    answers = await ask(supervisor, COMMANDS.encode(Ask(verb, arguments)))
+    assert isinstance(answers[-1], Answer | Failure)
+    if isinstance(answers[-1], Failure):
+        assert 0 < len(answers[-1].text) < 11_000
+    assert await ask(supervisor, COMMANDS.encode(Ask("faults", {}))) == [Answer([])]
+
+
+async def test_a_defect_of_a_command_is_named_and_counted(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        await trio.lowlevel.checkpoint()
+        async with trio.open_nursery():
+            raise ZeroDivisionError("by zero")
+
+    monkeypatch.setattr(commandserver, "HANDLERS", {"status": fail})
+    told = Failure("internal error in status: ZeroDivisionError: by zero", is_usage=False)
+    assert await ask(supervisor, COMMANDS.encode(Ask("status", {}))) == [told]
+    assert supervisor.processes.errors.counts == {"command status": 1}
+
+
+async def test_an_answer_that_is_too_large_is_a_failure(
+    supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(*_: object) -> list[str]:
+        await trio.lowlevel.checkpoint()
+        return ["x" * 9_000_000] * 2
+
+    monkeypatch.setattr(commandserver, "HANDLERS", {"status": answer})
+    (failure,) = await ask(supervisor, COMMANDS.encode(Ask("status", {})))
+    assert failure.text.startswith("the answer cannot be sent: Answer of 18000")
+
+
+# The fork server
+
+
+async def test_reports_of_unknown_processes_are_passed_over_and_garbage_is_the_end_of_the_fork_server(
+    supervisor: Supervisor,
+) -> None:
+    ours, its = socket.socketpair()
+    forks = ForkServer(cast("Any", SimpleNamespace(pid=1)), ours)
+    supervisor.processes.expect("broker-a", 3)
+    for report in (Exited(99, 0), Continued(98), Spawned(77, 5), Exited(5, 0), Spawned(3, 6)):
+        its.sendall(REPORTS.encode(report))
+    its.sendall(GARBAGE[1])
+    with trio.fail_after(10):
+        await supervisor.processes.attend_forks(forks)
+    its.close()
+    forks._connected().socket.close()
+    assert [event.kind for event in supervisor.events] == ["node_spawned", "fork_server_lost"]
+
+
+def test_a_signal_that_the_system_refuses_does_not_end_the_fork_server(tmp_path: Path) -> None:
+    del tmp_path
+    loop = ForkLoop(cast("Any", None), is_forking=False)
+    loop._children.add(2**22 + 1)  # beyond the largest process id
+    from cluster.forkserver import Signal
+
+    loop._obey(Signal(2**22 + 1, 15), cast("Any", None))
+    loop._obey(Signal(2**22 + 1, 4000), cast("Any", None))
+    for end in loop._wakeup:
+        end.close()
