@@ -22,9 +22,16 @@ ROCKETMQ = 1
 MAX_FRAME = 16 * 2**20
 """Bytes, counting the four of the length field: a length of 16777212 is the largest taken (remoting#1)."""
 
+MAX_HEADER = 2**24 - 1
+"""Bytes: its size has 24 bits."""
+
 
 class RemoteProtocolError(Exception):
     """The peer broke the protocol. The connection cannot be trusted: close it, without a reply (remoting#2)."""
+
+
+class HeaderTooLargeError(ValueError):
+    """A header that we were to send has no form on the wire: its size, or a part's, does not fit its field."""
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -41,7 +48,9 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def frame_prefix(serialize_type: int, header_size: int, body_size: int) -> bytes:
-    """Give the eight bytes before the header."""
+    """Give the eight bytes before the header. HeaderTooLargeError if its size has more than 24 bits."""
+    if header_size > MAX_HEADER:
+        raise HeaderTooLargeError(f"a header of {header_size} bytes; at most {MAX_HEADER}")
     return _PREFIX.pack(4 + header_size + body_size, serialize_type << 24 | header_size)
 
 

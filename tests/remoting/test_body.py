@@ -54,7 +54,7 @@ def values(info: msgspec.inspect.Type) -> st.SearchStrategy[Any]:
         case msgspec.inspect.StrType():
             return st.text(alphabet=st.characters(codec="utf-8"), max_size=5)
         case msgspec.inspect.IntType():
-            return st.integers(-(2**63), 2**63 - 1)
+            return st.integers(info.ge or -(2**63), info.le or 2**63 - 1)
         case msgspec.inspect.FloatType():
             return st.floats(allow_nan=False, allow_infinity=False)
         case msgspec.inspect.BoolType():
