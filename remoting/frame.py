@@ -14,6 +14,8 @@ import struct
 import attrs
 import msgspec
 
+from remoting.strangers import stranger
+
 _PREFIX = struct.Struct(">iI")
 
 JSON = 0
@@ -28,6 +30,10 @@ MAX_HEADER = 2**24 - 1
 
 class RemoteProtocolError(Exception):
     """The peer broke the protocol. The connection cannot be trusted: close it, without a reply (remoting#2)."""
+
+
+class StrangerError(RemoteProtocolError):
+    """The peer speaks another protocol. The text names it, and says what to do."""
 
 
 class HeaderTooLargeError(ValueError):
@@ -77,9 +83,10 @@ class FrameDecoder:
             header_size = marked & 0xFFFFFF
             # Checked before its bytes arrive: a hostile length must not make us buffer.
             if not 4 + header_size <= length <= self.max_frame - 4 or marked >> 24 > ROCKETMQ:
-                raise RemoteProtocolError(
+                raise _refused(
+                    data[at : at + 4],
                     f"length {length}, header size {header_size}, serialize type {marked >> 24}:"
-                    f" expected at most {self.max_frame - 4}, a header that fits, and type {JSON} or {ROCKETMQ}"
+                    f" expected at most {self.max_frame - 4}, a header that fits, and type {JSON} or {ROCKETMQ}",
                 )
             end = at + 4 + length
             if end > size:
@@ -92,7 +99,7 @@ class FrameDecoder:
             self._needed = 8
             if size - at >= 4 and not 4 <= _LENGTH.unpack_from(data, at)[0] <= self.max_frame - 4:
                 length = _LENGTH.unpack_from(data, at)[0]
-                raise RemoteProtocolError(f"length {length}: expected 4 to {self.max_frame - 4}")
+                raise _refused(data[at : at + 4], f"length {length}: expected 4 to {self.max_frame - 4}")
         if at < size:
             self._kept += data[at:] if at else data
         return frames
@@ -106,6 +113,12 @@ class FrameDecoder:
     def buffered(self) -> int:
         """Bytes of an unfinished frame."""
         return len(self._kept)
+
+
+def _refused(beginning: bytes, text: str) -> RemoteProtocolError:
+    """Say what is wrong with a frame; where it is none but another protocol, which one."""
+    named = stranger(beginning)
+    return RemoteProtocolError(text) if named is None else StrangerError(named)
 
 
 _LENGTH = struct.Struct(">i")

@@ -122,7 +122,7 @@ def _replace(path: pathlib.Path, content: bytes) -> None:
     temporary.unlink(missing_ok=True)  # never written through: it may have another mode, or be a link
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, NEW_FILE_MODE)
-        with open(descriptor, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             if target.exists():
                 _keep_access(descriptor, target.stat())
             file.write(content)

@@ -39,8 +39,8 @@ MAX_COMPILED = 100
 """Compiled expressions that are kept, as in SelectorParser."""
 
 MAX_DEPTH = 100
-"""Parts within parts: brackets, signs and NOTs, and comparisons that follow one another as in `a IS NULL IS NULL`."""
-MAX_OPERANDS = 1000
+"""Brackets, signs and NOTs within one another; of comparisons in a row, as in `a IS NULL IS NULL`, twice as many."""
+MAX_OPERANDS = 2000
 """Properties and constants of one expression. Each is looked at for each message; texts after IN count as one."""
 
 _BY_SIZE: dict[str, Callable[[int], bool]] = {
@@ -219,7 +219,7 @@ class _Parser:
 def _over(evaluate: Evaluate, *parts: Node, is_boolean: bool = True) -> Node:
     """Make a node of a function that evaluates these parts. FilterError if they are too deep."""
     depth = 1 + max(part.depth for part in parts)
-    if depth > 2 * MAX_DEPTH:  # a bracket or a comparison adds two at most
+    if depth > 2 * MAX_DEPTH:  # NOT and a comparison in each bracket
         raise _too_deep()
     return Node(evaluate, is_boolean, shown="an expression" if is_boolean else "a number with a sign", depth=depth)
 
