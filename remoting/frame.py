@@ -96,7 +96,7 @@ class FrameDecoder:
             frames.append(Frame(marked >> 24, data[at + 8 : body_at], data[body_at:end]))
             at = end
         else:
-            self._needed = 8
+            self._needed = 8 if size - at >= 4 else 4  # the length is looked at as soon as it is there
             if size - at >= 4 and not 4 <= _LENGTH.unpack_from(data, at)[0] <= self.max_frame - 4:
                 length = _LENGTH.unpack_from(data, at)[0]
                 raise _refused(data[at : at + 4], f"length {length}: expected 4 to {self.max_frame - 4}")
