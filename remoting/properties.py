@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 _KEY = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
-_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_SEPARATOR = re.compile(r"[ \t\f]*+[=:]?+[ \t\f]*+")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
