@@ -1,7 +1,6 @@
 """What brokers ask of clients: 39, 40, 220, 221, 307, 309, 326 (class ClientRemotingProcessor)."""
 
 import logging
-import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
@@ -117,7 +116,7 @@ def push_reply_message_to_client(residents: Residents, header: ReplyMessageReque
     body = request.command.body
     try:
         body = decompress_body(body, header.sys_flag)
-    except (RecordError, zlib.error) as exc:  # as with pulled messages: handed over as it is
+    except RecordError as exc:  # as with pulled messages: handed over as it is
         log.warning("a reply from %s: %s", request.channel.peer, exc)
     waiting = residents.replies.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
     if waiting is None:

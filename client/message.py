@@ -1,7 +1,7 @@
 """Messages as applications give and get them, and what became of a send."""
 
 import enum
-import zlib
+import logging
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -9,6 +9,7 @@ import attrs
 from client.namespace import without_namespace
 from remoting.bodies.queue import MessageQueue
 from remoting.message import (
+    MAX_INFLATED,
     PROPERTY_DELAY,
     PROPERTY_KEYS,
     PROPERTY_RETRY_TOPIC,
@@ -21,6 +22,8 @@ from remoting.message import (
     decompress_body,
 )
 from remoting.names import RETRY_PREFIX
+
+log = logging.getLogger(__name__)
 
 
 class SendStatus(enum.Enum):
@@ -152,17 +155,25 @@ class ReceivedMessage:
         return self.stored.store_timestamp
 
 
-def received(stored: StoredMessage, broker_name: str, namespace: str | None = None) -> ReceivedMessage:
+MAX_INFLATED_TOGETHER = 128 * 2**20
+"""Bytes of decompressed bodies of one pull response."""
+
+
+def received(
+    stored: StoredMessage, broker_name: str, namespace: str | None = None, limit: int = MAX_INFLATED
+) -> ReceivedMessage:
     """Make of a record what an application wants to see. Its topic is the application's name, its queue the wire's.
 
-    A body that cannot be decompressed is handed over as it is stored: one message must not block its queue.
+    A body that cannot be decompressed, or has more bytes than the limit, is handed over as it is stored: one message
+    must not block its queue.
     """
     topic = stored.topic
     if topic.startswith(RETRY_PREFIX):
         topic = stored.properties.get(PROPERTY_RETRY_TOPIC, topic)
     try:
-        body = decompress_body(stored.body, stored.sys_flag)
-    except (RecordError, zlib.error):
+        body = decompress_body(stored.body, stored.sys_flag, limit)
+    except RecordError as exc:
+        log.warning("message %s of %s is handed over as it is stored: %s", stored.offset_message_id, topic, exc)
         body = stored.body
     queue = MessageQueue(topic=stored.topic, broker_name=broker_name, queue_id=stored.queue_id)
     return ReceivedMessage(without_namespace(namespace, topic), body, queue, stored.queue_offset, stored)
@@ -170,4 +181,9 @@ def received(stored: StoredMessage, broker_name: str, namespace: str | None = No
 
 def received_all(body: bytes, broker_name: str, namespace: str | None = None) -> list[ReceivedMessage]:
     """Read the body of a pull response."""
-    return [received(stored, broker_name, namespace) for stored in decode_messages(body)]
+    messages, left = [], MAX_INFLATED_TOGETHER
+    for stored in decode_messages(body):
+        message = received(stored, broker_name, namespace, min(left, MAX_INFLATED))
+        left = max(left - len(message.body), 0)
+        messages.append(message)
+    return messages

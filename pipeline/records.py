@@ -23,6 +23,7 @@ from remoting.message import (
     COMPRESSION_ZSTD,
     FIXED_SIZE,
     IPV6_MASK,
+    MAX_INFLATED,
     MESSAGE_MAGIC,
     PROPERTY_KEYS,
     PROPERTY_REAL_TOPIC,
@@ -226,10 +227,10 @@ def _decompressed(body: bytes, sys_flag: int) -> bytes:
     try:
         if sys_flag & COMPRESSED and (codec := _ARROW_CODECS.get(sys_flag & COMPRESSION_MASK)):
             with pa.CompressedInputStream(pa.BufferReader(body), codec) as stream:
-                plain: bytes = stream.read()
-                return plain
+                plain: bytes = stream.read(MAX_INFLATED + 1)
+                return plain if len(plain) <= MAX_INFLATED else body
         return decompress_body(body, sys_flag)
-    except (RecordError, zlib.error, OSError):
+    except (RecordError, OSError):
         return body
 
 

@@ -50,6 +50,11 @@ def signature(content: bytes, secret_key: str) -> str:
     return base64.b64encode(hmac.digest(secret_key.encode(), content, hashlib.sha1)).decode()
 
 
+def is_signed(content: bytes, secret_key: str, given: str) -> bool:
+    """Say whether a signature is that of content, in a time that does not depend on where it differs."""
+    return hmac.compare_digest(signature(content, secret_key).encode(), given.encode("utf-8", "replace"))
+
+
 def sign(command: Command, credentials: Credentials) -> None:
     """Add the fields of a signed request to it. One that is sent again may be signed again."""
     fields = {**command.ext_fields, ACCESS_KEY: credentials.access_key}

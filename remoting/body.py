@@ -9,11 +9,11 @@ Sources: broker-requests sections 0.3, 6.4; remoting-and-nameserver section 3.8;
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 
-from remoting.fastjson import FastJsonError, parse_fastjson
+from remoting.fastjson import MAX_TABLE_VALUES, MAX_VALUES, FastJsonError, parse_fastjson
 
 
 class BodyError(ValueError):
@@ -22,6 +22,9 @@ class BodyError(ValueError):
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """What all JSON bodies share: reading, and the forms of writing."""
+
+    max_values: ClassVar[int] = MAX_VALUES
+    """Members and items that are read where the text is not JSON of the declared types. See `Table`."""
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
@@ -34,7 +37,7 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
             else:
                 return body
         try:
-            return msgspec.convert(cls.mended(_without_nulls(parse_fastjson(raw))), cls, strict=False)
+            return msgspec.convert(cls.mended(_without_nulls(parse_fastjson(raw, cls.max_values))), cls, strict=False)
         except (FastJsonError, msgspec.ValidationError, RecursionError) as exc:
             raise BodyError(f"{cls.__name__}: {exc}") from None
 
@@ -59,6 +62,12 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         """Write strict JSON in ASCII with sorted keys: the route for clients of 4.9.4 and later (remoting#16)."""
         value = msgspec.json.decode(self.encode_standard())
         return json.dumps(value, sort_keys=True, separators=(",", ":")).replace("/", "\\/").encode()
+
+
+class Table(Body, frozen=True, kw_only=True):
+    """A body that lists a whole broker's topics, groups or queues: it may have more values than others."""
+
+    max_values: ClassVar[int] = MAX_TABLE_VALUES
 
 
 @functools.cache

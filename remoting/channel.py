@@ -13,7 +13,7 @@ import trio
 from remoting.codec import decode_command, encode_command
 from remoting.command import ONEWAY, Command
 from remoting.dispatch import Buffer
-from remoting.frame import FrameDecoder, RemoteProtocolError
+from remoting.frame import FrameDecoder, RemoteProtocolError, StrangerError
 from remoting.links import Transport
 from remoting.reactor import READ, WRITE, Reactor
 
@@ -199,6 +199,10 @@ class Channel:
                     self._serve(self, command)
                 if self.is_closed:
                     return
+        except StrangerError as exc:
+            if self._reactor.strangers.is_first(self.peer):
+                log.warning("%s speaks %s", self.peer, exc)
+            self.close(f"protocol error: {exc}")
         except RemoteProtocolError as exc:
             log.warning("%s broke the protocol: %s", self.peer, exc)
             self.close(f"protocol error: {exc}")

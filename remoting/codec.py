@@ -4,6 +4,7 @@ Sources: remoting-and-nameserver sections 1.3 to 1.5; classes RemotingCommand, R
 RocketMQSerializable.
 """
 
+import contextlib
 import functools
 import math
 import struct
@@ -14,13 +15,17 @@ import msgspec
 from remoting.codes import VERSION, LanguageCode
 from remoting.command import RESPONSE, Command
 from remoting.fastjson import FastJsonError, parse_fastjson
-from remoting.frame import JSON, ROCKETMQ, Frame, RemoteProtocolError, frame_prefix
+from remoting.frame import JSON, ROCKETMQ, Frame, HeaderTooLargeError, RemoteProtocolError, frame_prefix
 from remoting.header import Int
 from remoting.templates import MAX_SIZE, MAX_TEMPLATES, AlikeFields, Template, text_of
 
 _BINARY = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, remark length
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
+_MAX_SHORT = 2**15 - 1
+
+MAX_DIALECT_VALUES = 20_000
+"""Members and items of a JSON header that is not strict JSON of the usual types."""
 
 _LANGUAGE_NAMES = {code.value: code.name for code in LanguageCode}
 _LANGUAGE_CODES = {code.name: code.value for code in LanguageCode}
@@ -85,7 +90,7 @@ def _command_from_json(raw: bytes, body: bytes) -> Command:
 def _lenient_json_header(raw: bytes) -> _JsonHeader:
     """Take what fastjson takes: bare and single-quoted names, null for a number, a number for text, and so on."""
     try:
-        value = parse_fastjson(raw)
+        value = parse_fastjson(raw, MAX_DIALECT_VALUES)
         if not isinstance(value, dict):
             raise RemoteProtocolError(f"a header that is no object: {raw[:80]!r}")
         fields = value.pop("extFields", None)
@@ -94,10 +99,12 @@ def _lenient_json_header(raw: bytes) -> _JsonHeader:
         if not isinstance(value.get("remark"), str | None):
             value["remark"] = _encode_json(value["remark"]).decode()
         header = msgspec.convert(value, _JsonHeader, strict=False)
+        if isinstance(fields, dict):
+            header.ext_fields = msgspec.Raw(_encode_json(fields))
     except (FastJsonError, msgspec.ValidationError) as exc:
         raise RemoteProtocolError(f"a header that does not parse: {exc}") from None
-    if isinstance(fields, dict):
-        header.ext_fields = msgspec.Raw(_encode_json(fields))
+    except (TypeError, RecursionError) as exc:  # an object as a key, where only text can be
+        raise RemoteProtocolError(f"a header of values that JSON has no form for: {exc}") from None
     return header
 
 
@@ -159,7 +166,7 @@ def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
         key = text_of(raw[at + 2 : key_end])
         at = value_at + value_size
         if value_size < 0 or at > end:
-            raise RemoteProtocolError(f"ext field {key!r} of {value_size} bytes runs over its header")
+            raise RemoteProtocolError(f"ext field {key[:80]!r} of {value_size} bytes runs over its header")
         if key and value_size:  # an empty name or value is null (remoting#8)
             is_plain = is_plain and key not in fields and key.isascii()
             fields[key] = text_of(raw[value_at:at])
@@ -177,65 +184,81 @@ def encode_command(command: Command) -> bytes:
 
 
 def encode_head(command: Command, body_size: int) -> bytes:
-    """Give everything that comes before the body."""
-    if command.serialize_type == JSON:
-        header = _encode_json(
-            _JsonHeaderOut(
-                command.code,
-                msgspec.UNSET if command.raw_fields is None else command.ext_fields,
-                command.flag,
-                command.language,
-                command.opaque,
-                msgspec.UNSET if command.remark is None else command.remark,
-                "JSON",
-                command.version,
-            )
-        )
-    else:
-        header = _binary_header(command)
+    """Give everything that comes before the body. HeaderTooLargeError if that does not fit into a frame."""
+    header = _json_header(command) if command.serialize_type == JSON else _binary_header(command)
     return frame_prefix(command.serialize_type, len(header), body_size) + header
 
 
+def _json_header(command: Command) -> bytes:
+    header = _JsonHeaderOut(
+        command.code,
+        msgspec.UNSET if command.raw_fields is None else command.ext_fields,
+        command.flag,
+        command.language,
+        command.opaque,
+        msgspec.UNSET if command.remark is None else command.remark,
+        "JSON",
+        command.version,
+    )
+    return _encode_json(header)
+
+
 @functools.lru_cache(1024)
-def _sized_name(name: str) -> bytes:
-    raw = name.encode()
+def _sized_short_name(name: str) -> bytes:
+    raw = _utf8(name)
+    if len(raw) > _MAX_SHORT:
+        raise HeaderTooLargeError(f"ext field {name[:80]!r}: a name of {len(raw)} bytes; at most {_MAX_SHORT}")
     return _SHORT.pack(len(raw)) + raw
 
 
+def _sized_name(name: str) -> bytes:
+    """Give a name behind its size. The cache keeps short ones only: foreign names are as long as a frame."""
+    return _sized_short_name(name) if len(name) <= _CACHED_NAME else _sized_short_name.__wrapped__(name)
+
+
+_CACHED_NAME = 64
+
+
+def _utf8(text: str) -> bytes:
+    """As Java: half a surrogate pair, which has no bytes, becomes a question mark."""
+    return text.encode("utf-8", "replace")
+
+
+def _as_short(value: int) -> int:
+    """Keep the low 16 bits, as Java's writeShort does with a code or a version that does not fit."""
+    return (value + 0x8000 & 0xFFFF) - 0x8000
+
+
 def _binary_header(command: Command) -> bytes:
-    remark = command.remark.encode() if command.remark else b""
+    """Encode a header. HeaderTooLargeError if an ext field's name does not fit."""
+    remark = _utf8(command.remark) if command.remark else b""
     parts: list[bytes] = []
     for key, value in command.ext_fields.items():
-        text = value.encode()
+        text = _utf8(value)
         parts += (_sized_name(key), _INT.pack(len(text)), text)
     fields = b"".join(parts)
     language = _LANGUAGE_CODES.get(command.language, LanguageCode.OTHER)
-    fixed = _BINARY.pack(command.code, language, command.version, command.opaque, command.flag, len(remark))
+    fixed = _BINARY.pack(
+        _as_short(command.code), language, _as_short(command.version), command.opaque, command.flag, len(remark)
+    )
     return fixed + remark + _INT.pack(len(fields)) + fields
 
 
 def encode_reply_head(
     request: Command, code: int, fields: dict[str, str] | None, remark: str | None, body_size: int
 ) -> bytes:
-    """Give what comes before the body of a reply: the request's opaque and codec, flag exactly 1 (remoting#3, #4)."""
-    opaque = request.opaque
-    if request.serialize_type == JSON:
-        header = _encode_json(
-            _JsonHeaderOut(
-                code,
-                msgspec.UNSET if fields is None else fields,
-                RESPONSE,
-                "JAVA",  # 4.9 servers are written in Java, and say so; old clients know few other names
-                opaque,
-                msgspec.UNSET if remark is None else remark,
-                "JSON",
-                VERSION,
-            )
-        )
-        return frame_prefix(JSON, len(header), body_size) + header
-    reply = Command(code, opaque, RESPONSE, "JAVA", VERSION, remark, b"", ROCKETMQ, fields)
-    header = _binary_header(reply)
-    return frame_prefix(ROCKETMQ, len(header), body_size) + header
+    """Give what comes before the body of a reply: the request's opaque and codec, flag exactly 1 (remoting#3, #4).
+
+    A reply that the binary codec has no form for goes out as JSON, which every peer reads. HeaderTooLargeError if it
+    does not fit into a frame.
+    """
+    # 4.9 servers are written in Java, and say so; old clients know few other names
+    reply = Command(code, request.opaque, RESPONSE, "JAVA", VERSION, remark, b"", request.serialize_type, fields)
+    if reply.serialize_type == ROCKETMQ:
+        with contextlib.suppress(HeaderTooLargeError):
+            return encode_head(reply, body_size)
+        reply.serialize_type = JSON
+    return encode_head(reply, body_size)
 
 
 class ReplyHead:
@@ -266,7 +289,7 @@ class ReplyHead:
         sized = [_INT.pack(len(value)) + value for value in values]
         fields_size = self._binary_size + sum(map(len, sized))
         prefix = _REPLY_PREFIX.pack(
-            4 + _REPLY_FIXED + fields_size, ROCKETMQ << 24 | _REPLY_FIXED + fields_size, code, _JAVA, VERSION,
+            4 + _REPLY_FIXED + fields_size, ROCKETMQ << 24 | _REPLY_FIXED + fields_size, _as_short(code), _JAVA, VERSION,
             request.opaque, RESPONSE, 0, fields_size,
         )  # fmt: skip
         return prefix + self._binary % tuple(sized)

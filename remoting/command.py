@@ -7,7 +7,7 @@ import msgspec
 
 from remoting.codes import VERSION
 from remoting.frame import JSON
-from remoting.header import Header, header_from_fields, header_from_json, header_to_fields
+from remoting.header import Header, fields_from_json, header_from_fields, header_from_json, header_to_fields
 from remoting.templates import AlikeFields
 
 RESPONSE = 1
@@ -47,19 +47,14 @@ class Command(msgspec.Struct, eq=False):
 
     @property
     def ext_fields(self) -> dict[str, str]:
-        """The ext fields as text by name, whatever JSON type they came in (remoting#6)."""
+        """The ext fields as text by name, whatever JSON type they came in (remoting#6). HeaderError if unreadable."""
         fields = self.raw_fields
         if fields is None:
             return {}
         if isinstance(fields, AlikeFields):
             fields = self.raw_fields = fields.as_dict()
         elif not isinstance(fields, dict):
-            values = msgspec.json.decode(fields)
-            fields = self.raw_fields = {
-                key: value if isinstance(value, str) else msgspec.json.encode(value).decode()
-                for key, value in values.items()
-                if value is not None
-            }
+            fields = self.raw_fields = fields_from_json(fields)
         return fields
 
     def header(self, kind: type[H]) -> H:

@@ -21,7 +21,19 @@ import msgspec
 MAX_DEPTH = 100
 """Objects and lists inside each other; the deepest real body has eight."""
 MAX_REFERENCES = 1000
-"""One body's `$ref` members. Each may repeat a large value, so that they are counted."""
+"""`$ref` members of one body."""
+MAX_EXPANDED = 2**20
+"""Weight of all values that one body's references repeat; the size of a larger body in bytes is allowed, too.
+
+A value weighs 8, a text one more for each character. Without a limit, 1 MB of JSON with 1,000 references to its half
+becomes 284 MB of objects (issue 12.6).
+"""
+MAX_VALUES = 200_000
+"""Members and items of one text; a fifth of a second of work at most."""
+MAX_TABLE_VALUES = 2_000_000
+"""As above, for the tables of a whole broker: the longest frame (16 MiB) of consumer offsets has about that many."""
+_INT_DIGITS = 20
+"""Longer numbers become floats: unbounded integers with equal hashes would make maps slow (CPython's hash of an int)."""
 
 
 class FastJsonError(ValueError):
@@ -35,14 +47,16 @@ class ObjectKey(dict[str, Any]):
         return hash(frozenset(self.items()))
 
 
-def parse_fastjson(raw: bytes) -> Any:
-    """Read JSON, or the dialect where it is not JSON. FastJsonError where it is neither."""
+def parse_fastjson(raw: bytes, max_values: int = MAX_VALUES) -> Any:
+    """Read JSON, or the dialect where it is not JSON. FastJsonError where it is neither, or has too many values."""
+    if sum(map(raw.count, _BEFORE_VALUES)) > max_values:
+        raise FastJsonError(f"more than {max_values} values")
     try:
         try:
             value = msgspec.json.decode(raw)
         except (msgspec.DecodeError, UnicodeDecodeError):
             value = parse_dialect(raw)
-        return resolve_references(value) if b"$ref" in raw else value
+        return resolve_references(value, max(MAX_EXPANDED, len(raw))) if b"$ref" in raw else value
     except RecursionError:  # JSON proper goes to Python's own limit
         raise FastJsonError("objects or lists nested too deep") from None
 
@@ -56,8 +70,10 @@ def parse_dialect(raw: bytes) -> Any:
     return value
 
 
+_BEFORE_VALUES = (b",", b":", b"[", b"{")
+
 _TOKEN = re.compile(
-    r"""(?:\s|\ufeff|/\*.*?\*/|//[^\n]*)*
+    r"""(?:\s|\ufeff|/\*[^*]*\*+(?:[^/*][^*]*\*+)*/|//[^\n]*(?:\n|\Z))*
       (?:
         (?P<mark>[{}\[\]:,])
       | "(?P<double>[^"\\]*+(?:\\.[^"\\]*+)*+)"
@@ -66,7 +82,9 @@ _TOKEN = re.compile(
       | (?P<name>[^\W\d][\w$]*+|\$[\w$]*+)
     )""",
     re.VERBOSE | re.DOTALL,
-)  # possessive but for what is skipped: no text makes it step back far
+)
+# What is skipped can be read in one way only, and tokens are possessive: no text makes it step back far. (What is skipped
+# is not possessive, for Python before 3.11.5 loses matches if a possessive group has to step back inside: gh-106052.)
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
@@ -172,44 +190,76 @@ class _Reader:
 
 
 def _number(text: str) -> int | float | None:
-    for kind in (int, float):  # a fraction, or more digits than Python reads, is no int
+    for kind in (int, float) if len(text) <= _INT_DIGITS else (float,):  # a fraction is no int
         with contextlib.suppress(ValueError):
             return kind(text)
     return None  # `0e`
 
 
-_STEP = re.compile(r"\.((?:\\+.|[^.\[\\])+)|\[([0-9]+)\]", re.DOTALL)
+_STEP = re.compile(r"\.((?:\\+.|[^.\[\\])++)|\[([0-9]++)\]", re.DOTALL)
 
 
-def resolve_references(root: Any) -> Any:
-    """Put in place of each `$ref` the value it names.
+def resolve_references(root: Any, max_expanded: int = MAX_EXPANDED) -> Any:
+    """Put in place of each `$ref` the value it names. FastJsonError where that is too much.
 
     fastjson writes one for an instance that it has already written. Only such repetitions are taken: a
     reference to something around it would be a value without end, one to a value with references in it can be
-    made to grow without bound.
+    made to grow without bound. The value itself stands in all its places: it is not copied.
     """
-    left = MAX_REFERENCES
-    plain: set[int] = set()  # ids of values known to hold no reference
+    return _Resolver(root, max_expanded).resolved(root)
 
-    def resolved(value: Any) -> Any:
-        nonlocal left
+
+@attrs.define
+class _Resolver:
+    """Walks through one value, and counts what its references repeat."""
+
+    root: Any
+    weight_left: int
+    references_left: int = MAX_REFERENCES
+    _weights: dict[int, int] = attrs.field(factory=dict)
+    """By id of a value that a reference named; such values hold no reference."""
+
+    def resolved(self, value: Any) -> Any:
         if isinstance(value, list):
-            return [resolved(item) for item in value]
+            return [self.resolved(item) for item in value]
         if not isinstance(value, dict):
             return value
         if isinstance(path := value.get("$ref"), str):
-            left -= 1
-            if left < 0:
-                raise FastJsonError(f"more than {MAX_REFERENCES} references")
-            value = _value_at(root, path)
-            if id(value) not in plain:
-                if _has_reference(value):
-                    raise FastJsonError(f"what stands at {path!r} has references in it")
-                plain.add(id(value))
-            return value
-        return {key: resolved(item) for key, item in value.items()}
+            return self._named(path)
+        return {key: self.resolved(item) for key, item in value.items()}
 
-    return resolved(root)
+    def _named(self, path: str) -> Any:
+        self.references_left -= 1
+        if self.references_left < 0:
+            raise FastJsonError(f"more than {MAX_REFERENCES} references")
+        value = _value_at(self.root, path)
+        weight = self._weights.get(id(value))
+        if weight is None:  # a value that weighs more than is left is not walked through to its end
+            weight = self._weights[id(value)] = self.weight_left - _left_after(value, self.weight_left, path)
+        self.weight_left -= weight
+        if self.weight_left < 0:
+            raise _too_heavy()
+        return value
+
+
+def _left_after(value: Any, left: int, path: str) -> int:
+    """Subtract the weight of a value. FastJsonError if nothing is left, or the value holds a reference."""
+    left -= 8 + (len(value) if isinstance(value, str) else 0)
+    if left < 0:
+        raise _too_heavy()
+    if isinstance(value, dict):
+        if "$ref" in value:
+            raise FastJsonError(f"what stands at {path[:80]!r} has references in it")
+        for key, item in value.items():
+            left = _left_after(item, left - len(key), path)
+    elif isinstance(value, list):
+        for item in value:
+            left = _left_after(item, left, path)
+    return left
+
+
+def _too_heavy() -> FastJsonError:
+    return FastJsonError("references repeat too much")
 
 
 def _value_at(root: Any, path: str) -> Any:
@@ -222,12 +272,6 @@ def _value_at(root: Any, path: str) -> Any:
             name = re.sub(r"\\+(.)", r"\1", step[1]) if step[1] else step[2]
             value = value[int(name)] if isinstance(value, list) else value[name]
         except (LookupError, TypeError, ValueError):
-            raise FastJsonError(f"nothing stands at {path!r}") from None
+            raise FastJsonError(f"nothing stands at {path[:80]!r}") from None
         at = step.end()
     return value
-
-
-def _has_reference(value: Any) -> bool:
-    if isinstance(value, dict):
-        return "$ref" in value or any(_has_reference(item) for item in value.values())
-    return isinstance(value, list) and any(_has_reference(item) for item in value)

@@ -14,6 +14,8 @@ import struct
 import attrs
 import msgspec
 
+from remoting.strangers import stranger
+
 _PREFIX = struct.Struct(">iI")
 
 JSON = 0
@@ -22,9 +24,20 @@ ROCKETMQ = 1
 MAX_FRAME = 16 * 2**20
 """Bytes, counting the four of the length field: a length of 16777212 is the largest taken (remoting#1)."""
 
+MAX_HEADER = 2**24 - 1
+"""Bytes: its size has 24 bits."""
+
 
 class RemoteProtocolError(Exception):
     """The peer broke the protocol. The connection cannot be trusted: close it, without a reply (remoting#2)."""
+
+
+class StrangerError(RemoteProtocolError):
+    """The peer speaks another protocol. The text names it, and says what to do."""
+
+
+class HeaderTooLargeError(ValueError):
+    """A header that we were to send has no form on the wire: its size, or a part's, does not fit its field."""
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -41,7 +54,9 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def frame_prefix(serialize_type: int, header_size: int, body_size: int) -> bytes:
-    """Give the eight bytes before the header."""
+    """Give the eight bytes before the header. HeaderTooLargeError if its size has more than 24 bits."""
+    if header_size > MAX_HEADER:
+        raise HeaderTooLargeError(f"a header of {header_size} bytes; at most {MAX_HEADER}")
     return _PREFIX.pack(4 + header_size + body_size, serialize_type << 24 | header_size)
 
 
@@ -68,9 +83,10 @@ class FrameDecoder:
             header_size = marked & 0xFFFFFF
             # Checked before its bytes arrive: a hostile length must not make us buffer.
             if not 4 + header_size <= length <= self.max_frame - 4 or marked >> 24 > ROCKETMQ:
-                raise RemoteProtocolError(
+                raise _refused(
+                    data[at : at + 4],
                     f"length {length}, header size {header_size}, serialize type {marked >> 24}:"
-                    f" expected at most {self.max_frame - 4}, a header that fits, and type {JSON} or {ROCKETMQ}"
+                    f" expected at most {self.max_frame - 4}, a header that fits, and type {JSON} or {ROCKETMQ}",
                 )
             end = at + 4 + length
             if end > size:
@@ -80,10 +96,10 @@ class FrameDecoder:
             frames.append(Frame(marked >> 24, data[at + 8 : body_at], data[body_at:end]))
             at = end
         else:
-            self._needed = 8
+            self._needed = 8 if size - at >= 4 else 4  # the length is looked at as soon as it is there
             if size - at >= 4 and not 4 <= _LENGTH.unpack_from(data, at)[0] <= self.max_frame - 4:
                 length = _LENGTH.unpack_from(data, at)[0]
-                raise RemoteProtocolError(f"length {length}: expected 4 to {self.max_frame - 4}")
+                raise _refused(data[at : at + 4], f"length {length}: expected 4 to {self.max_frame - 4}")
         if at < size:
             self._kept += data[at:] if at else data
         return frames
@@ -97,6 +113,12 @@ class FrameDecoder:
     def buffered(self) -> int:
         """Bytes of an unfinished frame."""
         return len(self._kept)
+
+
+def _refused(beginning: bytes, text: str) -> RemoteProtocolError:
+    """Say what is wrong with a frame; where it is none but another protocol, which one."""
+    named = stranger(beginning)
+    return RemoteProtocolError(text) if named is None else StrangerError(named)
 
 
 _LENGTH = struct.Struct(">i")

@@ -66,6 +66,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,100}")
 _DECIMAL = b'.0"'
 """In JSON that has this, a number may be one that msgspec takes for whole, and Java for none."""
 
+_decode_fields = msgspec.json.Decoder(dict[str, Any]).decode
 _decoders: dict[type[Header], msgspec.json.Decoder[Any]] = {}
 
 
@@ -78,18 +79,23 @@ def header_from_json(kind: type[H], raw: bytes | msgspec.Raw) -> H:
         header: H = decoder.decode(raw)
     except UnicodeDecodeError:  # Java reads what is no text with replacement characters
         return header_from_json(kind, bytes(raw).decode("utf-8", "replace").encode())
-    except msgspec.ValidationError:
+    except (msgspec.DecodeError, RecursionError):
         return _header_as_java(kind, raw)
     return header if _DECIMAL not in bytes(raw) else _header_as_java(kind, raw)
 
 
 def _header_as_java(kind: type[H], raw: bytes | msgspec.Raw) -> H:
     """Take the slow road: a number where text is due, or what is no number in Java."""
+    return _read_as_java(kind, fields_from_json(raw))
+
+
+def fields_from_json(raw: bytes | msgspec.Raw) -> dict[str, str]:
+    """Read the JSON object of the ext fields as text by name. HeaderError where it is no object of readable values."""
     try:
-        fields = msgspec.json.decode(raw, type=dict[str, Any])
-    except (msgspec.ValidationError, UnicodeDecodeError) as exc:
-        raise HeaderError(f"{kind.__name__}: {exc}") from None
-    return _read_as_java(kind, {key: _text(value) for key, value in fields.items() if value is not None})
+        fields = _decode_fields(bytes(raw).decode("utf-8", "replace"))
+        return {key: _text(value) for key, value in fields.items() if value is not None}
+    except (msgspec.DecodeError, RecursionError) as exc:
+        raise HeaderError(f"ext fields: {exc}") from None
 
 
 def header_from_fields(kind: type[H], fields: Mapping[str, str]) -> H:
@@ -109,7 +115,7 @@ def _read_as_java(kind: type[H], fields: Mapping[str, str]) -> H:
             values[field.name] = value
         elif field.is_required or (text is not None and kind.is_strict):
             raise HeaderError(
-                f"{kind.__name__}: {field.wire_name} is {'missing' if text is None else f'no number: {text!r}'}"
+                f"{kind.__name__}: {field.wire_name} is {'missing' if text is None else f'no number: {text[:80]!r}'}"
             )
     return kind(**values)
 
@@ -148,7 +154,7 @@ def java_number(text: str) -> int:
     """Read what Java's parseInt reads. ValueError for all else: blanks, a point, what does not fit into 32 bits."""
     value = _whole(-(2**31), 2**31 - 1, text)
     if value is None:
-        raise ValueError(f"no number: {text!r}")
+        raise ValueError(f"no number: {text[:80]!r}")
     return value
 
 

@@ -367,12 +367,32 @@ def encode_message(message: StoredMessage) -> bytes:
     ) + body + tail  # fmt: skip
 
 
-def decompress_body(body: bytes, sys_flag: int) -> bytes:
-    """The body as the application gave it. Old clients left the type bits at 0 and meant ZLIB."""
+MAX_INFLATED: Final = 64 * 2**20
+"""Bytes of one body as the application gave it. Brokers and producers refuse more than 4 MiB unless set otherwise."""
+
+
+def decompress_body(body: bytes, sys_flag: int, limit: int = MAX_INFLATED) -> bytes:
+    """The body as the application gave it. Old clients left the type bits at 0 and meant ZLIB.
+
+    RecordError where it cannot be decompressed, or has more bytes than the limit.
+    """
     if not sys_flag & COMPRESSED:
         return body
     kind = sys_flag & COMPRESSION_MASK
     if kind in (0, COMPRESSION_ZLIB):
-        return zlib.decompress(body)
+        return _inflated(body, limit)
     missing = {COMPRESSION_LZ4: "LZ4: needs the package `lz4`", COMPRESSION_ZSTD: "ZSTD: needs the package `zstandard`"}
     raise RecordError(f"cannot read a body compressed with {missing.get(kind, f'type {kind >> 8}')}")
+
+
+def _inflated(body: bytes, limit: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        plain = stream.decompress(body, limit + 1)
+    except zlib.error as exc:
+        raise RecordError(f"cannot decompress a body: {exc}") from None
+    if len(plain) > limit:
+        raise RecordError(f"a body of {len(body)} bytes inflates to more than {limit}")
+    if not stream.eof:
+        raise RecordError(f"a compressed body of {len(body)} bytes is cut short")
+    return plain

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 _BREAK = re.compile(r"\r\n|\r|\n")
 _KEY = re.compile(r"(?:[^\\=: \t\f]|\\.)*", re.DOTALL)
-_SEPARATOR = re.compile(r"[ \t\f]*[=:]?[ \t\f]*")
+_SEPARATOR = re.compile(r"[ \t\f]*+[=:]?+[ \t\f]*+")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -49,4 +49,8 @@ def _end(pattern: re.Pattern[str], line: str, at: int) -> int:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2]), text)
+    """Replace escapes. Two `\\u` may be the halves of one character; a half alone cannot be written as UTF-8."""
+    if "\\" not in text:
+        return text
+    plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2]), text)
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -18,6 +18,7 @@ from remoting.faults import PROCESS_FAULTS, NodeFaults, NodeRules
 from remoting.links import Links, Transport
 from remoting.requestfaults import RequestFaults
 from remoting.shaped import ShapedSocket
+from remoting.strangers import OncePerHost
 from remoting.timers import Timers
 
 READ = selectors.EVENT_READ
@@ -40,6 +41,7 @@ class Reactor:
 
     def __init__(self, faults: NodeFaults | None = None, errors: InternalErrors | None = None) -> None:
         self.errors = errors or InternalErrors()
+        self.strangers = OncePerHost()
         self.timers = Timers(self._run_timer)
         self.request_faults = RequestFaults(faults or NodeFaults(), self.timers)
         self._selector = selectors.DefaultSelector()

@@ -82,10 +82,14 @@ class Account:
 
 
 def check_keys(access_key: str | None, secret_key: str | None) -> None:
-    """See whether two keys are long enough to be used. AclDenied if not."""
+    """See whether two keys are long enough to be used. AclDenied if not.
+
+    4.9.8 repeats the secret here. The text goes into remarks and logs, so that only its absence is shown.
+    """
     if min(len(access_key or ""), len(secret_key or "")) < SHORTEST_KEY:
         raise AclDenied(
-            f"The accessKey={_shown(access_key)} and secretKey={_shown(secret_key)} "
+            f"The accessKey={'null' if access_key is None else access_key} "
+            f"and secretKey={'null' if secret_key is None else '******'} "
             "cannot be null and length should longer than 6"
         )
 
@@ -132,7 +136,3 @@ def _text(value: object) -> str | None:
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)
-
-
-def _shown(text: str | None) -> str:
-    return "null" if text is None else text

@@ -18,11 +18,12 @@ from broker.acl.files import (
     Document,
     find_acl_files,
     listed,
+    make_acl_file,
     plain_acl_file,
     read_acl_file,
     write_acl_file,
 )
-from remoting.acl import signature
+from remoting.acl import is_signed
 from remoting.bodies.topic import DataVersion
 from remoting.command import Command
 from remoting.names import TRACE_TOPIC
@@ -50,8 +51,7 @@ class AccessControl:
         control = cls(home, now_millis)
         plain = plain_acl_file(home)
         try:
-            plain.parent.mkdir(parents=True, exist_ok=True)
-            plain.touch()
+            make_acl_file(plain)
         except OSError as exc:
             raise AclDenied(f"{plain}: {exc}") from None
         control._load_all()
@@ -77,7 +77,7 @@ class AccessControl:
             raise AclDenied(f"No PlainAccessResource for accessKey={access.access_key}", line=675)
         if account.is_white(access.address):
             return
-        if access.signature != signature(access.content, account.secret_key):
+        if not is_signed(access.content, account.secret_key, access.signature or ""):
             raise AclDenied(f"Check signature failed for accessKey={access.access_key}", line=684)
         if access.resources.get(TRACE_TOPIC) == PUB:  # every account may tell how its messages fared
             return

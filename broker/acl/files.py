@@ -13,9 +13,11 @@ accounts:
 dataVersion: [{counter: 1, timestamp: 1600000000000}]      # written by the broker with each change
 """
 
+import os
 import pathlib
+import stat
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -82,10 +84,10 @@ def read_acl_file(path: pathlib.Path) -> Document:
 
     try:
         document = yaml.safe_load(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as exc:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as exc:
         raise AclDenied(f"{path}: {_in_one_line(exc)}") from None
-    if document is not None and not isinstance(document, dict):
-        raise AclDenied(f"{path}: expected keys such as accounts, not {document!r:.80}")
+    if document is not None and not isinstance(document, dict):  # not shown: it may hold secrets
+        raise AclDenied(f"{path}: expected keys such as accounts, not a {type(document).__name__}")
     return document or {}
 
 
@@ -102,9 +104,48 @@ def write_acl_file(path: pathlib.Path, document: Document, now_millis: int) -> N
 
     counter = version_of(document, now_millis).counter + 1
     document["dataVersion"] = [{"counter": counter, "timestamp": now_millis}]
-    temporary = path.with_name(path.name + ".tmp")
+    text = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     try:
-        temporary.write_text(yaml.safe_dump(document, sort_keys=False, allow_unicode=True), "utf-8")
-        temporary.replace(path)
+        _replace(path, text.encode("utf-8", "replace"))
     except OSError as exc:
         raise AclDenied(f"{path}: {exc}") from None
+
+
+NEW_FILE_MODE: Final = 0o600
+"""Secrets stand in these files."""
+
+
+def _replace(path: pathlib.Path, content: bytes) -> None:
+    """Write a file anew as a whole, with the mode and the owner that it has. OSError where that fails."""
+    target = path.resolve()  # a link stays one
+    temporary = target.with_name(target.name + ".tmp")
+    temporary.unlink(missing_ok=True)  # never written through: it may have another mode, or be a link
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, NEW_FILE_MODE)
+        with os.fdopen(descriptor, "wb") as file:
+            if target.exists():
+                _keep_access(descriptor, target.stat())
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _keep_access(descriptor: int, before: os.stat_result) -> None:
+    """Give a new file the owner and the mode of the old one; the owner first, for a change of it clears mode bits."""
+    now = os.fstat(descriptor)
+    mode = stat.S_IMODE(before.st_mode)
+    if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
+        try:
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+        except PermissionError:  # it becomes ours: what its group could read, ours must not
+            mode &= 0o700
+    os.fchmod(descriptor, mode)
+
+
+def make_acl_file(path: pathlib.Path) -> None:
+    """Make an empty file where there is none, for its owner alone. OSError where that fails."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(NEW_FILE_MODE)

@@ -7,9 +7,12 @@ from typing import NamedTuple
 KEYWORDS = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
 """In any case. Other names are properties, whose case counts."""
 
+MAX_LENGTH = 2**16
+"""Characters of an expression."""
+
 _TOKEN = re.compile(
     r"""(?P<skip>[ \t\n\r\f]+ | --[^\n\r]*(?:\r\n|\n|\r) | /\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)
-    | (?P<float>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+)
+    | (?P<float>[0-9]++\.[0-9]*+(?:[eE][+-]?[0-9]++)? | \.[0-9]++(?:[eE][+-]?[0-9]++)? | [0-9]++[eE][+-]?[0-9]++)
     | (?P<whole>0 | [1-9][0-9]*[lL]?)
     | (?P<text>'(?:''|[^'])*')
     | (?P<name>[a-zA-Z_$][a-zA-Z0-9_$]*)
@@ -35,6 +38,8 @@ def tokens(expression: str) -> Iterator[Token]:
 
     What is never asked for is never looked at: RocketMQ reads an expression no further than it understands it.
     """
+    if len(expression) > MAX_LENGTH:
+        raise FilterError(f"an expression of {len(expression)} characters; at most {MAX_LENGTH}")
     at = 0
     while at < len(expression):
         match = _TOKEN.match(expression, at)

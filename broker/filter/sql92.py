@@ -21,6 +21,7 @@ import attrs
 
 from broker.filter.lexer import FilterError, Token, tokens
 from broker.filter.values import (
+    MAX_DIGITS,
     EvaluationError,
     Value,
     compare,
@@ -36,6 +37,11 @@ Matches = Callable[[Properties], bool]
 
 MAX_COMPILED = 100
 """Compiled expressions that are kept, as in SelectorParser."""
+
+MAX_DEPTH = 100
+"""Brackets, signs and NOTs within one another; of comparisons in a row, as in `a IS NULL IS NULL`, twice as many."""
+MAX_OPERANDS = 2000
+"""Properties and constants of one expression. Each is looked at for each message; texts after IN count as one."""
 
 _BY_SIZE: dict[str, Callable[[int], bool]] = {
     ">": lambda order: order > 0,
@@ -56,6 +62,8 @@ class Node:
     """Of a constant."""
     is_property: bool = False
     shown: str = "an expression"
+    depth: int = 1
+    """Calls within calls that evaluate it."""
 
 
 @functools.lru_cache(MAX_COMPILED)
@@ -85,6 +93,7 @@ class _Parser:
     def __init__(self, expression: str) -> None:
         self._tokens = tokens(expression)
         self._ahead: Token | None = None
+        self._depth = self._operands = 0
 
     def parse(self) -> Node:
         return _boolean(self._or())
@@ -109,7 +118,7 @@ class _Parser:
         token = self._take(*kinds)
         if token is None:
             found = self._next
-            raise FilterError(f"at character {found.at + 1}: {' or '.join(kinds)} expected, not {found.image}")
+            raise FilterError(f"at character {found.at + 1}: {' or '.join(kinds)} expected, not {found.image[:80]}")
         return token
 
     # -- grammar ---------------------------------------------------------------------------------
@@ -124,10 +133,10 @@ class _Parser:
         first = part()
         if self._next.kind != word:
             return first
-        parts = [_boolean(first).evaluate]
+        parts = [_boolean(first)]
         while self._take(word):
-            parts.append(_boolean(part()).evaluate)
-        return Node(_logic(parts, decisive=decisive), is_boolean=True)
+            parts.append(_boolean(part()))
+        return _over(_logic([one.evaluate for one in parts], decisive=decisive), *parts)
 
     def _equality(self) -> Node:
         left = self._comparison()
@@ -167,17 +176,28 @@ class _Parser:
         return frozenset(texts)
 
     def _unary(self) -> Node:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise _too_deep()
+        node = self._signed()
+        self._depth -= 1
+        return node
+
+    def _signed(self) -> Node:
         if self._take("+"):
             return self._unary()
         if self._take("-"):
-            evaluate = self._unary().evaluate
-            return Node(lambda properties: negated(evaluate(properties)), shown="a number with a sign")
+            inner = self._unary()
+            return _over(lambda properties: negated(inner.evaluate(properties)), inner, is_boolean=False)
         if self._take("NOT"):
             return _negated_if(True, _boolean(self._unary()))
         return self._primary()
 
     def _primary(self) -> Node:
         token = self._expect("text", "whole", "float", "TRUE", "FALSE", "NULL", "name", "(")
+        self._operands += token.kind != "("
+        if self._operands > MAX_OPERANDS:
+            raise FilterError(f"at character {token.at + 1}: more than {MAX_OPERANDS} operands")
         match token.kind:
             case "(":
                 inner = self._or()
@@ -196,8 +216,20 @@ class _Parser:
 # ---- nodes -----------------------------------------------------------------------------------------------
 
 
+def _over(evaluate: Evaluate, *parts: Node, is_boolean: bool = True) -> Node:
+    """Make a node of a function that evaluates these parts. FilterError if they are too deep."""
+    depth = 1 + max(part.depth for part in parts)
+    if depth > 2 * MAX_DEPTH:  # NOT and a comparison in each bracket
+        raise _too_deep()
+    return Node(evaluate, is_boolean, shown="an expression" if is_boolean else "a number with a sign", depth=depth)
+
+
+def _too_deep() -> FilterError:
+    return FilterError(f"more than {MAX_DEPTH} parts within parts")
+
+
 def _constant(value: Value, *, is_boolean: bool = False) -> Node:
-    return Node(lambda _properties: value, is_boolean, is_constant=True, value=value, shown=repr(value))
+    return Node(lambda _properties: value, is_boolean, is_constant=True, value=value, shown=repr(value)[:80])
 
 
 _TRUE, _FALSE = _constant(value=True, is_boolean=True), _constant(value=False, is_boolean=True)
@@ -205,7 +237,7 @@ _NULL = _constant(None, is_boolean=True)
 
 
 def _property(name: str) -> Node:
-    return Node(lambda properties: properties.get(name), is_property=True, shown=name)
+    return Node(lambda properties: properties.get(name), is_property=True, shown=name[:80])
 
 
 def _text_of(token: Token) -> str:
@@ -216,11 +248,12 @@ def _number_of(token: Token) -> Value:
     if token.kind == "float":
         value = float(token.image)
         if not sys.float_info.min * sys.float_info.epsilon <= value <= sys.float_info.max:
-            raise FilterError(f"at character {token.at + 1}: {token.image} is too small or too great")
+            raise FilterError(f"at character {token.at + 1}: {token.image[:80]} is too small or too great")
         return value
-    number = int(token.image.rstrip("lL"))
+    digits = token.image.rstrip("lL")
+    number = int(digits[:MAX_DIGITS])
     if number >= 2**63:
-        raise FilterError(f"at character {token.at + 1}: {token.image} has more than 64 bits")
+        raise FilterError(f"at character {token.at + 1}: {token.image[:80]} has more than 64 bits")
     return whole_number(number)
 
 
@@ -231,7 +264,7 @@ def _boolean(node: Node) -> Node:
     if not node.is_property:
         raise FilterError(f"{node.shown} is neither true nor false")
     evaluate = node.evaluate
-    return Node(lambda properties: None if evaluate(properties) is None else False, is_boolean=True)
+    return _over(lambda properties: None if evaluate(properties) is None else False, node)
 
 
 def _logic(parts: list[Evaluate], *, decisive: bool) -> Evaluate:
@@ -258,12 +291,12 @@ def _negated_if(is_negated: bool, node: Node) -> Node:  # noqa: FBT001 - reads a
         value = inner(properties)
         return None if value is None else not value
 
-    return Node(evaluate, is_boolean=True)
+    return _over(evaluate, node)
 
 
 def _equal(left: Node, right: Node) -> Node:
     first, second = left.evaluate, right.evaluate
-    return Node(lambda properties: is_equal(first(properties), second(properties)), is_boolean=True)
+    return _over(lambda properties: is_equal(first(properties), second(properties)), left, right)
 
 
 def _check_equal(left: Node, right: Node) -> None:
@@ -283,15 +316,15 @@ def _by_size(sign: str, left: Node, right: Node) -> Node:
         order = compare_by_size(first(properties), second(properties))
         return None if order is None else holds(order)
 
-    return Node(evaluate, is_boolean=True)
+    return _over(evaluate, left, right)
 
 
 def _between(value: Node, low: Node, high: Node, *, is_negated: bool) -> Node:
     if low.is_constant and high.is_constant and not is_negated:
         _check_bounds(low.value, high.value)
     below, above = ("<", ">") if is_negated else (">=", "<=")
-    parts = [_by_size(below, value, low).evaluate, _by_size(above, value, high).evaluate]
-    return Node(_logic(parts, decisive=is_negated), is_boolean=True)
+    parts = [_by_size(below, value, low), _by_size(above, value, high)]
+    return _over(_logic([part.evaluate for part in parts], decisive=is_negated), *parts)
 
 
 def _check_bounds(low: Value, high: Value) -> None:
@@ -312,4 +345,4 @@ def _one_of(value: Node, texts: frozenset[str], *, is_negated: bool) -> Node:
         text = evaluate(properties)
         return None if text is None else (text in texts) is not is_negated
 
-    return Node(is_one, is_boolean=True)
+    return _over(is_one, value)

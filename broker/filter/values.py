@@ -11,12 +11,14 @@ Value = None | str | bool | int | float
 
 _INT = (-(2**31), 2**31 - 1)
 _LONG = (-(2**63), 2**63 - 1)
-_WHOLE = re.compile(r"[+-]?\d+")
+_WHOLE = re.compile(r"([+-]?)0*+(\d*+)(?<=\d)")
 _DECIMAL = re.compile(
     r"[+-]?(?:(?P<word>NaN|Infinity)"
-    r"|(?P<hex>0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?"
-    r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)"
-)
+    r"|(?P<hex>0[xX](?:[0-9a-fA-F]++\.?|[0-9a-fA-F]*+\.[0-9a-fA-F]++)[pP][+-]?[0-9]++)[fFdD]?"
+    r"|(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fFdD]?)"
+)  # digits are possessive: a text of 32767 of them and a letter is not tried in every division
+MAX_DIGITS = 1000
+"""Digits of a whole number behind leading zeros. No more than 19 fit; Python reads up to 4300."""
 _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
@@ -96,9 +98,13 @@ def _text_as(text: str, other: Value) -> Value:
     if isinstance(other, float):
         return java_double(text)
     lowest, highest = _LONG if isinstance(other, Long) else _INT
-    if _WHOLE.fullmatch(text) is None or not lowest <= int(text) <= highest:
-        raise EvaluationError(f"{text!r} is no whole number")
-    return int(text)
+    match = _WHOLE.fullmatch(text)
+    if match is None or len(match[2]) > MAX_DIGITS:
+        raise EvaluationError(f"{text[:80]!r} is no whole number")
+    value = int(f"{match[1]}0{match[2]}")
+    if not lowest <= value <= highest:
+        raise EvaluationError(f"{text[:80]!r} is no whole number of its size")
+    return value
 
 
 def java_double(text: str) -> float:
@@ -106,7 +112,15 @@ def java_double(text: str) -> float:
     text = text.strip(_JAVA_BLANKS)
     match = _DECIMAL.fullmatch(text)
     if match is None:
-        raise EvaluationError(f"{text!r} is no number")
+        raise EvaluationError(f"{text[:80]!r} is no number")
     if match["hex"]:
-        return float.fromhex(text.rstrip("fFdD"))
+        return _from_hex(match["hex"], is_negative=text[0] == "-")
     return float(text if match["word"] else text.rstrip("fFdD"))
+
+
+def _from_hex(text: str, *, is_negative: bool) -> float:
+    try:
+        value = float.fromhex(text)
+    except OverflowError:  # Java reads infinity
+        value = math.inf
+    return -value if is_negative else value

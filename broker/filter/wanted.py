@@ -11,7 +11,7 @@ from broker.filter.lexer import FilterError
 from broker.filter.sql92 import Matches
 from broker.filter.table import ConsumerFilterTable, compiled
 from remoting.bodies.filter import ConsumerFilterData
-from remoting.bodies.heartbeat import SubscriptionData
+from remoting.bodies.heartbeat import MAX_TAGS, SubscriptionData
 from remoting.message import java_hash
 from remoting.names import RETRY_PREFIX
 
@@ -28,12 +28,14 @@ EVERYTHING = Wanted()
 
 
 def wanted_by_tags(expression: str | None) -> Wanted:
-    """Make the filter of a tag expression such as `TagA || TagB` (FilterAPI). FilterError for one of bars alone.
+    """Make the filter of a tag expression such as `TagA || TagB` (FilterAPI).
 
-    Blanks alone are no tag, and let nothing through.
+    FilterError for one of bars alone, or of more than MAX_TAGS tags. Blanks alone are no tag, and let nothing through.
     """
     if expression in (None, "", "*"):
         return EVERYTHING
+    if expression.count("||") >= MAX_TAGS:
+        raise FilterError(f"more than {MAX_TAGS} tags")
     parts = expression.split("||")
     if not any(parts):
         raise FilterError(f"{expression}: there is no tag between the bars")

@@ -5,7 +5,8 @@ Classes ConsumerFilterData, ConsumerFilterManager, BloomFilterData. Times in mil
 
 import msgspec
 
-from remoting.body import Body
+from remoting.body import Body, Table
+from remoting.header import Int, Long
 
 SQL92 = "SQL92"
 
@@ -13,21 +14,21 @@ SQL92 = "SQL92"
 class BloomFilterData(Body, frozen=True, kw_only=True):
     """The bits of one group and topic."""
 
-    bit_num: int = 0
-    bit_pos: list[int] = []
+    bit_num: Int = 0
+    bit_pos: list[Int] = []
 
 
 class ConsumerFilterData(Body, frozen=True, kw_only=True):
     """What one group wants of one topic. Times in milliseconds."""
 
     bloom_filter_data: BloomFilterData | None = None
-    born_time: int = 0
-    client_version: int = 0
+    born_time: Long = 0
+    client_version: Long = 0
     """The subscription's version."""
     consumer_group: str
     dead: bool = False
     """Written for readers; what counts is the time."""
-    dead_time: int = 0
+    dead_time: Long = 0
     """0 while the group has consumers."""
     expression: str
     expression_type: str = SQL92
@@ -50,7 +51,7 @@ class FilterDataByTopic(Body, frozen=True, kw_only=True):
     topic: str = ""
 
 
-class FilterTableBody(Body, frozen=True, kw_only=True):
+class FilterTableBody(Table, frozen=True, kw_only=True):
     """consumerFilter.json."""
 
     filter_data_by_topic: dict[str, FilterDataByTopic] = {}

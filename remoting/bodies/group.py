@@ -7,24 +7,25 @@ import msgspec
 
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, MessageModel, SubscriptionData
 from remoting.bodies.topic import DataVersion
-from remoting.body import Body
+from remoting.body import Body, Table
+from remoting.header import Int, Long
 
 
 class SubscriptionGroupConfig(Body, frozen=True, kw_only=True):
     """One consumer group as its operator set it: request of 200, in 201, in subscriptionGroup.json."""
 
-    broker_id: int = 0
+    broker_id: Long = 0
     consume_broadcast_enable: bool = True
     consume_enable: bool = True
     consume_from_min_enable: bool = True
     group_name: str
     notify_consumer_ids_changed_enable: bool = True
-    retry_max_times: int = 16
-    retry_queue_nums: int = 1
-    which_broker_when_consume_slowly: int = 1
+    retry_max_times: Int = 16
+    retry_queue_nums: Int = 1
+    which_broker_when_consume_slowly: Long = 1
 
 
-class SubscriptionGroupWrapper(Body, frozen=True, kw_only=True):
+class SubscriptionGroupWrapper(Table, frozen=True, kw_only=True):
     """All groups of a broker: response of 201."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
@@ -43,7 +44,7 @@ class Connection(Body, frozen=True, kw_only=True):
     client_addr: str = ""
     client_id: str = ""
     language: str = "JAVA"
-    version: int = 0
+    version: Int = 0
 
 
 class ProducerConnection(Body, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ class ProducerConnection(Body, frozen=True, kw_only=True):
     connection_set: list[Connection] = []
 
 
-class ConsumerConnection(Body, frozen=True, kw_only=True):
+class ConsumerConnection(Table, frozen=True, kw_only=True):
     """Response of 203."""
 
     connection_set: list[Connection] = []
@@ -67,12 +68,12 @@ class ProducerInfo(Body, frozen=True, kw_only=True):
 
     client_id: str
     language: str = "JAVA"
-    last_update_timestamp: int = 0
+    last_update_timestamp: Long = 0
     remote_ip: str = msgspec.field(name="remoteIP", default="")
-    version: int = 0
+    version: Int = 0
 
 
-class ProducerTableInfo(Body, frozen=True, kw_only=True):
+class ProducerTableInfo(Table, frozen=True, kw_only=True):
     """Response of 328, by producer group."""
 
     data: dict[str, list[ProducerInfo]] = {}

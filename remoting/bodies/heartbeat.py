@@ -9,7 +9,11 @@ from typing import Any
 import msgspec
 
 from remoting.body import Body, name_in
+from remoting.header import Int, Long
 from remoting.message import java_hash
+
+MAX_TAGS = 10_000
+"""Tags of one expression. Each is hashed, in every heartbeat and pull."""
 
 
 class ConsumeType(enum.StrEnum):
@@ -44,12 +48,12 @@ class SubscriptionData(Body, frozen=True, kw_only=True):
     """
 
     class_filter_mode: bool = False
-    code_set: list[int] = []
+    code_set: list[Int] = []
     """Java's hash of each tag; empty for every tag."""
     expression_type: str = "TAG"
     filter_class_source: str | None = None
     sub_string: str = "*"
-    sub_version: int = 0
+    sub_version: Long = 0
     """Milliseconds; the greater is the newer."""
     tags_set: list[str] = []
     topic: str
@@ -64,9 +68,14 @@ class SubscriptionData(Body, frozen=True, kw_only=True):
 
 
 def tags_of(expression: str) -> list[str]:
-    """Split `TagA || TagB` into its tags; none for `*`, which is every tag (broker-requests section 2.3)."""
+    """Split `TagA || TagB` into its tags; none for `*`, which is every tag (broker-requests section 2.3).
+
+    ValueError for more than MAX_TAGS.
+    """
     if expression in {"", "*"}:
         return []
+    if expression.count("||") >= MAX_TAGS:
+        raise ValueError(f"more than {MAX_TAGS} tags")
     return [tag for part in expression.split("||") if (tag := part.strip())]
 
 

@@ -8,52 +8,53 @@ from typing import Any, Self
 import msgspec
 
 from remoting.bodies.queue import MessageQueue
-from remoting.body import Body
+from remoting.body import Body, Table
 from remoting.fastjson import ObjectKey
+from remoting.header import Int, Long
 
 
-class ConsumerOffsets(Body, frozen=True, kw_only=True):
+class ConsumerOffsets(Table, frozen=True, kw_only=True):
     """All committed offsets of a broker: response of 43, consumerOffset.json. Key `topic@group`, then queue id."""
 
-    offset_table: dict[str, dict[int, int]] = {}
+    offset_table: dict[str, dict[Int, Long]] = {}
 
 
 class DelayOffsets(Body, frozen=True, kw_only=True):
     """Delivered so far of each delay level: response of 45, delayOffset.json."""
 
-    offset_table: dict[int, int] = {}
+    offset_table: dict[Int, Long] = {}
 
 
 class OffsetWrapper(Body, frozen=True, kw_only=True):
     """Progress in one queue. The timestamp is when the last consumed message was stored, 0 if there is none."""
 
-    broker_offset: int = 0
-    consumer_offset: int = 0
-    last_timestamp: int = 0
+    broker_offset: Long = 0
+    consumer_offset: Long = 0
+    last_timestamp: Long = 0
 
 
-class ConsumeStats(Body, frozen=True, kw_only=True):
+class ConsumeStats(Table, frozen=True, kw_only=True):
     """Response of 208."""
 
     consume_tps: float = 0.0
     offset_table: dict[MessageQueue, OffsetWrapper] = {}
 
 
-class ConsumeStatsList(Body, frozen=True, kw_only=True):
+class ConsumeStatsList(Table, frozen=True, kw_only=True):
     """Response of 317: one map per group, one ConsumeStats per topic in it."""
 
     broker_addr: str | None = None
     consume_stats_list: list[dict[str, list[ConsumeStats]]] = []
-    total_diff: int = 0
+    total_diff: Long = 0
 
 
-class ResetOffsetBody(Body, frozen=True, kw_only=True):
+class ResetOffsetBody(Table, frozen=True, kw_only=True):
     """Request of 220 and response of 222. Go splits the text, so that it must hold no blank.
 
     Reads the form for C++ too: `mqadmin resetOffsetByTime -c` has it sent to every client.
     """
 
-    offset_table: dict[MessageQueue, int] = {}
+    offset_table: dict[MessageQueue, Long] = {}
 
     @classmethod
     def mended(cls, value: Any) -> Any:
@@ -74,12 +75,12 @@ class MessageQueueForC(Body, frozen=True, kw_only=True):
     """A queue and its offset in the form for C++."""
 
     broker_name: str
-    offset: int
-    queue_id: int
+    offset: Long
+    queue_id: Int
     topic: str
 
 
-class ResetOffsetBodyForC(Body, frozen=True, kw_only=True):
+class ResetOffsetBodyForC(Table, frozen=True, kw_only=True):
     """Request of 220 to a C++ client, which reads no objects as keys."""
 
     offset_table: list[MessageQueueForC] = []
@@ -97,33 +98,33 @@ class ResetOffsetBodyForC(Body, frozen=True, kw_only=True):
         )
 
 
-class GetConsumerStatusBody(Body, frozen=True, kw_only=True):
+class GetConsumerStatusBody(Table, frozen=True, kw_only=True):
     """Response of 221 (the second member) and of 223 (the first, by client id)."""
 
-    consumer_table: dict[str, dict[MessageQueue, int]] = {}
-    message_queue_table: dict[MessageQueue, int] = {}
+    consumer_table: dict[str, dict[MessageQueue, Long]] = {}
+    message_queue_table: dict[MessageQueue, Long] = {}
 
 
 class QueryCorrectionOffsetBody(Body, frozen=True, kw_only=True):
     """Response of 308, by queue id."""
 
-    correction_offsets: dict[int, int] = {}
+    correction_offsets: dict[Int, Long] = {}
 
 
 class QueueTimeSpan(Body, frozen=True, kw_only=True):
     """Store times at the ends of one queue and at its consumer, in milliseconds; each again as text."""
 
-    consume_time_stamp: int = 0
+    consume_time_stamp: Long = 0
     consume_time_stamp_str: str | None = None
-    delay_time: int = 0
-    max_time_stamp: int = 0
+    delay_time: Long = 0
+    max_time_stamp: Long = 0
     max_time_stamp_str: str | None = None
     message_queue: MessageQueue
-    min_time_stamp: int = 0
+    min_time_stamp: Long = 0
     min_time_stamp_str: str | None = None
 
 
-class QueryConsumeTimeSpanBody(Body, frozen=True, kw_only=True):
+class QueryConsumeTimeSpanBody(Table, frozen=True, kw_only=True):
     """Response of 303."""
 
     consume_time_span_set: list[QueueTimeSpan] = []
@@ -134,5 +135,5 @@ class OffsetMovedEvent(Body, frozen=True, kw_only=True):
 
     consumer_group: str
     message_queue: MessageQueue
-    offset_new: int
-    offset_request: int
+    offset_new: Long
+    offset_request: Long

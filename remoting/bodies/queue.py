@@ -7,13 +7,14 @@ import msgspec
 
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.body import Body
+from remoting.header import Int, Long
 
 
 class MessageQueue(Body, frozen=True, kw_only=True):
     """One queue of a topic at one broker name. Also the key of many a map."""
 
     broker_name: str
-    queue_id: int
+    queue_id: Int
     topic: str
 
 
@@ -46,16 +47,16 @@ class ConsumeQueueData(Body, frozen=True, kw_only=True):
     eval: bool = False
     extend_data_json: str | None = None
     msg: str | None = None
-    physic_offset: int = 0
-    physic_size: int = 0
-    tags_code: int = 0
+    physic_offset: Long = 0
+    physic_size: Int = 0
+    tags_code: Long = 0
 
 
 class QueryConsumeQueueResponseBody(Body, frozen=True, kw_only=True):
     """Response of 321. The filter's members are there only where the request names a consumer group."""
 
     filter_data: str | None = None
-    max_queue_index: int = 0
-    min_queue_index: int = 0
+    max_queue_index: Long = 0
+    min_queue_index: Long = 0
     queue_data: list[ConsumeQueueData] | None = None
     subscription_data: SubscriptionData | None = None

@@ -16,15 +16,18 @@ import attrs
 import msgspec
 
 from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from remoting.body import Body, BodyError
+from remoting.body import BodyError, Table
+from remoting.header import java_number
 
 FIRST_VERSION_WITH_FILTER_SERVERS: Final = 37
-MAX_INFLATED: Final = 64 * 2**20
-"""Bytes; a frame that inflates to more is refused."""
+MAX_INFLATED: Final = 16 * 2**20
+"""Bytes; a body that inflates to more is refused. That is what an uncompressed one can have."""
+MAX_TOPICS: Final = 200_000
+"""Topics in one registration."""
 _INT = struct.Struct(">i")
 
 
-class RegisterBrokerBody(Body, frozen=True, kw_only=True):
+class RegisterBrokerBody(Table, frozen=True, kw_only=True):
     """Request of 103. Filter servers of None leave those that are known."""
 
     filter_server_list: list[str] | None = []
@@ -47,12 +50,23 @@ def body_crc32(body: bytes) -> int:
 
 def decode_registration(raw: bytes, *, version: int, compressed: bool) -> RegisterBrokerBody:
     """Read any form; no body is a table without topics (remoting#22). BodyError where it does not parse."""
+    body = _decode_any_form(raw, version=version, compressed=compressed)
+    _check_topics(len(body.topic_config_serialize_wrapper.topic_config_table))
+    return body
+
+
+def _decode_any_form(raw: bytes, *, version: int, compressed: bool) -> RegisterBrokerBody:
     if not raw:
         return RegisterBrokerBody()
     if version < FIRST_VERSION_WITH_FILTER_SERVERS:
         wrapper = TopicConfigSerializeWrapper.decode(raw)
         return RegisterBrokerBody(filter_server_list=None, topic_config_serialize_wrapper=wrapper)
     return _decode_compressed(raw) if compressed else RegisterBrokerBody.decode(raw)
+
+
+def _check_topics(count: int) -> None:
+    if count > MAX_TOPICS:
+        raise BodyError(f"a registration of {count} topics; at most {MAX_TOPICS}")
 
 
 def encode_compressed(body: RegisterBrokerBody) -> bytes:
@@ -75,10 +89,11 @@ def _topic_line(topic: TopicConfig) -> str:
 def _decode_compressed(raw: bytes) -> RegisterBrokerBody:
     reader = _BlockReader(_inflate(raw))
     version = DataVersion.decode(reader.block())
-    topics = [_topic_from_line(reader.block()) for _ in range(reader.count())]
+    _check_topics(count := reader.count())
+    topics = [_topic_from_line(reader.block()) for _ in range(count)]
     try:
         filter_servers = msgspec.json.decode(reader.block(), type=list[str])
-    except msgspec.DecodeError as exc:
+    except (msgspec.DecodeError, UnicodeDecodeError) as exc:
         raise BodyError(f"filter servers: {exc}") from None
     table = {topic.topic_name: topic for topic in topics}
     wrapper = TopicConfigSerializeWrapper(data_version=version, topic_config_table=table)
@@ -122,9 +137,9 @@ def _topic_from_line(line: bytes) -> TopicConfig:
         name, reads, writes, perm, filter_type = line.decode().split(" ")
         return TopicConfig(
             topic_name=name,
-            read_queue_nums=int(reads),
-            write_queue_nums=int(writes),
-            perm=int(perm),
+            read_queue_nums=java_number(reads),
+            write_queue_nums=java_number(writes),
+            perm=java_number(perm),
             topic_filter_type=filter_type,
         )
     except ValueError:

@@ -3,13 +3,14 @@
 Source: remoting-and-nameserver sections 3.8 to 3.10.
 """
 
-from remoting.body import Body
+from remoting.body import Body, Table
+from remoting.header import Int, Long
 
 
 class BrokerData(Body, frozen=True, kw_only=True):
     """The addresses behind one broker name, by broker id."""
 
-    broker_addrs: dict[int, str] = {}
+    broker_addrs: dict[Long, str] = {}
     broker_name: str
     cluster: str | None = None
 
@@ -18,13 +19,13 @@ class QueueData(Body, frozen=True, kw_only=True):
     """The queues of a topic at one broker name."""
 
     broker_name: str
-    perm: int = 0
-    read_queue_nums: int = 0
-    topic_sys_flag: int = 0
-    write_queue_nums: int = 0
+    perm: Int = 0
+    read_queue_nums: Int = 0
+    topic_sys_flag: Int = 0
+    write_queue_nums: Int = 0
 
 
-class TopicRouteData(Body, frozen=True, kw_only=True):
+class TopicRouteData(Table, frozen=True, kw_only=True):
     """Response of 105. `encode_browser_compatible` for peers of version 401 and later, `encode` for older ones."""
 
     broker_datas: list[BrokerData] = []
@@ -33,7 +34,7 @@ class TopicRouteData(Body, frozen=True, kw_only=True):
     queue_datas: list[QueueData] = []
 
 
-class ClusterInfo(Body, frozen=True, kw_only=True):
+class ClusterInfo(Table, frozen=True, kw_only=True):
     """Response of 106. Its keys are bare for every peer."""
 
     broker_addr_table: dict[str, BrokerData] = {}

@@ -10,7 +10,8 @@ import msgspec
 
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.queue import MessageQueue
-from remoting.body import Body, name_in
+from remoting.body import Body, Table, name_in
+from remoting.header import Long
 
 
 class KVTable(Body, frozen=True, kw_only=True):
@@ -23,7 +24,7 @@ class BrokerStatsItem(Body, frozen=True, kw_only=True):
     """A sum over a time span, per second, and per call."""
 
     avgpt: float = 0.0
-    sum: int = 0
+    sum: Long = 0
     tps: float = 0.0
 
 
@@ -38,26 +39,26 @@ class BrokerStatsData(Body, frozen=True, kw_only=True):
 class ProcessQueueInfo(Body, frozen=True, kw_only=True):
     """One queue inside a push consumer. Timestamps in milliseconds."""
 
-    cached_msg_count: int = 0
-    cached_msg_max_offset: int = 0
-    cached_msg_min_offset: int = 0
-    cached_msg_size_in_mib: int = msgspec.field(name="cachedMsgSizeInMiB", default=0)
-    commit_offset: int = 0
+    cached_msg_count: Long = 0
+    cached_msg_max_offset: Long = 0
+    cached_msg_min_offset: Long = 0
+    cached_msg_size_in_mib: Long = msgspec.field(name="cachedMsgSizeInMiB", default=0)
+    commit_offset: Long = 0
     dropped: bool = msgspec.field(name="droped", default=False)
-    last_consume_timestamp: int = 0
-    last_lock_timestamp: int = 0
-    last_pull_timestamp: int = 0
+    last_consume_timestamp: Long = 0
+    last_lock_timestamp: Long = 0
+    last_pull_timestamp: Long = 0
     locked: bool = False
-    transaction_msg_count: int = 0
-    transaction_msg_max_offset: int = 0
-    transaction_msg_min_offset: int = 0
-    try_unlock_times: int = 0
+    transaction_msg_count: Long = 0
+    transaction_msg_max_offset: Long = 0
+    transaction_msg_min_offset: Long = 0
+    try_unlock_times: Long = 0
 
 
 class ConsumeStatus(Body, frozen=True, kw_only=True):
     """Rates of one topic inside a push consumer; times in milliseconds."""
 
-    consume_failed_msgs: int = 0
+    consume_failed_msgs: Long = 0
     consume_failed_tps: float = msgspec.field(name="consumeFailedTPS", default=0.0)
     consume_ok_tps: float = msgspec.field(name="consumeOKTPS", default=0.0)
     consume_rt: float = msgspec.field(name="consumeRT", default=0.0)
@@ -65,7 +66,7 @@ class ConsumeStatus(Body, frozen=True, kw_only=True):
     pull_tps: float = msgspec.field(name="pullTPS", default=0.0)
 
 
-class ConsumerRunningInfo(Body, frozen=True, kw_only=True):
+class ConsumerRunningInfo(Table, frozen=True, kw_only=True):
     """Response of 307. Tools need the properties PROP_CONSUME_TYPE, _CONSUMEORDERLY and _CONSUMER_START_TIMESTAMP."""
 
     jstack: str | None = None
@@ -93,7 +94,7 @@ class ConsumeMessageDirectlyResult(Body, frozen=True, kw_only=True):
     consume_result: CMResult | None = None
     order: bool = False
     remark: str | None = None
-    spent_time_mills: int = 0
+    spent_time_mills: Long = 0
 
     @classmethod
     def mended(cls, value: Any) -> Any:

@@ -8,14 +8,15 @@ from typing import Any
 import msgspec
 
 from remoting.bodies.queue import MessageQueue
-from remoting.body import Body, name_in
+from remoting.body import Body, Table, name_in
+from remoting.header import Int, Long
 
 
 class DataVersion(Body, frozen=True, kw_only=True):
     """Version of a table: it changes with every change of the table, and is compared as a whole (322, and in others)."""
 
-    counter: int = 0
-    timestamp: int = 0
+    counter: Long = 0
+    timestamp: Long = 0
     """Milliseconds."""
 
 
@@ -23,20 +24,20 @@ class TopicConfig(Body, frozen=True, kw_only=True):
     """One topic. The defaults are those of a member that is missing on the wire."""
 
     order: bool = False
-    perm: int = 6
+    perm: Int = 6
     """Bits: 4 read, 2 write, 1 inherit."""
-    read_queue_nums: int = 16
+    read_queue_nums: Int = 16
     topic_filter_type: str = "SINGLE_TAG"
     topic_name: str
-    topic_sys_flag: int = 0
+    topic_sys_flag: Int = 0
     """Bits: 1 unit, 2 unit-sub."""
-    write_queue_nums: int = 16
+    write_queue_nums: Int = 16
 
 
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
-class TopicConfigSerializeWrapper(Body, frozen=True, kw_only=True):
+class TopicConfigSerializeWrapper(Table, frozen=True, kw_only=True):
     """All topics of a broker: response of 21, in 103, in topics.json."""
 
     data_version: DataVersion = msgspec.field(default_factory=DataVersion)
@@ -52,7 +53,7 @@ class TopicConfigSerializeWrapper(Body, frozen=True, kw_only=True):
         return value
 
 
-class TopicList(Body, frozen=True, kw_only=True):
+class TopicList(Table, frozen=True, kw_only=True):
     """Response of 206, 224, 304, 305, 311 to 313. Only 304 gives an address (remoting#20)."""
 
     broker_addr: str | None = None
@@ -62,12 +63,12 @@ class TopicList(Body, frozen=True, kw_only=True):
 class TopicOffset(Body, frozen=True, kw_only=True):
     """Bounds of one queue. The timestamp is when its last message was stored, 0 if it is empty."""
 
-    last_update_timestamp: int = 0
-    max_offset: int = 0
-    min_offset: int = 0
+    last_update_timestamp: Long = 0
+    max_offset: Long = 0
+    min_offset: Long = 0
 
 
-class TopicStatsTable(Body, frozen=True, kw_only=True):
+class TopicStatsTable(Table, frozen=True, kw_only=True):
     """Response of 202."""
 
     offset_table: dict[MessageQueue, TopicOffset] = {}

@@ -139,7 +139,7 @@ DENIED: dict[str, Callable[[Guarded], rawrequest.Answer]] = {
         b"",
         USER,
     ),
-    "account too short": lambda one: one.ask(50, {"accessKey": "short", "secretKey": "12345678", "admin": "false"}),
+    "account too short": lambda one: one.ask(50, {"accessKey": "short", "admin": "false"}),
     "bad permission": lambda one: one.ask(
         50, {"accessKey": "newcomer", "secretKey": "12345678", "admin": "false", "topicPerms": "T=ALL"}
     ),

@@ -297,3 +297,18 @@ async def test_opaques_begin_anew_before_they_outgrow_their_32_bits(peer: Peer, 
     for _ in range(3):
         reply = await client.request(peer.address, request(ECHO, serialize_type=1), 3)
         assert 0 <= reply.opaque <= 0x7FFFFFFF
+
+
+@pytest.mark.parametrize("arrives", [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"])
+async def test_a_stranger_is_closed_and_logged_once_per_host(
+    peer: Peer, client: RemotingClient, caplog: pytest.LogCaptureFixture, arrives: bytes
+) -> None:
+    """issue 12.15"""
+    for _ in range(3):
+        stream = await trio.open_tcp_stream(*_host_port(peer.address))
+        async with stream:
+            await stream.send_all(arrives)
+            with trio.fail_after(10):
+                assert await stream.receive_some() == b""
+    assert caplog.text.count("speaks HTTP") == 1
+    assert (await client.request(peer.address, request(ECHO), 3)).code == ResponseCode.SUCCESS

@@ -1,9 +1,16 @@
+import json
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.codec import ReplyHead, decode_command, encode_reply_head
-from remoting.command import request
-from remoting.frame import JSON, ROCKETMQ, FrameDecoder
+from remoting.codec import ReplyHead, decode_command, encode_command, encode_reply_head
+from remoting.command import Command, request
+from remoting.dispatch import Reply, Request
+from remoting.frame import JSON, MAX_HEADER, ROCKETMQ, Frame, FrameDecoder, HeaderTooLargeError, RemoteProtocolError
+from remoting.header import HeaderError
+from remoting.headers.send import SendMessageRequestHeader
+from remoting.strangers import MAX_HOSTS, OncePerHost
 
 plain = st.text(alphabet="0123456789ABCDEF,", min_size=1, max_size=300)
 texts = st.text(alphabet=st.characters(codec="utf-8"), max_size=40)
@@ -26,3 +33,151 @@ def test_a_head_that_is_laid_out_says_what_one_made_anew_says(
     laid_out, made = (decode_command(frame) for raw in (head, anew) for frame in FrameDecoder().feed(raw))
     assert laid_out.ext_fields == made.ext_fields
     assert (laid_out.code, laid_out.opaque, laid_out.flag, laid_out.version) == (code, 77, 1, made.version)
+
+
+def decoded(raw: bytes) -> Command:
+    [frame] = FrameDecoder(max_frame=2**26).feed(raw)
+    return decode_command(frame)
+
+
+def replied(code: int, fields: dict[str, str], remark: str | None) -> Command:
+    """Ask in the binary codec, and read the reply."""
+    sent: list[bytes] = []
+
+    class Peer:
+        peer = "127.0.0.1:1"
+
+        def write(self, *buffers: bytes) -> None:
+            sent.extend(buffers)
+
+    asked = request(307, {}, serialize_type=ROCKETMQ)
+    asked.opaque = 77
+    Request(asked, Peer()).reply(Reply(code, fields, b"body", remark))
+    return decoded(b"".join(sent))
+
+
+@given(st.integers(-(2**31), 2**31 - 1), st.dictionaries(texts, texts), st.none() | st.text(max_size=10))
+def test_any_code_goes_out_in_binary_as_java_writes_it(code: int, fields: dict[str, str], remark: str | None) -> None:
+    """issue 12.5: writeShort keeps the low 16 bits."""
+    reply = replied(code, fields, remark)
+    assert reply.code.to_bytes(4, "big", signed=True)[2:] == code.to_bytes(4, "big", signed=True)[2:]
+    assert (reply.opaque, reply.flag, reply.serialize_type, reply.body) == (77, 1, ROCKETMQ, b"body")
+
+
+@given(st.integers(-(2**31), 2**31 - 1))
+def test_any_version_goes_out_in_binary(version: int) -> None:
+    command = decoded(encode_command(Command(10, version=version, serialize_type=ROCKETMQ)))
+    assert (command.version - version) % 2**16 == 0
+
+
+def test_a_laid_out_head_takes_any_code() -> None:
+    asked = request(10, {}, serialize_type=ROCKETMQ)
+    assert decoded(ReplyHead({}, ["a"]).encode(asked, 70_000, [b"1"])).code == 70_000 - 65_536
+
+
+def test_a_name_too_long_for_the_binary_codec_goes_out_as_json() -> None:
+    reply = replied(0, {"k" * 32_768: "v"}, None)
+    assert (reply.serialize_type, reply.ext_fields) == (JSON, {"k" * 32_768: "v"})
+    assert replied(0, {"k" * 32_767: "v"}, None).serialize_type == ROCKETMQ
+
+
+def test_a_header_larger_than_its_size_field_is_never_sent_as_it_is() -> None:
+    asked = request(307, {})
+    for serialize_type in (JSON, ROCKETMQ):
+        asked.serialize_type = serialize_type
+        with pytest.raises(HeaderTooLargeError, match=f"at most {MAX_HEADER}"):
+            encode_reply_head(asked, 0, None, "x" * MAX_HEADER, 0)
+    assert replied(0, {}, "x" * MAX_HEADER).code == 1
+
+
+def test_half_a_surrogate_pair_goes_out_as_a_question_mark() -> None:
+    assert replied(0, {"a": "\ud800"}, "\udfff").ext_fields == {"a": "?"}
+
+
+ODD_FIELDS = [
+    b"[1]", b'"x"', b"5", b"1e999999", b'{"a":1e999999}', b'{"a":' + b"1" * 5_000 + b"}", b'{"queueId":1e999999}',
+    b'{"a":' + b"[" * 900 + b"]" * 900 + b"}", b'{"a":"\xff"}', b'{"a":"\\ud800"}', b'{"\xff":"\xff"}', b"{1:2}",
+    b'{{"a":1}:1}', b"{a:" + b"[" * 5_000, b'{"a":"\\q\\u00"}', b'{"a":{"$ref":"$"}}', b"[[[]]]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fields", ODD_FIELDS, ids=lambda fields: repr(fields[:20]))
+@pytest.mark.parametrize("code", [b"10", b"null"])
+def test_odd_ext_fields_are_read_or_refused_as_such(fields: bytes, code: bytes) -> None:
+    """No other exception: what reads them is a request's handler, access control, or a waiting client."""
+    try:
+        command = decode_command(Frame(JSON, b'{"code":%s,"extFields":%s}' % (code, fields)))
+    except RemoteProtocolError:
+        return
+    for read in (lambda: command.header(SendMessageRequestHeader), lambda: command.ext_fields):
+        try:
+            read()
+        except HeaderError as exc:
+            assert len(str(exc)) < 300  # noqa: PT017 - either outcome will do
+
+
+ODD_HEADERS = [
+    b"{code:1,remark:{{a:1}:2}}", b'{"code":1,"remark":{"a":1e999}}', b"{code:%s}" % (b"9" * 5_000), b'{"code":1e999999}',
+    b"[" * 100_000, b"{a:" * 100_000, b'{"a":' * 100_000, b"{code:1,{a:1}:2}", b'{"code":"\\ud800"}', b"{a:\x00}", b"\x00",
+    b"{" + b"a:1," * 100_000 + b"code:1}", b"", b"@", b'{"code":1,"remark":"' + b"\x00" * 100 + b'"}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("header", ODD_HEADERS, ids=lambda header: repr(header[:20]))
+def test_odd_headers_are_read_or_refused(header: bytes) -> None:
+    for serialize_type in (JSON, ROCKETMQ):
+        try:
+            decode_command(Frame(serialize_type, header))
+        except RemoteProtocolError as exc:
+            assert len(str(exc)) < 300  # noqa: PT017 - either outcome will do
+
+
+@given(
+    st.binary(max_size=80) | st.builds(lambda rest: json.dumps(rest).encode(), st.dictionaries(texts, st.integers()))
+)
+def test_any_header_is_read_or_refused(header: bytes) -> None:
+    for serialize_type in (JSON, ROCKETMQ):
+        try:
+            command = decode_command(Frame(serialize_type, header))
+        except RemoteProtocolError:
+            continue
+        assert decoded(encode_command(command)).code == command.code
+
+
+@pytest.mark.parametrize(
+    ("arrives", "named"),
+    [
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "a gRPC client of RocketMQ 5.x needs a proxy"),
+        (b"PRI ", "a gRPC client of RocketMQ 5.x needs a proxy"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP, but this is a RocketMQ remoting port"),
+        (b"POST /x HTTP/1.1\r\n", "HTTP, but"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "TLS handshake"),
+        (b"\x15\x03\x01\x00\x02\x02\x46", "TLS alert"),
+        (b"HTTP/1.1 400 Bad Request\r\n", "a web server listens at this address"),
+        (b"SSH-2.0-OpenSSH_9.2", "SSH"),
+    ],
+)
+def test_a_stranger_is_named(arrives: bytes, named: str) -> None:
+    """issue 12.15"""
+    whole, piecemeal = FrameDecoder(), FrameDecoder()
+    with pytest.raises(RemoteProtocolError, match=named):
+        whole.feed(arrives)
+    for at in range(3):
+        assert piecemeal.feed(arrives[at : at + 1]) == []
+    with pytest.raises(RemoteProtocolError, match=named):
+        piecemeal.feed(arrives[3:4])
+
+
+def test_a_frame_that_is_no_stranger_is_described() -> None:
+    with pytest.raises(RemoteProtocolError, match="length 2147483647"):
+        FrameDecoder().feed(b"\x7f\xff\xff\xff")
+
+
+def test_hosts_are_remembered_once_and_not_without_bound() -> None:
+    hosts = OncePerHost()
+    assert hosts.is_first("10.0.0.1:5")
+    assert not hosts.is_first("10.0.0.1:6")
+    assert hosts.is_first("[::1]:6")
+    for number in range(MAX_HOSTS):
+        hosts.is_first(f"host{number}:1")
+    assert hosts.is_first("10.0.0.1:7")

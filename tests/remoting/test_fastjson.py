@@ -10,19 +10,27 @@ from hypothesis import strategies as st
 
 from remoting.fastjson import (
     MAX_DEPTH,
+    MAX_EXPANDED,
     MAX_REFERENCES,
+    MAX_VALUES,
     FastJsonError,
     ObjectKey,
     parse_dialect,
     parse_fastjson,
 )
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
 QUEUES = st.builds(
     lambda broker, queue, topic: ObjectKey(brokerName=broker, queueId=queue, topic=topic),
     st.text(),
-    st.integers(),
+    st.integers(-(2**31), 2**31 - 1),
     st.text(),
 )
 
@@ -154,3 +162,51 @@ def test_object_keys_are_equal_by_content() -> None:
     [key] = parse_fastjson(b'{{"topic":"T","queueId":0}:1}')
     assert key == ObjectKey(queueId=0, topic="T")
     assert {ObjectKey(queueId=0, topic="T"): "found"}[key] == "found"
+
+
+def test_a_reference_shares_the_value_it_names() -> None:
+    value = parse_fastjson(b'{"a":{"b":[1,2]},"c":{"$ref":"$.a"},"d":[{"$ref":"$.a.b"}]}')
+    assert value == {"a": {"b": [1, 2]}, "c": {"b": [1, 2]}, "d": [[1, 2]]}
+    assert value["d"][0] is value["c"]["b"]
+
+
+@pytest.mark.parametrize("large", [[{}] * 20_000, "x" * 200_000, {"y": {"x" * 300: "z" * 300}}], ids=type)
+def test_references_repeat_a_bounded_amount(large: object) -> None:
+    """issue 12.6: 1 MB became 284 MB."""
+    raw = json.dumps({"large": large, "copies": [{"$ref": "$.large"}] * MAX_REFERENCES}).encode()
+    if isinstance(large, dict):  # small enough a thousand times
+        assert len(parse_fastjson(raw)["copies"]) == MAX_REFERENCES
+    else:
+        with pytest.raises(FastJsonError, match="repeat too much"):
+            parse_fastjson(raw)
+
+
+def test_a_body_may_repeat_as_much_as_its_own_size() -> None:
+    large = "x" * (2 * MAX_EXPANDED)
+    assert parse_fastjson(json.dumps([large, {"$ref": "$[0]"}]).encode()) == [large, large]
+
+
+@pytest.mark.parametrize("raw", [b"[%s1]" % (b"1," * MAX_VALUES), b"{a:[%s{}]}" % (b"{}," * MAX_VALUES)])
+def test_values_are_counted(raw: bytes) -> None:
+    with pytest.raises(FastJsonError, match="more than 200000 values"):
+        parse_fastjson(raw)
+
+
+@pytest.mark.parametrize("digits", ["9" * 21, "9" * 5_000, "1" + "0" * 4_000, "1e999999", "-1e999999"])
+def test_numbers_beyond_64_bits_are_floats(digits: str) -> None:
+    value = parse_dialect(b"{a:%s}" % digits.encode())["a"]
+    assert isinstance(value, float)
+
+
+def test_whole_numbers_with_equal_hashes_are_no_keys() -> None:
+    """CPython hashes an int modulo 2**61 - 1: unbounded ones would fill one slot of a map."""
+    keys = [b"{a:%d}:0" % (number * (2**61 - 1)) for number in range(10_000)]
+    value = parse_dialect(b"{" + b",".join(keys) + b"}")
+    assert len({hash(key) for key in value}) > 0.99 * len(value)
+
+
+@pytest.mark.parametrize("text", [b"/**/" * 30 + b"@", b"{" + b"/* a */ // b\n" * 30 + b"@}", b"//" * 5_000 + b"\n@"])
+def test_comments_before_nothing_are_refused_at_once(text: bytes) -> None:
+    """issue 12.2: this took for ever. A regression shows as pytest's timeout."""
+    with pytest.raises(FastJsonError):
+        parse_fastjson(text)

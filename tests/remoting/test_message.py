@@ -18,6 +18,7 @@ from remoting.message import (
     COMPRESSION_ZSTD,
     FIXED_SIZE,
     HEADS,
+    MAX_INFLATED,
     MESSAGE_MAGIC,
     RecordError,
     StoredMessage,
@@ -211,3 +212,18 @@ def test_unique_ids_count_up_and_carry_the_time_since_the_month_began() -> None:
     now[0] += 30 * 86_400_000
     assert ids.next()[20:28] == "000003E9"  # a new month: the time starts anew
     assert len(UniqueIdGenerator("fd00::2", 1, lambda: now[0]).next()) == 56
+
+
+def test_a_body_that_inflates_without_bound_or_not_at_all_is_refused() -> None:
+    """issue 12.14"""
+    whole = zlib.compress(b"x" * 1000)
+    assert decompress_body(whole, COMPRESSED, 1000) == b"x" * 1000
+    assert decompress_body(zlib.compress(b""), COMPRESSED, 0) == b""
+    with pytest.raises(RecordError, match="inflates to more than 999"):
+        decompress_body(whole, COMPRESSED, 999)
+    bomb = zlib.compress(bytes(MAX_INFLATED + 1))
+    with pytest.raises(RecordError, match=f"inflates to more than {MAX_INFLATED}"):
+        decompress_body(bomb, COMPRESSED)
+    for broken in (whole[:-1], b"", b"no zlib", whole[:8] + b"\xff" * 8):
+        with pytest.raises(RecordError):
+            decompress_body(broken, COMPRESSED)

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import stat
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -294,7 +295,7 @@ def test_a_change_keeps_what_it_does_not_name(open_control: Opener, tmp_path: pa
     ("entry", "text"),
     [
         ({"secretKey": "12345678"}, "accessKey=None and secretKey"),
-        ({"accessKey": "newcomer", "secretKey": "123456"}, "secretKey=123456 cannot be null and length should longer"),
+        ({"accessKey": "newcomer", "secretKey": "123456"}, "secretKey=****** cannot be null and length should longer"),
         ({"accessKey": "newcomer", "secretKey": "12345678", "topicPerms": ["topicA"]}, "Parse Resource format error"),
         ({"accessKey": "newcomer", "secretKey": "12345678", "groupPerms": ["g=ALL"]}, "Parse resource permission error"),
         ({"accessKey": "newcomer", "secretKey": "12345678", "whiteRemoteAddress": "ten"}, "netaddress is ten"),
@@ -308,6 +309,58 @@ def test_a_bad_account_is_refused_and_nothing_is_written(
         control.update_account(entry)
     assert text.replace("None", "null") in str(caught.value)
     assert plain_file(tmp_path).read_text() == ACL_FILE
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o664])
+def test_a_change_keeps_the_mode_of_its_file(open_control: Opener, tmp_path: pathlib.Path, mode: int) -> None:
+    control = open_control()
+    plain_file(tmp_path).chmod(mode)
+    control.update_account({"accessKey": "newcomer", "secretKey": "12345678"})
+    control.update_white_addresses(["127.0.0.1"], None)
+    control.delete_account("newcomer")
+    assert stat.S_IMODE(plain_file(tmp_path).stat().st_mode) == mode
+
+
+def test_a_new_file_is_for_its_owner_alone(tmp_path: pathlib.Path) -> None:
+    control = AccessControl.open(tmp_path, lambda: 1)
+    control.update_account({"accessKey": "newcomer", "secretKey": "12345678"})
+    assert stat.S_IMODE(plain_file(tmp_path).stat().st_mode) == 0o600
+
+
+def test_a_link_stays_a_link_and_a_planted_temporary_file_is_not_written_through(
+    open_control: Opener, tmp_path: pathlib.Path
+) -> None:
+    control = open_control()
+    path, real, victim = plain_file(tmp_path), tmp_path / "real.yml", tmp_path / "victim"
+    path.rename(real)
+    path.symlink_to(real)
+    victim.write_text("untouched")
+    real.with_name("real.yml.tmp").symlink_to(victim)
+    control.update_account({"accessKey": "newcomer", "secretKey": "12345678"})
+    assert path.is_symlink()
+    assert "newcomer" in real.read_text()
+    assert victim.read_text() == "untouched"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["accounts: [{accessKey: RocketMQ, secretKey: geheim}]", "- {accessKey: RocketMQ, secretKey: geheim}", "geheim"],
+)
+def test_no_secret_stands_in_what_is_said_of_a_bad_file(
+    open_control: Opener, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, text: str
+) -> None:
+    control = open_control()
+    rewrite(plain_file(tmp_path), text)
+    control.poll()
+    assert "not read anew" in caplog.text
+    assert "geheim" not in caplog.text
+
+
+def test_signatures_that_are_no_ascii_are_denied(open_control: Opener) -> None:
+    control = open_control()
+    for given in ("", "\N{SNOWMAN}", "A" * 28):
+        with pytest.raises(AclDenied, match="Check signature failed"):
+            control.check_access(Access(code=10, address="9.9.9.9", access_key="RocketMQ", signature=given))
 
 
 def test_white_addresses_are_replaced_in_files_of_ours_only(open_control: Opener, tmp_path: pathlib.Path) -> None:

@@ -3,7 +3,10 @@
 import msgspec
 import pytest
 
+from broker.filter.lexer import FilterError
+from broker.filter.wanted import wanted_by_tags
 from remoting.bodies.heartbeat import (
+    MAX_TAGS,
     ConsumeFromWhere,
     ConsumerData,
     ConsumeType,
@@ -98,3 +101,15 @@ def test_an_expression_names_its_tags(expression: str, tags: list[str]) -> None:
 def test_tags_of_an_sql_expression_are_not_made_up() -> None:
     data = SubscriptionData(topic="T", sub_string="a > 1", expression_type="SQL92")
     assert (data.tags_set, data.code_set) == ([], [])
+
+
+def test_tags_are_counted() -> None:
+    """issue 12.6: each tag is hashed, and 16 MiB of bars are five million tags."""
+    raw = (
+        b'{"clientID":"c","consumerDataSet":[{"groupName":"g","subscriptionDataSet":[{"topic":"T","subString":"%s"}]}]}'
+    )
+    assert HeartbeatData.decode(raw % b"||".join([b"a"] * MAX_TAGS)).consumer_data_set
+    with pytest.raises(BodyError, match=f"more than {MAX_TAGS} tags"):
+        HeartbeatData.decode(raw % b"||".join([b"a"] * (MAX_TAGS + 1)))
+    with pytest.raises(FilterError, match=f"more than {MAX_TAGS} tags"):
+        wanted_by_tags("||".join(["a"] * (MAX_TAGS + 1)))

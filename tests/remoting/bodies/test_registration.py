@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from remoting.bodies.registration import (
     MAX_INFLATED,
+    MAX_TOPICS,
     RegisterBrokerBody,
     body_crc32,
     decode_registration,
@@ -147,3 +148,28 @@ def test_the_checksum_has_no_sign() -> None:
     """remoting#21"""
     assert body_crc32(b"123456789") == 0xCBF43926 & 0x7FFFFFFF
     assert body_crc32(b"") == 0
+
+
+def test_topics_are_counted_in_both_forms() -> None:
+    """issue 12.6"""
+    lines = [b"T%d 1 1 6 SINGLE_TAG" % number for number in range(MAX_TOPICS + 1)]
+    with pytest.raises(BodyError, match=f"at most {MAX_TOPICS}"):
+        decode_compressed(compressed(*lines))
+    members = b",".join(b'"T%d":{"topicName":"T%d"}' % (number, number) for number in range(MAX_TOPICS + 1))
+    raw = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{%s}}}' % members
+    with pytest.raises(BodyError, match=f"at most {MAX_TOPICS}"):
+        decode_registration(raw, version=VERSION, compressed=False)
+
+
+@pytest.mark.parametrize("number", [b"2147483648", b"9" * 5_000, b"-2147483649", b"1e999999", b"0x1"])
+def test_numbers_that_java_has_no_int_for_are_refused(number: bytes) -> None:
+    with pytest.raises(BodyError):
+        decode_compressed(compressed(b"T %s 4 6 SINGLE_TAG" % number))
+    raw = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topicName":"T","readQueueNums":%s}}}}' % number
+    with pytest.raises(BodyError):
+        decode_registration(raw, version=VERSION, compressed=False)
+
+
+def test_filter_servers_that_are_no_text_are_refused() -> None:
+    with pytest.raises(BodyError, match="filter servers"):
+        decode_compressed(compressed(filters=b'["\xff"]'))
