@@ -4,6 +4,7 @@ Sources: classes BrokerConfig, MessageStoreConfig, NettyServerConfig of 4.9.8. M
 One file feeds four classes: the broker's own keys, the store's, replication's, and those that have no effect here.
 """
 
+import ipaddress
 import logging
 import pathlib
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import attrs
 from broker.ha.settings import HaSettings
 from broker.profiles import PROFILES
 from broker.unused import UnusedConfig, set_in_vain
-from remoting.checks import at_least, one_of, within
+from remoting.checks import FIXED, INT32, INT64, addresses, is_host, one_line_texts, one_of, shown, within
 from remoting.names import MASTER_ID, TRACE_TOPIC
 from remoting.settings import Settings, SettingsError, change_settings, read_settings, settings_text
 from store.config import StoreConfig
@@ -27,6 +28,10 @@ T = TypeVar("T")
 ROLES = ("ASYNC_MASTER", "SYNC_MASTER", "SLAVE")
 
 
+HIGHEST_PORT = 65_535
+MAX_NAME_BYTES = 240
+"""Of a name that becomes a directory, with room for `_REPLY_TOPIC`."""
+
 ANYWHERE = ("", "0.0.0.0", "::")
 """Listening addresses that are none that others could connect to."""
 
@@ -36,44 +41,77 @@ def reachable(listen_address: str) -> str:
     return "127.0.0.1" if listen_address in ANYWHERE else listen_address
 
 
-def _are_addresses(_config: object, field: "attrs.Attribute[str]", value: str) -> None:
-    for part in filter(None, map(str.strip, value.split(";"))):
-        host, _, port = part.rpartition(":")
-        if not host or not port.isdigit():
-            raise ValueError(f"{field.name} = {value!r}: {part!r} is not host:port (several are separated by ;)")
+MAX_QUEUES = 65_536
+"""Most queues of a topic that is made by itself: more stop the broker while it writes its table of topics."""
+
+_millis = within(0, INT64)
+_period = within(1, INT64)
+"""Milliseconds between two rounds of a loop: 0 would never sleep."""
 
 
-@attrs.frozen(kw_only=True)
+def _is_ip(_config: object, field: "attrs.Attribute[str]", value: str) -> None:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:  # it goes into every record and message id (store-and-ha section 1.1)
+        raise ValueError(f"{field.name} = {shown(value)}: expected an IP address") from None
+
+
+def _is_host(_config: object, field: "attrs.Attribute[str]", value: str) -> None:
+    if value not in ANYWHERE and not is_host(value):
+        raise ValueError(f"{field.name} = {shown(value)}: expected an IP address or a host name")
+
+
+def _is_name(_config: object, field: "attrs.Attribute[str]", value: str) -> None:
+    """A broker, its cluster and the trace topic give their names to topics, and those to directories of queues."""
+    if not value.strip() or "/" in value or value in (".", "..") or len(value.encode()) > MAX_NAME_BYTES:
+        raise ValueError(f"{field.name} = {shown(value)}: expected a name of 1 to {MAX_NAME_BYTES} bytes without /")
+
+
+def _has_neighbours(config: "BrokerConfig", _field: object, port: int) -> None:
+    """A port decides two others: listen_port - 2 and + 1 must be ports as well."""
+    if config.fast_listen_port is None and port in (1, 2):
+        raise ValueError(f"listen_port = {port}: expected 3 or more, for the VIP port is 2 below (fast_listen_port)")
+    if config.ha_listen_port is None and port == HIGHEST_PORT:
+        raise ValueError(f"listen_port = {port}: expected less, for the HA port is 1 above (ha_listen_port)")
+
+
+@attrs.frozen(kw_only=True, field_transformer=one_line_texts)
 class BrokerConfig:
     """The broker's own keys. Checked here, then never changed except by request 25."""
 
-    broker_cluster_name: str = "DefaultCluster"
-    broker_name: str = "broker-a"
-    broker_id: int = attrs.field(default=MASTER_ID, validator=at_least(0))
+    broker_cluster_name: str = attrs.field(default="DefaultCluster", validator=_is_name)
+    broker_name: str = attrs.field(default="broker-a", validator=_is_name)
+    broker_id: int = attrs.field(default=MASTER_ID, validator=within(0, INT64))
     broker_role: str = attrs.field(default="ASYNC_MASTER", validator=one_of(ROLES))
-    namesrv_addr: str = attrs.field(default="", validator=_are_addresses)
+    namesrv_addr: str = attrs.field(default="", validator=addresses())
     """Nameservers as `host:port`, separated by `;`."""
 
-    listen_address: str = "127.0.0.1"
+    listen_address: str = attrs.field(default="127.0.0.1", validator=_is_host)
     """Where it listens (ours: RocketMQ listens everywhere)."""
-    listen_port: int = attrs.field(default=10911, validator=within(0, 65535))
-    ha_listen_port: int | None = None
+    listen_port: int = attrs.field(default=10911, validator=[within(0, HIGHEST_PORT), _has_neighbours])
+    ha_listen_port: int | None = attrs.field(default=None, validator=attrs.validators.optional(within(0, HIGHEST_PORT)))
     """Default and, in 4.9, the only choice: listen_port + 1. A port of 0 lets the system choose."""
-    fast_listen_port: int | None = None
+    fast_listen_port: int | None = attrs.field(
+        default=None, validator=attrs.validators.optional(within(0, HIGHEST_PORT))
+    )
     """The VIP port: listen_port - 2 unless given (ours, for hosts where ports are scarce)."""
-    broker_ip1: str = attrs.Factory(lambda self: reachable(self.listen_address), takes_self=True)
+    broker_ip1: str = attrs.field(
+        default=attrs.Factory(lambda self: reachable(self.listen_address), takes_self=True), validator=_is_ip
+    )
     """What clients are told to connect to: where it listens, unless that is everywhere."""
-    broker_ip2: str = attrs.Factory(lambda self: self.broker_ip1, takes_self=True)
+    broker_ip2: str = attrs.field(
+        default=attrs.Factory(lambda self: self.broker_ip1, takes_self=True), validator=_is_host
+    )
     """What slaves are told to connect to."""
 
     broker_permission: int = attrs.field(default=6, validator=within(0, 7))
-    default_topic_queue_nums: int = attrs.field(default=8, validator=at_least(1))
+    default_topic_queue_nums: int = attrs.field(default=8, validator=within(1, MAX_QUEUES))
     auto_create_topic_enable: bool = True
     auto_create_subscription_group: bool = True
     cluster_topic_enable: bool = True
     broker_topic_enable: bool = True
     trace_topic_enable: bool = False
-    msg_trace_topic_name: str = TRACE_TOPIC
+    msg_trace_topic_name: str = attrs.field(default=TRACE_TOPIC, validator=_is_name)
     region_id: str = "DefaultRegion"
     trace_on: bool = True
     reject_transaction_message: bool = False
@@ -81,49 +119,51 @@ class BrokerConfig:
     enable_property_filter: bool = False
     """Whether consumers may filter by SQL92."""
     filter_support_retry: bool = False
-    filter_data_clean_time_span: int = 86_400_000
+    filter_data_clean_time_span: int = attrs.field(default=86_400_000, validator=_millis)
     """How long a filter is kept whose consumers are gone."""
     max_error_rate_of_bloom_filter: int = attrs.field(default=20, validator=within(1, 99))
     """In per cent. This and the next size the bits in consumerFilter.json."""
-    expect_consumer_num_use_filter: int = attrs.field(default=32, validator=at_least(1))
+    expect_consumer_num_use_filter: int = attrs.field(default=32, validator=within(1, INT32))
     broker_fast_failure_enable: bool = True
     """Whether requests that waited too long are refused with code 2; see broker.overload."""
-    wait_time_mills_in_send_queue: int = 200
-    wait_time_mills_in_pull_queue: int = 5_000
-    wait_time_mills_in_heartbeat_queue: int = 31_000
-    wait_time_mills_in_transaction_queue: int = 3_000
-    os_page_cache_busy_time_out_mills: int = 1_000
+    wait_time_mills_in_send_queue: int = attrs.field(default=200, validator=_millis)
+    wait_time_mills_in_pull_queue: int = attrs.field(default=5_000, validator=_millis)
+    wait_time_mills_in_heartbeat_queue: int = attrs.field(default=31_000, validator=_millis)
+    wait_time_mills_in_transaction_queue: int = attrs.field(default=3_000, validator=_millis)
+    os_page_cache_busy_time_out_mills: int = attrs.field(default=1_000, validator=_millis)
     """How long a message may take to be written; sends that wait behind a longer one are refused."""
     acl_enable: bool = False
     """Requests must be signed, or come from a white-listed address. Read at the start only, as in RocketMQ."""
     acl_denied_is_no_permission: bool = False
     """Ours: who is denied gets code 16 (NO_PERMISSION), as from 5.x on; 4.9 answers 1 with the same remark."""
-    rocketmq_home: str = ""
+    rocketmq_home: str = attrs.field(default="", metadata=FIXED)
     """Where conf/plain_acl.yml and conf/acl/ lie; beside the settings file unless set."""
-    start_accept_send_request_time_stamp: int = 0
-    default_query_max_num: int = 32
+    start_accept_send_request_time_stamp: int = attrs.field(default=0, validator=within(0, INT64))
+    default_query_max_num: int = attrs.field(default=32, validator=within(0, 10_000))
     """Messages that a query by unique key gives at most."""
 
     journal_traffic: bool = False
     """Ours: each send, pull and commit is an event of the journal; see broker.traffic. Read at the start only."""
 
     long_polling_enable: bool = True
-    short_polling_time_mills: int = 1000
+    short_polling_time_mills: int = attrs.field(default=1000, validator=_millis)
     notify_consumer_ids_changed_enable: bool = True
     slave_read_enable: bool = False
 
     force_register: bool = True
-    register_name_server_period: int = 30_000
-    register_broker_timeout_mills: int = 6_000
+    register_name_server_period: int = attrs.field(default=30_000, validator=within(-INT32, INT32))
+    """Taken as 10 s to 60 s, whatever it is, as in RocketMQ."""
+    register_broker_timeout_mills: int = attrs.field(default=6_000, validator=within(1, INT32))
     compressed_register: bool = False
-    flush_consumer_offset_interval: int = 5_000
-    flush_delay_offset_interval: int = 10_000
-    transaction_time_out: int = 6_000
+    flush_consumer_offset_interval: int = attrs.field(default=5_000, validator=_period)
+    flush_delay_offset_interval: int = attrs.field(default=10_000, validator=_period)
+    transaction_time_out: int = attrs.field(default=6_000, validator=_millis)
     """Age at which a half message is first asked about, unless it says otherwise itself."""
-    transaction_check_max: int = 15
-    transaction_check_interval: int = 60_000
-    slave_timeout: int = 3_000
-    server_channel_max_idle_time_seconds: int = 120
+    transaction_check_max: int = attrs.field(default=15, validator=within(0, INT32))
+    transaction_check_interval: int = attrs.field(default=60_000, validator=_period)
+    slave_timeout: int = attrs.field(default=3_000, validator=within(0, INT32))
+    server_channel_max_idle_time_seconds: int = attrs.field(default=120, validator=within(-1, INT32))
+    """A connection on which nothing moved for so long is closed; 0 or -1 keeps all, as Netty does."""
     config_black_list: str = "configBlackList;brokerConfigPath"
 
     # ---- ours ----
@@ -156,6 +196,10 @@ class BrokerConfig:
     def namesrv_addrs(self) -> tuple[str, ...]:
         """The nameservers, one by one."""
         return tuple(part.strip() for part in self.namesrv_addr.split(";") if part.strip())
+
+
+KINDS = (BrokerConfig, StoreConfig, HaSettings, UnusedConfig)
+"""The classes that one settings file feeds."""
 
 
 @attrs.frozen
@@ -193,7 +237,7 @@ class BrokerSettings:
 
 def load_config(path: str | pathlib.Path) -> BrokerSettings:
     """Read and check a settings file. SettingsError names file, key, and what was expected."""
-    source = read_settings(path, [BrokerConfig, StoreConfig, HaSettings, UnusedConfig])
+    source = read_settings(path, KINDS)
     profile = PROFILES.get(str(source.values.get("profile")), {})
     settings = attrs.evolve(source, values={**profile, **source.values})
     broker = settings.bind(BrokerConfig)

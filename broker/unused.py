@@ -1,7 +1,8 @@
 """Settings of 4.9.8 for parts that there are none of here: thread pools, Netty's buffers, DLedger, and the like.
 
 They can be set, are kept in the file, and are shown with 4.9.8's defaults, for tools compare brokers by them and fail
-where some are missing. They have no effect. Sources: classes BrokerConfig, MessageStoreConfig, NettyServerConfig,
+where some are missing. They have no effect. Those without which a cluster would lose or hide messages are refused
+instead: see REFUSED. Sources: classes BrokerConfig, MessageStoreConfig, NettyServerConfig,
 NettyClientConfig.
 """
 
@@ -11,6 +12,7 @@ from typing import Any
 
 import attrs
 
+from remoting.checks import FIXED, INT64, one_line_texts, shown, within
 from remoting.settings import snake
 
 _CPUS = os.cpu_count() or 1
@@ -122,11 +124,40 @@ DEFAULTS: Mapping[str, bool | int | str] = {
 """By RocketMQ's names; `bitMapLengthConsumeQueueExt` as the default bloom filter makes it."""
 
 
+REFUSED: Mapping[str, str] = {
+    "enableDLegerCommitLog": "DLedger is not supported yet: without it the members of a group are masters that fight"
+    " for one route; start one SYNC_MASTER or ASYNC_MASTER and SLAVEs",
+    "readOnlyCommitLogStorePaths": "a commit log in several directories is not supported:"
+    " the messages in these would be missing",
+}
+"""Settings that must keep their default, and why, by RocketMQ's names."""
+
+
+def _field(key: str, default: bool | int | str) -> Any:  # noqa: FBT001 - a default, not a switch
+    validators = []
+    if key in REFUSED:
+        validators.append(_keeps(default, REFUSED[key]))
+    if type(default) is int:
+        validators.append(within(-INT64, INT64))
+    metadata = FIXED if "Path" in key or key == "messageStorePlugIn" else {}
+    return attrs.field(default=default, type=type(default), validator=validators or None, metadata=metadata)
+
+
+def _keeps(default: object, reason: str) -> Any:
+    def check(_config: object, field: "attrs.Attribute[Any]", value: object) -> None:
+        if value != default:
+            text = str(value).lower() if isinstance(value, bool) else shown(value)
+            raise ValueError(f"{field.name} = {text}: {reason}")
+
+    return check
+
+
 UnusedConfig: Any = attrs.make_class(
     "UnusedConfig",
-    {snake(key): attrs.field(default=value, type=type(value)) for key, value in DEFAULTS.items()},
+    {snake(key): _field(key, default) for key, default in DEFAULTS.items()},
     frozen=True,
     kw_only=True,
+    field_transformer=one_line_texts,
 )
 """These settings as a class like those of the others, to be read, changed and shown alike."""
 

@@ -22,6 +22,7 @@ from cluster.directory import ClusterDirectory
 from cluster.faults.board import ActiveFault
 from cluster.faults.rules import Fault
 from cluster.lab import WAIT_SECONDS, Cluster, WaitTimeoutError, Workload, open_cluster
+from cluster.nodestore import store_config
 from cluster.status import Document
 from cluster.topology import ClusterSpec, NodeKind
 from remoting.journal import JournalEntry
@@ -112,7 +113,9 @@ class BlockingCluster:
         """What the quick checks find now, of the cluster's own workloads: `findings()["lost"].value == 0`."""
         nodes = self._cluster.supervisor.nodes.values()
         stores = {
-            node.name: self.directory.data_dir(node.name) / "store" for node in nodes if node.kind is NodeKind.BROKER
+            node.name: store_config(self.directory, node.name).store_path_root_dir
+            for node in nodes
+            if node.kind is NodeKind.BROKER
         }
         return judge_run(self.journal(), stores)
 

@@ -8,6 +8,7 @@ Time-outs are real seconds, whatever the cluster's rate.
 """
 
 import contextlib
+import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
@@ -22,14 +23,15 @@ from cluster.directory import ClusterDirectory, Record
 from cluster.eventlog import EventLog
 from cluster.faults.board import ActiveFault
 from cluster.faults.rules import Fault, Isolation
-from cluster.forklaunch import WORKLOAD_MODULES
+from cluster.forklaunch import BROKER_MODULE, WORKLOAD_MODULES
 from cluster.life import Life, NodeFailedError
+from cluster.nodestore import OutsideError, write_settings
 from cluster.placing import addresses_of, placed
-from cluster.privatefile import write_private
 from cluster.processes import SNAPSHOT_SECONDS
 from cluster.status import Document, masters_behind, status_document
 from cluster.supervisor import MODULES, Supervisor, start_phases
-from cluster.topology import ClusterSpec, NodeKind, node_settings, nodes_of, toml_text
+from cluster.topology import ClusterSpec, NodeKind, check_spec, node_settings, nodes_of
+from cluster.trial import BadSettingsError, try_settings
 from remoting.clock import ClockSettings, RatedClock, real_seconds
 from remoting.journal import (
     SUPERVISOR,
@@ -41,6 +43,8 @@ from remoting.journal import (
     read_journals,
 )
 from store.powerloss import Lost
+
+log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.01  # events of a busy workload must not make us ask all nodes each time
@@ -230,14 +234,12 @@ class Cluster:
         """Start a process that works against the cluster. It is told the nameservers and an address to speak from.
 
         The module has `load_config(path)` and `async main(config, link)`; its config file gets `namesrv_addr` and
-        `source_ip` besides what is given here.
+        `source_ip` besides what is given here. ValueError for a name that is taken, or no file name.
         """
         number = 1 + sum(node.kind is NodeKind.WORKLOAD for node in self.supervisor.nodes.values())
         name = name or f"{module.rpartition('.')[2]}-{number}"
         node = self.supervisor.add_workload(name, module)
-        self.supervisor.workload_settings[name] = toml_text(
-            {"namesrv_addr": self.namesrv_addr, "source_ip": node.host, **config}
-        )
+        self.supervisor.workload_settings[name] = {"namesrv_addr": self.namesrv_addr, "source_ip": node.host, **config}
         await self.supervisor.start(name)
         return Workload(name, self.supervisor)
 
@@ -258,6 +260,7 @@ async def open_cluster(
 ) -> AsyncIterator[Cluster]:
     """Start a cluster, give it once every node is ready, and stop it in order in the end.
 
+    BadSettingsError for broker settings that no broker takes, NodeFailedError for a node that does not start.
     The directory is `~/.rmqlab/<name>` unless given. `started` gets the cluster before its nodes start. With a
     `seed`, random choices of its processes are the same each time, though not what time makes of them. `forks` is a fork
     server that runs already; it is closed in the end.
@@ -268,6 +271,8 @@ async def open_cluster(
         # First of all: it imports while we look for a place.
         forks = forks or ForkServer.start([*modules.values(), *WORKLOAD_MODULES], place.path / "forkserver.log", way)
         try:
+            if modules[NodeKind.BROKER] == BROKER_MODULE:  # others have their own settings
+                await _check_settings(spec)
             record = place.read_record()
             with placed(spec, place, record) as found:
                 placement = found.placement
@@ -277,7 +282,7 @@ async def open_cluster(
                 nodes = nodes_of(spec, placement)
                 for node in nodes:
                     settings = node_settings(spec, node, nodes, place.data_dir(node.name))
-                    write_private(place.config_path(node.name), toml_text(settings))
+                    _write_settings(place, node.name, settings)
                 supervisor = Supervisor(
                     spec, placement, place, clock, forks, {node.name: node for node in nodes}, EventLog(), modules, seed
                 )
@@ -347,6 +352,24 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
             supervisor.events.journal.close()
             supervisor.events.journal = None
             place.control_socket.unlink(missing_ok=True)
+
+
+def _write_settings(place: ClusterDirectory, name: str, settings: Mapping[str, Any]) -> None:
+    try:
+        write_settings(place, name, settings)
+    except OutsideError as exc:
+        raise NodeFailedError(f"{name} is not started: {exc}") from None
+
+
+async def _check_settings(spec: ClusterSpec) -> None:
+    """Let a broker read the settings for all of them. BadSettingsError names key, near miss and what was expected."""
+    try:
+        check_spec(spec)
+        remarks = await trio.to_thread.run_sync(try_settings, spec.broker_settings)
+    except ValueError as exc:
+        raise BadSettingsError(f"broker_settings: {exc}") from None
+    for remark in remarks:
+        log.warning("broker_settings: %s", remark)
 
 
 def _last_time(place: ClusterDirectory, record: Record | None) -> float:

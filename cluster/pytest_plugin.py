@@ -18,6 +18,8 @@ Clusters are made below pytest's own temporary directory, at addresses of their 
 number of pytest processes, do not meet. A test that fails is told what happened in its clusters.
 """
 
+import contextlib
+import difflib
 import itertools
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
@@ -55,7 +57,7 @@ def cluster_fixture(scope: Scope = "function", **keys: Any) -> Callable[..., Any
         from cluster.blocking import BlockingCluster  # noqa: PLC0415 -- see above
 
         spec, directory = _place(request, tmp_path_factory, keys)
-        with BlockingCluster(spec, directory) as running:
+        with _settings_named(), BlockingCluster(spec, directory) as running:
             yield running
 
     return cluster
@@ -72,18 +74,41 @@ async def rmq_trio_cluster(
     from cluster.lab import open_cluster  # noqa: PLC0415 -- see above
 
     spec, directory = _place(request, tmp_path_factory, {})
-    async with open_cluster(spec, directory=directory) as cluster:
-        yield cluster
+    with _settings_named():
+        async with open_cluster(spec, directory=directory) as cluster:
+            yield cluster
+
+
+@contextlib.contextmanager
+def _settings_named() -> Iterator[None]:
+    """Fail a test whose cluster has settings that no broker takes with their names alone, without a traceback."""
+    from cluster.trial import BadSettingsError  # noqa: PLC0415 -- see above
+
+    try:
+        yield
+    except BadSettingsError as exc:
+        pytest.fail(f"{MARK}: {exc}", pytrace=False)
 
 
 def _place(
     request: pytest.FixtureRequest, factory: pytest.TempPathFactory, keys: dict[str, Any]
 ) -> "tuple[ClusterSpec, ClusterDirectory]":
+    import attrs  # noqa: PLC0415 -- see above
+
     from cluster.directory import ClusterDirectory  # noqa: PLC0415 -- see above
     from cluster.topology import ClusterSpec  # noqa: PLC0415 -- see above
 
     mark = request.node.get_closest_marker(MARK)
     given = {"name": f"rmq-{next(_numbers)}", **keys, **(mark.kwargs if mark else {})}
+    known = [field.name for field in attrs.fields(ClusterSpec)]
+    for key in given.keys() - known:
+        near = difflib.get_close_matches(key, known, 1)
+        hint = (
+            f"did you mean {near[0]}?"
+            if near
+            else f"expected {', '.join(known)}; broker settings go to broker_settings"
+        )
+        pytest.fail(f"{MARK}: unknown key {key}; {hint}", pytrace=False)
     try:
         spec = ClusterSpec(**given)
     except (TypeError, ValueError) as exc:

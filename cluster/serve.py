@@ -21,9 +21,17 @@ from cluster.ports import PortTakenError
 from cluster.status import Document
 from cluster.supervisor import Supervisor
 from cluster.topology import ClusterSpec
+from cluster.trial import BadSettingsError
 from remoting.logfile import open_log
 
-UP_FAILURES = (NodeFailedError, PortTakenError, AlreadyUpError, ForkServerGoneError, NoPlaceError)
+UP_FAILURES = (
+    NodeFailedError,
+    PortTakenError,
+    AlreadyUpError,
+    ForkServerGoneError,
+    NoPlaceError,
+    BadSettingsError,
+)
 
 
 class UpFailedError(Exception):

@@ -3,6 +3,7 @@
 import itertools
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
 import attrs
 import trio
@@ -16,12 +17,22 @@ from cluster.faults.keeper import FaultKeeper
 from cluster.forklaunch import BROKER_MODULE, NAMESERVER_MODULE
 from cluster.life import Life, NodeFailedError, WrongStateError, describe_end
 from cluster.logs import last_lines
-from cluster.privatefile import write_private
 from cluster.processes import Processes
-from cluster.topology import ClusterSpec, Node, NodeKind, Placement, find_targets, namesrv_addr, workload_host
+from cluster.topology import (
+    ClusterSpec,
+    Node,
+    NodeKind,
+    Placement,
+    check_workload_name,
+    find_targets,
+    namesrv_addr,
+    workload_host,
+)
 from remoting.clock import RatedClock
 from store.disk import StoreError
 from store.powerloss import Lost
+
+T = TypeVar("T")
 
 START_SECONDS = 30.0
 MORE_START_SECONDS = 1.0
@@ -48,7 +59,7 @@ class Supervisor:
     """What the random choices of its processes follow from; empty: chance."""
     processes: Processes = attrs.field(init=False)
     workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
-    workload_settings: dict[str, str] = attrs.field(factory=dict, init=False)
+    workload_settings: dict[str, Mapping[str, Any]] = attrs.field(factory=dict, init=False)
     """The settings files of workloads. They may hold secret keys: on disk only while a process reads them."""
     is_stopping: bool = attrs.field(default=False, init=False)
     """All is about to end."""
@@ -97,10 +108,17 @@ class Supervisor:
                 self.directory.config_path(name).unlink(missing_ok=True)
 
     async def spawn(self, name: str) -> None:
-        """Order the birth of a node's process, without waiting for what becomes of it."""
+        """Order the birth of a node's process, without waiting for what becomes of it.
+
+        NodeFailedError for a node that would write outside its directory.
+        """
         node = self.nodes[name]
-        if (settings := self.workload_settings.get(name)) is not None:
-            write_private(self.directory.config_path(name), settings)
+        try:
+            await trio.to_thread.run_sync(nodestore.check_startable, self.directory, node)
+            if (settings := self.workload_settings.get(name)) is not None:
+                nodestore.write_settings(self.directory, name, settings)
+        except nodestore.OutsideError as exc:
+            raise NodeFailedError(f"{name} is not started: {exc}") from None
         log = self.directory.log_path(name)
         self._log_starts[name] = log.stat().st_size if log.exists() else 0
         number = next(self._numbers)
@@ -176,31 +194,36 @@ class Supervisor:
         await self.start(*names)
 
     async def power_loss(self, *names: str) -> dict[str, Lost]:
-        """SIGKILL what runs, then erase what was not synced to disk; answer what each node lost."""
+        """SIGKILL what runs, then erase what was not synced to disk; answer what each node lost.
+
+        WrongStateError, and nothing done, where that would reach outside a node's directory.
+        """
+        for name in names:
+            await self._check(nodestore.check_inside, name)
         await self.kill(*(name for name in names if self.life(name).is_alive))
         losses = {}
         for name in names:
             try:
                 lost = await trio.to_thread.run_sync(nodestore.lose_power, self.directory, self.nodes[name])
-            except (StoreError, OSError) as exc:
+            except (StoreError, OSError, nodestore.OutsideError) as exc:
                 raise NodeFailedError(f"{name} is {self.life(name).state}, but: {exc}") from None
             self.processes.lost_power(name, lost)
             losses[name] = lost
         return losses
 
     async def wipe(self, *names: str) -> dict[str, int]:
-        """SIGKILL what runs, then delete its data; answer how many files it were. WrongStateError if there are none."""
+        """SIGKILL what runs, then delete its data; answer how many files it were.
+
+        WrongStateError, and nothing done, if there are none, or where that would reach outside a node's directory.
+        """
         for name in names:
-            try:
-                nodestore.check_wipeable(self.directory, self.nodes[name])
-            except nodestore.NothingToWipeError as exc:
-                raise WrongStateError(str(exc)) from None
+            await self._check(nodestore.check_wipeable, self.nodes[name])
         await self.kill(*(name for name in names if self.life(name).is_alive))
         deleted = {}
         for name in names:
             try:
                 deleted[name] = await trio.to_thread.run_sync(nodestore.wipe, self.directory, self.nodes[name])
-            except (StoreError, OSError) as exc:
+            except (StoreError, OSError, nodestore.OutsideError) as exc:
                 raise NodeFailedError(f"{name} is {self.life(name).state}, but: {exc}") from None
             self.record(name, "store_wiped", files=deleted[name])
         return deleted
@@ -229,13 +252,25 @@ class Supervisor:
                 await self.forks.signal(life.pid, signal.SIGKILL)
 
     def add_workload(self, name: str, module: str) -> Node:
-        """Make room for a workload process: a node that speaks from an address of its own and listens nowhere."""
+        """Make room for a workload process: a node that speaks from an address of its own and listens nowhere.
+
+        ValueError for a name that is no file name, or taken; WrongStateError for one that runs.
+        """
+        check_workload_name(name, self.nodes)
+        if self.life(name).is_alive:
+            raise WrongStateError(f"{name} runs already")
         index = sum(node.kind is NodeKind.WORKLOAD for node in self.nodes.values())
         node = Node(name=name, kind=NodeKind.WORKLOAD, host=workload_host(self.placement, index))
         self.nodes[name] = node
         self.workload_modules[name] = module
         self.faults.change_rules()  # it is among those whom others are cut off from
         return node
+
+    async def _check(self, check: Callable[[ClusterDirectory, T], None], what: T) -> None:
+        try:
+            await trio.to_thread.run_sync(check, self.directory, what)
+        except (nodestore.NothingToWipeError, nodestore.OutsideError) as exc:
+            raise WrongStateError(str(exc)) from None
 
     def _alive(self, name: str) -> Life:
         life = self.life(name)

@@ -36,6 +36,13 @@ PROFILES = ("4.9", "hardened")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
+_RESERVED = frozenset(
+    ("cluster", "cluster.json", "journal", "journal.old", "supervisor.log", "forkserver.log", "supervisor.lock",
+     "control.sock", "command.sock")
+)  # fmt: skip
+"""Names in a cluster's directory, and of the supervisor's journal."""
+
+
 class UnknownTargetError(Exception):
     """No node goes by this name. The text lists what exists."""
 
@@ -128,6 +135,16 @@ class Node:
         if self.port is None:
             return ()
         return (self.port - 2, self.port, self.port + 1) if self.kind is NodeKind.BROKER else (self.port,)
+
+
+def check_workload_name(name: str, nodes: Mapping[str, Node]) -> None:
+    """ValueError for a name that is no file name, or whose directory or journal belongs to something else."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"workload name {name!r}: letters, digits and _.- up to 64, the first a letter or digit")
+    if name in _RESERVED or (name in nodes and nodes[name].kind is not NodeKind.WORKLOAD):
+        raise ValueError(
+            f"workload name {name!r}: taken; expected one that nothing else in the cluster's directory has"
+        )
 
 
 def check_spec(spec: ClusterSpec) -> None:
@@ -261,15 +278,25 @@ def _near(target: str, nodes: Iterable[Node]) -> str:
     return f", did you mean {close[0]}?" if close else ""
 
 
+def node_paths(kind: NodeKind, data_dir: Path) -> dict[str, Path]:
+    """Where a node keeps its data: the path settings of its file, by key. What acts on these files asks here.
+
+    A node rewrites its own settings file, so the paths in there are only compared with these (issue 12.1).
+    """
+    match kind:
+        case NodeKind.NAMESERVER:
+            return {"kv_config_path": data_dir / "kvConfig.json", "config_store_path": data_dir / "namesrv.properties"}
+        case NodeKind.BROKER:
+            return {"store_path_root_dir": data_dir / "store"}
+        case _:
+            return {}
+
+
 def node_settings(spec: ClusterSpec, node: Node, nodes: Iterable[Node], data_dir: Path) -> dict[str, Any]:
     """The keys of one node's settings file."""
+    paths = {key: str(path) for key, path in node_paths(node.kind, data_dir).items()}
     if node.kind is NodeKind.NAMESERVER:
-        return {
-            "listen_address": node.host,
-            "listen_port": node.port,
-            "kv_config_path": str(data_dir / "kvConfig.json"),
-            "config_store_path": str(data_dir / "namesrv.properties"),
-        }
+        return {"listen_address": node.host, "listen_port": node.port, **paths}
     return {
         "broker_cluster_name": "DefaultCluster",
         "broker_name": node.group,
@@ -280,7 +307,7 @@ def node_settings(spec: ClusterSpec, node: Node, nodes: Iterable[Node], data_dir
         "broker_ip2": node.host,
         "listen_address": node.host,
         "listen_port": node.port,
-        "store_path_root_dir": str(data_dir / "store"),
+        **paths,
         "flush_disk_type": spec.flush,
         **({} if spec.profile == PROFILES[0] else {"profile": spec.profile}),
         **spec.broker_settings,

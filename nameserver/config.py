@@ -3,6 +3,7 @@
 Source: remoting-and-nameserver section 3.3.
 """
 
+import contextlib
 import os
 import pathlib
 from collections.abc import Mapping
@@ -10,64 +11,86 @@ from typing import Any
 
 import attrs
 
-from remoting.checks import above, at_least, within
-from remoting.settings import converter, read_settings, settings_lines, snake
+from remoting.checks import FIXED, INT32, is_host, line_fault, one_line_texts, shown, within
+from remoting.properties import properties_file_text, write_properties_text
+from remoting.settings import (
+    NO_KEY,
+    PROPERTIES_SUFFIXES,
+    SettingsError,
+    converted,
+    evolved,
+    forbidden_keys,
+    read_settings,
+    setting_fields,
+    settings_lines,
+)
 
-FIXED_BLACK_LIST = frozenset({"configBlackList", "configStorePath", "kvConfigPath", "rocketmqHome"})
-"""Keys that request 318 may never touch."""
+NEVER_CHANGED = "configBlackList"
+"""Beside all paths (remoting.checks.FIXED), the key that request 318 may never touch."""
 
-PROPERTIES_SUFFIXES = (".properties", ".conf")
+_seconds: Any = within(0.001, 1e9)
+"""Of a period: 0 would never sleep."""
+_int: Any = within(-INT32, INT32)
 
-_positive: Any = above(0)
+
+def _is_host(_config: object, field: "attrs.Attribute[str]", value: str) -> None:
+    if value and not is_host(value):
+        raise ValueError(f"{field.name} = {shown(value)}: expected an IP address or a host name")
+
+
+def _are_lines(_config: object, _field: object, pairs: Mapping[str, str]) -> None:
+    for key, value in pairs.items():
+        if fault := line_fault(key) or line_fault(value):
+            raise ValueError(f"{shown(key)[1:-1]} = {shown(value)}: expected {fault}")
 
 
 def _in_home(name: str) -> str:
     return str(pathlib.Path.home() / "namesrv" / name)
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, field_transformer=one_line_texts)
 class NameserverConfig:
     """One nameserver. Seconds and bytes; what is marked `unused` is only reported, for nothing here is sized by it."""
 
-    listen_address: str = "127.0.0.1"
+    listen_address: str = attrs.field(default="127.0.0.1", validator=_is_host)
     """Ours: the address to listen at. RocketMQ listens at all."""
     listen_port: int = attrs.field(default=9876, validator=within(0, 65535))
     """0 lets the system choose; the ready line tells."""
-    kv_config_path: str = attrs.field(factory=lambda: _in_home("kvConfig.json"))
+    kv_config_path: str = attrs.field(factory=lambda: _in_home("kvConfig.json"), metadata=FIXED)
     """The KV table, written at every change, its last content kept beside it as `.bak`."""
-    config_store_path: str = attrs.field(factory=lambda: _in_home("namesrv.properties"))
+    config_store_path: str = attrs.field(factory=lambda: _in_home("namesrv.properties"), metadata=FIXED)
     """Where request 318 writes the settings. A properties file given at the start takes its place, as with `-c`."""
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
     """More keys that request 318 must not touch, separated by `;`."""
     order_message_enable: bool = False
     """Routes carry the order configuration of their topic. Takes effect at once when request 318 sets it."""
 
-    scan_first_delay: float = attrs.field(default=5.0, validator=at_least(0))
+    scan_first_delay: float = attrs.field(default=5.0, validator=within(0, 1e9))
     """Ours, fixed in RocketMQ: seconds from the start to the first scan for silent brokers."""
-    scan_period: float = attrs.field(default=10.0, validator=_positive)
+    scan_period: float = attrs.field(default=10.0, validator=_seconds)
     """Ours, fixed in RocketMQ."""
-    broker_expiry: float = attrs.field(default=120.0, validator=_positive)
+    broker_expiry: float = attrs.field(default=120.0, validator=_seconds)
     """Ours, fixed in RocketMQ: a broker that has not registered for longer than this is dropped by the next scan."""
 
-    rocketmq_home: str = attrs.field(factory=lambda: os.environ.get("ROCKETMQ_HOME", ""))
+    rocketmq_home: str = attrs.field(factory=lambda: os.environ.get("ROCKETMQ_HOME", ""), metadata=FIXED)
     product_env_name: str = "center"
     cluster_test: bool = False
-    server_channel_max_idle_time_seconds: int = attrs.field(default=120, validator=_positive)
-    """A connection on which nothing moved for so long is closed."""
-    server_worker_threads: int = 8  # unused, as all that follow
-    server_callback_executor_threads: int = 0
-    server_selector_threads: int = 3
-    server_oneway_semaphore_value: int = 256
-    server_async_semaphore_value: int = 64
-    server_socket_snd_buf_size: int = 0
-    server_socket_rcv_buf_size: int = 0
-    write_buffer_high_water_mark: int = 0
-    write_buffer_low_water_mark: int = 0
-    server_socket_backlog: int = 1024
+    server_channel_max_idle_time_seconds: int = attrs.field(default=120, validator=within(-1, INT32))
+    """A connection on which nothing moved for so long is closed; 0 or -1 keeps all, as Netty does."""
+    server_worker_threads: int = attrs.field(default=8, validator=_int)  # unused, as all that follow
+    server_callback_executor_threads: int = attrs.field(default=0, validator=_int)
+    server_selector_threads: int = attrs.field(default=3, validator=_int)
+    server_oneway_semaphore_value: int = attrs.field(default=256, validator=_int)
+    server_async_semaphore_value: int = attrs.field(default=64, validator=_int)
+    server_socket_snd_buf_size: int = attrs.field(default=0, validator=_int)
+    server_socket_rcv_buf_size: int = attrs.field(default=0, validator=_int)
+    write_buffer_high_water_mark: int = attrs.field(default=0, validator=_int)
+    write_buffer_low_water_mark: int = attrs.field(default=0, validator=_int)
+    server_socket_backlog: int = attrs.field(default=1024, validator=_int)
     server_pooled_byte_buf_allocator_enable: bool = True
     use_epoll_native_selector: bool = False
 
-    extra_properties: Mapping[str, str] = attrs.field(factory=dict)
+    extra_properties: Mapping[str, str] = attrs.field(factory=dict, validator=_are_lines, metadata=NO_KEY)
     """Keys of a properties file that nobody here knows: reported by request 319, as RocketMQ does."""
 
 
@@ -81,27 +104,35 @@ def load_config(path: str | pathlib.Path) -> NameserverConfig:
 
 
 def config_text(config: NameserverConfig) -> str:
-    """Give all settings as RocketMQ reports and stores them: `key=value` lines under its names."""
-    lines = dict(config.extra_properties) | settings_lines(config)
-    return "".join(f"{key}={value}\n" for key, value in lines.items())
+    """Give all settings as RocketMQ reports them: `key=value` lines under its names."""
+    return write_properties_text(_lines(config))
+
+
+def stored_text(config: NameserverConfig) -> str:
+    """Give all settings as they are stored: the same lines, which `load_config` reads back as they are."""
+    return properties_file_text(_lines(config))
 
 
 def is_black_listed(config: NameserverConfig, keys: Mapping[str, str]) -> bool:
-    """Tell whether any of these keys must not be changed by a request (remoting#39; since 4.9.8)."""
-    return not keys.keys().isdisjoint(FIXED_BLACK_LIST | set(config.config_black_list.split(";")))
+    """Tell whether any of these keys must not be changed by a request, in any spelling (remoting#39, since 4.9.8)."""
+    return bool(forbidden_keys(keys, [NameserverConfig], NEVER_CHANGED, *config.config_black_list.split(";")))
 
 
 def updated_config(config: NameserverConfig, properties: Mapping[str, str]) -> NameserverConfig:
-    """Apply what request 318 asks for. Unknown keys are passed over, and values that do not fit, as in RocketMQ."""
-    fields = attrs.fields_dict(NameserverConfig)
-    extra = {key: properties.get(key, value) for key, value in config.extra_properties.items()}
-    config = attrs.evolve(config, extra_properties=extra)
-    for key, value in properties.items():
-        name = snake(key)
-        if name not in fields or name == "extra_properties":
-            continue
-        try:
-            config = attrs.evolve(config, **{name: converter.structure(value, fields[name].type)})  # type: ignore[arg-type]  # never None here
-        except (ValueError, TypeError):
-            continue
-    return config
+    """Apply what request 318 asks for.
+
+    Unknown keys are passed over, and text that is not of the setting's type, as in RocketMQ. SettingsError for a value
+    that has the type and cannot be used: RocketMQ takes it.
+    """
+    changed: dict[str, Any] = {
+        "extra_properties": {key: properties.get(key, value) for key, value in config.extra_properties.items()}
+    }
+    for key, field in setting_fields(NameserverConfig).items():
+        if key in properties:
+            with contextlib.suppress(SettingsError):
+                changed[field.name] = converted(key, properties[key], field.type)
+    return evolved(config, changed)
+
+
+def _lines(config: NameserverConfig) -> dict[str, str]:
+    return {**config.extra_properties, **settings_lines(config)}

@@ -10,7 +10,7 @@ import pathlib
 
 import msgspec
 
-from nameserver.config import config_text, is_black_listed, updated_config
+from nameserver.config import config_text, is_black_listed, stored_text, updated_config
 from nameserver.kvconfig import ORDER_TOPIC_CONFIG
 from nameserver.lookup import (
     cluster_info,
@@ -30,7 +30,7 @@ from remoting.codes import RequestCode, ResponseCode, version_number
 from remoting.dispatch import Reply, Request, Route, handler_table
 from remoting.header import FALSE, TRUE
 from remoting.headers import nameserver as headers
-from remoting.properties import parse_properties_text
+from remoting.settings import SettingsError, parse_change
 from store.configfile import save_config_file
 
 STANDARD_JSON_VERSION = version_number(4, 9, 4)
@@ -209,14 +209,17 @@ def list_kv(state: Nameserver, header: headers.GetKVListByNamespaceRequestHeader
 
 
 def update_config(state: Nameserver, _header: None, request: Request) -> Reply:
-    """318: change settings and store all of them (remoting#39)."""
+    """318: change settings and store all of them (remoting#39). Code 1, and nothing changed, for a value out of range."""
     if not request.command.body:
         return Reply()
-    properties = parse_properties_text(request.command.body.decode("utf-8", "replace"))
-    if is_black_listed(state.config, properties):
-        return Reply(ResponseCode.NO_PERMISSION, remark="one of these settings is in the black list")
-    state.config = updated_config(state.config, properties)
-    save_config_file(pathlib.Path(state.config.config_store_path), config_text(state.config).encode())
+    try:
+        properties = parse_change(request.command.body, errors="replace")
+        if is_black_listed(state.config, properties):
+            return Reply(ResponseCode.NO_PERMISSION, remark="one of these settings is in the black list")
+        state.config = updated_config(state.config, properties)
+    except SettingsError as exc:
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
+    save_config_file(pathlib.Path(state.config.config_store_path), stored_text(state.config).encode())
     return Reply()
 
 

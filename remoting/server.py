@@ -156,12 +156,14 @@ class Server(Generic[S]):
             channel.close("the server stops")
 
     async def close_idle_forever(self) -> NoReturn:
-        """Close connections on which nothing moved for `idle_timeout` seconds.
+        """Close connections on which nothing moved for `idle_timeout` seconds; none where that is 0 or less.
 
         What came while this process stood still is no silence: a look that comes too late is left out, so that it can
         be read before the next one (Netty, too, reads before it looks at the time).
         """
         period = self._idle_timeout / 120
+        if period <= 0:  # Netty's IdleStateHandler takes that for off
+            await trio.sleep_forever()
         while True:
             looked_at = trio.current_time()
             await trio.sleep(period)

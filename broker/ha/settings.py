@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from remoting.checks import above, at_least, within
+from remoting.checks import INT32, INT64, is_address, one_line_texts, shown, within
 
 MAX_FRAME: Final = 4 * 2**20
 """Header and body of the largest frame that a 4.9 slave takes: its receive buffer (section 4.5)."""
@@ -16,19 +16,25 @@ HEADER_SIZE: Final = 12
 _SHORTEST_ADDRESS: Final = 6
 
 
-@attrs.frozen(kw_only=True)
+def _is_master(_settings: object, field: "attrs.Attribute[str]", value: str) -> None:
+    """What is too short to be an address is ignored, as in 4.9; what is long enough is connected to."""
+    if len(value) >= _SHORTEST_ADDRESS and not is_address(value):
+        raise ValueError(f"{field.name} = {shown(value)}: expected host:port")
+
+
+@attrs.frozen(kw_only=True, field_transformer=one_line_texts)
 class HaSettings:
     """Settings of both sides: every broker listens for slaves and has an HA client (section 4.1)."""
 
-    ha_send_heartbeat_interval: int = attrs.field(default=5000, validator=above(0))
+    ha_send_heartbeat_interval: int = attrs.field(default=5000, validator=within(1, INT32))
     """Silence after which either side writes something."""
-    ha_housekeeping_interval: int = attrs.field(default=20_000, validator=above(0))
+    ha_housekeeping_interval: int = attrs.field(default=20_000, validator=within(1, INT32))
     """Silence after which a master closes, counted from accept or from the last report."""
     ha_transfer_batch_size: int = attrs.field(default=32_768, validator=within(1, MAX_FRAME - HEADER_SIZE))
     """Most bytes in one frame."""
-    ha_slave_fallbehind_max: int = attrs.field(default=256 * 2**20, validator=at_least(0))
+    ha_slave_fallbehind_max: int = attrs.field(default=256 * 2**20, validator=within(0, INT64))
     """A slave this far behind counts as none: sends get SLAVE_NOT_AVAILABLE (store-ha#55)."""
-    ha_master_address: str = ""
+    ha_master_address: str = attrs.field(default="", validator=_is_master)
     """Where a slave connects, whatever the nameserver says, if it has 6 characters or more (section 4.1)."""
 
     # ---- ours ----
@@ -37,7 +43,7 @@ class HaSettings:
     """A slave connects when it learns the address and reports as it connects; 4.9 takes 5 s over each."""
     ha_drop_silent_master: bool = False
     """A slave closes when its master was silent for the housekeeping interval; 4.9 waits for ever."""
-    in_sync_replicas: int = attrs.field(default=0, validator=at_least(0))
+    in_sync_replicas: int = attrs.field(default=0, validator=within(0, INT32))
     """Logs that must have a message before its sync send is SEND_OK, the master's own included, as 5.x counts them.
 
     So 2 means one slave, and 1 none. Only slaves connected now count, each with what it acknowledged itself. 0 is
@@ -62,9 +68,9 @@ class HaSettings:
     ha_verify_received: bool = False
     """A slave keeps only whole, CRC-correct records that lie where they say; 4.9 writes any bytes (section 4.5)."""
 
-    ha_max_connections: int = attrs.field(default=64, validator=at_least(1))
+    ha_max_connections: int = attrs.field(default=64, validator=within(1, INT32))
     """Slaves served at once, those that never report included; the next one is closed at accept."""
-    ha_max_connections_per_address: int = attrs.field(default=16, validator=at_least(1))
+    ha_max_connections_per_address: int = attrs.field(default=16, validator=within(1, INT32))
     """As many of them from one IP address, so that a stranger leaves room for slaves."""
 
     @property

@@ -6,22 +6,26 @@ Sources: broker-requests sections 3.5 and 6.5; classes AdminBrokerProcessor, Con
 import logging
 from typing import Any
 
-from broker.config import BrokerSettings
+from broker.config import KINDS, BrokerSettings
 from broker.filter.lexer import FilterError
 from broker.filter.table import compiled, is_tag_type
 from broker.state import Broker
 from broker.unused import set_in_vain
 from remoting.bodies.heartbeat import CheckClientRequestBody
+from remoting.checks import shown
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Refusal, Reply, Request, Route
 from remoting.headers.broker_admin import GetBrokerConfigResponseHeader
-from remoting.properties import parse_properties_text, write_properties_text
-from remoting.settings import SettingsError, settings_lines, snake
+from remoting.properties import write_properties_text
+from remoting.settings import SettingsError, forbidden_keys, parse_change, setting_fields, settings_lines, snake
 
 log = logging.getLogger(__name__)
 
 NEVER_CHANGED = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
-"""Keys that no tool may change, whatever the black list of the configuration says."""
+"""Keys that no tool may change, whatever the black list of the configuration says. So are all paths (remoting.checks.FIXED)."""
+_KNOWN = frozenset(setting_fields(*KINDS))
+_NAMED = 5
+"""Keys that a refusal names: a request may hold thousands."""
 
 
 def get_broker_config(broker: Broker, _header: Any, _request: Request) -> Reply:
@@ -36,16 +40,18 @@ def get_broker_config(broker: Broker, _header: Any, _request: Request) -> Reply:
 def update_broker_config(broker: Broker, _header: Any, request: Request) -> Reply:
     """Change settings at once, and in the file they came from. Keys that nobody knows are ignored.
 
-    Where one value does not fit, nothing changes: RocketMQ would keep the text and run on without it.
+    Code 16 for a key that no request may change, in any spelling. Where one value does not fit, nothing changes:
+    RocketMQ would keep the text and run on without it.
     """
     try:
-        changes = parse_properties_text(request.command.body.decode())
+        asked = parse_change(request.command.body)
+        if forbidden := forbidden_keys(asked, KINDS, *NEVER_CHANGED, *broker.config.config_black_list.split(";")):
+            names = ", ".join(shown(key)[1:-1] for key in forbidden[:_NAMED])
+            raise Refusal(ResponseCode.NO_PERMISSION, f"{names} cannot be changed by a tool")
+        changes = {key: value for key, value in asked.items() if key in _KNOWN}
         settings = broker.settings.changed(changes)
-    except (UnicodeDecodeError, SettingsError) as exc:
+    except SettingsError as exc:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(exc)) from None
-    forbidden = NEVER_CHANGED.union(broker.config.config_black_list.split(";")).intersection(changes)
-    if forbidden:
-        raise Refusal(ResponseCode.NO_PERMISSION, f"{', '.join(sorted(forbidden))} cannot be changed by a tool")
     _apply(broker, settings)
     settings.save()
     if in_vain := set_in_vain({snake(key): value for key, value in changes.items()}):

@@ -167,9 +167,12 @@ def parse_setting(text: str) -> tuple[str, Any]:
     if not equals or not key.strip():
         misused(f"--set {text}: expected KEY=VALUE, such as --set syncFlushTimeout=3000")
     try:
-        return snake(key.strip()), tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
+        parsed = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError):
         return snake(key.strip()), value
+    if parsed.keys() == {"value"} and isinstance(parsed["value"], (str, bool, int, float)):
+        return snake(key.strip()), parsed["value"]
+    return snake(key.strip()), value  # a date, a list, or several lines: text to a broker
 
 
 def up_document(document: Document) -> Document:

@@ -16,7 +16,7 @@ from cluster.faults.rules import ClockFault, FaultError, HaReportFault, LinkFaul
 from cluster.lab import WaitTimeoutError, open_cluster
 from cluster.life import NodeFailedError, WrongStateError
 from cluster.ports import PortTakenError, claim_subnet
-from cluster.topology import ClusterSpec, NodeKind, UnknownTargetError
+from cluster.topology import ClusterSpec, Node, NodeKind, UnknownTargetError, check_workload_name
 from cluster.view import render_up
 from remoting.journal import read_journals
 from store.messagestore import MessageStore
@@ -120,6 +120,43 @@ async def test_a_power_loss_needs_a_store_that_says_what_was_synced(place: pathl
         (place / "broker-a" / "store" / "commitlog").mkdir(parents=True)
         with pytest.raises(NodeFailedError, match=r"broker-a is killed, but: .* nothing says what of it was synced"):
             await cluster.power_loss("broker-a")
+
+
+async def test_no_action_leaves_the_nodes_directory(place: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    """issue 12.1: whatever the node's settings say, and wherever a link leads."""
+    (tmp_path / "precious" / "commitlog").mkdir(parents=True)
+    async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
+        config = place / "broker-a" / "config.toml"
+        text = config.read_text()
+        config.write_text(text + f'store_path_commit_log = "{tmp_path}/precious/commitlog"\n')
+        with pytest.raises(WrongStateError, match="there is nothing to wipe"):
+            await cluster.wipe("broker-a")
+        with pytest.raises(NodeFailedError, match=r"broker-a is not started: .*store_path_commit_log = .*precious"):
+            await cluster.restart("broker-a")
+        config.write_text(text)
+        await cluster.start("broker-a")
+        (place / "broker-a" / "store").symlink_to(tmp_path / "precious")
+        for action in (cluster.wipe, cluster.power_loss):
+            with pytest.raises(WrongStateError, match=r"is a link to .*precious, outside the node's directory"):
+                await action("broker-a")
+        assert cluster.supervisor.life("broker-a").is_alive
+    assert (tmp_path / "precious" / "commitlog").exists()
+
+
+@pytest.mark.parametrize("name", ["../x", "", "a/b", "broker-a", "journal", "cluster", "cluster.json"])
+def test_a_workload_has_a_name_of_its_own(name: str) -> None:
+    nodes = {"broker-a": Node(name="broker-a", kind=NodeKind.BROKER, host="127.0.0.1")}
+    with pytest.raises(ValueError, match="workload name"):
+        check_workload_name(name, nodes)
+
+
+async def test_a_workload_that_runs_is_not_replaced(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
+        workload = await cluster.run_workload("fakenode", {}, name="mine")
+        with pytest.raises(WrongStateError, match="mine runs already"):
+            await cluster.run_workload("fakenode", {}, name="mine")
+        await workload.stop()
+        await cluster.run_workload("fakenode", {}, name="mine")
 
 
 async def test_a_signal_from_elsewhere_is_seen_as_well(place: pathlib.Path) -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.properties import parse_properties_text, write_properties_text
+from remoting.properties import parse_properties_text, properties_file_text, write_properties_text
 
 PLAIN = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\\=:#! \t\f\r\n"), min_size=1)
 
@@ -18,6 +18,7 @@ PLAIN = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\\=:#!
         ("list=a;\\\n   b;\\\n   c\nend=x\\\\\nopen=y\\", {"list": "a;b;c", "end": "x\\", "open": "y"}),
         ("a\\ b\\=c=\\u00e9\\t\\n\\q", {"a b=c": "é\t\nq"}),
         ("k=1\nk=2", {"k": "2"}),
+        ("face=\\ud83d\\ude00", {"face": "\U0001f600"}),
         ("storePath=/tmp/a b ", {"storePath": "/tmp/a b "}),
     ],
 )
@@ -35,3 +36,12 @@ def test_what_is_written_is_read_again(pairs: dict[str, str]) -> None:
 def test_each_pair_ends_its_line_and_nothing_is_escaped() -> None:
     """RocketMQ's own writer escapes nothing: a backslash in a value is lost when it is read."""
     assert write_properties_text({"a": "b=c", "d": "C:\\x"}) == "a=b=c\nd=C:\\x\n"
+
+
+ANY = st.text(alphabet=st.one_of(st.sampled_from("\\=:#! \t\f\r\nu0aé"), st.characters(codec="utf-8")), max_size=12)
+
+
+@given(st.dictionaries(ANY.filter(bool), ANY))
+def test_what_is_written_to_a_file_is_read_again_whatever_characters_it_has(pairs: dict[str, str]) -> None:
+    """issue 12.1: no value becomes another line or another key."""
+    assert parse_properties_text(properties_file_text(pairs)) == pairs

@@ -1,0 +1,101 @@
+"""Whatever arrives at request 25: what is saved is what was legally changed, and no other file is touched (issue 12.1)."""
+
+import itertools
+import pathlib
+from collections.abc import Callable, Iterable, Mapping
+
+import attrs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from broker.config import KINDS, BrokerSettings, load_config
+from broker.profiles import PROFILES
+from broker.testing import TalkingBroker
+from remoting.codes import RequestCode, ResponseCode
+from remoting.properties import parse_properties_text
+from remoting.settings import camel, setting_fields, settings_lines
+
+Opener = Callable[..., TalkingBroker]
+Hostile = Callable[[Iterable[str]], st.SearchStrategy[bytes]]
+FilesBelow = Callable[..., Mapping[str, bytes]]
+HARDENED = PROFILES["hardened"]
+KNOWN = setting_fields(*KINDS)
+
+
+def lines(loaded: BrokerSettings) -> dict[str, str]:
+    return settings_lines(loaded.broker, loaded.store, loaded.ha, loaded.unused)
+
+
+@pytest.fixture(params=["broker.toml", "broker.conf"])
+def target(request: pytest.FixtureRequest, open_broker: Opener) -> TalkingBroker:
+    """A broker whose settings file is TOML, or one of RocketMQ's."""
+    talk = open_broker()
+    toml = pathlib.Path(talk.broker.settings.source.source)
+    path = toml.with_name(request.param)
+    source = attrs.evolve(talk.broker.settings.source, source=str(path))
+    talk.broker.settings = attrs.evolve(talk.broker.settings, source=source)
+    talk.broker.settings.save()
+    return talk
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@given(data=st.data())
+def test_only_what_was_legally_changed_is_saved(
+    target: TalkingBroker, hostile_settings: Hostile, files_below: FilesBelow, data: st.DataObject
+) -> None:
+    body = data.draw(hostile_settings({*KNOWN, "brokerConfigPath"} - {"brokerRole"}))
+    path = pathlib.Path(target.broker.settings.source.source)
+    before, files = lines(load_config(path)), files_below(path.parent, path)
+    reply = target.ask(RequestCode.UPDATE_BROKER_CONFIG, None, body)
+    after = lines(load_config(path))
+    assert files_below(path.parent, path) == files
+    changed = {key for key in after if after[key] != before[key]}
+    if reply.code == ResponseCode.SUCCESS:
+        asked = parse_properties_text(body.decode())
+        assert changed <= asked.keys() | _follows(asked)
+    else:
+        assert not changed
+    assert not {key for key in changed if KNOWN[key].metadata.get("is_fixed")}
+
+
+def _follows(asked: dict[str, str]) -> set[str]:
+    """What other settings have as their default changes with them."""
+    follows = {
+        "listenAddress": {"brokerIP1", "brokerIP2"},
+        "brokerIP1": {"brokerIP2"},
+        "profile": set(map(camel, HARDENED)),
+    }
+    return {*itertools.chain.from_iterable(follows.get(key, ()) for key in asked)}
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["storePathRootDir", "storePathCommitLog", "store_path_commit_log", "storePathDLedgerCommitLog", "RocketmqHome"],
+)
+def test_no_path_is_changed_by_a_request_whatever_the_black_list_says(open_broker: Opener, key: str) -> None:
+    talk = open_broker(config_black_list="")
+    reply = talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, f"regionId=y\n{key}=/tmp/elsewhere".encode())
+    assert (reply.code, talk.broker.config.region_id) == (ResponseCode.NO_PERMISSION, "DefaultRegion")
+
+
+def test_a_period_that_would_end_the_broker_is_refused(talk: TalkingBroker) -> None:
+    """issue 12.5: it was saved, and trio.sleep raised at each start."""
+    reply = talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"flushConsumerOffsetInterval=-5")
+    assert (reply.code, talk.broker.config.flush_consumer_offset_interval) == (ResponseCode.SYSTEM_ERROR, 5000)
+    assert "flush_consumer_offset_interval = -5: expected 1 to" in (reply.remark or "")
+
+
+def test_what_nobody_knows_is_not_told_on(talk: TalkingBroker) -> None:
+    """A journal entry, like a control message, has a limit."""
+    body = b"regionId=y\n" + b"x" * 100_000 + b"=1"
+    assert talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, body).code == ResponseCode.SUCCESS
+    assert talk.events[-1][1]["changes"] == {"regionId": "y"}
+
+
+def test_a_body_without_bound_is_refused(talk: TalkingBroker) -> None:
+    reply = talk.ask(RequestCode.UPDATE_BROKER_CONFIG, None, b"a=1\n" * 50_000)
+    assert (reply.code, reply.remark) == (
+        ResponseCode.SYSTEM_ERROR,
+        "200000 bytes of settings: expected at most 131072",
+    )

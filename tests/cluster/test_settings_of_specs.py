@@ -1,0 +1,100 @@
+"""Broker settings given through the Python API are judged before anything starts (issue 12.13)."""
+
+import math
+import pathlib
+from typing import Any, cast
+
+import pytest
+
+from cluster.blocking import BlockingCluster
+from cluster.commands.up import parse_setting
+from cluster.directory import ClusterDirectory
+from cluster.lab import open_cluster
+from cluster.pytest_plugin import _place, _settings_named
+from cluster.serve import UP_FAILURES
+from cluster.topology import ClusterSpec
+from cluster.trial import BadSettingsError, try_settings
+
+BAD = [
+    ({"flush_disk_typ": "SYNC_FLUSH"}, r"unknown key flush_disk_typ; did you mean flush_disk_type\?"),
+    ({"flushDiskType": "SYNC_FLUSH"}, r"unknown key flushDiskType; did you mean flush_disk_type\?"),
+    ({"slave_timeout": "soon"}, r"slave_timeout = 'soon': expected a whole number"),
+    ({"flush_consumer_offset_interval": -5}, r"flush_consumer_offset_interval = -5: expected 1 to"),
+    ({"enable_dleger_commit_log": True}, r"enable_dleger_commit_log = true: DLedger is not supported yet"),
+    ({"store_path_commit_log": "/x"}, r"store_path_commit_log: each node has its own, in the cluster's directory"),
+    ({"store_path_root_dir": "/x"}, r"store_path_root_dir: each node has its own, in the cluster's directory"),
+]
+
+
+@pytest.mark.parametrize(("settings", "said"), BAD)
+async def test_a_mistake_is_named_before_anything_starts(
+    tmp_path: pathlib.Path, settings: dict[str, Any], said: str
+) -> None:
+    place = tmp_path / "lab"
+    with pytest.raises(BadSettingsError, match=f"^broker_settings: .*{said}") as raised:
+        async with open_cluster(ClusterSpec(name="x", broker_settings=settings), directory=place):
+            pass
+    assert isinstance(raised.value, UP_FAILURES)
+    assert "\n" not in str(raised.value)
+    assert {path.name for path in place.iterdir()} <= {"forkserver.log", "supervisor.lock"}
+
+
+def test_a_fixture_says_the_same(tmp_path: pathlib.Path) -> None:
+    spec = ClusterSpec(name="x", broker_settings={"flush_disk_typ": "SYNC_FLUSH"})
+    said = r"rmq_cluster: broker_settings: .*did you mean flush_disk_type\?"
+    with (
+        pytest.raises(pytest.fail.Exception, match=said) as raised,
+        _settings_named(),
+        BlockingCluster(spec, ClusterDirectory(tmp_path / "lab", is_lasting=False)),
+    ):
+        pass
+    assert not raised.value.pytrace
+
+
+@pytest.mark.parametrize(
+    ("key", "said"), [("rolee", r"unknown key rolee; did you mean role\?"), ("zzz", "unknown key zzz; expected name, ")]
+)
+def test_a_misspelt_key_of_a_fixture_is_named(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, key: str, said: str
+) -> None:
+    with pytest.raises(pytest.fail.Exception, match=said):
+        _place(request, tmp_path_factory, {key: "x"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"region_id": None}, "region_id = None: expected text, a number"),
+        ({"region_id": pathlib.Path("/x")}, "expected text, a number"),
+        ({"region_id": ["x"]}, "expected text, a number"),
+        ({"slave_timeout": math.inf}, "expected text, a number"),
+        ({"region_id": "a\nb"}, "expected one line"),
+        ({"region_id": "\ud800"}, "expected one line"),
+        ({"region_id = 1\nbroker_name": "x"}, "unknown key"),
+        ({"": "x"}, "unknown key ''"),
+    ],
+)
+def test_what_a_settings_file_cannot_say_is_named(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(BadSettingsError, match=said):
+        try_settings(settings)
+
+
+def test_what_has_no_effect_is_a_remark() -> None:
+    assert try_settings({"use_tls": True}) == ["no effect here: use_tls"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "value"),
+    [
+        ("brokerName=x", "x"),
+        ("slaveTimeout=5", 5),
+        ("regionId=2020-01-01", "2020-01-01"),
+        ("regionId=[1]", "[1]"),
+        ("regionId={a = 1}", "{a = 1}"),
+        ("regionId=1\nbroker_id = 7", "1\nbroker_id = 7"),
+        ("slaveTimeout=" + "9" * 5000, "9" * 5000),
+        ("regionId=" + "[" * 100_000, "[" * 100_000),
+    ],
+)
+def test_what_is_no_single_value_of_toml_is_text(typed: str, value: object) -> None:
+    assert cast("object", parse_setting(typed)[1]) == value
