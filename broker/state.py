@@ -20,6 +20,7 @@ from broker.locks import QueueLocks
 from broker.metadata import MetadataSync
 from broker.offsets import ConsumerOffsetTable
 from broker.registration import Registration
+from broker.skipped import Skipped
 from broker.stats import BrokerStats
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
@@ -89,8 +90,12 @@ class Broker:
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """Where the boundaries of this broker report."""
+    skipped: Skipped = attrs.Factory(lambda self: Skipped(self.emit, self.errors), takes_self=True)
+    """Stored messages that a service of this broker passed over."""
     delay: DelayedDelivery = attrs.Factory(
-        lambda self: DelayedDelivery(self.store, self.sync.delay_offset_path, self.put_own, self.now_millis),
+        lambda self: DelayedDelivery(
+            self.store, self.sync.delay_offset_path, self.put_own, self.now_millis, self.skipped
+        ),
         takes_self=True,
     )
     started_at_millis: int = 0
