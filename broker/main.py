@@ -199,9 +199,16 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
     offsets = ConsumerOffsetTable(config_dir / "consumerOffset.json")
     subscriptions = SubscriptionGroupTable(config, config_dir / "subscriptionGroup.json", wall_millis)
     sync = MetadataSync(
-        config.address, topics, offsets, subscriptions, config_dir / "delayOffset.json", client, link.emit
+        config.address,
+        topics,
+        offsets,
+        subscriptions,
+        config_dir / "delayOffset.json",
+        client,
+        link.emit,
+        errors=link.errors,
     )
-    registration = Registration(config, topics, client, f"{config.broker_ip2}:{ha_port}", link.emit)
+    registration = Registration(config, topics, client, f"{config.broker_ip2}:{ha_port}", link.emit, errors=link.errors)
     broker = Broker(
         settings=settings,
         config=config,
