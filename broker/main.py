@@ -22,7 +22,7 @@ from broker.growth import LogGrowth
 from broker.ha.examination import Examination, Identity
 from broker.ha.master import HaMaster
 from broker.ha.slave import HaSlave
-from broker.handlers import HANDLERS, VIP_HANDLERS
+from broker.handlers import handlers_of
 from broker.handlers.pull import wake_pull
 from broker.hold import PullHold
 from broker.loops import run_broker
@@ -262,7 +262,7 @@ def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: sock
     admit = admission(broker, Overload(broker, reactor))
     servers = []
     see = watched if broker.config.journal_traffic else _unseen
-    for table, port in ((see(HANDLERS), sock), (see(VIP_HANDLERS), vip_sock)):
+    for table, port in ((see(handlers_of(broker)), sock), (see(handlers_of(broker, is_vip=True)), vip_sock)):
         server = Server(
             reactor,
             Dispatcher(table, broker, broker.unserved, admit, errors=broker.errors, emit=broker.emit),

@@ -1,5 +1,7 @@
 """What a broker says of itself when the supervisor asks: facts of this moment, nothing computed twice."""
 
+from collections.abc import Mapping
+
 from broker.state import Broker
 from remoting import names
 
@@ -32,8 +34,13 @@ def snapshot(broker: Broker) -> dict[str, object]:
         "held_pulls": len(broker.hold),
         "waiting_sends": len(broker.slave_waits) + len(broker.flush_waits),
         "metadata_master": broker.sync.master_address,
-        "unserved": {f"{peer} {code}": count for (peer, code), count in broker.unserved.items()},
+        "unserved": _by_peer_and_code(broker.unserved),
+        "served_of_5x": _by_peer_and_code(broker.served_of_5x),
     }
+
+
+def _by_peer_and_code(counts: Mapping[tuple[str, int], int]) -> dict[str, int]:
+    return {f"{peer} {code}": count for (peer, code), count in counts.items()}
 
 
 def delayed(broker: Broker) -> dict[str, dict[str, int]] | None:

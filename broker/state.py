@@ -88,6 +88,10 @@ class Broker:
     )
     """Queries by key that wait until the index has come to an offset of the commit log, in rising order."""
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
+    served_of_5x: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
+    """How often each peer asked for each code that 4.9.8 does not serve and `serve_requests_of_5x` does."""
+    serves_5x: bool = attrs.Factory(lambda self: bool(self.config.serve_requests_of_5x), takes_self=True)
+    """`serve_requests_of_5x` as it was at the start."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """Where the boundaries of this broker report."""
     skipped: Skipped = attrs.Factory(lambda self: Skipped(self.emit, self.errors), takes_self=True)

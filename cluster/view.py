@@ -54,13 +54,21 @@ def render_nodes(document: Document) -> Table:
             status.append(f" ({node['end']})")
         table.add_row(
             node["name"],
-            node["role"] or node["kind"],
+            _role_of(node),
             status,
             node["address"],
             _beside(node["address"], node["ha_address"]),
             str(node["pid"] or "-"),
         )
     return table
+
+
+def _role_of(node: Document) -> Text:
+    """Role of a broker, kind of any other node. A broker that is not what the cluster's record says is marked."""
+    text, planned = Text(node["role"] or node["kind"]), node.get("planned")
+    if planned:
+        text.append(f" id {node['broker_id']}, planned: {planned['role']} id {planned['broker_id']}", "red")
+    return text
 
 
 def _beside(address: str, other: str | None) -> str:
@@ -109,17 +117,21 @@ def render_status(document: Document) -> RenderableType:
     parts += ["", _render_routes(document)]
     if document.get("faults"):
         parts += ["", render_faults(document["faults"])]
+    of_5x = [node for node in document["nodes"] if node.get("served_of_5x")]
+    if of_5x:
+        parts += ["", "Requests of 5.x, served by serve_requests_of_5x (a real 4.9.8 answers code 3):"]
+        parts += [Text(line, "yellow") for node in of_5x for line in _request_lines(node, "served_of_5x")]
     unserved = [node for node in document["nodes"] if node.get("unserved")]
     if unserved:
         parts += ["", "Requests that nobody serves:"]
-        parts += [Text(line, "yellow") for node in unserved for line in _unserved_lines(node)]
+        parts += [Text(line, "yellow") for node in unserved for line in _request_lines(node, "unserved")]
     return Group(*parts)
 
 
-def _unserved_lines(node: Document) -> Iterator[str]:
+def _request_lines(node: Document, key: str) -> Iterator[str]:
     """One line for each peer and code."""
     names = {code.value: code.name for code in RequestCode}
-    for asked, count in node["unserved"].items():
+    for asked, count in node[key].items():
         peer, _, code = asked.rpartition(" ")
         yield f"  {node['name']}: code {code} ({names.get(int(code), 'not of 4.9')}) from {peer}, {count} times"
 
