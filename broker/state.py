@@ -34,7 +34,7 @@ from remoting.command import request
 from remoting.dispatch import Request
 from remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
 from remoting.headers.query import QueryMessageRequestHeader
-from remoting.message import NewMessage, decode_properties
+from remoting.message import NewMessage, RecordError, decode_properties
 from store.messagestore import MessageStore
 from store.results import PutResult
 
@@ -183,7 +183,10 @@ class Broker:
     def _properties_of(self, topic: str, queue_id: int, queue_offset: int) -> dict[str, str] | None:
         for physical, size, _ in self.store.queue_entries(topic, queue_id, queue_offset, 1):
             record = self.store.message_at(physical, size)
-            return None if record is None else decode_properties(record)
+            try:
+                return None if record is None else decode_properties(record)
+            except RecordError:  # from a master's log: who waits for this message finds out by a pull
+                return None
         return None
 
     def follow_master(self, master_address: str | None, ha_address: str | None) -> None:

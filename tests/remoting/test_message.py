@@ -25,6 +25,7 @@ from remoting.message import (
     body_crc,
     decode_message,
     decode_messages,
+    decode_properties,
     decompress_body,
     format_properties,
     java_hash,
@@ -211,3 +212,19 @@ def test_unique_ids_count_up_and_carry_the_time_since_the_month_began() -> None:
     now[0] += 30 * 86_400_000
     assert ids.next()[20:28] == "000003E9"  # a new month: the time starts anew
     assert len(UniqueIdGenerator("fd00::2", 1, lambda: now[0]).next()) == 56
+
+
+@given(st.integers(0, 200), st.binary(max_size=8), st.integers(0, 200))
+def test_properties_of_a_record_that_is_cut_or_garbled_are_an_error_and_no_other_one(
+    at: int, garbage: bytes, size: int
+) -> None:
+    """Issue 12.3: a master's log may hold any bytes, and held pulls look at the properties of what arrives."""
+    record = bytearray(a_record())
+    record[at : at + len(garbage)] = garbage
+    with contextlib.suppress(RecordError):
+        decode_properties(bytes(record[:size]))
+
+
+def test_properties_of_half_a_record_are_an_error() -> None:
+    with pytest.raises(RecordError):
+        decode_properties(a_record()[:40])
