@@ -142,6 +142,10 @@ class BrokerConfig:
     default_query_max_num: int = attrs.field(default=32, validator=within(0, 10_000))
     """Messages that a query by unique key gives at most."""
 
+    serve_requests_of_5x: bool = False
+    """Ours: serve requests 351, 352 and 361 of RocketMQ 5.x, and give the runtime values that its tools look for. 4.9.8
+    has none of them and answers code 3. Read at the start only.
+    """
     journal_traffic: bool = False
     """Ours: each send, pull and commit is an event of the journal; see broker.traffic. Read at the start only."""
 

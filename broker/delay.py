@@ -5,7 +5,6 @@ Here one task looks at all of them, never twice within 100 ms, and sleeps until 
 observer sees is the same, but a broker with nothing to deliver does nothing.
 """
 
-import logging
 import math
 import pathlib
 from collections.abc import Callable
@@ -14,21 +13,25 @@ from typing import NoReturn
 import attrs
 import trio
 
-from broker.copies import copy_of
+from broker.copies import copy_of, destination, is_final
+from broker.skipped import Skipped
 from remoting import names
 from remoting.bodies.offset import DelayOffsets
-from remoting.message import PROPERTY_REAL_QID, PROPERTY_REAL_TOPIC, NewMessage, RecordError, decode_message
+from remoting.message import NewMessage, RecordError, decode_message
 from store.configfile import keep_config_file, load_config_file
 from store.messagestore import MessageStore
 from store.results import PutResult
-
-log = logging.getLogger(__name__)
 
 FIRST_AFTER = 1.0
 """Seconds from the start to the first look."""
 PERIOD = 0.1
 """Seconds between two looks."""
 PAUSE_AFTER_ERROR_MILLIS = 10_000
+SERVICE = "delayed delivery"
+NEVER_DELAYED = (names.HALF_TOPIC, names.SCHEDULE_TOPIC)
+"""What is meant for these is skipped. Nothing could resolve the former (RocketMQ drops it as well); the latter would be
+delivered to its own queue for ever.
+"""
 LEVEL_LIMIT = 256
 """Messages of one level that are delivered before the sockets are looked at again."""
 
@@ -42,6 +45,7 @@ class DelayedDelivery:
     put: Callable[[NewMessage], PutResult]
     """Stores a message that nobody waits for."""
     now_millis: Callable[[], int]
+    skipped: Skipped = attrs.field(factory=Skipped)
     offsets: dict[int, int] = attrs.field(factory=dict, init=False)
     """By level, from 1: the first entry of its queue that is not delivered. Levels never delivered are not in it."""
     _delays: tuple[int, ...] = attrs.field(init=False)
@@ -100,7 +104,7 @@ class DelayedDelivery:
         return max(0, self._resume_at.get(level, 0) - now, self._due(level, heads[0][2], now) - now)
 
     def _deliver_level(self, level: int) -> int:
-        """Deliver in order until one is not due or is refused; answer how many entries are done."""
+        """Deliver in order until one is not due or cannot be stored now. Returns the number of entries that are done."""
         now, position = self.now_millis(), self._position(level)
         if self._resume_at.get(level, 0) > now:
             return 0
@@ -109,10 +113,10 @@ class DelayedDelivery:
             if self._due(level, due, now) > now:
                 break
             try:
-                if not self._deliver(physical_offset, size):
+                if not self._deliver_or_skip(physical_offset, size):
                     break  # the store takes nothing now: the same entry again at the next look
-            except ValueError:
-                log.exception("the delayed message at %d cannot be delivered", physical_offset)
+            except OSError as exc:  # a state of the machine that the store does not report as a refusal
+                self.skipped.errors.caught(SERVICE, exc, f"level {level}")
                 self._resume_at[level] = now + PAUSE_AFTER_ERROR_MILLIS
                 break
             done += 1
@@ -120,19 +124,35 @@ class DelayedDelivery:
             self.offsets[level] = position + done
         return done
 
+    def _deliver_or_skip(self, physical_offset: int, size: int) -> bool:
+        """Deliver a message, or skip one that can never be delivered. False if it is to be tried again."""
+        try:
+            return self._deliver(physical_offset, size)
+        except OSError:
+            raise
+        except RecordError as exc:
+            self.skipped.note(SERVICE, physical_offset, str(exc))
+        except Exception as exc:  # noqa: BLE001 - a boundary: no message may stop those behind it
+            self.skipped.caught(SERVICE, physical_offset, exc)
+        return True
+
     def _deliver(self, physical_offset: int, size: int) -> bool:
-        """Store a message in its real queue. The text keeps DELAY, REAL_TOPIC and REAL_QID, which mean nothing there."""
+        """Store a message in its real queue. False if the store takes nothing now.
+
+        The text keeps DELAY, REAL_TOPIC and REAL_QID, which mean nothing there. RecordError if the message can never
+        be delivered; RocketMQ tries such a message every 100 ms, and nothing behind it in its level is delivered.
+        """
         record = self.store.message_at(physical_offset, size)
         if record is None:
             return True  # older than the commit log
         stored = decode_message(record)
-        topic, queue_id = (stored.properties.get(name) for name in (PROPERTY_REAL_TOPIC, PROPERTY_REAL_QID))
-        if topic is None or queue_id is None:
-            raise RecordError(f"record at {physical_offset} does not say where it belongs")
-        if topic == names.HALF_TOPIC:  # RocketMQ drops it: nothing could ever resolve it
-            log.error("the half message at %d was delayed; it is dropped", physical_offset)
-            return True
-        return self.put(copy_of(stored, topic, int(queue_id))).is_stored
+        topic, queue_id = destination(stored)
+        if topic in NEVER_DELAYED:
+            raise RecordError(f"a delayed message may not go to {topic}")
+        result = self.put(copy_of(stored, topic, queue_id))
+        if is_final(result):
+            raise RecordError(f"{result.status.name}: {result.reason}")
+        return result.is_stored
 
     def _due(self, level: int, due: int, now: int) -> int:
         """When an entry is to be delivered. One that is further away than its delay comes from another clock: now."""

@@ -5,18 +5,19 @@ TransactionalMessageBridge, EndTransactionProcessor.
 """
 
 import enum
+import re
+from typing import Final
 
 import attrs
 
-from broker.copies import copy_of
+from broker.copies import copy_of, destination
 from remoting import names
 from remoting.codes import RequestCode
 from remoting.command import Command, request
+from remoting.header import java_long
 from remoting.headers.send import CheckTransactionStateRequestHeader
 from remoting.message import (
     PROPERTY_CHECK_IMMUNITY_TIME,
-    PROPERTY_REAL_QID,
-    PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,
     PROPERTY_TRAN_PREPARED_QUEUE_OFFSET,
     PROPERTY_TRANSACTION_CHECK_TIMES,
@@ -26,6 +27,7 @@ from remoting.message import (
     TRANSACTION_MASK,
     Host,
     NewMessage,
+    RecordError,
     StoredMessage,
     encode_message,
     format_properties,
@@ -34,6 +36,7 @@ from remoting.message import (
 
 HALF_QUEUE = 0
 OP_TAG = "d"
+_OFFSET: Final = re.compile(rb"[0-9]{1,19}")
 MILLIS_PER_HOUR = 3_600_000
 
 
@@ -81,9 +84,9 @@ def first_queue_offset(half: StoredMessage) -> int:
 
 
 def _number(half: StoredMessage, name: str, otherwise: int) -> int:
-    """A property that is a number, unless its producer has made it something else."""
+    """A property that is a 64-bit number; `otherwise` where it is missing, or its producer made it something else."""
     try:
-        return int(half.properties[name])
+        return java_long(half.properties[name])
     except (KeyError, ValueError):
         return otherwise
 
@@ -92,7 +95,10 @@ def _number(half: StoredMessage, name: str, otherwise: int) -> int:
 
 
 def committed(half: StoredMessage) -> NewMessage:
-    """The message that consumers see. It says which half message it was; its text still says that it was one."""
+    """The message that consumers see. It says which half message it was; its text still says that it was one.
+
+    RecordError where its properties do not say where it belongs.
+    """
     topic, queue_id = destination(half)
     message = copy_of(half, topic, queue_id)
     message.sys_flag = message.sys_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
@@ -133,7 +139,8 @@ def given_up(half: StoredMessage) -> NewMessage:
 def check_request(half: StoredMessage, times: int, queue_offset: int, physical_offset: int) -> Command:
     """Ask a producer about a half message that was put again, at these offsets (broker-requests section 4.4).
 
-    The body is the message as its producer sent it, but for the offsets, which are the new ones.
+    The body is the message as its producer sent it, but for the offsets, which are the new ones. ValueError or
+    struct.error where its properties do not fit into a question: then nobody can be asked.
     """
     topic, queue_id = destination(half)
     unique_key = half.properties.get(PROPERTY_UNIQ_KEY)
@@ -157,12 +164,25 @@ def check_request(half: StoredMessage, times: int, queue_offset: int, physical_o
     return request(RequestCode.CHECK_TRANSACTION_STATE, header, encode_message(shown))
 
 
-def destination(half: StoredMessage) -> tuple[str, int]:
-    """Topic and queue that a half message is meant for."""
-    return half.properties[PROPERTY_REAL_TOPIC], int(half.properties[PROPERTY_REAL_QID])
-
-
 # ---- op records ------------------------------------------------------------------------------------------
+
+
+def resolved_offset(record: StoredMessage, half_end: int) -> int:
+    """Return the offset in the half queue that an op record resolves. RecordError for a record that is no op record.
+
+    Any client can commit a message into the op topic, so tag and body are checked (TransactionalMessageServiceImpl
+    checks the tag). A real op record follows its half message in the log, so its offset lies below `half_end`, the end
+    of the half queue; one beyond it would be read again in every round.
+    """
+    tag = record.properties.get(PROPERTY_TAGS)
+    if tag != OP_TAG:
+        raise RecordError(f"an op record with tag {(tag or '')[:20]!r}, expected {OP_TAG!r}")
+    if not _OFFSET.fullmatch(record.body):
+        raise RecordError(f"an op record with body {record.body[:20]!r}, expected an offset")
+    offset = int(record.body)
+    if offset >= half_end:
+        raise RecordError(f"an op record for half message {offset}, the half queue ends at {half_end}")
+    return offset
 
 
 @attrs.define(eq=False)

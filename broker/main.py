@@ -22,7 +22,7 @@ from broker.growth import LogGrowth
 from broker.ha.examination import Examination, Identity
 from broker.ha.master import HaMaster
 from broker.ha.slave import HaSlave
-from broker.handlers import HANDLERS, VIP_HANDLERS
+from broker.handlers import handlers_of
 from broker.handlers.pull import wake_pull
 from broker.hold import PullHold
 from broker.loops import run_broker
@@ -200,9 +200,16 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
     offsets = ConsumerOffsetTable(config_dir / "consumerOffset.json")
     subscriptions = SubscriptionGroupTable(config, config_dir / "subscriptionGroup.json", wall_millis)
     sync = MetadataSync(
-        config.address, topics, offsets, subscriptions, config_dir / "delayOffset.json", client, link.emit
+        config.address,
+        topics,
+        offsets,
+        subscriptions,
+        config_dir / "delayOffset.json",
+        client,
+        link.emit,
+        errors=link.errors,
     )
-    registration = Registration(config, topics, client, f"{config.broker_ip2}:{ha_port}", link.emit)
+    registration = Registration(config, topics, client, f"{config.broker_ip2}:{ha_port}", link.emit, errors=link.errors)
     broker = Broker(
         settings=settings,
         config=config,
@@ -256,7 +263,7 @@ def _serve(broker: Broker, reactor: Reactor, sock: socket.socket, vip_sock: sock
     admit = admission(broker, Overload(broker, reactor))
     servers = []
     see = watched if broker.config.journal_traffic else _unseen
-    for table, port in ((see(HANDLERS), sock), (see(VIP_HANDLERS), vip_sock)):
+    for table, port in ((see(handlers_of(broker)), sock), (see(handlers_of(broker, is_vip=True)), vip_sock)):
         server = Server(
             reactor,
             Dispatcher(table, broker, broker.unserved, admit, errors=broker.errors, emit=broker.emit),

@@ -2,26 +2,30 @@
 
 Source: store-and-ha section 5.3; class SlaveSynchronize. Nothing ever goes the other way, and consumer offsets
 are taken as they come, older or newer: that is 4.9, and the reason why progress made on a slave is lost. Two switches
-mend it with requests that any master serves (see broker.handback).
+mend it with requests that any master serves (see broker.handback). What a master answers is not believed blindly: an
+answer that does not parse, or has numbers that nobody could read again, changes nothing and is logged once.
 """
 
 import logging
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import NoReturn
 
 import attrs
+import msgspec
 import trio
 
+from broker.complaints import Complaints, short
 from broker.handback import kept_offsets
 from broker.offsets import ConsumerOffsetTable
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
 from remoting.bodies.group import SubscriptionGroupWrapper
-from remoting.bodies.offset import ConsumerOffsets
+from remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from remoting.bodies.runtime import KVTable
 from remoting.bodies.topic import TopicConfigSerializeWrapper
-from remoting.body import BodyError
+from remoting.body import Body, BodyError
+from remoting.boundary import InternalErrors
 from remoting.channel import RemotingError
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
@@ -54,6 +58,9 @@ class MetadataSync:
     """Keep what was committed here, and what a restarted master forgot; 4.9 does neither."""
     hands_back: bool = False
     """Keep what was committed here, and commit it to the master."""
+    errors: InternalErrors = attrs.field(factory=InternalErrors)
+    _complaints: Complaints = attrs.field(factory=lambda: Complaints(log), init=False)
+    """About each kind of request."""
     _boot: str | None = attrs.field(default=None, init=False)  # when the master was started, by its own account
     _has_forgotten: bool = attrs.field(default=False, init=False)
     _is_syncing: bool = attrs.field(default=False, init=False)
@@ -94,15 +101,21 @@ class MetadataSync:
             reply = await self.client.request(address, request(code), TIMEOUT)
             if reply.code == ResponseCode.SUCCESS:
                 take(reply.body)
+                self._complaints.clear(code.name)
             else:
-                log.warning("%s from %s: code %d, %s", code.name, address, reply.code, reply.remark)
+                self._complaints.say(code.name, f"{code.name} from {address}: code {reply.code}, {short(reply.remark)}")
         except RemotingError as exc:
-            log.warning("%s: %s", code.name, exc)
-        except (BodyError, UnicodeDecodeError) as exc:
-            log.warning("%s from %s does not parse: %s", code.name, address, exc)
+            self._complaints.say(code.name, f"{code.name}: {exc}")
+        except (BodyError, UnicodeError) as exc:
+            self._complaints.say(code.name, f"{code.name} from {address} does not parse: {short(exc)}")
+        except Exception as exc:  # noqa: BLE001 - a boundary: the other kinds are copied all the same
+            self.errors.caught("metadata sync", exc, f"{code.name} from {address}")
 
     def _take_topics(self, body: bytes) -> None:
-        if self.topics.replace_all(TopicConfigSerializeWrapper.decode(body)):
+        wrapper = TopicConfigSerializeWrapper.decode(body)
+        if wrapper.data_version != self.topics.data_version:
+            _check_numbers(wrapper)
+        if self.topics.replace_all(wrapper):
             self.emit("topics_synced", topics=len(self.topics.topics), version=self.topics.data_version.counter)
 
     def _take_boot(self, body: bytes) -> None:
@@ -112,6 +125,7 @@ class MetadataSync:
 
     def _take_offsets(self, body: bytes) -> None:
         fresh, table = ConsumerOffsets.decode(body), self.offsets
+        _check_range(number for queues in fresh.offset_table.values() for pair in queues.items() for number in pair)
         kept: dict[str, dict[int, int]] = {}
         stays: dict[str, dict[int, tuple[int, int]]] = {}
         if self.keeps_newer or self.hands_back:
@@ -147,22 +161,58 @@ class MetadataSync:
                         master, request(RequestCode.UPDATE_CONSUMER_OFFSET, header), TIMEOUT
                     )
                 except RemotingError as exc:
-                    log.warning("offsets of %s not handed back: %s", key, exc)
+                    self._complaints.say("hand back", f"offsets of {short(key)} not handed back: {exc}")
                     return
                 if reply.code != ResponseCode.SUCCESS:
-                    log.warning("offsets of %s not handed back: code %d, %s", key, reply.code, reply.remark)
+                    self._complaints.say(
+                        "hand back",
+                        f"offsets of {short(key)} not handed back: code {reply.code}, {short(reply.remark)}",
+                    )
                     return
+            self._complaints.clear("hand back")
             self.emit("consumer_offsets_handed_back", key=key, queues=offsets)
 
     def _take_delay_offsets(self, body: bytes) -> None:
+        table = DelayOffsets.decode(body).offset_table
+        _check_range(
+            number for pair in table.items() for number in pair
+        )  # what does not parse would replace a file that does
         keep_config_file(self.delay_offset_path, body)
 
     def _take_groups(self, body: bytes) -> None:
-        if self.subscriptions.replace_all(SubscriptionGroupWrapper.decode(body)):
+        wrapper = SubscriptionGroupWrapper.decode(body)
+        if wrapper.data_version != self.subscriptions.data_version:
+            _check_numbers(wrapper)
+        if self.subscriptions.replace_all(wrapper):
             self.emit("groups_synced", groups=len(self.subscriptions.groups))
+
+
+def _check_numbers(body: Body) -> None:
+    """BodyError where any number in a table does not fit into 64 bits. For small tables: it looks at everything."""
+    _check_range(value for value in _values_in(msgspec.to_builtins(body)) if isinstance(value, int))
+
+
+def _values_in(value: object) -> Iterator[object]:
+    stack = [value]
+    while stack:
+        match stack.pop():
+            case dict() as members:
+                stack += members.values()
+            case list() as items:
+                stack += items
+            case other:
+                yield other
+
+
+def _check_range(numbers: Iterable[int]) -> None:
+    """BodyError for a number that neither Java nor our journal could carry."""
+    for number in numbers:
+        if not -(2**63) <= number < 2**63:
+            raise BodyError("a number of more than 64 bits")
 
 
 def _vip_address(address: str) -> str:
     """Where topics come from, and they alone. What is no address stays as it is: connecting to it will say so."""
     host, _, port = address.rpartition(":")
-    return f"{host}:{int(port) - VIP_PORT_DISTANCE}" if port.isdecimal() else address
+    is_port = port.isdecimal() and len(port) <= 5
+    return f"{host}:{int(port) - VIP_PORT_DISTANCE}" if is_port else address

@@ -1,26 +1,31 @@
 """Telling the nameservers who we are: at start, after 10 s, every 30 s, and whenever a topic changes.
 
+An answer that makes no sense counts as none, and is logged once (issue 12.14): a nameserver is a stranger as well.
+
 Sources: remoting-and-nameserver section 5; classes BrokerOuterAPI, BrokerController.
 """
 
 import logging
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
 import attrs
 import trio
 
+from broker.complaints import Complaints, short
 from broker.config import BrokerConfig
 from broker.topics import TopicTable
 from remoting.bodies.registration import RegisterBrokerBody, body_crc32, encode_compressed
 from remoting.bodies.runtime import KVTable
 from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from remoting.body import BodyError
+from remoting.boundary import InternalErrors
 from remoting.channel import RemotingError
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
-from remoting.header import JavaBoolean
+from remoting.header import HeaderError, JavaBoolean
 from remoting.headers.nameserver import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
@@ -36,6 +41,28 @@ FIRST_AGAIN = 10.0
 UNREGISTER_TIMEOUT = 3.0
 EVERYTHING = 6
 _SHORTEST_PERIOD, _LONGEST_PERIOD = 10.0, 60.0
+_PORT = re.compile(r"[0-9]{1,5}")
+_LONGEST_ADDRESS = 300
+
+
+@attrs.frozen
+class Answer:
+    """What a nameserver answers to a registration."""
+
+    master_address: str | None
+    ha_address: str | None
+    order_topics: Mapping[str, str] | None
+    """None where the answer has no table: then nothing changes."""
+
+
+def address_fault(address: str) -> str | None:
+    """Say what is wrong with an address that a peer sent, or None: `host:port` that can be connected to."""
+    host, _, port = address.rpartition(":")
+    if not host or not _PORT.fullmatch(port) or not 1 <= int(port) <= 65535:
+        return f"{address[:_LONGEST_ADDRESS]!r} is not host:port"
+    if len(address) > _LONGEST_ADDRESS or not address.isascii() or not address.isprintable():
+        return f"{address[:_LONGEST_ADDRESS]!r} is no address"
+    return None
 
 
 @attrs.define(eq=False)
@@ -63,21 +90,31 @@ class Registration:
     on_master: Callable[[str | None, str | None], None] = lambda _master, _ha: None
     run_soon: Callable[..., None] | None = None
     """Starts a task in the broker's nursery; None where nothing runs yet: the first registration will tell."""
+    errors: InternalErrors = attrs.field(factory=InternalErrors)
     registered: set[str] = attrs.field(factory=set, init=False)
     """The nameservers whose last answer was a success."""
     all_registered: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set once every nameserver that can be reached has our route, and there is at least one."""
     _due: Due | None = attrs.field(default=None, init=False)
     """What the next registration out of turn has to tell, while its task has not begun."""
+    _complaints: Complaints = attrs.field(factory=lambda: Complaints(log), init=False)
+    """About each nameserver, and about each address that one sent."""
 
     async def register_forever(self) -> NoReturn:
-        """Register now, 10 s later, and then once a period."""
+        """Register now, 10 s after that ended, and then at a fixed rate (BrokerController: scheduleAtFixedRate).
+
+        The period counts from start to start: how long a nameserver takes to answer, or not to, does not delay the
+        next registration. One that takes longer than the period is followed by the next at once, and the rate counts
+        from there; Java would make up for all that were missed, in a burst.
+        """
         period = self.config.register_name_server_period / 1000
+        period = max(_SHORTEST_PERIOD, min(period, _LONGEST_PERIOD))
         await self._register(is_forced=True)
-        await trio.sleep(FIRST_AGAIN)
+        due_at = trio.current_time() + FIRST_AGAIN
         while True:
+            await trio.sleep_until(due_at)
             await self._register(is_forced=self.config.force_register)
-            await trio.sleep(max(_SHORTEST_PERIOD, min(period, _LONGEST_PERIOD)))
+            due_at = max(due_at + period, trio.current_time())
 
     def register_soon(
         self, topic: str | None = None, *, oneway: bool = False, then: Callable[[], None] = lambda: None
@@ -121,9 +158,11 @@ class Registration:
         every = self.topics.topics
         is_partial = due.topics <= every.keys()  # not the whole table, and none of them deleted meanwhile
         topics = [every[name] for name in sorted(due.topics)] if is_partial else every.values()
-        await self._register_topics(topics, oneway=due.is_oneway)
-        for then in due.then:
-            then()
+        try:
+            await self._register_topics(topics, oneway=due.is_oneway)
+        finally:
+            for then in due.then:
+                self.errors.call("registration callback", then)
 
     async def _register_topics(self, topics: Iterable[TopicConfig], *, oneway: bool = False) -> None:
         """Send one registration to all nameservers side by side; use the first good answer in their order."""
@@ -138,7 +177,7 @@ class Registration:
             compressed=JavaBoolean(config.compressed_register),
             body_crc32=body_crc32(body),
         )
-        answers: dict[str, Command] = {}
+        answers: dict[str, Answer] = {}
         async with trio.open_nursery() as nursery:
             for address in config.namesrv_addrs:
                 nursery.start_soon(self._register_with, address, header, body, oneway, answers)
@@ -156,7 +195,7 @@ class Registration:
         header: RegisterBrokerRequestHeader,
         body: bytes,
         oneway: bool,  # noqa: FBT001 - a nursery starts it by position
-        answers: dict[str, Command],
+        answers: dict[str, Answer],
     ) -> None:
         command = request(RequestCode.REGISTER_BROKER, header, body)
         try:
@@ -164,13 +203,19 @@ class Registration:
                 await self.client.send_oneway(address, command)
                 return
             reply = await self.client.request(address, command, self.config.register_broker_timeout_mills / 1000)
+            if reply.code == ResponseCode.SUCCESS:
+                answers[address] = _read(reply)
+                self._complaints.clear(address)
+            else:
+                self._complaints.say(
+                    address, f"not registered with {address}: code {reply.code}, {short(reply.remark)}"
+                )
         except RemotingError as exc:
-            log.warning("not registered: %s", exc)
-            return
-        if reply.code == ResponseCode.SUCCESS:
-            answers[address] = reply
-        else:
-            log.warning("not registered with %s: code %d, %s", address, reply.code, reply.remark)
+            self._complaints.say(address, f"not registered: {exc}")
+        except (HeaderError, BodyError) as exc:
+            self._complaints.say(address, f"not registered: the answer of {address} does not parse: {short(exc)}")
+        except Exception as exc:  # noqa: BLE001 - a boundary: one nameserver may not keep us from the others
+            self.errors.caught("registration", exc, address)
 
     def _body(self, config: BrokerConfig, topics: Iterable[TopicConfig]) -> bytes:
         if config.broker_permission != EVERYTHING:  # remoting-and-nameserver section 5.1
@@ -190,7 +235,7 @@ class Registration:
         body = RegisterBrokerBody(topic_config_serialize_wrapper=wrapper)
         return encode_compressed(body) if config.compressed_register else body.encode()
 
-    def _note(self, addresses: tuple[str, ...], answers: Mapping[str, Command]) -> None:
+    def _note(self, addresses: tuple[str, ...], answers: Mapping[str, Answer]) -> None:
         for address in addresses:
             if (address in answers) != (address in self.registered):
                 self.emit("registered" if address in answers else "registration_failed", nameserver=address)
@@ -198,15 +243,27 @@ class Registration:
         if self.registered:
             self.all_registered.set()
 
-    def _use(self, reply: Command) -> None:
+    def _use(self, answer: Answer) -> None:
         """Take the master's addresses and the order topics from an answer (section 5.5)."""
-        header = reply.header(RegisterBrokerResponseHeader)
-        self.on_master(header.master_addr, header.ha_server_addr)
-        if reply.body:
-            try:
-                self.topics.apply_order_topics(KVTable.decode(reply.body).table)
-            except BodyError as exc:
-                log.warning("order topics that do not parse: %s", exc)
+        self.on_master(
+            self._usable("master", answer.master_address, self.config.address),
+            self._usable("master's HA service", answer.ha_address, self.ha_address),
+        )
+        if answer.order_topics is not None:
+            self.topics.apply_order_topics(answer.order_topics)
+
+    def _usable(self, whose: str, address: str | None, own: str) -> str | None:
+        """An address that a nameserver sent, or None for one that nobody can be reached at, or that is ours."""
+        if not address:
+            return None
+        fault = address_fault(address)
+        if fault is None and address == own and self.config.is_slave:
+            fault = f"{address} is this slave itself"
+        if fault is None:
+            self._complaints.clear(whose)
+            return address
+        self._complaints.say(whose, f"a nameserver sent an address of the {whose} that is not used: {fault}")
+        return None
 
     async def _is_needed(self) -> bool:
         """Ask every nameserver whether it lacks our data version (section 5.3)."""
@@ -223,16 +280,28 @@ class Registration:
             command = request(RequestCode.QUERY_DATA_VERSION, header, self.topics.data_version.encode())
             try:
                 reply = await self.client.request(address, command, config.register_broker_timeout_mills / 1000)
+                if reply.code != ResponseCode.SUCCESS:
+                    return
+                changed = reply.header(QueryDataVersionResponseHeader).changed
+                same = not reply.body or DataVersion.decode(reply.body) == self.topics.data_version
+                needed.append(bool(changed) or not same)
+                self._complaints.clear(f"version {address}")
             except RemotingError:
                 needed.append(True)
-                return
-            if reply.code != ResponseCode.SUCCESS:
-                return
-            changed = reply.header(QueryDataVersionResponseHeader).changed
-            same = not reply.body or DataVersion.decode(reply.body) == self.topics.data_version
-            needed.append(bool(changed) or not same)
+            except (HeaderError, BodyError) as exc:
+                self._complaints.say(
+                    f"version {address}", f"the data version of {address} does not parse: {short(exc)}"
+                )
+                needed.append(True)
 
         async with trio.open_nursery() as nursery:
             for address in config.namesrv_addrs:
                 nursery.start_soon(ask, address)
         return any(needed)
+
+
+def _read(reply: Command) -> Answer:
+    """Read a good answer. HeaderError, BodyError where it does not parse."""
+    header = reply.header(RegisterBrokerResponseHeader)
+    table = KVTable.decode(reply.body).table if reply.body else None
+    return Answer(header.master_addr, header.ha_server_addr, table)

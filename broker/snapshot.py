@@ -50,7 +50,8 @@ def snapshot(broker: Broker) -> dict[str, object]:
         "held_pulls": len(broker.hold),
         "waiting_sends": len(broker.slave_waits) + len(broker.flush_waits),
         "metadata_master": broker.sync.master_address,
-        "unserved": {f"{peer} {code}": count for (peer, code), count in broker.unserved.items()},
+        "unserved": _by_peer_and_code(broker.unserved),
+        "served_of_5x": _by_peer_and_code(broker.served_of_5x),
     }
 
 
@@ -60,6 +61,10 @@ def _oldest(table: Mapping[K, V], tell: Callable[[V], object]) -> dict[K | str, 
     if len(table) > MOST_ENTRIES:
         told[LEFT_OUT] = len(table) - MOST_ENTRIES
     return told
+
+
+def _by_peer_and_code(counts: Mapping[tuple[str, int], int]) -> dict[str, int]:
+    return {f"{peer} {code}": count for (peer, code), count in counts.items()}
 
 
 def delayed(broker: Broker) -> dict[str, dict[str, int]] | None:

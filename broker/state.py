@@ -20,6 +20,7 @@ from broker.locks import QueueLocks
 from broker.metadata import MetadataSync
 from broker.offsets import ConsumerOffsetTable
 from broker.registration import Registration
+from broker.skipped import Skipped
 from broker.stats import BrokerStats
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
@@ -33,7 +34,7 @@ from remoting.command import request
 from remoting.dispatch import Request
 from remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
 from remoting.headers.query import QueryMessageRequestHeader
-from remoting.message import NewMessage, decode_properties
+from remoting.message import NewMessage, RecordError, decode_properties
 from store.messagestore import MessageStore
 from store.results import PutResult
 
@@ -87,10 +88,18 @@ class Broker:
     )
     """Queries by key that wait until the index has come to an offset of the commit log, in rising order."""
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
+    served_of_5x: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
+    """How often each peer asked for each code that 4.9.8 does not serve and `serve_requests_of_5x` does."""
+    serves_5x: bool = attrs.Factory(lambda self: bool(self.config.serve_requests_of_5x), takes_self=True)
+    """`serve_requests_of_5x` as it was at the start."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """Where the boundaries of this broker report."""
+    skipped: Skipped = attrs.Factory(lambda self: Skipped(self.emit, self.errors), takes_self=True)
+    """Stored messages that a service of this broker passed over."""
     delay: DelayedDelivery = attrs.Factory(
-        lambda self: DelayedDelivery(self.store, self.sync.delay_offset_path, self.put_own, self.now_millis),
+        lambda self: DelayedDelivery(
+            self.store, self.sync.delay_offset_path, self.put_own, self.now_millis, self.skipped
+        ),
         takes_self=True,
     )
     started_at_millis: int = 0
@@ -174,7 +183,10 @@ class Broker:
     def _properties_of(self, topic: str, queue_id: int, queue_offset: int) -> dict[str, str] | None:
         for physical, size, _ in self.store.queue_entries(topic, queue_id, queue_offset, 1):
             record = self.store.message_at(physical, size)
-            return None if record is None else decode_properties(record)
+            try:
+                return None if record is None else decode_properties(record)
+            except RecordError:  # from a master's log: who waits for this message finds out by a pull
+                return None
         return None
 
     def follow_master(self, master_address: str | None, ha_address: str | None) -> None:

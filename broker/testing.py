@@ -14,7 +14,7 @@ from broker.admission import admission
 from broker.commit import OffsetWaits
 from broker.config import load_config
 from broker.ha.settings import HaSettings
-from broker.handlers import HANDLERS
+from broker.handlers import handlers_of
 from broker.handlers.pull import wake_pull
 from broker.hold import PullHold
 from broker.metadata import MetadataSync
@@ -319,7 +319,9 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
         registration,
         replication,
         events,
-        Dispatcher(HANDLERS, broker, broker.unserved, admission(broker, Overload(broker, passing)), emit=emit),
+        Dispatcher(
+            handlers_of(broker), broker, broker.unserved, admission(broker, Overload(broker, passing)), emit=emit
+        ),
         passing,
     )
 

@@ -5,12 +5,15 @@ its own, so that a slave has them too. A half message that is asked about, or is
 the end of the half queue: the queue is always done up to some point (store-and-ha section 7.1).
 """
 
+import collections
 import logging
+import struct
 from typing import NoReturn
 
 import attrs
 import trio
 
+from broker.copies import is_final
 from broker.halfmessages import (
     HALF_QUEUE,
     MILLIS_PER_HOUR,
@@ -24,13 +27,16 @@ from broker.halfmessages import (
     judge,
     postponed,
     renewed,
+    resolved_offset,
 )
 from broker.state import Broker
 from remoting import names
-from remoting.message import PROPERTY_PGROUP, StoredMessage, decode_message
+from remoting.message import PROPERTY_PGROUP, RecordError, StoredMessage, decode_message
+from store.results import PutResult
 
 log = logging.getLogger(__name__)
 
+SERVICE = "transaction check"
 ROUND_LIMIT_MILLIS = 60_000
 PIECE = 256
 """Records that are read before the sockets are looked at again."""
@@ -45,6 +51,10 @@ class TransactionCheck:
     """Whose turn it is among the producers of a group."""
     _postponed: set[int] = attrs.field(factory=set, init=False)
     """Where postponed messages stood at first: an op record may yet resolve them by that offset."""
+    _bad_ops_end: int = attrs.field(default=0, init=False)
+    """Op records before this offset of their queue were judged: a bad one is reported once, however often it is read."""
+    _unasked: collections.Counter[str] = attrs.field(factory=collections.Counter, init=False)
+    """Half messages of this round whose group had no producer to ask, by group."""
 
     async def check_forever(self) -> NoReturn:
         """Check once an interval, first after one."""
@@ -64,13 +74,14 @@ class TransactionCheck:
             while not is_done and self._read_ops(ops, half_progress=at):
                 await trio.lowlevel.checkpoint()
                 is_done = ops.take(at)
-            if not is_done and not self._see_to(at, ops):
+            if not is_done and not self._handle_or_skip(at, ops):
                 break
             at += 1
             if at % PIECE == 0:
                 await trio.lowlevel.checkpoint()
         self._keep(names.HALF_TOPIC, at)
         self._keep(names.OP_HALF_TOPIC, ops.progress)
+        self._report_unasked()
 
     def _start(self, topic: str) -> int:
         """The group's offset in a queue, if the queue has it; otherwise the nearest that it has."""
@@ -85,26 +96,53 @@ class TransactionCheck:
 
     def _read_ops(self, ops: OpRecords, half_progress: int) -> bool:
         """Read a piece of the op queue. False if there is no more, for now."""
-        store = self.broker.store
-        entries = store.queue_entries(names.OP_HALF_TOPIC, HALF_QUEUE, ops.next_offset, PIECE)
+        entries = self.broker.store.queue_entries(names.OP_HALF_TOPIC, HALF_QUEUE, ops.next_offset, PIECE)
         for physical_offset, size, _ in entries:
-            record = store.message_at(physical_offset, size)
-            offset = int(decode_message(record).body) if record is not None else None
+            offset = self._resolved_offset(physical_offset, size, ops.next_offset)
             if offset is not None and offset < half_progress and offset not in self._postponed:
                 offset = None  # it was asked about, and its copy is what counts; or it was resolved twice
             ops.add(offset)
         return bool(entries)
 
-    def _see_to(self, at: int, ops: OpRecords) -> bool:
-        """Do what a half message calls for that no op record resolves. False if the round ends with it."""
-        broker = self.broker
-        entries = broker.store.queue_entries(names.HALF_TOPIC, HALF_QUEUE, at, 1)
-        record = broker.store.message_at(*entries[0][:2]) if entries else None
-        if record is None:
-            return True  # older than the commit log
-        half = decode_message(record)
-        if ops.take(first_queue_offset(half)):
-            self._postponed.discard(first_queue_offset(half))
+    def _resolved_offset(self, physical_offset: int, size: int, op_offset: int) -> int | None:
+        """The half message that an op record resolves; None for a record that is expired or no op record."""
+        store = self.broker.store
+        is_new = op_offset >= self._bad_ops_end
+        self._bad_ops_end = max(self._bad_ops_end, op_offset + 1)
+        try:
+            record = store.message_at(physical_offset, size)
+            half_end = store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
+            return None if record is None else resolved_offset(decode_message(record), half_end)
+        except RecordError as exc:
+            if is_new:
+                self.broker.skipped.note(SERVICE, physical_offset, str(exc))
+            return None
+
+    def _handle_or_skip(self, at: int, ops: OpRecords) -> bool:
+        """Do what a half message calls for that no op record resolves. False if the round ends with it.
+
+        A message that cannot be handled is skipped: it may not stop those behind it, in this round or a later one.
+        """
+        entries = self.broker.store.queue_entries(names.HALF_TOPIC, HALF_QUEUE, at, 1)
+        if not entries:
+            return True
+        physical_offset, size, _ = entries[0]
+        try:
+            record = self.broker.store.message_at(physical_offset, size)
+            return record is None or self._handle(decode_message(record), ops)  # None: older than the commit log
+        except OSError as exc:  # a state of the machine that the store does not report as a refusal: the next round
+            self.broker.errors.caught(SERVICE, exc)
+            return False
+        except RecordError as exc:
+            self.broker.skipped.note(SERVICE, physical_offset, str(exc))
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self.broker.skipped.caught(SERVICE, physical_offset, exc)
+        return True
+
+    def _handle(self, half: StoredMessage, ops: OpRecords) -> bool:
+        broker, first_offset = self.broker, first_queue_offset(half)
+        if ops.take(first_offset):
+            self._postponed.discard(first_offset)
             return True
         config = broker.config
         limits = CheckLimits(
@@ -116,37 +154,67 @@ class TransactionCheck:
             case Verdict.LEAVE:
                 return False
             case Verdict.POSTPONE:
-                self._postponed.add(first_queue_offset(half))
-                return broker.put_own(postponed(half)).is_stored
+                self._postponed.add(first_offset)
+                result = broker.put_own(postponed(half))
+                return self._give_up(half) if is_final(result) else result.is_stored
             case Verdict.GIVE_UP:
                 return self._give_up(half)
             case Verdict.ASK:
-                self._postponed.discard(first_queue_offset(half))
+                self._postponed.discard(first_offset)
                 return self._ask(half)
 
     def _ask(self, half: StoredMessage) -> bool:
-        """Put it again, then ask one producer of its group, if any is there."""
+        """Put it again, then ask one producer of its group, if any is there.
+
+        One that cannot be put again, because its properties have no room for one more, is given up at once: 4.9.8
+        tries it for a minute in each round, and nothing behind it is ever checked.
+        """
         times = check_times(half) + 1
         result = self.broker.put_own(renewed(half, times))
+        if is_final(result):
+            return self._give_up(half)
         if not result.is_stored:
             return False
+        is_asked = self._ask_producer(half, times, result)
         group = half.properties.get(PROPERTY_PGROUP, "")
-        channels = [channel for channel in self.broker.producers.groups.get(group, ()) if not channel.is_closed]
-        if channels:
-            self._turn += 1
-            command = check_request(half, times, result.queue_offset, result.physical_offset)
-            channels[self._turn % len(channels)].send_oneway(command)
-        else:
-            log.warning("no producer of group %s is here to ask about the half message at %d", group, half.queue_offset)
         self.broker.emit(
-            "transaction_checked", group=group, times=times, queue_offset=result.queue_offset, asked=bool(channels)
+            "transaction_checked", group=group, times=times, queue_offset=result.queue_offset, asked=is_asked
         )
         return True
 
-    def _give_up(self, half: StoredMessage) -> bool:
-        self._make_topic(names.TRANS_CHECK_MAX_TIME_TOPIC)
-        if not self.broker.put_own(given_up(half)).is_stored:
+    def _ask_producer(self, half: StoredMessage, times: int, put: PutResult) -> bool:
+        """Send the question to one producer of the group. False if none is there, or the question cannot be formed."""
+        group = half.properties.get(PROPERTY_PGROUP, "")
+        channels = [channel for channel in self.broker.producers.groups.get(group, ()) if not channel.is_closed]
+        if not channels:
+            self._unasked[group] += 1
             return False
+        self._turn += 1
+        try:
+            command = check_request(half, times, put.queue_offset, put.physical_offset)
+            channels[self._turn % len(channels)].send_oneway(command)
+        except (ValueError, struct.error) as exc:
+            self.broker.skipped.note(SERVICE, half.physical_offset, f"its producer cannot be asked: {exc}")
+            return False
+        return True
+
+    def _report_unasked(self) -> None:
+        """Log once a round how many half messages had nobody to be asked."""
+        if self._unasked:
+            (group, count), *others = self._unasked.most_common()
+            more = f" and {len(others)} other groups" if others else ""
+            log.warning("no producer is here to ask about %d half messages of group %.100r%s", count, group, more)
+            self._unasked.clear()
+
+    def _give_up(self, half: StoredMessage) -> bool:
+        """Put it aside for an operator. False if the store takes nothing now."""
+        self._make_topic(names.TRANS_CHECK_MAX_TIME_TOPIC)
+        result = self.broker.put_own(given_up(half))
+        if is_final(result):
+            raise RecordError(f"it cannot be put aside: {result.status.name}: {result.reason}")
+        if not result.is_stored:
+            return False
+        self._postponed.discard(first_queue_offset(half))
         group = half.properties.get(PROPERTY_PGROUP, "")
         self.broker.emit("transaction_given_up", group=group, times=check_times(half), queue_offset=half.queue_offset)
         return True

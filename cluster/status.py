@@ -45,10 +45,22 @@ def live_entry(node: Node, facts: Facts) -> Document:
             "half_messages": facts.get("half_messages"),
             "unserved": facts.get("unserved"),
             "internal_errors": facts.get("internal_errors"),
+            "served_of_5x": facts.get("served_of_5x"),
+            **_actual_role(node, facts),
         }
     if node.kind is NodeKind.NAMESERVER:
         return {key: facts.get(key) for key in ("routes", "topics", "unserved", "internal_errors")}
     return dict(facts)
+
+
+def _actual_role(node: Node, facts: Mapping[str, Any]) -> Document:
+    """Role and id as the broker has them; `planned` has those of the cluster's record where they differ, else None.
+
+    They differ after request 25 changed `brokerRole`, or after the settings file was edited by hand.
+    """
+    planned = {"role": node.role, "broker_id": node.broker_id}
+    actual = {key: facts.get(key, value) for key, value in planned.items()}
+    return {**actual, "planned": planned if actual != planned else None}
 
 
 def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Document]:

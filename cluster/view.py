@@ -59,13 +59,21 @@ def render_nodes(document: Document) -> Table:
             status.append(f" ({node['end']})")
         table.add_row(
             node["name"],
-            node["role"] or node["kind"],
+            _role_of(node),
             status,
             node["address"],
             _beside(node["address"], node["ha_address"]),
             str(node["pid"] or "-"),
         )
     return table
+
+
+def _role_of(node: Document) -> Text:
+    """Role of a broker, kind of any other node. A broker that is not what the cluster's record says is marked."""
+    text, planned = Text(node["role"] or node["kind"]), node.get("planned")
+    if planned:
+        text.append(f" id {node['broker_id']}, planned: {planned['role']} id {planned['broker_id']}", "red")
+    return text
 
 
 def _beside(address: str, other: str | None) -> str:
@@ -121,7 +129,11 @@ def render_status(document: Document) -> RenderableType:
     parts += ["", _render_routes(document)]
     if document.get("faults"):
         parts += ["", render_faults(document["faults"])]
-    unserved = [line for node in document["nodes"] for line in _unserved_lines(node)]
+    of_5x = [line for node in document["nodes"] for line in _request_lines(node, "served_of_5x")]
+    if of_5x:
+        heading = "Requests of 5.x, served by serve_requests_of_5x (a real 4.9.8 answers code 3):"
+        parts += ["", heading, *_at_most(of_5x, "yellow")]
+    unserved = [line for node in document["nodes"] for line in _request_lines(node, "unserved")]
     if unserved:
         parts += ["", "Requests that nobody serves:", *_at_most(unserved, "yellow")]
     errors = [line for node in [{**document, "name": "supervisor"}, *document["nodes"]] for line in _error_lines(node)]
@@ -143,11 +155,11 @@ def _error_lines(node: Document) -> Iterator[str]:
         yield f"  {node['name']}: {place}, {count} times"
 
 
-def _unserved_lines(node: Document) -> Iterator[str]:
+def _request_lines(node: Document, key: str) -> Iterator[str]:
     """One line for each peer and code."""
     names = {code.value: code.name for code in RequestCode}
-    unserved = node.get("unserved")
-    for asked, count in unserved.items() if isinstance(unserved, Mapping) else ():
+    counts = node.get(key)
+    for asked, count in counts.items() if isinstance(counts, Mapping) else ():
         peer, _, code = str(asked).rpartition(" ")
         name = names.get(int(code), "not of 4.9") if code.lstrip("-").isdecimal() else "not of 4.9"
         yield f"  {node['name']}: code {code} ({name}) from {peer}, {count} times"

@@ -5,7 +5,9 @@ Nameservers do not share it: mqadmin writes to each of them. One namespace has a
 Source: remoting-and-nameserver sections 3.2, 4.11, 4.12; class KVConfigManager.
 """
 
+import itertools
 import pathlib
+from collections.abc import Iterator
 
 import attrs
 import msgspec
@@ -14,6 +16,10 @@ from store.configfile import backup_path, save_config_file
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Topic, then `brokerName:queueNums` joined by `;`. Answered to every registration; in routes only if enabled."""
+
+
+_MOST_LINES = 1000
+_LONGEST_TEXT = 1000
 
 
 class KvFileError(Exception):
@@ -53,6 +59,16 @@ class KvConfig:
         values = None if namespace is None else self.namespaces.get(namespace)
         return None if values is None else msgspec.json.encode({"table": _without_nulls(values)})
 
+    def lines(self) -> Iterator[str]:
+        """The table as it is logged, in RocketMQ's form. Line breaks and the like are escaped, and much is left out."""
+        yield "-" * 56
+        yield f"configTable SIZE: {len(self.namespaces)}"
+        entries = ((name, key, value) for name, values in self.namespaces.items() for key, value in values.items())
+        for name, key, value in itertools.islice(entries, _MOST_LINES):
+            yield f"configTable NS: {_plain(name)} Key: {_plain(key)} Value: {_plain(str(value))}"
+        if any(True for _ in entries):
+            yield f"configTable: only the first {_MOST_LINES} entries are shown"
+
     def _save(self) -> None:
         namespaces = {name: _without_nulls(values) for name, values in self.namespaces.items()}
         save_config_file(pathlib.Path(self.path), msgspec.json.encode(_KvFile(namespaces)))
@@ -79,3 +95,9 @@ def load_kv_config(path: str | pathlib.Path) -> KvConfig:
 
 def _without_nulls(values: dict[str, str | None]) -> dict[str, str | None]:
     return {key: value for key, value in values.items() if value is not None}
+
+
+def _plain(text: str) -> str:
+    """A sender's text on one line of a log."""
+    shown = text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "..."
+    return shown if shown.isprintable() else repr(shown)

@@ -1,5 +1,6 @@
 """One nameserver as a process: it listens, answers, forgets brokers that left or fell silent."""
 
+import logging
 from typing import Any, NoReturn
 
 import trio
@@ -15,6 +16,11 @@ from remoting.reactor import open_reactor
 from remoting.server import Server, open_listener
 
 __all__ = ["load_config", "main"]  # what is asked of the module of any node
+
+
+log = logging.getLogger(__name__)
+
+PRINT_FIRST_AFTER, PRINT_PERIOD = 60.0, 600.0
 
 
 async def main(config: NameserverConfig, link: ControlLink) -> None:
@@ -38,6 +44,7 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
             try:
                 nursery.start_soon(link.errors.keep_running, "idle connections", server.close_idle_forever)
                 nursery.start_soon(link.errors.keep_running, "route expiry", expire_forever, nameserver)
+                nursery.start_soon(link.errors.keep_running, "key-value table", print_forever, nameserver.kv)
                 link.set_snapshot(snapshot)
                 print(f"READY {host}:{port}", flush=True)
                 link.ready(address=f"{host}:{port}")
@@ -55,6 +62,16 @@ async def expire_forever(nameserver: Nameserver) -> NoReturn:
         await trio.sleep_until(scan_at)
         nameserver.expire()
         scan_at += nameserver.config.scan_period
+
+
+async def print_forever(kv: KvConfig) -> NoReturn:
+    """Log the key-value table after a minute and then every ten (NamesrvController, KVConfigManager.printAllPeriodically)."""
+    print_at = trio.current_time() + PRINT_FIRST_AFTER
+    while True:
+        await trio.sleep_until(print_at)
+        for line in kv.lines():
+            log.info("%s", line)
+        print_at += PRINT_PERIOD
 
 
 def _load_kv(config: NameserverConfig) -> KvConfig:

@@ -146,7 +146,10 @@ async def open_connection(
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = trio.socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock = trio.socket.socket(family, socket.SOCK_STREAM)
+    except OSError as exc:  # too many open files, or a machine without IPv6
+        raise ConnectError(f"no connection to {address}: {exc}") from None
     try:
         if source_ip:
             await sock.bind((source_ip, 0))

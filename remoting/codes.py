@@ -105,7 +105,7 @@ class RequestCode(enum.IntEnum):
     ADD_WRITE_PERM_OF_BROKER = 327
     GET_ALL_PRODUCER_INFO = 328
     DELETE_EXPIRED_COMMITLOG = 329
-    GET_TOPIC_CONFIG = 351  # 5.x, like the next two; its mqadmin needs an answer (broker-requests#62)
+    GET_TOPIC_CONFIG = 351  # 5.x, like the next two: served only with serve_requests_of_5x (broker-requests#62)
     GET_SUBSCRIPTIONGROUP_CONFIG = 352
     LITE_PULL_MESSAGE = 361  # served like PULL_MESSAGE (broker-requests#34)
 

@@ -150,11 +150,24 @@ def _reader(info: msgspec.inspect.Type) -> tuple[Callable[[str], object], int]:
     return str, 0
 
 
+def java_int(value: int) -> int:
+    """Give a sum as Java's 32-bit arithmetic does: 2^31 becomes -2^31."""
+    return (value + 2**31) % 2**32 - 2**31
+
+
 def java_number(text: str) -> int:
     """Read what Java's parseInt reads. ValueError for all else: blanks, a point, what does not fit into 32 bits."""
     value = _whole(-(2**31), 2**31 - 1, text)
     if value is None:
         raise ValueError(f"no number: {text[:80]!r}")
+    return value
+
+
+def java_long(text: str) -> int:
+    """Read what Java's parseLong reads. ValueError for all else, as in `java_number`, but with 64 bits."""
+    value = _whole(-(2**63), 2**63 - 1, text)
+    if value is None:
+        raise ValueError(f"no number: {text!r}")
     return value
 
 

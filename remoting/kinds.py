@@ -554,6 +554,17 @@ _KINDS = (
         "A half message was checked too often, and is put aside.",
         {"group": _GROUP, "times": _count("checks"), "queue_offset": _queue_offset("of the half message")},
     ),
+    Kind(
+        "message_skipped",
+        "broker",
+        "A stored message that a service of the broker can never handle was passed over.",
+        {
+            "service": _text("delayed delivery or transaction check"),
+            "offset": _log_offset("where the message is, for it stays there"),
+            "reason": _text("what is wrong with it"),
+            "count": _count("how many this service has skipped since the start"),
+        },
+    ),
 )
 
 KINDS: Mapping[str, Kind] = {kind.name: kind for kind in _KINDS}

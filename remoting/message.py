@@ -335,13 +335,16 @@ def decode_message(view: Buffer, at: int = 0) -> StoredMessage:
 
 
 def decode_properties(view: Buffer, at: int = 0) -> dict[str, str]:
-    """Decode no more than the properties of the whole record that starts at `at`."""
-    (sys_flag,) = _INT.unpack_from(view, at + SYS_FLAG_AT)
-    head = HEADS[(sys_flag & IPV6_MASK) >> 4]
-    (body_size,) = _INT.unpack_from(view, at + head.size - 4)
-    topic_at = at + head.size + body_size
-    size_at = topic_at + 1 + view[topic_at]
-    (size,) = _SHORT.unpack_from(view, size_at)
+    """Decode no more than the properties of the whole record that starts at `at`. RecordError if its lengths disagree."""
+    try:
+        (sys_flag,) = _INT.unpack_from(view, at + SYS_FLAG_AT)
+        head = HEADS[(sys_flag & IPV6_MASK) >> 4]
+        (body_size,) = _INT.unpack_from(view, at + head.size - 4)
+        topic_at = at + head.size + body_size
+        size_at = topic_at + 1 + view[topic_at]
+        (size,) = _SHORT.unpack_from(view, size_at)
+    except (struct.error, IndexError):
+        raise RecordError(f"record at {at}: its lengths do not fit into {len(view) - at} bytes") from None
     return parse_properties(bytes(view[size_at + 2 : size_at + 2 + size]).decode("utf-8", "replace"))
 
 

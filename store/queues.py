@@ -1,5 +1,6 @@
 """All consume queues of a store, by topic and queue id."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ from store.filequeue import FileQueue
 # A store has few logs but maybe thousands of queues: they claim disk blocks in small steps.
 _FIRST_STEP: Final = 16 * 1024
 _LAST_STEP: Final = 1 << 20
+_QUEUE_ID: Final = re.compile(r"-?[0-9]+")  # negative where a client chose it (REAL_QID); RocketMQ loads those as well
 
 
 def can_have_queues(topic: str) -> bool:
@@ -32,7 +34,7 @@ class Queues:
             return
         for topic in sorted(self.directory.iterdir()):
             for queue_dir in sorted(topic.iterdir()) if topic.is_dir() else ():
-                if queue_dir.name.isdigit():
+                if _QUEUE_ID.fullmatch(queue_dir.name):
                     self.open(topic.name, int(queue_dir.name)).files.load()
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:

@@ -22,6 +22,7 @@ from remoting.channel import RemotingError
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command, request
+from remoting.header import java_long
 from remoting.headers.query import ViewMessageRequestHeader
 from remoting.properties import parse_properties_text
 from store.messagestore import MessageStore
@@ -67,7 +68,7 @@ def identity_of(settings: bytes) -> Identity:
     try:
         values = parse_properties_text(settings.decode())
         return Identity(values["brokerClusterName"], values["brokerName"])
-    except (UnicodeDecodeError, KeyError) as exc:
+    except (ValueError, KeyError) as exc:
         raise Unwilling(f"settings without a broker's name: {exc}") from None
 
 
@@ -75,9 +76,12 @@ def log_span_of(runtime_info: bytes) -> tuple[int, int]:
     """Where a broker's commit log begins and ends, by request 28. Unwilling where it does not say."""
     try:
         values = KVTable.decode(runtime_info).table
-        return max(int(values["commitLogMinOffset"]), 0), int(values["commitLogMaxOffset"])
+        first, end = (java_long(values[name]) for name in ("commitLogMinOffset", "commitLogMaxOffset"))
     except (BodyError, KeyError, ValueError) as exc:
         raise Unwilling(f"runtime values without a commit log: {exc}") from None
+    if max(first, 0) > end:  # nothing of ours is dropped on the word of a broker that has no such log
+        raise Unwilling(f"a commit log from {first} to {end}")
+    return max(first, 0), end
 
 
 @attrs.define(eq=False)

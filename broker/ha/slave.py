@@ -108,9 +108,8 @@ class HaClient:
         stream = self.stream
         try:
             while not self.closed.is_set():
-                with trio.move_on_at(
-                    stream.report_at if stream.silent_at is None else min(stream.report_at, stream.silent_at)
-                ):
+                due_at = min(stream.report_at, stream.unreported_at)
+                with trio.move_on_at(due_at if stream.silent_at is None else min(due_at, stream.silent_at)):
                     await self.closed.wait()
                 self._look()
         finally:
@@ -128,19 +127,24 @@ class HaClient:
     def _look(self) -> None:
         if self.closed.is_set():
             return
-        if self._is_silent():  # or this process stood still, and what came meanwhile is unread
+        if self._is_silent() or self._is_unreported():  # or this process stood still, and what came is unread
             self._on_ready(READ)
         if self.closed.is_set():
             return
         now = self._now()
         if self._is_silent():
             self.close(f"the master was silent for {self._settings.housekeeping_interval:g} s")
+        elif self._is_unreported():
+            self.close(f"housekeeping: no report left for {self._settings.housekeeping_interval:g} s")
         elif (report := self.stream.repeated(now)) is not None:
             self._write(report)
 
     def _is_silent(self) -> bool:
         silent_at = self.stream.silent_at
         return silent_at is not None and self._now() >= silent_at
+
+    def _is_unreported(self) -> bool:
+        return self._now() >= self.stream.unreported_at
 
     def _on_ready(self, _events: int) -> None:
         if not self._reactor.errors.call("HA client", self._receive):

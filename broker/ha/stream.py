@@ -133,12 +133,14 @@ class SlaveStream:
     """When to report although nothing new came."""
     last_read_at: float
     """When bytes last came; 4.9 looks at its own reports instead, so it never notices a silent master."""
+    last_write_at: float
+    """When a report last left, or of the connect (HAClient.lastWriteTimestamp)."""
 
     @classmethod
     def connected(cls, settings: HaSettings, log_end: int, now: float) -> "SlaveStream":
         """The first report is due one heartbeat interval after connecting, as 4.9 does it, or at once."""
         wait = 0.0 if settings.ha_report_at_once else settings.heartbeat_interval
-        return cls(settings, reported=log_end, report_at=now + wait, last_read_at=now)
+        return cls(settings, reported=log_end, report_at=now + wait, last_read_at=now, last_write_at=now)
 
     def header(self, raw: bytes | bytearray | memoryview, *, log_end: int) -> FrameHeader:
         """Read and check a header before its body is waited for, a heartbeat's too (store-ha#43)."""
@@ -147,6 +149,8 @@ class SlaveStream:
             raise BadFrameError(f"it sent bytes from {offset} on, our log ends at {log_end}")
         if not 0 <= size <= MAX_FRAME - HEADER_SIZE:
             raise BadFrameError(f"it sent a frame of {size} bytes, at most {MAX_FRAME - HEADER_SIZE} are taken")
+        if not 0 <= offset < 2**63 - size:  # an empty log takes the first offset that comes
+            raise BadFrameError(f"it sent bytes from {offset} on, which is no offset of a log")
         return FrameHeader(offset, size)
 
     def advanced(self, log_end: int, now: float) -> bytes | None:
@@ -159,8 +163,18 @@ class SlaveStream:
 
     def _report(self, offset: int, now: float) -> bytes:
         self.reported = offset
+        self.last_write_at = now
         self.report_at = now + self.settings.heartbeat_interval
         return REPORT.pack(offset)
+
+    @property
+    def unreported_at(self) -> float:
+        """When 4.9 closes because no report left for the housekeeping interval (HAClient.run).
+
+        Reports leave each heartbeat interval, so this comes only where the housekeeping interval is not longer than
+        that, or where this process stood still. What the master sends does not count, unless it is acknowledged.
+        """
+        return self.last_write_at + self.settings.housekeeping_interval
 
     @property
     def silent_at(self) -> float | None:

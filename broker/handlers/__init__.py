@@ -1,5 +1,12 @@
 """Request handlers, one file per family, and the table that they make together."""
 
+import functools
+import logging
+from collections.abc import Mapping
+from typing import Any, Final
+
+import attrs
+
 from broker.handlers import (
     acl,
     client,
@@ -18,8 +25,11 @@ from broker.handlers import (
     topic,
     transaction,
 )
+from broker.state import Broker
 from remoting.codes import RequestCode
-from remoting.dispatch import handler_table
+from remoting.dispatch import MAX_UNSERVED, Reply, Request, Route, handler_table
+
+log = logging.getLogger(__name__)
 
 HANDLERS = handler_table(
     send.ROUTES,
@@ -39,13 +49,45 @@ HANDLERS = handler_table(
     acl.ROUTES,
     transaction.ROUTES,
 )
+"""What a broker of 4.9.8 serves."""
 
-VIP_HANDLERS = {
-    code: route
-    for code, route in HANDLERS.items()
-    if code not in (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
-}
-"""What the VIP port serves: all but pulls (remoting-and-nameserver section 2.1)."""
+HANDLERS_OF_5X = handler_table(pull.ROUTES_OF_5X, topic.ROUTES_OF_5X, group.ROUTES_OF_5X)
+"""What `serve_requests_of_5x` adds: clients and tools of 5.x ask for it, and 4.9.8 answers code 3."""
+
+PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
+
+
+def handlers_of(broker: Broker, *, is_vip: bool = False) -> Mapping[int, Route[Broker]]:
+    """The handlers of a port, by the broker's settings at its start. The VIP port serves all but pulls.
+
+    (remoting-and-nameserver section 2.1.)
+    """
+    table = dict(HANDLERS)
+    if broker.serves_5x:
+        table |= {
+            code: attrs.evolve(route, handle=functools.partial(_handle_of_5x, route))
+            for code, route in HANDLERS_OF_5X.items()
+        }
+    return {code: route for code, route in table.items() if not (is_vip and code in PULLS)}
+
+
+def _handle_of_5x(route: Route[Broker], broker: Broker, header: Any, request: Request) -> Reply | None:
+    """Serve a request that 4.9.8 does not know; say so once per peer and code, and count it for `status`."""
+    peer: str = request.channel.peer
+    key = (peer.rpartition(":")[0], int(route.code))
+    counts = broker.served_of_5x
+    if key in counts or len(counts) < MAX_UNSERVED:
+        counts[key] += 1
+        if counts[key] == 1:
+            log.warning(
+                "%s asks for %s (%d), which is of RocketMQ 5.x and served by serve_requests_of_5x: a real 4.9.8 answers"
+                " code 3, REQUEST_CODE_NOT_SUPPORTED",
+                peer,
+                route.code.name,
+                route.code,
+            )
+    return route.handle(broker, header, request)
+
 
 SERVED_BY_CLIENTS = frozenset(
     {
@@ -59,6 +101,11 @@ SERVED_BY_CLIENTS = frozenset(
 """What a broker asks of its clients."""
 
 NOT_SERVED = {
+    "5.x has them: served with serve_requests_of_5x": {
+        RequestCode.GET_TOPIC_CONFIG,
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG,
+        RequestCode.LITE_PULL_MESSAGE,
+    },
     "4.9.8 names them and serves them nowhere": {
         RequestCode.QUERY_BROKER_OFFSET,
         RequestCode.GET_TOPIC_CONFIG_LIST,

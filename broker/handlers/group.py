@@ -118,9 +118,6 @@ def _connection(member: Member) -> Connection:
 ROUTES: list[Route[Broker]] = [
     Route(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, update_and_create_subscriptiongroup),
     Route(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, None, get_all_subscriptiongroup_config),
-    Route(
-        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader, get_subscriptiongroup_config
-    ),
     Route(RequestCode.DELETE_SUBSCRIPTIONGROUP, None, delete_subscriptiongroup),
     Route(
         RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader, get_consumer_connection_list
@@ -129,4 +126,10 @@ ROUTES: list[Route[Broker]] = [
         RequestCode.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequestHeader, get_producer_connection_list
     ),
     Route(RequestCode.GET_ALL_PRODUCER_INFO, None, get_all_producer_info),
+]
+
+ROUTES_OF_5X: list[Route[Broker]] = [
+    Route(
+        RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, GetSubscriptionGroupConfigRequestHeader, get_subscriptiongroup_config
+    ),
 ]

@@ -268,5 +268,8 @@ def _note_offset_moved(broker: Broker, header: PullMessageRequestHeader, next_of
 
 ROUTES: list[Route[Broker]] = [
     Route(RequestCode.PULL_MESSAGE, PullMessageRequestHeader, pull_message),
+]
+
+ROUTES_OF_5X: list[Route[Broker]] = [
     Route(RequestCode.LITE_PULL_MESSAGE, PullMessageRequestHeader, pull_message),
 ]

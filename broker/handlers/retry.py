@@ -6,7 +6,7 @@ from this broker's commit log and stored again, usually by way of the schedule t
 
 import random
 
-from broker.copies import copy_of
+from broker.copies import can_be_topic, copy_of
 from broker.handlers.send import OLDEST_WITH_MAX_RECONSUME_TIMES, delay
 from broker.state import Broker
 from broker.topics import PERM_WRITE
@@ -14,6 +14,7 @@ from remoting import names
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.header import java_int
 from remoting.headers.send import ConsumerSendMsgBackRequestHeader
 from remoting.message import (
     PROPERTY_DELAY,
@@ -21,6 +22,7 @@ from remoting.message import (
     PROPERTY_RETRY_TOPIC,
     PROPERTY_WAIT,
     NewMessage,
+    RecordError,
     StoredMessage,
     decode_message,
     format_properties,
@@ -39,19 +41,16 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
         return Reply()  # the message is dropped without a word, as in RocketMQ
     topic = names.RETRY_PREFIX + header.group
     _make_topic(broker, topic, group.retry_queue_nums, unit_mode=bool(header.unit_mode))
-    record = broker.store.message_at(header.offset)
-    if record is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message lies at commit log offset {header.offset}")
-    stored = decode_message(record)
+    stored = _stored_at(broker, header.offset)
     limit = group.retry_max_times
     if header.max_reconsume_times is not None and request.command.version >= OLDEST_WITH_MAX_RECONSUME_TIMES:
         limit = header.max_reconsume_times
-    level = header.delay_level or FIRST_RETRY_LEVEL + stored.reconsume_times
+    level = header.delay_level or java_int(FIRST_RETRY_LEVEL + stored.reconsume_times)
     queue_id = random.randrange(group.retry_queue_nums)  # noqa: S311 - spreads load
-    if stored.reconsume_times >= limit or level < 0:
+    if stored.reconsume_times >= limit or header.delay_level < 0:
         topic, queue_id, level = names.DLQ_PREFIX + header.group, 0, 0
         _make_topic(broker, topic, DLQ_QUEUES)
-    if len(topic) > names.MAX_TOPIC_LENGTH:
+    if not can_be_topic(topic):  # else the copy would wait for its delay, and be refused then
         raise Refusal(ResponseCode.SYSTEM_ERROR, PutStatus.MESSAGE_ILLEGAL.name)
     message, properties = _copy(stored, topic, queue_id, level)
     delay(broker, message, properties)
@@ -61,6 +60,17 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
         raise Refusal(ResponseCode.SYSTEM_ERROR, result.status.name)
     broker.stats.count_send_back(properties[PROPERTY_RETRY_TOPIC], header.group)
     return Reply()
+
+
+def _stored_at(broker: Broker, physical_offset: int) -> StoredMessage:
+    """The message at a commit log offset. Refusal where none starts there."""
+    record = broker.store.message_at(physical_offset)
+    try:
+        if record is not None:
+            return decode_message(record)
+    except RecordError:  # bytes in the middle of a record that look like one
+        pass
+    raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message lies at commit log offset {physical_offset}")
 
 
 def _check(broker: Broker, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:
@@ -89,7 +99,7 @@ def _copy(stored: StoredMessage, topic: str, queue_id: int, level: int) -> tuple
     properties[PROPERTY_WAIT] = "false"
     properties[PROPERTY_DELAY] = str(level)
     message = copy_of(stored, topic, queue_id, properties=properties)
-    message.reconsume_times += 1
+    message.reconsume_times = java_int(message.reconsume_times + 1)
     return message, properties
 
 

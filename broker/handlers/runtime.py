@@ -27,6 +27,8 @@ NO_TRANSIENT_STORE = 2**31 - 1
 def get_broker_runtime_info(broker: Broker, _header: Any, _request: Request) -> Reply:
     """Key and value of all that is measured, as text."""
     table = _store_values(broker) | _traffic_values(broker) | _broker_values(broker) | _delay_values(broker)
+    if broker.serves_5x:
+        table |= {"brokerActive": "true", "getTransferredTps": table["getTransferedTps"]}
     return Reply(body=KVTable(table=table).encode())
 
 
@@ -72,7 +74,6 @@ def _traffic_values(broker: Broker) -> dict[str, str]:
         "getMissTps": stats.miss_tps(),
         "getTotalTps": stats.get_total_tps(),
         "getTransferedTps": stats.transferred_tps(),
-        "getTransferredTps": stats.transferred_tps(),  # the name that tools of 5.x look for
         "putMessageTimesTotal": str(puts),
         "putMessageFailedTimes": str(stats.put_failures),
         "putMessageSizeTotal": str(stats.put_size_total),
@@ -95,7 +96,6 @@ def _broker_values(broker: Broker) -> dict[str, str]:
     values = {
         "brokerVersion": str(VERSION),
         "brokerVersionDesc": version_name(VERSION),
-        "brokerActive": "true",
         "bootTimestamp": str(broker.started_at_millis),
         "runtime": _span((broker.now_millis() - broker.started_at_millis) // 1000),
         "startAcceptSendRequestTimeStamp": str(broker.config.start_accept_send_request_time_stamp),

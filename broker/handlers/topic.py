@@ -105,8 +105,11 @@ ROUTES: list[Route[Broker]] = [
     Route(RequestCode.UPDATE_AND_CREATE_TOPIC, None, update_and_create_topic),
     Route(RequestCode.DELETE_TOPIC_IN_BROKER, None, delete_topic),
     Route(RequestCode.GET_ALL_TOPIC_CONFIG, None, get_all_topic_config),
-    Route(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader, get_topic_config),
     Route(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader, get_topic_stats_info),
     Route(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, None, get_system_topic_list_from_broker),
     Route(RequestCode.CLEAN_UNUSED_TOPIC, None, clean_unused_topic),
+]
+
+ROUTES_OF_5X: list[Route[Broker]] = [
+    Route(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader, get_topic_config),
 ]

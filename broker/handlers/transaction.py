@@ -23,6 +23,7 @@ from remoting.message import (
     PROPERTY_WAIT,
     TRANSACTION_COMMIT,
     TRANSACTION_ROLLBACK,
+    NewMessage,
     RecordError,
     StoredMessage,
     decode_message,
@@ -30,6 +31,7 @@ from remoting.message import (
     parse_offset_message_id,
 )
 
+MAX_REMARK = 300
 UNKNOWN = 0
 """The producer does not know yet."""
 
@@ -54,7 +56,8 @@ def _checked_half(broker: Broker, header: EndTransactionRequestHeader) -> Stored
     if header.commit_log_offset is None or header.tran_state_table_offset is None:
         raise HeaderError("the end of a transaction without commitLogOffset or tranStateTableOffset")
     half = half_at(broker, header.commit_log_offset)
-    if half.properties.get(PROPERTY_PGROUP) != header.producer_group:
+    group = half.properties.get(PROPERTY_PGROUP)
+    if group is None or group != header.producer_group:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"that half message is not of producer group {header.producer_group}")
     if half.queue_offset != header.tran_state_table_offset:
         raise Refusal(
@@ -83,14 +86,7 @@ def half_at(broker: Broker, physical_offset: int, *topics: str) -> StoredMessage
 
 def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | None:
     """Store it for its consumers, note that it is resolved, and answer once it is as safe as its sender asked for."""
-    try:
-        message = committed(half)
-    except (KeyError, ValueError):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, "that message does not say where it is to go") from None
-    properties = dict(half.properties)
-    if properties.get(PROPERTY_DELAY) and delay(broker, message, properties):
-        properties.pop(PROPERTY_TRAN_MSG, None)
-        message.properties = format_properties(properties)
+    message = _committed(broker, half)
     result = broker.put_own(message)
     if not result.is_stored:
         code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
@@ -100,6 +96,22 @@ def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | No
     if half.properties.get(PROPERTY_WAIT, "true").lower() == "true":
         wait_for_copies(broker, send, result.end_offset)
     return None if send.waits else Reply()
+
+
+def _committed(broker: Broker, half: StoredMessage) -> NewMessage:
+    """The message to store. Refusal where the properties, which a client may have chosen, do not say where it goes.
+
+    System topics are not refused, as in RocketMQ: what reads them skips what is not of their form.
+    """
+    properties = dict(half.properties)
+    try:
+        message = committed(half)
+        if properties.get(PROPERTY_DELAY) and delay(broker, message, properties):
+            properties.pop(PROPERTY_TRAN_MSG, None)
+            message.properties = format_properties(properties)
+    except ValueError as exc:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(exc)[:MAX_REMARK]) from None
+    return message
 
 
 def _resolve(broker: Broker, half: StoredMessage) -> None:

@@ -137,6 +137,7 @@ def state_of(node: Document, faults: Sequence[Document]) -> str:
 
 def isolation_of(node: Document, faults: Sequence[Document]) -> Document | None:
     """The fault that cuts this node off, if one does."""
-    group, role = group_of(node), "slave" if node["broker_id"] else "master"
+    planned = node.get("planned") or node  # targets name what the cluster's record has
+    group, role = group_of(node), "slave" if planned["broker_id"] else "master"
     targets = (node["name"], f"{group}:{role}") if node["kind"] == "broker" else (node["name"],)
     return next((fault for fault in faults if fault["type"] == "isolate" and fault["target"] in targets), None)

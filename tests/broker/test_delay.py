@@ -1,5 +1,6 @@
 """Delivery of delayed messages: when, where, what of them is kept, and how far it has come (store-and-ha section 7.2)."""
 
+import errno
 import pathlib
 from collections.abc import Callable, Iterator
 
@@ -196,17 +197,113 @@ def test_a_refused_message_is_tried_again_and_none_overtakes_it(talk: TalkingBro
     assert [message.body for message in messages(talk.broker.store, "orders")] == [b"1", b"2"]
 
 
-def test_a_level_with_a_message_that_cannot_be_delivered_stands_still_for_ten_seconds(talk: TalkingBroker) -> None:
-    """As in RocketMQ it blocks its level, and no other."""
-    talk.broker.store.put(new_message(topic=names.SCHEDULE_TOPIC, properties={PROPERTY_DELAY: "1"}))
-    talk.send("orders", DELAY="2")
+BAD_DESTINATIONS = {
+    "nowhere": {},
+    "no queue": {PROPERTY_REAL_TOPIC: "orders"},
+    "a queue that is no number": {PROPERTY_REAL_TOPIC: "orders", PROPERTY_REAL_QID: "first"},
+    "a queue of 5,000 digits": {PROPERTY_REAL_TOPIC: "orders", PROPERTY_REAL_QID: "9" * 5000},
+    "a queue beyond 32 bits": {PROPERTY_REAL_TOPIC: "orders", PROPERTY_REAL_QID: str(2**31)},
+    "a topic that no directory can have": {PROPERTY_REAL_TOPIC: "a/b", PROPERTY_REAL_QID: "0"},
+    "a topic of 128 characters": {PROPERTY_REAL_TOPIC: "t" * 128, PROPERTY_REAL_QID: "0"},
+    "a topic of 128 bytes": {PROPERTY_REAL_TOPIC: "\u00e9" * 64, PROPERTY_REAL_QID: "0"},
+    "the schedule topic": {PROPERTY_REAL_TOPIC: names.SCHEDULE_TOPIC, PROPERTY_REAL_QID: "0"},
+}
+
+
+@pytest.mark.parametrize("properties", BAD_DESTINATIONS.values(), ids=BAD_DESTINATIONS)
+def test_a_message_that_can_never_be_delivered_is_skipped_and_reported(
+    talk: TalkingBroker, properties: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 12.4: in RocketMQ it blocks its level for good."""
+    bad = talk.broker.store.put(new_message(topic=names.SCHEDULE_TOPIC, properties={PROPERTY_DELAY: "1", **properties}))
+    talk.send("orders", DELAY="1")
     talk.clock.advance(1)
     deliver(talk)
+    assert [message.body for message in messages(talk.broker.store, "orders")] == [b"hello"]
+    assert talk.broker.store.max_queue_offset(names.SCHEDULE_TOPIC, 0) == 2
+    (event,) = [fields for kind, fields in talk.events if kind == "message_skipped"]
+    assert (event["service"], event["offset"]) == ("delayed delivery", bad.physical_offset)
+    assert "skipped" in caplog.text
+
+
+def test_a_message_that_has_become_too_large_is_skipped(talk: TalkingBroker) -> None:
+    """The limit was lowered meanwhile."""
+    talk.send("orders", body=b"x" * 2000, DELAY="1")
+    talk.send("orders", DELAY="1")
+    talk.broker.store.putter._max_body = 1000
+    talk.clock.advance(1)
+    deliver(talk)
+    assert [message.body for message in messages(talk.broker.store, "orders")] == [b"hello"]
+
+
+@pytest.mark.parametrize("queue_id", [-5, 99])
+def test_a_queue_that_the_topic_does_not_have_gets_its_message_and_is_there_after_a_restart(
+    open_broker: OpenBroker, queue_id: int
+) -> None:
+    """RocketMQ does not compare REAL_QID with the topic."""
+    talk = open_broker()
+    for body in (b"1", b"2"):
+        properties = {PROPERTY_DELAY: "1", PROPERTY_REAL_TOPIC: "orders", PROPERTY_REAL_QID: str(queue_id)}
+        talk.broker.store.put(new_message(topic=names.SCHEDULE_TOPIC, body=body, properties=properties))
+        talk.clock.advance(1)
+        deliver(talk)
+        talk.broker.save_tables()
+        talk.broker.store.close()
+        seconds, talk = talk.clock.seconds, open_broker()
+        talk.clock.seconds = seconds
+    assert [message.body for message in messages(talk.broker.store, "orders", queue_id)] == [b"1", b"2"]
+
+
+def test_skipped_messages_are_logged_at_a_limited_rate(talk: TalkingBroker, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(30):
+        talk.broker.store.put(new_message(topic=names.SCHEDULE_TOPIC, properties={PROPERTY_DELAY: "1"}))
+    talk.clock.advance(1)
+    deliver(talk)
+    assert [record.getMessage().count("skipped") for record in caplog.records] == [1, 1]  # the 1st and the 10th
+    assert talk.broker.delay.offsets == {1: 30}
+
+
+def test_a_failure_that_nobody_expected_skips_the_message_that_causes_it(
+    talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put = talk.broker.delay.put
+
+    def fail(message: NewMessage) -> PutResult:
+        if message.body == b"bad":
+            raise RuntimeError("a fault of ours")
+        return put(message)
+
+    monkeypatch.setattr(talk.broker.delay, "put", fail)
+    talk.send("orders", body=b"bad", DELAY="1")
+    talk.send("orders", DELAY="1")
+    talk.clock.advance(1)
+    deliver(talk)
+    assert [message.body for message in messages(talk.broker.store, "orders")] == [b"hello"]
+    assert talk.broker.errors.counts == {"delayed delivery": 1}
+
+
+def test_a_level_stands_still_for_ten_seconds_where_the_machine_fails(
+    talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No message is at fault, so none is skipped; no other level waits."""
+
+    def fail(_message: NewMessage) -> PutResult:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    talk.send("orders", DELAY="1")
+    talk.send("orders", DELAY="2")
+    talk.clock.advance(1)
+    with monkeypatch.context() as failing:
+        failing.setattr(talk.broker.delay, "put", fail)
+        deliver(talk)
     assert talk.broker.delay.seconds_until_due() == 4  # the other level's
     talk.clock.advance(4)
     deliver(talk)
     assert len(messages(talk.broker.store, "orders")) == 1
     assert talk.broker.delay.seconds_until_due() == 6
+    talk.clock.advance(6)
+    deliver(talk)
+    assert len(messages(talk.broker.store, "orders")) == 2
 
 
 # ---- the table and its file ------------------------------------------------------------------------------

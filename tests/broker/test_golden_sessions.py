@@ -142,14 +142,11 @@ def body_form(code: int, body: bytes) -> Any:
         return {"text of lines"} if body else None  # which lines: tests of the settings
     value: Any = parse_fastjson(body) if body else None
     if code == RequestCode.GET_BROKER_RUNTIME_INFO:
-        # Ours has a few more keys; one is named after a directory.
-        return {"table": sorted(key for key in value["table"] if key not in EXTRA and "_" not in key)}
+        # One key is named after a directory.
+        return {"table": sorted(key for key in value["table"] if "_" not in key)}
     if code == RequestCode.GET_BROKER_CONSUME_STATS:
         value["consumeStatsList"] = {name: stats for one in value["consumeStatsList"] for name, stats in one.items()}
     return shape(value)
-
-
-EXTRA = {"brokerActive", "getTransferredTps"}
 
 
 def shape(value: Any) -> Any:

@@ -185,3 +185,59 @@ async def test_a_body_that_is_no_json_changes_nothing(following: Slave) -> None:
     following.master_says(RequestCode.GET_ALL_CONSUMER_OFFSET, b"\xff\x00 what")
     await following.sync.sync()
     assert following.sync.offsets.query("g", "T", 0) == 15
+
+
+NONSENSE = [
+    b"\xff\x00 what",
+    b"[]",
+    b"null",
+    b"[" * 100_000,
+    b'{"offsetTable":{1:"many"},"topicConfigTable":5,"subscriptionGroupTable":5}',
+    b'{"offsetTable":{1:' + b"9" * 30 + b'},"dataVersion":{"counter":' + b"9" * 30 + b"}}",
+]
+
+
+@pytest.mark.parametrize("body", NONSENSE, ids=range(len(NONSENSE)))
+async def test_tables_that_make_no_sense_change_nothing_and_are_logged_once(
+    following: Slave, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 12.14. The file of delay offsets is not read here, but by the next master."""
+    await following.sync.sync()
+    topics, groups = dict(following.sync.topics.topics), dict(following.sync.subscriptions.groups)
+    following.sync.offsets.commit("g", "T", 0, 15)
+    following.master_says(RequestCode.GET_ALL_TOPIC_CONFIG, body, VIP)
+    codes = (
+        RequestCode.GET_ALL_CONSUMER_OFFSET,
+        RequestCode.GET_ALL_DELAY_OFFSET,
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG,
+    )
+    for code in codes:
+        following.master_says(code, body)
+    for _ in range(3):
+        await following.sync.sync()
+    assert (following.sync.topics.topics, following.sync.subscriptions.groups) == (topics, groups)
+    assert following.sync.offsets.query("g", "T", 0) == 15
+    assert following.delay_path.read_text() == '{"offsetTable":{1:2}}'
+    assert len(caplog.records) == 4
+    assert not following.sync.errors.counts
+
+
+@pytest.mark.parametrize("address", ["m", "m:99999", "m:" + "9" * 5000, "m:\u0663", ":", ""])
+async def test_a_master_that_has_no_address_is_asked_in_vain(slave: Slave, address: str) -> None:
+    slave.sync.master_address = address
+    slave.client.answers = dict.fromkeys(["m"])
+    await slave.sync.sync()
+    assert not slave.sync.errors.counts
+
+
+async def test_a_failure_that_nobody_expected_leaves_the_other_kinds(
+    following: Slave, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_wrapper: object) -> bool:
+        raise RuntimeError("a fault of ours")
+
+    monkeypatch.setattr(following.sync.topics, "replace_all", fail)
+    following.master_says(RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{"T@g":{0:10}}}')
+    await following.sync.sync()
+    assert following.sync.offsets.query("g", "T", 0) == 10
+    assert following.sync.errors.counts == {"metadata sync": 1}

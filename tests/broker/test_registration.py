@@ -2,7 +2,9 @@
 
 import pathlib
 from collections.abc import Mapping
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 import trio
 import trio.testing
@@ -12,6 +14,7 @@ from broker.registration import Registration
 from broker.topics import TopicTable
 from remoting.bodies.registration import RegisterBrokerBody, body_crc32, decode_registration
 from remoting.bodies.runtime import KVTable
+from remoting.channel import RequestTimeoutError
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.headers.nameserver import RegisterBrokerRequestHeader
@@ -20,6 +23,20 @@ from remoting.testing import ScriptedClient
 
 def answer(fields: Mapping[str, str], body: bytes = b"") -> Command:
     return Command(ResponseCode.SUCCESS, raw_fields=dict(fields), body=body)
+
+
+class MuteClient(ScriptedClient):
+    """Nameservers that take every connection, and answer nothing."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+    async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109
+        """Answer in vain after a while."""
+        await super().request(address, command, timeout)
+        await trio.sleep(self.seconds)
+        raise RequestTimeoutError(f"{address} did not answer")
 
 
 def open_registration(
@@ -54,6 +71,32 @@ async def test_it_registers_at_start_ten_seconds_later_and_then_every_thirty(
     assert command.code == RequestCode.REGISTER_BROKER
     assert command.version >= 37
     assert "TBW102" in registered_body(command).topic_config_serialize_wrapper.topic_config_table
+
+
+async def test_the_rate_is_fixed_though_an_answer_takes_long(
+    tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """BrokerController: scheduleAtFixedRate, first 10 s after the first registration ended."""
+    assert autojump_clock.rate == 0.0
+    client = MuteClient(seconds=6)
+    registration, _ = open_registration(tmp_path, client, register_name_server_period=10_000)
+    with trio.move_on_after(50):
+        await registration.register_forever()
+    assert [at for at, address, _ in client.asked if address == "n1:9876"] == [0, 16, 26, 36, 46]
+
+
+async def test_a_registration_that_takes_longer_than_the_period_is_followed_by_one_and_not_by_a_burst(
+    tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    assert autojump_clock.rate == 0.0
+    client = MuteClient(seconds=25)
+    registration, _ = open_registration(tmp_path, client, register_name_server_period=10_000)
+    with trio.move_on_after(115):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(registration.register_forever)
+            await trio.sleep(80)
+            client.seconds = 0
+    assert [at for at, address, _ in client.asked if address == "n1:9876"] == [0, 35, 60, 85, 95, 105]
 
 
 async def test_every_nameserver_is_told_though_one_is_dead(tmp_path: pathlib.Path) -> None:
@@ -183,3 +226,120 @@ async def test_unregistering_takes_leave_of_each_in_turn(tmp_path: pathlib.Path)
     await registration.unregister()
     assert [address for _, address, _ in client.asked] == ["n1:9876", "n2:9876"]
     assert {command.code for _, _, command in client.asked} == {RequestCode.UNREGISTER_BROKER}
+
+
+# ---- nameservers that cannot be trusted ------------------------------------------------------------------
+
+
+NONSENSE = {
+    "a body that is no JSON": answer({}, b"\xff\x00 what"),
+    "a table of another type": answer({}, b'{"table":[1,2]}'),
+    "values of another type": answer({}, b'{"table":{"T":{"a":1}}}'),
+    "a body nested deep": answer({}, b"[" * 100_000),
+    "an unknown code": Command(70_000, remark="what\x1b[31m" * 1000),
+    "a negative code": Command(-1),
+    "fields that are no object": Command(ResponseCode.SUCCESS, raw_fields=msgspec.Raw(b"[1]")),
+}
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
+async def test_an_answer_that_makes_no_sense_is_logged_once_and_the_next_nameserver_is_believed(
+    tmp_path: pathlib.Path, nonsense: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 12.14: it ended the broker."""
+    good = answer({"masterAddr": "m:10911", "haServerAddr": "m:10912"}, b'{"table":{"BenchmarkTest":"b:4"}}')
+    registration, masters = open_registration(tmp_path, ScriptedClient({"n1:9876": nonsense, "n2:9876": good}))
+    for _ in range(3):
+        await registration._register(is_forced=True)
+    assert "n2:9876" in registration.registered
+    assert masters[-1] == ("m:10911", "m:10912")
+    assert len(caplog.records) <= 1
+    assert "\x1b" not in caplog.text
+    assert len(caplog.text) < 1000
+    assert not registration.errors.counts
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "m",
+        ":10911",
+        "m:",
+        "m:99999",
+        "m:0",
+        "m:-1",
+        "m:" + "9" * 5000,
+        "m:x",
+        "h" * 400 + ":1",
+        "\x1b[2J:1",
+        "\u00e9:1",
+        "\ud800:1",
+    ],
+)
+async def test_a_master_that_has_no_address_is_none_and_is_logged_once(
+    tmp_path: pathlib.Path, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    said = answer({"masterAddr": address, "haServerAddr": address})
+    registration, masters = open_registration(tmp_path, ScriptedClient({"n1:9876": said}))
+    for _ in range(3):
+        await registration._register(is_forced=True)
+    assert masters == [(None, None)] * 3
+    assert len(caplog.records) == 2  # for each of both addresses
+    assert "\x1b" not in caplog.text
+
+
+async def test_a_slave_that_is_sent_to_itself_stays_without_a_master(tmp_path: pathlib.Path) -> None:
+    said = answer({"masterAddr": "127.0.0.1:10911", "haServerAddr": "127.0.0.1:10912"})
+    registration, masters = open_registration(
+        tmp_path, ScriptedClient({"n1:9876": said}), broker_role="SLAVE", broker_id=1
+    )
+    await registration._register(is_forced=True)
+    assert masters == [(None, None)]
+
+
+@pytest.mark.parametrize(
+    "nonsense", [answer({"changed": "false"}, b"\xff what"), answer({"changed": "false"}, b'{"counter":"many"}')]
+)
+async def test_a_data_version_that_does_not_parse_counts_as_another(
+    tmp_path: pathlib.Path, nonsense: Command, caplog: pytest.LogCaptureFixture
+) -> None:
+    """BrokerOuterAPI.needRegister."""
+    client = ScriptedClient({("n1:9876", RequestCode.QUERY_DATA_VERSION): nonsense})
+    registration, _ = open_registration(tmp_path, client)
+    for _ in range(2):
+        await registration._register(is_forced=False)
+    assert [command.code for _, _, command in client.asked].count(RequestCode.REGISTER_BROKER) == 4
+    assert len(caplog.records) == 1
+
+
+async def test_who_waits_for_a_registration_is_told_although_another_fails(tmp_path: pathlib.Path) -> None:
+    registration, _ = open_registration(tmp_path, ScriptedClient())
+    told: list[str] = []
+
+    def fail() -> None:
+        raise RuntimeError("a fault of ours")
+
+    async with trio.open_nursery() as nursery:
+        registration.run_soon = nursery.start_soon
+        registration.register_soon("TBW102", then=fail)
+        registration.register_soon("TBW102", then=lambda: told.append("second"))
+    assert told == ["second"]
+    assert registration.errors.counts == {"registration callback": 1}
+
+
+async def test_a_failure_that_nobody_expected_leaves_the_other_nameservers(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = ScriptedClient()
+    ask = client.request
+
+    async def fail(address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109
+        if address == "n1:9876":
+            raise RuntimeError("a fault of ours")
+        return await ask(address, command, timeout)
+
+    registration, _ = open_registration(tmp_path, client)
+    monkeypatch.setattr(registration, "client", SimpleNamespace(request=fail))
+    await registration._register(is_forced=True)
+    assert registration.registered == {"n2:9876"}
+    assert registration.errors.counts == {"registration": 1}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import HANDLERS
+from broker.handlers import handlers_of
 from broker.testing import TalkingBroker, open_talking_broker, pull_fields, send_fields
 from broker.traffic import watched
 from remoting.codes import RequestCode, ResponseCode
@@ -15,7 +15,7 @@ from remoting.codes import RequestCode, ResponseCode
 @pytest.fixture
 def broker(tmp_path: pathlib.Path) -> Iterator[TalkingBroker]:
     talking = open_talking_broker(tmp_path)
-    talking.dispatcher.table = watched(HANDLERS)
+    talking.dispatcher.table = watched(handlers_of(talking.broker))
     yield talking
     talking.broker.store.close()
 

@@ -216,3 +216,34 @@ def test_a_nameserver_with_more_routes_than_it_tells_is_not_believed_to_have_for
     status = document({"namesrv-1": whole, "namesrv-2": cut})
     assert status["routes_left_out"] == {"namesrv-2": 18_000}
     assert not holds("route-gone broker-a", status)
+
+
+def shown(status: Document) -> str:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render_status({**status, "broker_settings": {}}))
+    return console.export_text()
+
+
+def test_a_broker_is_shown_as_what_it_is_and_what_was_planned_is_marked() -> None:
+    """After request 25 `brokerRole`, or with a settings file that was edited."""
+    other = {**(WHOLE["broker-a-s"] or {}), "role": "ASYNC_MASTER", "broker_id": 0}
+    same = {**(WHOLE["broker-a"] or {}), "role": "ASYNC_MASTER", "broker_id": 0}
+    status = document({"broker-a-s": other, "broker-a": same})
+    nodes = {node["name"]: node for node in status["nodes"]}
+    assert (nodes["broker-a-s"]["role"], nodes["broker-a-s"]["broker_id"]) == ("ASYNC_MASTER", 0)
+    assert nodes["broker-a-s"]["planned"] == {"role": "SLAVE", "broker_id": 1}
+    assert nodes["broker-a"]["planned"] is None
+    assert "ASYNC_MASTER id 0, planned: SLAVE id 1" in shown(status)
+
+
+def test_a_broker_that_does_not_answer_is_shown_as_planned() -> None:
+    status = document({"broker-a-s": None})
+    (slave,) = [node for node in status["nodes"] if node["name"] == "broker-a-s"]
+    assert (slave["role"], slave["broker_id"], slave["planned"]) == ("SLAVE", 1, None)
+
+
+def test_requests_of_5x_are_shown_with_what_a_real_broker_would_answer() -> None:
+    facts = {**(WHOLE["broker-a"] or {}), "served_of_5x": {"10.0.0.7 361": 2}, "unserved": {}}
+    text = shown(document({"broker-a": facts}))
+    assert "a real 4.9.8 answers code 3" in text
+    assert "broker-a: code 361 (LITE_PULL_MESSAGE) from 10.0.0.7, 2 times" in text

@@ -20,7 +20,8 @@ from typing import Any
 import attrs
 import trio
 
-from broker.handlers import HANDLERS as BROKER_HANDLERS
+from broker.handlers import HANDLERS as BROKER_HANDLERS_OF_4_9
+from broker.handlers import HANDLERS_OF_5X
 from cluster.lab import Cluster, open_cluster
 from cluster.topology import ClusterSpec, NodeKind
 from nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
@@ -50,6 +51,7 @@ PROBE_OF = {
 """Well-formed requests without fields."""
 
 Table = Mapping[int, Route[Any]]
+BROKER_HANDLERS: Table = {**BROKER_HANDLERS_OF_4_9, **HANDLERS_OF_5X}
 
 
 @attrs.define
@@ -204,7 +206,9 @@ def nodes_of(cluster: Cluster) -> list[health.Node]:
 
 async def fuzz(seconds: float, seed: str, first: int, place: Path) -> int:
     """Play batches from the first on until the time is over, or something is found."""
-    spec = ClusterSpec(name="fuzz", broker_settings={"mapped_file_size_commit_log": 64 * 2**20})
+    spec = ClusterSpec(
+        name="fuzz", broker_settings={"mapped_file_size_commit_log": 64 * 2**20, "serve_requests_of_5x": True}
+    )
     async with open_cluster(spec, directory=place / "lab") as cluster, victims(seed, place) as found_of_victims:
         run, nodes = Fuzz(seed, cluster), None
         until = time.monotonic() + seconds

@@ -84,7 +84,8 @@ def rmqlab(directory: Path, *args: str) -> str:
 def started(directory: Path, role: str = "SYNC_MASTER") -> tuple[str, str]:
     """`rmqlab up` under a name that no other run uses; answers that name and what was printed."""
     name = f"interop-{os.getpid()}-{next(_numbers)}"
-    return name, rmqlab(directory, "up", "--detach", "--json", "--name", name, "--slaves", "1", "--role", role)
+    options = ["--slaves", "1", "--role", role, "--set", "serve_requests_of_5x=true"]  # for mqadmin 5.3.3
+    return name, rmqlab(directory, "up", "--detach", "--json", "--name", name, *options)
 
 
 def stopped(directory: Path, name: str) -> None:

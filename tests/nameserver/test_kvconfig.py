@@ -77,3 +77,14 @@ def test_a_damaged_file_with_a_damaged_backup_is_an_error_that_names_both(tmp_pa
     (tmp_path / "kv.json.bak").write_text("[]")
     with pytest.raises(KvFileError, match=r"kv\.json: .*kv\.json\.bak: "):
         load_kv_config(tmp_path / "kv.json")
+
+
+def test_the_table_is_printed_on_plain_lines_and_not_without_bound(tmp_path: pathlib.Path) -> None:
+    """KVConfigManager.printAllPeriodically."""
+    kv = KvConfig(tmp_path / "kvConfig.json", {"ns": {"k": "v", "odd": "a\nb\x1b[2J", "long": "x" * 5000}, "empty": {}})
+    lines = list(kv.lines())
+    assert lines[1:3] == ["configTable SIZE: 2", "configTable NS: ns Key: k Value: v"]
+    assert lines[3] == "configTable NS: ns Key: odd Value: 'a\\nb\\x1b[2J'"
+    assert len(lines[4]) < 1100
+    kv.namespaces["ns"] = {str(number): "v" for number in range(3000)}
+    assert len(list(kv.lines())) < 1010

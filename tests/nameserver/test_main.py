@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import pathlib
 import socket
 import subprocess
@@ -15,7 +16,8 @@ import trio
 import trio.testing
 
 from nameserver.config import NameserverConfig
-from nameserver.main import expire_forever, main
+from nameserver.kvconfig import KvConfig
+from nameserver.main import expire_forever, main, print_forever
 from remoting.bodies.registration import RegisterBrokerBody
 from remoting.bodies.route import TopicRouteData
 from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
@@ -191,6 +193,28 @@ async def test_the_scan_comes_5_s_after_the_start_and_then_every_10(
     assert scans[:3] == [5, 15, 25]
     assert gone == [125]
     assert autojump_clock.current_time() >= 200
+
+
+async def test_the_key_value_table_is_printed_after_a_minute_and_then_every_ten(
+    tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """NamesrvController: scheduleAtFixedRate, after 1 and every 10 minutes."""
+    kv = KvConfig(tmp_path / "kvConfig.json", {"ns": {"k": "v"}})
+    printed: list[float] = []
+
+    class Noted(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage() == "configTable NS: ns Key: k Value: v":
+                printed.append(autojump_clock.current_time())
+
+    caplog.set_level(logging.INFO)
+    logging.getLogger("nameserver.main").addHandler(handler := Noted())
+    try:
+        with trio.move_on_after(1300):
+            await print_forever(kv)
+    finally:
+        logging.getLogger("nameserver.main").removeHandler(handler)
+    assert printed == [60, 660, 1260]
 
 
 async def test_stopping_is_no_loss_of_brokers(config: NameserverConfig) -> None:

@@ -1,5 +1,6 @@
 """Channels and the client on top of them, over loopback sockets."""
 
+import errno
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -207,6 +208,19 @@ async def test_nobody_there_is_a_connect_error(client: RemotingClient, own_host:
     free.close()
     with pytest.raises(ConnectError, match=address):
         await client.request(address, request(ECHO), 3)
+
+
+async def test_a_process_without_a_free_descriptor_gets_a_connect_error(
+    client: RemotingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 12.14: background loops handle connect errors, and end at any other."""
+
+    def fail(*_args: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("trio.socket.socket", fail)
+    with pytest.raises(ConnectError, match="Too many open files"):
+        await client.request("127.0.0.1:1", request(ECHO), 3)
 
 
 async def test_a_handler_that_fails_is_answered_with_code_one(peer: Peer, client: RemotingClient) -> None:

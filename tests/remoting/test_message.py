@@ -26,6 +26,7 @@ from remoting.message import (
     body_crc,
     decode_message,
     decode_messages,
+    decode_properties,
     decompress_body,
     format_properties,
     java_hash,
@@ -227,3 +228,19 @@ def test_a_body_that_inflates_without_bound_or_not_at_all_is_refused() -> None:
     for broken in (whole[:-1], b"", b"no zlib", whole[:8] + b"\xff" * 8):
         with pytest.raises(RecordError):
             decompress_body(broken, COMPRESSED)
+
+
+@given(st.integers(0, 200), st.binary(max_size=8), st.integers(0, 200))
+def test_properties_of_a_record_that_is_cut_or_garbled_are_an_error_and_no_other_one(
+    at: int, garbage: bytes, size: int
+) -> None:
+    """Issue 12.3: a master's log may hold any bytes, and held pulls look at the properties of what arrives."""
+    record = bytearray(a_record())
+    record[at : at + len(garbage)] = garbage
+    with contextlib.suppress(RecordError):
+        decode_properties(bytes(record[:size]))
+
+
+def test_properties_of_half_a_record_are_an_error() -> None:
+    with pytest.raises(RecordError):
+        decode_properties(a_record()[:40])

@@ -368,7 +368,14 @@ async def test_who_is_asked(pair: Pair) -> None:
     assert [address for address, _ in pair.line.asked] == ["10.0.0.9:10911", "10.0.0.1:10911", "10.0.0.2:10911"]
 
 
-@pytest.mark.parametrize("body", [b"", b"brokerName=b\n", b"\xff\xfe", b"{}", b'{"table":{"commitLogMinOffset":"x"}}'])
+SPANS = [
+    b'{"table":{"commitLogMinOffset":"%s","commitLogMaxOffset":"%s"}}' % span
+    for span in ((b"x", b"9"), (b"9", b"x"), (b"9" * 5000, b"9" * 5000), (b"9" * 30, b"9" * 31), (b"9000000000", b"5"))
+]
+"""A slave that believed them would drop its log, for it ends before the master's begins."""
+
+
+@pytest.mark.parametrize("body", [b"", b"brokerName=b\n", b"\xff\xfe", b"{}", *SPANS])
 def test_an_answer_that_says_nothing_is_none(body: bytes) -> None:
     with pytest.raises(Unwilling):
         identity_of(body)

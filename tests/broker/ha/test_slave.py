@@ -246,6 +246,40 @@ async def test_with_the_switch_on_a_silent_master_is_dropped_after_20_s(
     assert told.reasons("ha_client_disconnected") == ["the master was silent for 20 s"]
 
 
+async def test_a_slave_that_may_not_report_in_time_closes_every_three_seconds_and_comes_back_at_once(
+    start: Start, master: Master, told: Recorder, mock_clock: MockClock
+) -> None:
+    """As measured at a real slave with haHousekeepingInterval=3000: its heartbeat, of 5 s, never leaves."""
+    start(
+        attrs.evolve(AT_ONCE, ha_report_at_once=False, ha_master_address=master.address, ha_housekeeping_interval=3000)
+    )
+    await master.accept()
+    mock_clock.autojump_threshold = 0.01
+    closed = []
+    for _ in range(3):
+        await master.accept()
+        closed.append(trio.current_time())
+    assert closed == pytest.approx([3.0, 6.0, 9.0])
+    assert told.reasons("ha_client_disconnected") == ["housekeeping: no report left for 3 s"] * 3
+
+
+async def test_an_acknowledgement_puts_a_slaves_housekeeping_off(
+    start: Start, master: Master, told: Recorder, mock_clock: MockClock
+) -> None:
+    start(
+        attrs.evolve(AT_ONCE, ha_report_at_once=False, ha_master_address=master.address, ha_housekeeping_interval=3000)
+    )
+    stream = await master.accept()
+    mock_clock.autojump_threshold = 0.01
+    for number in range(4):
+        await trio.sleep(2)
+        await stream.send_all(frame(100 + number, b"x"))
+        assert await report_of(stream) == 101 + number
+    assert "ha_client_disconnected" not in told.kinds
+    await master.accept()
+    assert trio.current_time() == pytest.approx(11.0)
+
+
 @pytest.mark.parametrize("_time", range(5))
 async def test_what_came_while_the_slave_stood_still_is_no_silence(
     start: Start, master: Master, told: Recorder, mock_clock: MockClock, _time: int

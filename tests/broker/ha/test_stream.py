@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.ha.settings import MAX_FRAME, HaSettings
-from broker.ha.stream import FrameHeader, MasterStream, SlaveStream, StreamError
+from broker.ha.stream import BadFrameError, FrameHeader, MasterStream, SlaveStream, StreamError
 
 FILE = 65_536
 SETTINGS = HaSettings()
@@ -228,3 +228,21 @@ def test_a_silent_master_is_never_given_up_unless_that_is_switched_on() -> None:
     assert SlaveStream.connected(SETTINGS, 0, 100.0).silent_at is None
     stream = SlaveStream.connected(attrs.evolve(SETTINGS, ha_drop_silent_master=True), 0, 100.0)
     assert stream.silent_at == 120.0
+
+
+@pytest.mark.parametrize("offset", [-1, -(2**63), 2**63 - 1])
+def test_an_empty_log_does_not_begin_at_what_is_no_offset(offset: int) -> None:
+    """Issue 12.14: any other first offset is taken (section 4.5)."""
+    stream = SlaveStream.connected(SETTINGS, 0, 100.0)
+    with pytest.raises(BadFrameError):
+        stream.header(struct.pack(">qi", offset, 10), log_end=0)
+
+
+def test_a_slave_gives_up_when_no_report_left_for_the_housekeeping_interval() -> None:
+    """HAClient.run: what is written counts, and the connect; what is received does not."""
+    stream = SlaveStream.connected(attrs.evolve(SETTINGS, ha_housekeeping_interval=3000), 300, 100.0)
+    assert stream.unreported_at == 103.0
+    stream.last_read_at = 102.0
+    assert stream.unreported_at == 103.0
+    assert stream.advanced(400, 102.5) is not None
+    assert stream.unreported_at == 105.5

@@ -1,6 +1,7 @@
 """Group administration and who is connected (broker-requests section 6.3, #57, #60, #64)."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -20,6 +21,8 @@ GROUP = (  # as mqadmin sends it (recording b2)
     b'"groupName":"CG_Admin","notifyConsumerIdsChangedEnable":true,"retryMaxTimes":5,"retryQueueNums":2,'
     b'"whichBrokerWhenConsumeSlowly":1}'
 )
+
+OpenBroker = Callable[..., TalkingBroker]
 
 
 def update(talk: TalkingBroker, body: bytes = GROUP) -> Command:
@@ -75,7 +78,8 @@ def test_offsets_go_with_the_group_where_that_is_asked_for(
     assert talk.broker.offsets.query("Other", "T", 0) == 5
 
 
-def test_one_group_is_given_to_tools_of_5x(talk: TalkingBroker) -> None:
+def test_one_group_is_given_to_tools_of_5x(open_broker: OpenBroker) -> None:
+    talk = open_broker(serve_requests_of_5x=True)
     update(talk)
     reply = talk.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "CG_Admin"})
     assert SubscriptionGroupConfig.decode(reply.body) == SubscriptionGroupConfig.decode(GROUP)

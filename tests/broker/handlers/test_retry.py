@@ -153,3 +153,37 @@ def test_a_slave_takes_nothing_back(talk: TalkingBroker, slave: TalkingBroker) -
     slave.broker.store.dispatch()
     reply = send_back(slave, offset)
     assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "SERVICE_NOT_AVAILABLE")
+
+
+@pytest.mark.parametrize("group", ["a/b", "\u00e9" * 64, "g" * 121, "a\0b"])
+def test_a_group_whose_retry_topic_cannot_be_stored_is_refused_at_once(talk: TalkingBroker, group: str) -> None:
+    """Issue 12.4: the copy would be refused after its delay, where nobody can be told."""
+    offset = tried(talk, 0)
+    end = talk.broker.store.max_commit_log_offset
+    reply = send_back(talk, offset, group=group)
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "MESSAGE_ILLEGAL")
+    assert talk.broker.store.max_commit_log_offset == end
+
+
+def test_a_dead_letter_of_a_group_whose_retry_topic_is_too_long_is_stored(talk: TalkingBroker) -> None:
+    """Its prefix is two characters shorter."""
+    assert send_back(talk, tried(talk, 0), level=-1, group="g" * 121).code == ResponseCode.SUCCESS
+    assert last(talk, "%DLQ%" + "g" * 121).body == b"body"
+
+
+@pytest.mark.parametrize(("times", "expected"), [(-5, -4), (2**31 - 2, 2**31 - 1), (2**31 - 1, -(2**31))])
+def test_reconsume_times_that_nobody_can_mean_are_counted_as_in_java(
+    talk: TalkingBroker, times: int, expected: int
+) -> None:
+    """A level that wraps around, or lies below 1, delays nothing: the copy goes to the retry topic at once."""
+    assert send_back(talk, tried(talk, times), maxReconsumeTimes=str(2**31 - 1)).code == ResponseCode.SUCCESS
+    assert last(talk, "%DLQ%g" if times == 2**31 - 1 else "%RETRY%g").reconsume_times == expected
+
+
+def test_an_offset_inside_a_record_that_looks_like_one_is_a_system_error(talk: TalkingBroker) -> None:
+    forged = bytes.fromhex("00000070daa320a7") + bytes(200)
+    reply = talk.send("T", body=forged)
+    inside = parse_offset_message_id(reply.ext_fields["msgId"])[2]
+    inside = bytes(talk.broker.store.read_log(0, 4096)).index(forged)
+    assert send_back(talk, inside).code == ResponseCode.SYSTEM_ERROR
+    assert not talk.broker.errors.counts

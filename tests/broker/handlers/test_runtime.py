@@ -1,5 +1,7 @@
 """Runtime info, statistics and housekeeping (broker-requests sections 6.5, 6.6, #55)."""
 
+from collections.abc import Callable
+
 import pytest
 import trio
 import trio.testing
@@ -8,6 +10,8 @@ from broker.loops import _sample_stats_forever
 from broker.testing import TalkingBroker
 from remoting.bodies.runtime import BrokerStatsData, KVTable
 from remoting.codes import RequestCode, ResponseCode
+
+OpenBroker = Callable[..., TalkingBroker]
 
 
 def info(talk: TalkingBroker) -> dict[str, str]:
@@ -21,7 +25,7 @@ def sample(talk: TalkingBroker) -> None:
     talk.broker.stats.sample(talk.clock.now_millis())
 
 
-RATES = ("putTps", "getTransferedTps", "getTransferredTps", "getTotalTps", "getFoundTps", "getMissTps")
+RATES = ("putTps", "getTransferedTps", "getTotalTps", "getFoundTps", "getMissTps")
 NUMBERS = (
     "sendThreadPoolQueueSize", "sendThreadPoolQueueHeadWaitTimeMills", "pullThreadPoolQueueSize",
     "pullThreadPoolQueueHeadWaitTimeMills", "queryThreadPoolQueueSize", "pageCacheLockTimeMills",
@@ -44,6 +48,17 @@ def test_what_cluster_list_parses_can_be_parsed(talk: TalkingBroker, slave: Talk
     assert (table["brokerVersion"], table["brokerVersionDesc"]) == ("409", "V4_9_8")
 
 
+def test_values_that_only_tools_of_5x_look_for_are_there_where_that_is_switched_on(
+    talk: TalkingBroker, open_broker: OpenBroker
+) -> None:
+    """4.9.8 has none of them."""
+    table, with_5x = info(talk), info(open_broker("for-5x", serve_requests_of_5x=True))
+    assert with_5x.keys() - table.keys() == {"brokerActive", "getTransferredTps"} | {
+        key for key in with_5x if key.startswith("commitLogDiskRatio_")
+    }
+    assert with_5x["getTransferredTps"] == with_5x["getTransferedTps"]
+
+
 def test_traffic_is_measured(talk: TalkingBroker) -> None:
     for _ in range(20):
         talk.send("T")
@@ -52,7 +67,7 @@ def test_traffic_is_measured(talk: TalkingBroker) -> None:
     sample(talk)
     table = info(talk)
     size = talk.broker.store.max_commit_log_offset
-    assert [table[name].split(" ")[0] for name in RATES] == ["2.0", "2.0", "2.0", "0.2", "0.1", "0.1"]
+    assert [table[name].split(" ")[0] for name in RATES] == ["2.0", "2.0", "0.2", "0.1", "0.1"]
     assert (table["msgPutTotalTodayNow"], table["msgGetTotalTodayNow"]) == ("20", "20")
     assert (table["putMessageTimesTotal"], table["putMessageSizeTotal"]) == ("20", str(size))
     assert table["putMessageAverageSize"] == str(size / 20)

@@ -1,14 +1,17 @@
 """The table of all requests: what is served, by whom, and what stands in the list of those that are not."""
 
+from collections.abc import Callable
+
 import pytest
 
-from broker.handlers import HANDLERS, NOT_SERVED, SERVED_BY_CLIENTS, VIP_HANDLERS
+from broker.handlers import HANDLERS, HANDLERS_OF_5X, NOT_SERVED, SERVED_BY_CLIENTS, handlers_of
 from broker.testing import TalkingBroker, over_the_wire, pull_fields, send_fields
 from nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.frame import JSON, ROCKETMQ
 
+OpenBroker = Callable[..., TalkingBroker]
 UNSERVED = {code for codes in NOT_SERVED.values() for code in codes}
 
 
@@ -22,15 +25,38 @@ def test_no_code_is_listed_twice() -> None:
     assert sum(map(len, NOT_SERVED.values())) == len(UNSERVED)
 
 
-def test_the_vip_port_serves_all_but_pulls() -> None:
+@pytest.mark.parametrize("serves_5x", [False, True])
+def test_the_vip_port_serves_all_but_pulls(open_broker: OpenBroker, *, serves_5x: bool) -> None:
     """remoting-and-nameserver section 2.1."""
-    assert HANDLERS.keys() - VIP_HANDLERS.keys() == {RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE}
-    assert VIP_HANDLERS.keys() < HANDLERS.keys()
+    broker = open_broker(serve_requests_of_5x=serves_5x).broker
+    every, vip = handlers_of(broker), handlers_of(broker, is_vip=True)
+    pulls = {RequestCode.PULL_MESSAGE} | ({RequestCode.LITE_PULL_MESSAGE} if serves_5x else set())
+    assert every.keys() - vip.keys() == pulls
+    assert vip.keys() < every.keys()
 
 
-NEVER_REFUSED = (10, 310, 320, 11, 34, 35, 36, 14, 15, 29, 30, 31, 38, 41, 42, 361, 46)
+def test_requests_of_5x_are_served_only_where_that_is_switched_on(
+    talk: TalkingBroker, open_broker: OpenBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Issue 12, fidelity: an application on the client of 5.0.0 must not be green here and fail at a real 4.9.8."""
+    fields = {351: {"topic": "T"}, 352: {"group": "g"}, 361: pull_fields("T")}
+    assert fields.keys() == HANDLERS_OF_5X.keys()
+    with_5x = open_broker("for-5x", serve_requests_of_5x=True)
+    with_5x.send("T")
+    for _ in range(2):
+        for code, header in fields.items():
+            assert talk.ask(code, header).code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+            assert with_5x.ask(code, header).code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED
+    counts = {("127.0.0.1", code): 2 for code in fields}
+    assert (talk.broker.unserved, talk.broker.served_of_5x) == (counts, {})
+    assert (with_5x.broker.unserved, with_5x.broker.served_of_5x) == ({}, counts)
+    said = [record.getMessage() for record in caplog.records if "a real 4.9.8 answers code 3" in record.getMessage()]
+    assert len(said) == len(fields)
+
+
+NEVER_REFUSED = (10, 310, 320, 11, 34, 35, 36, 14, 15, 29, 30, 31, 38, 41, 42, 46)
 FOR_MQADMIN = (12, 33, 17, 21, 25, 26, 28, 200, 201, 202, 203, 204, 207, 208, 215, 222, 300, 307, 309, 315, 317, 328)
-CHEAP = (32, 305, 321, 351, 303, 306, 316, 329)
+CHEAP = (32, 305, 321, 303, 306, 316, 329)
 FOR_A_SLAVE = (43, 45)
 
 

@@ -1,5 +1,7 @@
 """Topic administration (broker-requests section 6.2, #57, #62, #64)."""
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
@@ -9,6 +11,8 @@ from remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, Topi
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
 from remoting.frame import ROCKETMQ
+
+OpenBroker = Callable[..., TalkingBroker]
 
 
 def create(talk: TalkingBroker, topic: str, *, read: int = 4, write: int = 4, perm: int = 6) -> Command:
@@ -100,13 +104,15 @@ def test_object_keys_are_written_without_blanks(talk: TalkingBroker) -> None:
 
 
 @pytest.mark.parametrize("code", [RequestCode.GET_TOPIC_STATS_INFO, RequestCode.GET_TOPIC_CONFIG])
-def test_an_unknown_topic_is_answered_with_17(talk: TalkingBroker, code: RequestCode) -> None:
+def test_an_unknown_topic_is_answered_with_17(open_broker: OpenBroker, code: RequestCode) -> None:
     """broker-requests#62 for 351."""
+    talk = open_broker(serve_requests_of_5x=True)
     assert talk.ask(code, {"topic": "NoSuch"}).code == ResponseCode.TOPIC_NOT_EXIST
 
 
-def test_one_topic_is_given_to_tools_of_5x(talk: TalkingBroker) -> None:
+def test_one_topic_is_given_to_tools_of_5x(open_broker: OpenBroker) -> None:
     """broker-requests#62."""
+    talk = open_broker(serve_requests_of_5x=True)
     create(talk, "TAdmin")
     reply = talk.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "TAdmin", "lo": "true"})
     assert TopicConfig.decode(reply.body) == talk.broker.topics.get("TAdmin")

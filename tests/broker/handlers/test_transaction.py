@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.testing import TalkingBroker
+from broker.testing import TalkingBroker, send_fields
 from remoting import names
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
@@ -237,3 +237,32 @@ def test_what_is_no_half_message_is_not_brought_back(talk: TalkingBroker, messag
 def test_a_slave_brings_nothing_back(slave: TalkingBroker) -> None:
     """broker-requests#64, section 7."""
     assert resume(slave, "00" * 16).code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"REAL_TOPIC": "orders"},
+        {"REAL_TOPIC": "orders", "REAL_QID": "first"},
+        {"REAL_TOPIC": "orders", "REAL_QID": "9" * 5000},
+        {"REAL_TOPIC": "orders", "REAL_QID": str(2**31)},
+        {"REAL_TOPIC": "orders", "REAL_QID": "0", "DELAY": "soon"},
+        {"REAL_TOPIC": "orders", "REAL_QID": "0", "DELAY": str(2**31)},
+        {"REAL_TOPIC": "a/b", "REAL_QID": "0"},
+    ],
+)
+def test_a_message_that_does_not_say_where_it_belongs_is_not_committed(
+    talk: TalkingBroker, properties: dict[str, str]
+) -> None:
+    """Issue 12.3: any client can send a plain message with these properties, and commit it."""
+    sent = talk.ask(
+        RequestCode.SEND_MESSAGE_V2, send_fields("orders", 0, PGROUP="P", **properties) | {"f": "4"}, b"x"
+    )  # a half message by its flag: DELAY is not looked at yet
+    assert sent.code == ResponseCode.SUCCESS
+    end_before, queues = talk.broker.store.max_commit_log_offset, set(talk.broker.store.topics_queues())
+    (reply,) = end(talk, sent, COMMIT)
+    assert reply.code in (ResponseCode.SYSTEM_ERROR, ResponseCode.MESSAGE_ILLEGAL)
+    assert talk.broker.store.max_commit_log_offset == end_before
+    assert set(talk.broker.store.topics_queues()) == queues
+    assert not talk.broker.errors.counts

@@ -165,7 +165,7 @@ def _passed_on(to: str) -> Iterator[Case]:
 
 def _keys(value: Any) -> Any:
     table = value["table"]
-    return sorted(key for key in table if key not in {"brokerActive", "getTransferredTps"})
+    return sorted(table)
 
 
 def _runtime(to: str) -> Iterator[Case]:

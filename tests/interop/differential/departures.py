@@ -5,7 +5,6 @@ import re
 _DEPARTURES = {
     # README, Departures
     r"slave progress 308": "a commit of a group without a name, which its master had, and after which 4.9 fails",
-    r"code (351|352|361)|pull 361": "what clients of 5.x ask is served",
     r"(maxMsgNums|maxNum) '2147483647'": "memory for as many messages as are asked for",
     r"view '1'": "bytes of the log that are no message",
     r"null sets|null queues|null topic|an odd queue": "null where a set, a topic or a name is due",

@@ -1,0 +1,45 @@
+"""Stored messages that a service of the broker passes over because it can never handle them.
+
+Clients choose the properties and the body of what the broker reads again later: delayed messages, half messages, op
+records. RocketMQ 4.9.8 tries such a message for ever, and nothing behind it is handled (issue 12.3, 12.4). Here each
+is passed over, logged at a limited rate, and reported as the event `message_skipped`.
+"""
+
+import collections
+import logging
+from collections.abc import Callable
+
+import attrs
+
+from remoting.boundary import InternalErrors
+
+log = logging.getLogger(__name__)
+
+_LONGEST_REASON = 300
+
+
+def _keep_silent(_kind: str, **_fields: object) -> None:
+    pass
+
+
+@attrs.define(eq=False)
+class Skipped:
+    """Counts skipped messages by service; logs the 1st, 10th, 100th, ... of each service."""
+
+    emit: Callable[..., None] = _keep_silent
+    errors: InternalErrors = attrs.field(factory=InternalErrors)
+    counts: collections.Counter[str] = attrs.field(factory=collections.Counter)
+
+    def note(self, service: str, physical_offset: int, reason: str) -> None:
+        """Record a message that is passed over; it stays in the commit log at `physical_offset`."""
+        self.counts[service] += 1
+        count = self.counts[service]
+        reason = reason[:_LONGEST_REASON]
+        if str(count).strip("0") == "1":
+            log.error("%s: skipped the message at %d (number %d): %s", service, physical_offset, count, reason)
+        self.emit("message_skipped", service=service, offset=physical_offset, reason=reason, count=count)
+
+    def caught(self, service: str, physical_offset: int, exc: Exception) -> None:
+        """Record a message whose handling raised an exception that nobody expected. Raises a FatalError again."""
+        self.errors.caught(service, exc, f"the message at {physical_offset}")
+        self.note(service, physical_offset, f"internal error: {type(exc).__name__}: {exc}")
