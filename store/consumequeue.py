@@ -14,6 +14,7 @@ import attrs
 from store.config import QUEUE_ENTRY_SIZE
 from store.filequeue import FileQueue
 from store.logfile import LogFile
+from store.sparse import first_hole, zero_from
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ class ConsumeQueue:
     max_physical: int = attrs.field(default=-1, init=False)  # end of the last record entered
     min_position: int = attrs.field(default=0, init=False)  # bytes; RocketMQ's minLogicOffset
     flushed: int = attrs.field(default=0, init=False)  # bytes of the queue known durable
+    _first_physical: int = attrs.field(default=-1, init=False)  # log offset of the entry at `min_position`, if known
     # Filled by a dispatch pass, written by `append_pending`.
     pending: list[bytes] = attrs.field(factory=list, init=False)
     pending_offset: int = attrs.field(default=-1, init=False)  # queue offset that would continue `pending`
@@ -73,7 +75,12 @@ class ConsumeQueue:
         first = not self.files.files
         file = self.files.file_to_write(position)
         if first or (len(self.files.files) == 1 and file.wrote == 0 and file.first_offset == self.min_position == 0):
-            self._pre_blank(file, position)
+            try:
+                self._pre_blank(file, position)
+            except OSError:  # the next try begins as this one did: an empty first file would move the entry
+                if first:
+                    self.files.files.pop().delete()
+                raise
         if position < file.end_offset:
             logger.warning("%s-%d: entry %d is there already", self.topic, self.queue_id, position // QUEUE_ENTRY_SIZE)
             return None
@@ -157,21 +164,28 @@ class ConsumeQueue:
 
     # ---- recovery and cleaning ----
 
-    def recover(self) -> None:
-        """Find the end: from the third-last file, the first entry that is none (section 3.5, step 2)."""
+    def recover(self, *, crashed: bool = True) -> None:
+        """Find the end: from the third-last file, the first entry that is none (section 3.5, step 2).
+
+        After a clean stop the entries of a file have no gap, and their end is found by halving. A crash of the machine
+        may leave any pages out: then all entries are looked at, and those beyond the first gap are erased.
+        """
         files = self.files.files
         end = files[max(0, len(files) - _RECOVERED_FILES)].first_offset if files else 0
         for file in files[-_RECOVERED_FILES:]:
-            count = _valid_count(file.view)
-            file.wrote = count * QUEUE_ENTRY_SIZE
+            file.wrote = _written_bytes(file, crashed=crashed)
             end = file.end_offset
             if not file.is_full:
+                if crashed:
+                    zero_from(file.path, file.wrote)
                 break
         self.files.trim(end)
         self._find_max_physical()
 
     def trim_to_log(self, log_end: int) -> None:
         """Drop the entries of records at or beyond the commit log's end (store-ha#26)."""
+        if 0 <= self.max_physical <= log_end:
+            return
         files = self.files.files
         for file in reversed(files):
             entries = file.view[: file.wrote]
@@ -184,6 +198,7 @@ class ConsumeQueue:
 
     def _cut(self, end: int) -> None:
         """Cut at `end`. Unlike commit log bytes, cut entries are zeroed: nothing else tells them from live ones."""
+        self._first_physical = -1
         wrote = {file.first_offset: file.wrote for file in self.files.files}
         self.files.trim(end)
         last = self.files.files[-1]
@@ -213,17 +228,38 @@ class ConsumeQueue:
                 break
         return found
 
+    def offset_from(self, low: int) -> int | None:
+        """The least commit log offset of an entry, from `low` on; None if there is none."""
+        found = None
+        for file in reversed(self.files.files):
+            entries = file.view[: file.wrote]
+            count, offset_of = len(entries) // QUEUE_ENTRY_SIZE, _offset_of(entries)
+            at = bisect_left(range(count), low, key=offset_of)
+            if at < count:
+                found = offset_of(at)
+            if at:
+                break
+        return found
+
     def correct_min_offset(self, log_min: int) -> None:
-        """The first entry of the first file whose record still exists; unchanged if none does (section 3.2)."""
-        if not self.files.files:
+        """The first entry of the first file whose record still exists; unchanged if none does (section 3.2).
+
+        Most queues need not be opened for that.
+        """
+        file = self.files.files[0] if self.files.files else None
+        if file is None or not file.wrote:
             return
-        file = self.files.files[0]
+        if log_min <= 0:
+            self.min_position = file.first_offset
+            return
+        if self.max_physical <= log_min or log_min <= self._first_physical:
+            return
         entries = file.view[: file.wrote]
-        count = len(entries) // QUEUE_ENTRY_SIZE
-        at = bisect_left(range(count), log_min, key=_offset_of(entries))
-        entries.release()
+        count, offset_of = len(entries) // QUEUE_ENTRY_SIZE, _offset_of(entries)
+        at = bisect_left(range(count), log_min, key=offset_of)
         if at < count:
             self.min_position = file.first_offset + at * QUEUE_ENTRY_SIZE
+            self._first_physical = offset_of(at)
 
     def delete_expired(self, log_min: int) -> int:
         """Drop files whose last entry lies below the log's minimum, never the last; answer how many."""
@@ -251,10 +287,24 @@ class ConsumeQueue:
         return [file for file in self.files.files if file.end_offset > self.flushed]
 
 
+def _written_bytes(file: LogFile, *, crashed: bool) -> int:
+    """How many bytes at the begin of a file are entries. What lies in a hole was never written."""
+    room = first_hole(file.path, file.size) // QUEUE_ENTRY_SIZE
+    entries = file.view[: room * QUEUE_ENTRY_SIZE]
+    if crashed:
+        return _valid_count(entries) * QUEUE_ENTRY_SIZE
+    return bisect_left(range(room), 1, key=lambda i: not _is_entry(entries, i)) * QUEUE_ENTRY_SIZE
+
+
+def _is_entry(entries: memoryview, i: int) -> bool:
+    offset, size = _OFFSET_AND_SIZE.unpack_from(entries, i * QUEUE_ENTRY_SIZE)
+    return bool(offset >= 0 and size > 0)
+
+
 def _valid_count(view: memoryview) -> int:
     """How many entries of a file come before the first that is none: one with a negative offset, or without a size.
 
-    A start looks at all entries of up to three files of every queue: hence three arrays, and no loop.
+    A start after a crash looks at all entries of up to three files of every queue: hence arrays, and no loop.
     """
     words = view.cast("i")  # five to an entry
     sizes, highs = (_big_endian(words[first::_WORDS]) for first in (2, 0))

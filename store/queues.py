@@ -1,6 +1,8 @@
 """All consume queues of a store, by topic and queue id."""
 
-from collections.abc import Iterator
+import heapq
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +11,7 @@ import attrs
 from store.consumequeue import ConsumeQueue
 from store.disk import Disk
 from store.filequeue import FileQueue
+from store.openfiles import OpenFiles
 
 # A store has few logs but maybe thousands of queues: they claim disk blocks in small steps.
 _FIRST_STEP: Final = 16 * 1024
@@ -25,15 +28,16 @@ class Queues:
     directory: Path
     file_size: int
     disk: Disk
+    open_files: OpenFiles = attrs.field(factory=OpenFiles)
     table: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
 
-    def load(self) -> None:
-        if not self.directory.is_dir():
-            return
-        for topic in sorted(self.directory.iterdir()):
-            for queue_dir in sorted(topic.iterdir()) if topic.is_dir() else ():
-                if queue_dir.name.isdigit():
-                    self.open(topic.name, int(queue_dir.name)).files.load()
+    def load(self, on_loaded: Callable[[], object] = lambda: None) -> None:
+        """Find the queues and their files. `on_loaded` is called after each queue."""
+        for topic in sorted(_subdirectories(self.directory)):
+            for queue_id in sorted(_subdirectories(self.directory / topic)):
+                if queue_id.isdecimal():
+                    self.open(topic, int(queue_id)).files.load()
+                    on_loaded()
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
         """The queue, made in memory if it is new: files come with its first entry."""
@@ -45,7 +49,7 @@ class Queues:
                 self.disk,
                 _FIRST_STEP,
                 _LAST_STEP,
-                is_scattered=True,
+                self.open_files,
             )
             queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, files)
         return queue
@@ -59,17 +63,24 @@ class Queues:
         return max((queue.max_physical for queue in self), default=0)
 
     def record_before(self, log_offset: int) -> tuple[int, int] | None:
-        """Commit log offset and size of the last record in any queue that ends at or before an offset of the log."""
-        found = [entry for queue in self if (entry := queue.entry_before(log_offset)) is not None]
-        return max(found, default=None)
+        """Commit log offset and size of the last record in any queue that ends at or before an offset of the log.
 
-    def recover(self) -> None:
+        A queue that ends before what was found in another need not be opened.
+        """
+        found: tuple[int, int] | None = None
+        for queue in sorted(self, key=lambda queue: min(queue.max_physical, log_offset), reverse=True):
+            if found is not None and queue.max_physical <= sum(found):
+                break
+            entry = queue.entry_before(log_offset)
+            if entry is not None and (found is None or entry > found):
+                found = entry
+        return found
+
+    def recover(self, *, crashed: bool, on_recovered: Callable[[], object] = lambda: None) -> None:
+        """Find the end of each queue; see `ConsumeQueue.recover`. `on_recovered` is called after each."""
         for queue in self:
-            queue.recover()
-
-    def offsets_between(self, low: int, high: int) -> list[int]:
-        """Commit log offsets in [low, high) that are in any queue, in rising order."""
-        return sorted(offset for queue in self for offset in queue.offsets_between(low, high))
+            queue.recover(crashed=crashed)
+            on_recovered()
 
     def trim_to_log(self, log_end: int) -> None:
         for queue in self:
@@ -97,3 +108,37 @@ class Queues:
     def close(self) -> None:
         for queue in self:
             queue.files.close()
+
+
+def _subdirectories(path: Path) -> list[str]:
+    """Names of the directories below a path; none where it is no directory itself."""
+    try:
+        with os.scandir(path) as entries:
+            return [entry.name for entry in entries if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+
+
+class EnteredOffsets:
+    """Commit log offsets that are in any queue, for one part of the log after the other.
+
+    A queue is opened only for the parts that it has entries of, however many parts and queues there are.
+    """
+
+    def __init__(self, queues: Queues, start: int) -> None:
+        """For parts from `start` on."""
+        self._upcoming = [(start, at, queue) for at, queue in enumerate(queues) if queue.max_physical > start]
+        """Heap of queues by a commit log offset: they have no entry before it that is still to be returned."""
+
+    def between(self, low: int, high: int) -> list[int]:
+        """Return those in [low, high), in rising order. `low` is the last call's `high`."""
+        upcoming, found = self._upcoming, list[int]()
+        while upcoming and upcoming[0][0] < high:
+            _, at, queue = upcoming[0]
+            found += queue.offsets_between(low, high)
+            following = queue.offset_from(high)
+            if following is None:
+                heapq.heappop(upcoming)
+            else:
+                heapq.heapreplace(upcoming, (following, at, queue))
+        return sorted(found)
