@@ -65,10 +65,12 @@ class MessageStore:
         on_dispatched: OnDispatched | None = None,
         disk: Disk | None = None,
         on_progress: Callable[[int], object] = lambda _offset: None,
+        on_queue: Callable[[], object] = lambda: None,
     ) -> Self:
         """Lock, map, recover, dispatch to the log's end. StoreLocked, StoreCorrupt or OSError if it cannot.
 
-        On a full disk it opens as well, and refuses puts. `on_progress` is told to which offset of the log it has come.
+        On a full disk it opens as well, and refuses puts. `on_progress` is told to which offset of the log it has come,
+        and `on_queue` is called at each step with one of the queues.
         """
         root, disk = config.store_path_root_dir, disk or Disk()
         for directory in (root, config.store_path_commit_log, root / "consumequeue"):
@@ -89,7 +91,7 @@ class MessageStore:
                 Puller.of(log, config, is_slave=is_slave), Flusher(log, queues, index, checkpoint, marks),
                 Cleaner(config, log, queues, index, putter, disk, now_millis, is_slave), lock, AbortFile(root / "abort"),
             )  # fmt: skip
-            store._recover(on_progress)
+            store._recover(on_progress, on_queue)
         except BaseException:
             lock.release()
             raise
@@ -98,16 +100,18 @@ class MessageStore:
             store.checkpoint.write()
         return store
 
-    def _recover(self, on_progress: Callable[[int], object]) -> None:
+    def _recover(self, on_progress: Callable[[int], object], on_queue: Callable[[], object]) -> None:
         """Load, cut what is torn, enter what queues and index lack (section 3.5)."""
         crashed = self._abort.exists
         log, queues, checkpoint = self.log, self.queues, self.checkpoint
         log.files.load()
-        queues.load()
+        queues.load(on_queue)
         indexed = 0
         if self.index is not None:
             indexed = self.index.load(safe_until=checkpoint.index_msg_timestamp if crashed else None)
-        found = restart(log, queues, checkpoint, self.config, on_progress, crashed=crashed, indexed=indexed)
+        found = restart(
+            log, queues, checkpoint, self.config, on_progress, crashed=crashed, indexed=indexed, on_recovered=on_queue
+        )
         queues.correct_min_offsets(log.min_offset)
         for queue in queues:
             queue.flushed = 0 if crashed else queue.files.max_offset
