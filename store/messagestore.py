@@ -142,7 +142,7 @@ class MessageStore:
         is_safe = self._finish()
         if self.index is not None:
             self.index.close()
-        if is_safe and self.dispatch_behind_bytes == 0 and not self.cleaner.is_disk_full:
+        if is_safe and self.dispatch_behind_bytes == 0 and not self.queues.stuck and not self.cleaner.is_disk_full:
             self._abort.remove()
         self.log.files.close()
         self.queues.close()
@@ -331,10 +331,11 @@ class MessageStore:
 
         With `least_pages`, only the queues that have grown by so many, and no checkpoint (section 3.6).
         """
-        dispatcher = self.dispatcher
-        return self.flusher.queues_job(
-            dispatcher.offset, dispatcher.last_stored_at, least_pages=least_pages, at_stop=at_stop
-        )
+        dispatched, stored_at = self.dispatcher.offset, self.dispatcher.last_stored_at
+        held_from = self.queues.write_held()
+        if held_from is not None:  # after a crash, the start must not believe that the queues have more
+            dispatched, stored_at = min(dispatched, held_from), 0
+        return self.flusher.queues_job(dispatched, stored_at, least_pages=least_pages, at_stop=at_stop)
 
     def flushed(self, job: FlushJob) -> None:
         """A job has run: what it covered is durable now."""

@@ -16,11 +16,14 @@ from store.openfiles import OpenFiles
 # A store has few logs but maybe thousands of queues: they claim disk blocks in small steps.
 _FIRST_STEP: Final = 16 * 1024
 _LAST_STEP: Final = 1 << 20
+_LONGEST_NAME: Final = 255
+"""Bytes; a limit of all common file systems."""
 
 
 def can_have_queues(topic: str) -> bool:
     """Whether a directory of the queues can be called like this, and lie nowhere else: a topic may be what anybody sent."""
-    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    return is_name and len(topic.encode(errors="replace")) <= _LONGEST_NAME
 
 
 @attrs.define(eq=False)
@@ -30,6 +33,8 @@ class Queues:
     disk: Disk
     open_files: OpenFiles = attrs.field(factory=OpenFiles)
     table: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
+    stuck: set[ConsumeQueue] = attrs.field(factory=set, init=False)
+    """Queues with entries that could not be written yet; see `write_held`."""
 
     def load(self, on_loaded: Callable[[], object] = lambda: None) -> None:
         """Find the queues and their files. `on_loaded` is called after each queue."""
@@ -51,7 +56,7 @@ class Queues:
                 _LAST_STEP,
                 self.open_files,
             )
-            queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, files)
+            queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, files, self.stuck)
         return queue
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
@@ -93,14 +98,32 @@ class Queues:
     def recover_counters(self) -> None:
         """The next message of a queue gets the number after its last entry (section 2.6)."""
         for queue in self:
-            queue.next_offset = queue.max_offset
+            queue.next_offset = queue.end_offset
+
+    def write_held(self) -> int | None:
+        """Try again to write the entries that queues hold; see `ConsumeQueue.write_held`.
+
+        Returns the commit log offset of the first record that still has no entry; None if all have.
+        """
+        for queue in list(self.stuck):
+            queue.write_held()
+        return min((queue.held.first_physical for queue in self.stuck if queue.held is not None), default=None)
 
     def delete(self, topic: str) -> None:
-        for key in [key for key in self.table if key[0] == topic]:
-            self.table.pop(key).files.destroy()
-        directory = self.directory / topic
-        if directory.is_dir() and not any(directory.iterdir()):
-            directory.rmdir()
+        self._delete({topic})
+
+    def delete_all(self) -> None:
+        self._delete({topic for topic, _ in self.table})
+
+    def _delete(self, topics: set[str]) -> None:
+        for key in [key for key in self.table if key[0] in topics]:
+            queue = self.table.pop(key)
+            self.stuck.discard(queue)
+            queue.files.destroy()
+        for topic in topics:
+            directory = self.directory / topic
+            if directory.is_dir() and not any(directory.iterdir()):
+                directory.rmdir()
 
     def delete_expired(self, log_min: int) -> int:
         return sum(queue.delete_expired(log_min) for queue in self)

@@ -44,8 +44,7 @@ def restart(
     queues.recover(crashed=crashed, on_recovered=on_recovered)
     files = log.files.files
     if not files:
-        for topic in {queue.topic for queue in queues}:
-            queues.delete(topic)
+        queues.delete_all()
         return Restart()
     views, offsets = [file.view for file in files], [file.first_offset for file in files]
     start = recovery.first_file_after_clean_stop(len(files))
