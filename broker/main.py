@@ -7,7 +7,7 @@ Stop order: the ports close, the store closes, the nameservers are told (remotin
 import functools
 import socket
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import attrs
 import trio
@@ -48,6 +48,8 @@ from store.messagestore import MessageStore
 from store.results import PutStatus
 
 __all__ = ["load_config", "main"]  # what is asked of the module of any node
+
+T = TypeVar("T")
 
 VIP_PORT_DISTANCE = 2
 HA_PORT_DISTANCE = 1
@@ -106,23 +108,42 @@ def _open_ports(config: BrokerConfig) -> tuple[BrokerConfig, socket.socket, sock
     return attrs.evolve(config, listen_port=port, fast_listen_port=vip_sock.getsockname()[1]), sock, vip_sock
 
 
+@attrs.define(eq=False)
+class _Reached:
+    """How far the opening of a store has come; set by its thread."""
+
+    offset: int = 0
+    """In the commit log."""
+    queues: int = 0
+    """Steps done with single queues: there are a few for each."""
+
+    def note_offset(self, offset: int) -> None:
+        self.offset = offset
+
+    def count_queue(self) -> None:
+        self.queues += 1
+
+
 async def _open_store(settings: BrokerSettings, disk: Disk, link: ControlLink) -> MessageStore:
     """Open the store in a thread: recovery of a long log takes a while, and the supervisor is told how far it is."""
-    come_to = [0]
+    reached = _Reached()
     opening = functools.partial(
         MessageStore.open,
         settings.store,
         now_millis=wall_clock(),
         is_slave=settings.broker.is_slave,
         disk=disk,
-        on_progress=lambda offset: come_to.__setitem__(0, offset),
+        on_progress=reached.note_offset,
+        on_queue=reached.count_queue,
     )
     opened: list[MessageStore] = []
     problem: StartError | None = None
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
-                _tell_progress_forever, lambda: come_to[0], lambda offset: link.emit("recovering", offset=offset)
+                _tell_progress_forever,
+                lambda: (reached.offset, reached.queues),
+                lambda told: link.emit("recovering", offset=told[0], queues=told[1]),
             )
             try:
                 opened.append(await trio.to_thread.run_sync(opening))
@@ -153,7 +174,7 @@ async def _close_store(store: MessageStore, link: ControlLink) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def _tell_progress_forever(come_to: Callable[[], int], tell: Callable[[int], None]) -> NoReturn:
+async def _tell_progress_forever(come_to: Callable[[], T], tell: Callable[[T], None]) -> NoReturn:
     told = come_to()
     while True:
         await trio.sleep(real_seconds(PROGRESS_PERIOD))

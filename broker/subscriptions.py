@@ -7,6 +7,7 @@ from broker.config import BrokerConfig
 from remoting import names
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from remoting.bodies.topic import DataVersion
+from remoting.body import PrettyTable
 from store.configfile import keep_config_file, load_config_file
 
 
@@ -16,6 +17,7 @@ class SubscriptionGroupTable:
     def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
         self.config = config
         self._path = path
+        self._writer = PrettyTable()
         self._now_millis = now_millis
         self.data_version = DataVersion(timestamp=now_millis(), counter=0)
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in names.BUILT_IN_GROUPS}
@@ -61,7 +63,7 @@ class SubscriptionGroupTable:
 
     def save(self) -> None:
         """Write subscriptionGroup.json."""
-        keep_config_file(self._path, self.wrapper().encode_pretty())
+        keep_config_file(self._path, self._writer.encode(self.wrapper()))
 
     def _changed(self) -> None:
         self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)

@@ -12,6 +12,7 @@ from remoting.bodies.topic import (
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
+from remoting.body import PrettyTable
 from store.configfile import keep_config_file, load_config_file
 
 PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
@@ -25,6 +26,7 @@ class TopicTable:
     def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
         self.config = config
         self._path = path
+        self._writer = PrettyTable()
         self._now_millis = now_millis
         self.data_version = DataVersion(timestamp=now_millis(), counter=0)
         self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in built_in_topics(config)}
@@ -123,7 +125,7 @@ class TopicTable:
 
     def save(self) -> None:
         """Write topics.json."""
-        keep_config_file(self._path, self.wrapper().encode_pretty())
+        keep_config_file(self._path, self._writer.encode(self.wrapper()))
 
     def _changed(self) -> None:
         self.bump_version()

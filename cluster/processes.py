@@ -155,7 +155,7 @@ class Processes:
         kind, fields = cut_text(event.kind, EVENT.text), bounded_fields(event.fields)
         self.events.heard(JournalEntry(event.at_millis, name, kind, fields))
         if kind in {"recovering", "indexing"}:
-            self._progress[name] = fields["offset"]
+            self._progress[name] = (fields["offset"], fields.get("queues"))
         if kind == "fault_spent":
             self.faults.spent(str(fields["id"]), name)
 
@@ -236,7 +236,7 @@ class Processes:
         return facts
 
     async def wait_progress(self, name: str, holds: Callable[[Life], bool], seconds: float) -> bool:
-        """As `wait_life`. Who works through a long log has as much time again after each word of how far it has come."""
+        """As `wait_life`. A node that starts or stops has as much time again after each report of how far it has come."""
         told = None
         while not await self.wait_life(name, holds, seconds):
             if self._progress.get(name) == told:

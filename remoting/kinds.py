@@ -527,8 +527,8 @@ _KINDS = (
     Kind(
         "recovering",
         "broker",
-        "A broker that starts has come so far through the log that it found.",
-        {"offset": _log_offset("where it is")},
+        "A broker that starts has come so far through the store that it found.",
+        {"offset": _log_offset("where it is"), "queues": _count("steps done with single queues, a few for each")},
     ),
     Kind(
         "indexing",

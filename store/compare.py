@@ -20,7 +20,7 @@ import attrs
 
 from remoting.message import BLANK_SIZE, MESSAGE_MAGIC, PROPERTY_KEYS, PROPERTY_UNIQ_KEY, decode_message
 from store.disk import StoreError
-from store.queuefile import last_end, last_queue_files
+from store.queuefile import last_end_of, last_queue_files
 from store.recovery import log_end
 
 BLOCK: Final = 1 << 20
@@ -131,7 +131,7 @@ class LogImage:
             raise StoreError(f"{directory} is no store: no commitlog/ below it, and no commit log files in it")
         with contextlib.ExitStack() as stack:
             views = [stack.enter_context(_mapped(path)) for path in files]
-            queues_end = max((last_end(path.read_bytes()) for path in last_queue_files(place.parent)), default=0)
+            queues_end = max(map(last_end_of, last_queue_files(place.parent)), default=0)
             image = cls(place, [int(path.name) for path in files], views, queues_end)
             for first, view, following in zip(image.firsts, views, image.firsts[1:], strict=False):
                 if first + len(view) != following:

@@ -1,12 +1,14 @@
 """Files of equal length that together hold one growing sequence of bytes: the commit log, a consume queue."""
 
+import os
 from bisect import bisect_right
 from pathlib import Path
 
 import attrs
 
 from store.disk import Disk
-from store.logfile import LogFile, offset_name
+from store.logfile import LogFile, offset_name, wrong_length
+from store.openfiles import OpenFiles, QueueFile
 
 
 @attrs.define(eq=False)
@@ -16,34 +18,38 @@ class FileQueue:
     disk: Disk
     first_step: int = 256 * 1024
     last_step: int = 8 * 2**20
-    is_scattered: bool = False
+    pool: OpenFiles | None = None
+    """With it, a file is mapped when it is used; see `store.openfiles`. Without, as long as it exists."""
     files: list[LogFile] = attrs.field(factory=list, init=False)
 
     def load(self) -> None:
-        """Map what is there, in order. Files count as full until recovery says otherwise (section 3.5).
+        """Find what is there, in order. Files count as full until recovery says otherwise (section 3.5).
 
-        An empty last file was being made when its process died: it goes.
+        An empty last file was being made when its process died: it goes. StoreCorrupt for a file of another length.
         """
-        if not self.directory.is_dir():
+        try:
+            with os.scandir(self.directory) as entries:
+                sizes = {entry.name: entry.stat().st_size for entry in entries if entry.name.isdecimal()}
+        except (FileNotFoundError, NotADirectoryError):
             return
-        paths = sorted(path for path in self.directory.iterdir() if path.name.isdigit())
-        if paths and not paths[-1].stat().st_size:
-            paths.pop().unlink()
-        for path in paths:
+        names = sorted(sizes)
+        if names and not sizes[names[-1]]:
+            (self.directory / names.pop()).unlink()
+        for name in names:
+            path = self.directory / name
+            if sizes[name] != self.file_size:
+                raise wrong_length(path, sizes[name], self.file_size)
             file = self._open(path, create=False)
             file.wrote = file.size
             self.files.append(file)
 
     def _open(self, path: Path, *, create: bool) -> LogFile:
-        return LogFile.open(
-            path,
-            self.file_size,
-            self.disk,
-            create=create,
-            first_step=self.first_step,
-            last_step=self.last_step,
-            is_scattered=self.is_scattered,
-        )
+        size, disk, steps = self.file_size, self.disk, (self.first_step, self.last_step)
+        if self.pool is None:
+            return LogFile.open(path, size, disk, create=create, first_step=steps[0], last_step=steps[1])
+        if create:
+            return QueueFile.create(path, size, disk, self.pool, *steps)
+        return QueueFile(path, int(path.name), size, *steps, disk, pool=self.pool)
 
     @property
     def last(self) -> LogFile | None:

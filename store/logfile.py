@@ -36,6 +36,28 @@ def offset_name(offset: int) -> str:
     return f"{offset:020d}"
 
 
+def map_file(path: Path, size: int, *, create: bool, is_scattered: bool) -> mmap.mmap:
+    """Map a file, made sparse and at full length if it is new; see `LogFile.open`. StoreCorrupt, OSError."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
+    try:
+        found = os.fstat(descriptor).st_size
+        if create and found == 0:
+            os.ftruncate(descriptor, size)
+        elif found != size:
+            raise wrong_length(path, found, size)
+        mapped = mmap.mmap(descriptor, size)
+        if is_scattered:
+            mapped.madvise(mmap.MADV_RANDOM)
+    finally:
+        os.close(descriptor)
+    return mapped
+
+
+def wrong_length(path: Path, found: int, size: int) -> StoreCorrupt:
+    """Build the error for a file whose length is not the configured one."""
+    return StoreCorrupt(f"{path} has {found} bytes, expected {size}: was the file size setting changed?")
+
+
 @attrs.define(eq=False)
 class LogFile:
     path: Path
@@ -69,18 +91,7 @@ class LogFile:
         A scattered file is one of many, or is touched here and there: a page fault shall bring in its page
         alone. Otherwise the system reads around it, and the first byte of a new file costs 1 ms and 2 MB.
         """
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
-        try:
-            found = os.fstat(descriptor).st_size
-            if create and found == 0:
-                os.ftruncate(descriptor, size)
-            elif found != size:
-                raise StoreCorrupt(f"{path} has {found} bytes, expected {size}: was the file size setting changed?")
-            mapped = mmap.mmap(descriptor, size)
-            if is_scattered:
-                mapped.madvise(mmap.MADV_RANDOM)
-        finally:
-            os.close(descriptor)
+        mapped = map_file(path, size, create=create, is_scattered=is_scattered)
         first_offset = int(path.name)
         return cls(path, first_offset, size, first_step, last_step, disk, mapped, memoryview(mapped))
 

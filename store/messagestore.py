@@ -65,10 +65,12 @@ class MessageStore:
         on_dispatched: OnDispatched | None = None,
         disk: Disk | None = None,
         on_progress: Callable[[int], object] = lambda _offset: None,
+        on_queue: Callable[[], object] = lambda: None,
     ) -> Self:
         """Lock, map, recover, dispatch to the log's end. StoreLocked, StoreCorrupt or OSError if it cannot.
 
-        On a full disk it opens as well, and refuses puts. `on_progress` is told to which offset of the log it has come.
+        On a full disk it opens as well, and refuses puts. `on_progress` is told to which offset of the log it has come,
+        and `on_queue` is called at each step with one of the queues.
         """
         root, disk = config.store_path_root_dir, disk or Disk()
         for directory in (root, config.store_path_commit_log, root / "consumequeue"):
@@ -89,7 +91,7 @@ class MessageStore:
                 Puller.of(log, config, is_slave=is_slave), Flusher(log, queues, index, checkpoint, marks),
                 Cleaner(config, log, queues, index, putter, disk, now_millis, is_slave), lock, AbortFile(root / "abort"),
             )  # fmt: skip
-            store._recover(on_progress)
+            store._recover(on_progress, on_queue)
         except BaseException:
             lock.release()
             raise
@@ -98,16 +100,18 @@ class MessageStore:
             store.checkpoint.write()
         return store
 
-    def _recover(self, on_progress: Callable[[int], object]) -> None:
+    def _recover(self, on_progress: Callable[[int], object], on_queue: Callable[[], object]) -> None:
         """Load, cut what is torn, enter what queues and index lack (section 3.5)."""
         crashed = self._abort.exists
         log, queues, checkpoint = self.log, self.queues, self.checkpoint
         log.files.load()
-        queues.load()
+        queues.load(on_queue)
         indexed = 0
         if self.index is not None:
             indexed = self.index.load(safe_until=checkpoint.index_msg_timestamp if crashed else None)
-        found = restart(log, queues, checkpoint, self.config, on_progress, crashed=crashed, indexed=indexed)
+        found = restart(
+            log, queues, checkpoint, self.config, on_progress, crashed=crashed, indexed=indexed, on_recovered=on_queue
+        )
         queues.correct_min_offsets(log.min_offset)
         for queue in queues:
             queue.flushed = 0 if crashed else queue.files.max_offset
@@ -138,7 +142,7 @@ class MessageStore:
         is_safe = self._finish()
         if self.index is not None:
             self.index.close()
-        if is_safe and self.dispatch_behind_bytes == 0 and not self.cleaner.is_disk_full:
+        if is_safe and self.dispatch_behind_bytes == 0 and not self.queues.stuck and not self.cleaner.is_disk_full:
             self._abort.remove()
         self.log.files.close()
         self.queues.close()
@@ -327,10 +331,11 @@ class MessageStore:
 
         With `least_pages`, only the queues that have grown by so many, and no checkpoint (section 3.6).
         """
-        dispatcher = self.dispatcher
-        return self.flusher.queues_job(
-            dispatcher.offset, dispatcher.last_stored_at, least_pages=least_pages, at_stop=at_stop
-        )
+        dispatched, stored_at = self.dispatcher.offset, self.dispatcher.last_stored_at
+        held_from = self.queues.write_held()
+        if held_from is not None:  # after a crash, the start must not believe that the queues have more
+            dispatched, stored_at = min(dispatched, held_from), 0
+        return self.flusher.queues_job(dispatched, stored_at, least_pages=least_pages, at_stop=at_stop)
 
     def flushed(self, job: FlushJob) -> None:
         """A job has run: what it covered is durable now."""

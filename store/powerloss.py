@@ -16,9 +16,9 @@ from store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from store.disk import StoreError
 from store.flush import MARKS_FILE, FlushedMarks
 from store.lock import StoreLock
-from store.queuefile import count_until, last_end, queue_files, written_count
+from store.queuefile import count_until, last_end, queue_files, written_count, written_part
+from store.sparse import zero_from
 
-_BLOCK: Final = 1 << 20
 _FOLDERS: Final = ("commitlog", "consumequeue", "consumequeue_ext", "index", "config")
 _FILES: Final = ("checkpoint", "abort", "lock")
 
@@ -55,17 +55,17 @@ def lose_unsynced(config: StoreConfig) -> Lost:
         end = marks.log
         messages = entries = 0
         for path in queue_files(root):
-            raw = path.read_bytes()
-            written = written_count(raw)
-            end = max(end, last_end(raw))
-            messages += written - count_until(raw, lambda offset, size: offset + size > marks.log)
-            kept = count_until(raw, lambda offset, _: offset >= marks.queues)
+            with written_part(path) as raw:
+                written = written_count(raw)
+                end = max(end, last_end(raw))
+                messages += written - count_until(raw, lambda offset, size: offset + size > marks.log)
+                kept = count_until(raw, lambda offset, _: offset >= marks.queues)
             entries += written - kept
             if kept < written:
-                _zero_from(path, kept * QUEUE_ENTRY_SIZE)
+                zero_from(path, kept * QUEUE_ENTRY_SIZE)
         for path in _files(config.store_path_commit_log):
             first = int(path.name)
-            end = max(end, first + _zero_from(path, max(0, marks.log - first)))
+            end = max(end, first + zero_from(path, max(0, marks.log - first)))
     finally:
         lock.release()
     return Lost(marks.log, end - marks.log, messages, entries)
@@ -104,20 +104,3 @@ def wipe_store(config: StoreConfig) -> int:
 
 def _files(directory: Path) -> list[Path]:
     return sorted(path for path in directory.iterdir() if path.name.isdigit()) if directory.is_dir() else []
-
-
-def _zero_from(path: Path, start: int) -> int:
-    """Zero a file from a position on; answer the position after the last byte that was not zero, else 0."""
-    end = 0
-    with path.open("r+b") as file:
-        file.seek(start)
-        at = start
-        while block := file.read(_BLOCK):
-            kept = len(block.rstrip(b"\0"))
-            if kept:
-                end = at + kept
-                file.seek(at)
-                file.write(bytes(kept))
-                file.seek(at + len(block))
-            at += len(block)
-    return end

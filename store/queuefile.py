@@ -3,12 +3,15 @@
 Written entries come first, and their commit log offsets only rise: both are found by halving.
 """
 
+import contextlib
+import mmap
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from store.config import QUEUE_ENTRY_SIZE
 from store.consumequeue import ENTRY, PRE_BLANK_SIZE
+from store.sparse import first_hole
 
 
 def queue_files(root: Path) -> list[Path]:
@@ -24,12 +27,27 @@ def last_queue_files(root: Path) -> list[Path]:
     return [path for paths in by_queue.values() for path in paths[-2:]]
 
 
-def written_count(raw: bytes) -> int:
+@contextlib.contextmanager
+def written_part(path: Path) -> Iterator[memoryview]:
+    """A file mapped for reading, up to its first hole: behind it there are no entries."""
+    size = first_hole(path, path.stat().st_size)
+    if not size:
+        yield memoryview(b"")
+        return
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+    ):
+        yield view
+
+
+def written_count(raw: memoryview) -> int:
     """Entries that were ever written: those have a size."""
     return bisect_left(range(len(raw) // QUEUE_ENTRY_SIZE), 1, key=lambda i: _entry(raw, i)[1] <= 0)
 
 
-def count_until(raw: bytes, is_beyond: Callable[[int, int], bool]) -> int:
+def count_until(raw: memoryview, is_beyond: Callable[[int, int], bool]) -> int:
     """Entries before the first of which this is true, of offset and size. It must stay true from there on."""
 
     def judge(i: int) -> bool:
@@ -39,14 +57,20 @@ def count_until(raw: bytes, is_beyond: Callable[[int, int], bool]) -> int:
     return bisect_left(range(written_count(raw)), 1, key=judge)
 
 
-def last_end(raw: bytes) -> int:
+def last_end(raw: memoryview) -> int:
     """Where the record of the last entry ends, as an offset of the commit log; 0 without one."""
     count = written_count(raw)
     offset, size = _entry(raw, count - 1) if count else (0, 0)
     return offset + size if size != PRE_BLANK_SIZE else 0
 
 
-def _entry(raw: bytes, i: int) -> tuple[int, int]:
+def last_end_of(path: Path) -> int:
+    """`last_end` of a file."""
+    with written_part(path) as raw:
+        return last_end(raw)
+
+
+def _entry(raw: memoryview, i: int) -> tuple[int, int]:
     """Commit log offset and size."""
     offset, size, _ = ENTRY.unpack_from(raw, i * QUEUE_ENTRY_SIZE)
     return offset, size

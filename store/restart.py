@@ -13,7 +13,7 @@ from store.checkpoint import Checkpoint
 from store.commitlog import CommitLog
 from store.config import StoreConfig
 from store.dispatch import INDEX_LAG
-from store.queues import Queues
+from store.queues import EnteredOffsets, Queues
 
 
 @attrs.frozen
@@ -35,16 +35,16 @@ def restart(
     *,
     crashed: bool,
     indexed: int,
+    on_recovered: Callable[[], object] = lambda: None,
 ) -> Restart:
     """Cut log and queues to what is whole. `indexed` is how far the index had come, before files of it were dropped.
 
-    `on_progress` is told to which commit log offset it has looked.
+    `on_recovered` is called after each queue, and `on_progress` with the commit log offset that was looked at last.
     """
-    queues.recover()
+    queues.recover(crashed=crashed, on_recovered=on_recovered)
     files = log.files.files
     if not files:
-        for topic in {queue.topic for queue in queues}:
-            queues.delete(topic)
+        queues.delete_all()
         return Restart()
     views, offsets = [file.view for file in files], [file.first_offset for file in files]
     start = recovery.first_file_after_clean_stop(len(files))
@@ -71,9 +71,10 @@ def restart(
 def _walk_to_end(walk: recovery.LogWalk, queues: Queues | None, on_progress: Callable[[int], object]) -> int | None:
     """Find the log's end, and the first record that these queues lack."""
     missing = None
+    known = None if queues is None else EnteredOffsets(queues, walk.end)
     for low, high, entered in walk.windows():
-        if queues is not None and missing is None:
-            missing = recovery.first_missing(entered, queues.offsets_between(low, high))
+        if known is not None and missing is None:
+            missing = recovery.first_missing(entered, known.between(low, high))
         on_progress(high)
     return missing
 

@@ -43,8 +43,7 @@ def save_from(store: MessageStore, offset: int) -> Path | None:
 def start_anew(store: MessageStore) -> None:
     """Forget the whole log, its queues and its index: for a slave whose master no longer has what follows it."""
     store.log.files.destroy()
-    for topic in {topic for topic, _ in store.queues.table}:
-        store.queues.delete(topic)
+    store.queues.delete_all()
     if store.index is not None:
         store.index.destroy()
     store.dispatcher.start_anew()

@@ -159,10 +159,18 @@ class Examination:
         if not store.max_commit_log_offset or not (settings.ha_truncate_diverged or settings.ha_restart_expired_slave):
             return
         first, end = log_span_of(await ask(request(RequestCode.GET_BROKER_RUNTIME_INFO)))
-        if settings.ha_restart_expired_slave and store.max_commit_log_offset < first:
+        is_expired = settings.ha_restart_expired_slave and store.max_commit_log_offset < first
+        # Without a byte of its own the slave contradicts no master: it lost its place, not its data (issue 12.10).
+        is_astray = settings.ha_truncate_diverged and self._is_log_empty and store.max_commit_log_offset > end
+        if is_expired or is_astray:
             self._start_anew(ha_address, first)
         elif settings.ha_truncate_diverged:
             await self._compare(ask, ha_address, first, end)
+
+    @property
+    def _is_log_empty(self) -> bool:
+        """True also for a log that begins beyond 0: its other files expired while the last one got no byte."""
+        return self.store.min_commit_log_offset == self.store.max_commit_log_offset
 
     def _start_anew(self, ha_address: str, first: int) -> None:
         store = self.store
@@ -202,9 +210,12 @@ class Examination:
             is_same = await self._has(ask, span)
 
     def _record_before(self, offset: int, first: int) -> Span | None:
-        """Our last record that ends there and that the master, whose log begins at `first`, could have."""
+        """Our last record that ends there and that the master, whose log begins at `first`, could have.
+
+        Queues also name records that have expired here: those prove nothing.
+        """
         found = self.store.record_before(offset)
-        return None if found is None or found[0] < first else Span(*found)
+        return None if found is None or found[0] < max(first, self.store.min_commit_log_offset) else Span(*found)
 
     async def _has(self, ask: Ask, span: Span) -> bool:
         """Whether the master has the same record there. One that it cannot read is another."""
@@ -218,7 +229,7 @@ class Examination:
     def _truncate(self, ha_address: str, common: int, master_end: int) -> None:
         store, had = self.store, self.store.max_commit_log_offset
         kept = save_from(store, common)
-        if common > store.min_commit_log_offset:
+        if common:
             truncate(store, common)
         else:  # a log without a byte begins wherever the master does
             start_anew(store)

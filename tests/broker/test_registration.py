@@ -14,6 +14,7 @@ from broker.registration import Registration
 from broker.topics import TopicTable
 from remoting.bodies.registration import RegisterBrokerBody, body_crc32, decode_registration
 from remoting.bodies.runtime import KVTable
+from remoting.bodies.topic import TopicConfig
 from remoting.channel import RequestTimeoutError
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
@@ -187,6 +188,46 @@ async def test_oneway_registrations_of_one_moment_become_one(tmp_path: pathlib.P
         for _ in range(5):
             registration.register_soon(oneway=True)
     assert sorted(address for address, _ in client.oneways) == ["n1:9876", "n2:9876"]
+
+
+async def test_many_topics_made_by_sends_are_registered_together_after_a_pause(
+    tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    """Issue 12.13: the first at once, the others after a time that grows with the table, all of them in the last."""
+    assert autojump_clock.rate == 0.0
+    client = ScriptedClient()
+    registration, _ = open_registration(tmp_path, client)
+    registration.run_soon = nursery.start_soon
+    every = registration.topics.topics
+    every.update({f"T{n}": TopicConfig(topic_name=f"T{n}") for n in range(5000)})
+    for number in range(30):
+        every[f"N{number}"] = TopicConfig(topic_name=f"N{number}")
+        registration.register_soon(oneway=True)
+        await trio.sleep(0.01)
+    await trio.sleep(1)
+    sent = [registered_body(command) for address, command in client.oneways if address == "n1:9876"]
+    tables = [body.topic_config_serialize_wrapper.topic_config_table for body in sent]
+    assert 3 <= len(tables) <= 5
+    assert "N0" in tables[0]
+    assert "N1" not in tables[0]
+    assert tables[-1].keys() == every.keys()
+
+
+async def test_who_waits_for_a_registration_waits_for_no_pause(
+    tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    assert autojump_clock.rate == 0.0
+    registration, _ = open_registration(tmp_path, ScriptedClient())
+    registration.run_soon = nursery.start_soon
+    registration.topics.topics.update({f"T{n}": TopicConfig(topic_name=f"T{n}") for n in range(50_000)})
+    done = trio.Event()
+    registration.register_soon(oneway=True)
+    await trio.sleep(0.01)
+    registration.register_soon(oneway=True)
+    await trio.sleep(0.01)
+    registration.register_soon("T7", then=done.set)
+    await done.wait()
+    assert trio.current_time() == pytest.approx(0.02)
 
 
 async def test_a_restricted_broker_registers_its_permission_for_every_topic(tmp_path: pathlib.Path) -> None:

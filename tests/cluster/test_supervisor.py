@@ -19,15 +19,18 @@ from cluster.supervisor import Supervisor
 from remoting.control import CONTROL, Event, Hello, Ready, Snapshot
 
 
-async def test_a_broker_that_recovers_a_long_log_is_waited_for_as_long_as_it_comes_on(
-    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery
+@pytest.mark.parametrize("moves", ["offset", "queues"])
+async def test_a_broker_that_recovers_is_waited_for_as_long_as_it_comes_on(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, moves: str
 ) -> None:
+    """Through a long log, or through many queues (issue 12.12)."""
     del autojump_clock
 
     async def recover() -> None:
-        for offset in range(1, 6):
+        for step in range(1, 6):
             await trio.sleep(20)
-            supervisor.processes._event("broker-a", Event(0, "recovering", {"offset": offset}))
+            event = Event(0, "recovering", {"offset": 0, "queues": 0} | {moves: step})
+            supervisor.processes._event("broker-a", event)
         await trio.sleep(20)
         supervisor.processes._ready("broker-a", Ready({}))
 

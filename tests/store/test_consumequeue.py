@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.consumequeue import ENTRY, ConsumeQueue, _valid_count
+from store.consumequeue import ENTRY, ConsumeQueue
 from store.disk import Disk
 from store.filequeue import FileQueue
+from store.queueend import valid_count
 
 NOWHERE = (0, 0x7FFFFFFF, 0)
 
@@ -63,7 +64,7 @@ def test_a_queue_ends_before_its_first_entry_that_is_none(entries: list[tuple[in
     """Section 3.5, step 2: offset >= 0, size > 0."""
     raw = b"".join(ENTRY.pack(*entry) for entry in entries)
     wanted = next((i for i, (offset, size, _) in enumerate(entries) if offset < 0 or size <= 0), len(entries))
-    assert _valid_count(memoryview(raw)) == wanted
+    assert valid_count(memoryview(raw)) == wanted
 
 
 def test_what_is_there_already_is_skipped(queue: ConsumeQueue) -> None:

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remoting.message import MESSAGE_MAGIC
+from store.consumequeue import ConsumeQueue
 from store.disk import Disk
 from store.messagestore import MessageStore
+from store.queues import EnteredOffsets
 from store.recovery import (
     FirstRecord,
     LogWalk,
@@ -272,3 +274,45 @@ def test_an_all_zero_file_after_the_last_is_normal(open_store: Open) -> None:
     spare.write_bytes(bytes(64 * 1024))
     assert open_store().max_commit_log_offset == end
     assert not spare.exists()
+
+
+def test_what_a_power_loss_left_behind_a_gap_of_a_queue_never_comes_back(open_store: Open, tmp_path: Path) -> None:
+    """After a clean stop the end of a queue is found by halving, for which nothing may lie behind it."""
+    store = open_store()
+    for _ in range(40):
+        store.put(new_message())
+    shutil.copytree(tmp_path / "store", tmp_path / "dead")
+    path = tmp_path / "dead" / "consumequeue" / "orders" / "0" / f"{0:020d}"
+    with path.open("r+b") as file:  # entries 5 to 29 never reached the disk, nor the log from record 10 on
+        file.seek(5 * 20)
+        file.write(bytes(25 * 20))
+    log_end = store.queue_entries("orders", 0, 10, 1)[0][0]
+    with (tmp_path / "dead" / "commitlog" / f"{0:020d}").open("r+b") as file:
+        file.seek(log_end)
+        file.write(bytes(store.max_commit_log_offset - log_end))
+    after = open_store("dead")
+    assert after.max_queue_offset("orders", 0) == 10
+    after.close()
+    assert open_store("dead").max_queue_offset("orders", 0) == 10
+    assert not any(path.read_bytes()[10 * 20 :])
+
+
+def test_the_parts_of_a_log_are_compared_with_the_queues_that_have_entries_there(
+    open_store: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each queue is opened for its own parts, not for every part (issue 12.12)."""
+    store = open_store()
+    offsets = [store.put(new_message(topic=f"T{number // 10}")).physical_offset for number in range(200)]
+    asked: list[str] = []
+    look = ConsumeQueue.offsets_between
+
+    def counted(queue: ConsumeQueue, low: int, high: int) -> list[int]:
+        asked.append(queue.topic)
+        return look(queue, low, high)
+
+    monkeypatch.setattr(ConsumeQueue, "offsets_between", counted)
+    entered, found, end = EnteredOffsets(store.queues, 0), list[int](), store.max_commit_log_offset
+    for low in range(0, end, end // 40 + 1):
+        found += entered.between(low, min(end, low + end // 40 + 1))
+    assert found == offsets
+    assert len(asked) < 5 * 20

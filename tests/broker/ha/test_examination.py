@@ -254,6 +254,71 @@ async def test_a_log_with_nothing_in_common_is_not_touched(pair: Pair, master_ha
     assert "has nothing in common with its own" in fields["verdict"]
 
 
+def expire_all_but_an_empty_file(pair: Pair) -> int:
+    """The slave's disk is full when its log rolls: the next file gets no byte, all others expire. Returns where it begins."""
+    send(pair.master, 150, "before")
+    copy = pair.copy
+    end = 2 * FILE
+    while (at := copy.max_commit_log_offset) < end:
+        assert copy.append_raw(at, pair.source.read_log(at, end - at))
+    copy.dispatch()
+    copy.append_raw(end, b"")
+    for _ in range(2):
+        copy.log.files.drop_first()
+    assert (copy.min_commit_log_offset, copy.max_commit_log_offset) == (end, end)
+    assert copy.record_before(end) is not None
+    return end
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+async def test_a_slave_whose_files_all_expired_follows_on_where_it_was(pair: Pair, is_restarted: bool) -> None:  # noqa: FBT001
+    """Issue 12.10: its queues name records that it no longer has; 4.9 follows, and so must the switches."""
+    end = expire_all_but_an_empty_file(pair)
+    if is_restarted:
+        config = pair.copy.config
+        pair.copy.close()
+        pair.slave.broker.store = MessageStore.open(config, now_millis=pair.source.now_millis, is_slave=True)
+    pair.follow(ha_truncate_diverged=True, ha_restart_expired_slave=True, ha_verify_received=True)
+    await pair.until_caught_up()
+    assert log_bytes(pair.copy, end) == log_bytes(pair.source, end)
+    assert not {"ha_master_examined", "log_dropped", "log_truncated"} & set(pair.told.kinds)
+    for queue_id in range(4):
+        assert pair.copy.max_queue_offset("T", queue_id) == pair.source.max_queue_offset("T", queue_id)
+    pair.copy.close()
+
+
+async def test_half_a_record_behind_expired_files_is_fetched_again_from_there(pair: Pair) -> None:
+    """Not from the begin of the master's last file: what lies between would be missing."""
+    end = expire_all_but_an_empty_file(pair)
+    pair.copy.append_raw(end, pair.source.read_log(end, 300))
+    assert await pair.is_fit(ha_truncate_diverged=True)
+    assert (pair.copy.min_commit_log_offset, pair.copy.max_commit_log_offset) == (end, end)
+
+
+async def test_an_empty_log_beyond_its_masters_end_begins_again(pair: Pair) -> None:
+    expire_all_but_an_empty_file(pair)
+    start_anew(pair.source)
+    pair.source.queues.recover_counters()
+    send(pair.master, 3, "new")
+    pair.follow(ha_truncate_diverged=True)
+    await pair.until_caught_up()
+    assert log_bytes(pair.copy) == log_bytes(pair.source)
+    assert "log_dropped" in pair.told.kinds
+
+
+async def test_of_a_log_that_expired_in_part_only_what_is_left_is_compared(pair: Pair) -> None:
+    """Its first files are gone, and what is left differs from the master's: nothing says that they ever were one."""
+    send(pair.master, 80, "ours")
+    replicate(pair.source, pair.copy)
+    pair.copy.log.files.drop_first()
+    ours = log_bytes(pair.copy, FILE)
+    lose(pair.master, 0)
+    send(pair.master, 40, "other")
+    send(pair.master, 60, "another")
+    assert not await pair.is_fit(ha_truncate_diverged=True)
+    assert log_bytes(pair.copy, FILE) == ours
+
+
 # ---- ha_restart_expired_slave --------------------------------------------------------------------------------
 
 
