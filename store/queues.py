@@ -1,5 +1,6 @@
 """All consume queues of a store, by topic and queue id."""
 
+import contextlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,10 +31,8 @@ class Queues:
     table: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
 
     def load(self) -> None:
-        if not self.directory.is_dir():
-            return
-        for topic in sorted(self.directory.iterdir()):
-            for queue_dir in sorted(topic.iterdir()) if topic.is_dir() else ():
+        for topic in self.disk.list_directory(self.directory):
+            for queue_dir in self.disk.list_directory(topic):
                 if _QUEUE_ID.fullmatch(queue_dir.name):
                     self.open(topic.name, int(queue_dir.name)).files.load()
 
@@ -89,9 +88,8 @@ class Queues:
     def delete(self, topic: str) -> None:
         for key in [key for key in self.table if key[0] == topic]:
             self.table.pop(key).files.destroy()
-        directory = self.directory / topic
-        if directory.is_dir() and not any(directory.iterdir()):
-            directory.rmdir()
+        with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm
+            self.disk.remove_directory(self.directory / topic)
 
     def delete_expired(self, log_min: int) -> int:
         return sum(queue.delete_expired(log_min) for queue in self)
