@@ -87,7 +87,7 @@ class FlushJob:
     positions: Sequence[tuple[ConsumeQueue, int]] = ()  # how far each queue will be synced
     full_indexes: int = 0  # how many index files that became full are among them
     has_index: bool = False  # whether any index file is among them
-    error: OSError | None = attrs.field(default=None, init=False)
+    error: str = attrs.field(default="", init=False)  # why it failed; the exception itself would keep mappings alive
 
     def run(self) -> None:
         try:
@@ -96,7 +96,7 @@ class FlushJob:
             if self.checkpoint is not None:
                 self.checkpoint.write()
         except OSError as exc:
-            self.error = exc
+            self.error = exc.strerror or str(exc)
             raise
 
 
@@ -123,8 +123,7 @@ class Flusher:
     @property
     def error(self) -> str:
         """Why the last flush of the log failed; empty if it did not."""
-        error = self._log_job.error if self._log_job is not None else None
-        return "" if error is None else error.strerror or str(error)
+        return self._log_job.error if self._log_job is not None else ""
 
     def suspect(self, log_end: int) -> None:
         """Have the log written once more up to here before it counts as synced: another process may have failed to."""
@@ -135,7 +134,7 @@ class Flusher:
         flushed, target = self.marks.log, self.log.max_offset
         if target <= flushed:
             return None
-        if self._log_job is not None and self._log_job.error is not None:
+        if self._log_job is not None and self._log_job.error:
             self.suspect(min(self._log_job.target, target))
         if self._suspect_to > flushed:
             rewritten = self._rewrite_log()
@@ -218,7 +217,7 @@ class Flusher:
 
     def _note_failed_queues(self) -> None:
         job = self._queues_job
-        if job is None or job.error is None:
+        if job is None or not job.error:
             return
         self._queues_job = None
         for queue, position in job.positions:
