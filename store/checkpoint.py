@@ -29,7 +29,8 @@ class Checkpoint:
             raw = disk.read_file(path)[: _TIMES.size]
         except FileNotFoundError:
             raw = b""
-        return cls(path, *_TIMES.unpack(raw.ljust(_TIMES.size, b"\0")), disk=disk)
+        physic, logics, index = _TIMES.unpack(raw.ljust(_TIMES.size, b"\0"))
+        return cls(path, physic, logics, index, disk)
 
     @property
     def safe_timestamp(self) -> int:

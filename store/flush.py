@@ -152,7 +152,7 @@ class Flusher:
         whole = self._whole_to(min(self._suspect_to, flushed + _REWRITTEN_AT_ONCE))
         for file in self.log.files.files:
             start, end = (min(max(0, at - file.first_offset), file.wrote) for at in (flushed, whole))
-            file.touch(start, end)
+            file.rewrite(start, end)
         return whole
 
     def _whole_to(self, limit: int) -> int:
@@ -229,7 +229,7 @@ class Flusher:
         to = self._suspect_queues.pop(queue, 0)
         for file in queue.dirty_files() if to > queue.flushed else ():
             start, end = (min(max(0, at - file.first_offset), file.wrote) for at in (queue.flushed, to))
-            file.touch(start, end)
+            file.rewrite(start, end)
 
     def done(self, job: FlushJob) -> None:
         """A job ran without an error. One that was made before the log was truncated says nothing of what is there now."""

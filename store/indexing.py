@@ -7,7 +7,15 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from remoting.message import HEADS, IPV6_MASK, MESSAGE_MAGIC, SYS_FLAG_AT, TRANSACTION_MASK, TRANSACTION_ROLLBACK, java_hash
+from remoting.message import (
+    HEADS,
+    IPV6_MASK,
+    MESSAGE_MAGIC,
+    SYS_FLAG_AT,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    java_hash,
+)
 from store.index import IndexEntry, key_hash
 from store.logfile import LogFile
 

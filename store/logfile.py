@@ -162,7 +162,7 @@ class LogFile:
         with contextlib.suppress(FileNotFoundError), self.disk.opened(self.path) as descriptor:
             self.disk.sync(descriptor)
 
-    def touch(self, start: int, end: int) -> None:
+    def rewrite(self, start: int, end: int) -> None:
         """Write to each page of a range what it holds, so that the next sync writes all of them.
 
         For bytes that were written before: their pages have blocks. Not for a thread: another one may write there.
