@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from store.disk import Disk
+from store.disk import Disk, StoreError
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,8 @@ def keep_unsaved_files() -> None:
 def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
     """Read X; where it is missing, empty or broken, `X.bak`; None where that is so too (store-ha#62).
 
-    `decode` says that content is broken by raising ValueError or a subclass of it.
+    `decode` says that content is broken by raising ValueError or a subclass of it. StoreError where the file is there and
+    the disk does not let it be read: its older `.bak` would be saved over it.
     """
     for one in (path, backup_path(path)):
         try:
@@ -97,6 +98,8 @@ def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
                 return decode(content)
         except FileNotFoundError:
             continue
+        except OSError as exc:
+            raise StoreError(f"{one} cannot be read: {exc.strerror or exc}") from exc
         except ValueError as exc:
             logger.warning("%s is not used: %s", one, exc)
     return None
