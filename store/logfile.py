@@ -115,7 +115,7 @@ class LogFile:
                 rest = rest[self.disk.write(self._descriptor, rest, end - len(rest)) :]
         except OSError:
             # A part of it may be whole records. After a kill, a start would take them for stored.
-            self.map[self.wrote : end - len(rest)] = bytes(len(data) - len(rest))
+            self.map[self.wrote : end] = bytes(len(data))
             raise
         self.wrote = end
         if self.is_full:
