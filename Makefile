@@ -37,7 +37,7 @@ test: $(VENV)/.ready        ## unit and process tests; needs nothing but Python;
 	$(SUITE) test -- --durations=10
 
 sweep: $(VENV)/.ready       ## every call of the store that touches the disk fails, in every way: a minute
-	$(PYTEST) -m sweep tests/store
+	$(BIN)/python -m pytest -m sweep tests/store
 
 check: $(VENV)/.ready       ## lint, types, import direction
 	$(BIN)/ruff check .

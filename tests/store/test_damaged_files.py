@@ -83,7 +83,7 @@ def opened_and_read(root: Path) -> str | None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_damaged_file_keeps_no_store_from_starting_without_saying_why(
     killed: Path,
-    tmp_path: Path,
+    quick_path: Path,
     kind: str,
     is_clean: bool,  # noqa: FBT001
 ) -> None:
@@ -91,7 +91,7 @@ def test_a_damaged_file_keeps_no_store_from_starting_without_saying_why(
     assert paths
     for path in {paths[0], paths[-1]}:
         for content in contents(path.read_bytes()):
-            root = tmp_path / "store"
+            root = quick_path / "store"
             shutil.copytree(killed, root)
             if is_clean:
                 (root / "abort").unlink()

@@ -4,10 +4,8 @@ A point is one call of `store.disk.Disk` in a fixed life of a store, or the seco
 """
 
 import errno
-import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,17 +26,6 @@ LEAST_POINTS = 500
 
 Play = Callable[[Path, FailingDisk], list[str]]
 """Lives below a directory, on a disk; returns what is wrong afterwards."""
-
-
-@pytest.fixture
-def quick_path(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory, where the system has one: thousands of stores are made and deleted."""
-    memory = Path("/dev/shm")
-    if not os.access(memory, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as name:
-        yield Path(name)
 
 
 # ---- what must hold afterwards -----------------------------------------------------------------------------------
