@@ -53,7 +53,7 @@ async def test_a_disk_that_fails_is_told_once_and_that_it_works_again_too(
     store: MessageStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     def job(step: Callable[[], None]) -> FlushJob:
-        return FlushJob(0, [step], log_stored_at=0)
+        return FlushJob(0, [step], epoch=0, log_stored_at=0)
 
     syncs = _Syncs(store)
     assert [await syncs.run(job(fail)) for _ in range(3)] == [False] * 3

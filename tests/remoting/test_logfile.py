@@ -26,6 +26,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def lines(clock: Clock) -> Iterator[io.StringIO]:
+    log.propagate = False  # pytest's workers cannot send a report with a lone surrogate
     written = io.StringIO()
     handler = logging.StreamHandler(written)
     handler.setFormatter(PlainFormatter("%(levelname)s %(message)s"))
@@ -34,6 +35,7 @@ def lines(clock: Clock) -> Iterator[io.StringIO]:
     log.setLevel(logging.INFO)
     yield written
     log.removeHandler(handler)
+    log.propagate = True
 
 
 def complain(number: int) -> None:
