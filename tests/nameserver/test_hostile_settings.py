@@ -14,7 +14,9 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.properties import parse_properties_text
 from remoting.settings import SettingsError, setting_fields
 
-Hostile = Callable[[Iterable[str]], st.SearchStrategy[bytes]]
+Lines = list[tuple[int, int, int, str]]
+Hostile = Callable[[Iterable[str], Lines], bytes]
+LINES = st.lists(st.tuples(*[st.integers(0, 10**6)] * 3, st.text(max_size=8)), max_size=6)
 FilesBelow = Callable[..., Mapping[str, bytes]]
 KNOWN = setting_fields(NameserverConfig)
 
@@ -29,12 +31,12 @@ def started(tmp_path: pathlib.Path, bench: Any) -> Any:
     return bench
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
-@given(data=st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(lines=LINES, raw=st.binary(max_size=20))
 def test_only_what_was_legally_changed_is_saved(
-    started: Any, hostile_settings: Hostile, files_below: FilesBelow, data: st.DataObject
+    started: Any, hostile_settings: Hostile, files_below: FilesBelow, lines: Lines, raw: bytes
 ) -> None:
-    body = data.draw(hostile_settings([*KNOWN, "ours", "extraProperties"]))
+    body = hostile_settings([*KNOWN, "ours", "extraProperties"], lines) + raw
     path = pathlib.Path(started.state.config.config_store_path)
     before, files = load_config(path), files_below(path.parent, path)
     reply = started.call(RequestCode.UPDATE_NAMESRV_CONFIG, body)
