@@ -32,14 +32,12 @@ def all_lines(loaded: BrokerSettings) -> dict[str, str]:
     return settings_lines(loaded.broker, loaded.store, loaded.ha, loaded.unused)
 
 
-@attrs.frozen(repr=False)  # a broker's is long, and a failure shows it
 class Target:
-    """A broker, and what it is set to before each request."""
+    """A broker, and what it is set to before each request. No attrs class: hypothesis would print all of the broker."""
 
-    talk: TalkingBroker
-    path: pathlib.Path
-    settings: BrokerSettings = attrs.Factory(lambda self: self.talk.broker.settings, takes_self=True)
-    text: str = attrs.Factory(lambda self: self.path.read_text(), takes_self=True)
+    def __init__(self, talk: TalkingBroker, path: pathlib.Path) -> None:
+        self.talk, self.path = talk, path
+        self.settings, self.text = talk.broker.settings, path.read_text()
 
     def reset(self) -> None:
         self.path.write_text(self.text)
