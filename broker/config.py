@@ -230,6 +230,9 @@ class BrokerSettings:
         unused, kept = change_settings(self.unused, changes)
         values = {**self.source.values, **values, **more, **still_more, **kept}
         source = attrs.evolve(self.source, values=values)
+        # What is saved must be readable: a default may follow from what was changed. That a SLAVE has an id above 0 is
+        # left to the next start, as in 4.9.8, whose tool changes one key at a time.
+        _bind(attrs.evolve(source, source="read again from its file"))
         if broker.profile != self.broker.profile:
             ha, broker = _follow_profile(ha, source, broker.profile), _follow_profile(broker, source, broker.profile)
         return attrs.evolve(self, broker=broker, store=store, ha=ha, unused=unused, source=source)
@@ -241,19 +244,24 @@ class BrokerSettings:
 
 def load_config(path: str | pathlib.Path) -> BrokerSettings:
     """Read and check a settings file. SettingsError names file, key, and what was expected."""
-    source = read_settings(path, KINDS)
-    profile = PROFILES.get(str(source.values.get("profile")), {})
-    settings = attrs.evolve(source, values={**profile, **source.values})
-    broker = settings.bind(BrokerConfig)
-    if broker.broker_role == "SLAVE":
+    settings = _bind(read_settings(path, KINDS))
+    broker = settings.broker
+    if broker.is_slave:
         if broker.broker_id == MASTER_ID:
             raise SettingsError(f"{path}: broker_id = {broker.broker_id}: a SLAVE needs one above 0")
     else:  # a master has id 0, whatever the file says (store-and-ha section 5.1)
-        broker = attrs.evolve(broker, broker_id=MASTER_ID)
-    if in_vain := set_in_vain(source.values):
+        settings = attrs.evolve(settings, broker=attrs.evolve(broker, broker_id=MASTER_ID))
+    if in_vain := set_in_vain(settings.source.values):
         log.warning("%s: no effect here: %s", path, ", ".join(in_vain))
-    unused = settings.bind(UnusedConfig)
-    return BrokerSettings(broker, settings.bind(StoreConfig), settings.bind(HaSettings), unused, source)
+    return settings
+
+
+def _bind(source: Settings) -> BrokerSettings:
+    """Make the settings of what a file says, and of what its profile stands for."""
+    profile = PROFILES.get(str(source.values.get("profile")), {})
+    settings = attrs.evolve(source, values={**profile, **source.values})
+    broker, store, ha = settings.bind(BrokerConfig), settings.bind(StoreConfig), settings.bind(HaSettings)
+    return BrokerSettings(broker, store, ha, settings.bind(UnusedConfig), source)
 
 
 def _follow_profile(settings: T, source: Settings, profile: str) -> T:

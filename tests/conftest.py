@@ -3,11 +3,10 @@
 import os
 import pathlib
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import hypothesis
 import pytest
-from hypothesis import strategies as st
 
 from remoting.settings import snake
 from store.disk import Disk
@@ -68,30 +67,19 @@ HOSTILE_VALUES = (
 )  # fmt: skip
 
 
-def _misspelt(key: str) -> Iterable[str]:
+def _spellings(key: str) -> Sequence[str]:
     escaped = f"\\u{ord(key[0]):04x}{key[1:]}"
-    return (
-        key,
-        key,
-        key,
-        snake(key),
-        key[0].upper() + key[1:],
-        f"\\ {key}",
-        f"{key}\\ ",
-        escaped,
-        f"{key}\\n",
-        key.upper(),
-    )
+    odd = (snake(key), key[0].upper() + key[1:], f"\\ {key}", f"{key}\\ ", escaped, f"{key}\\n", key.upper())
+    return (key,) * len(odd) + odd
 
 
-def _bodies(keys: Iterable[str]) -> st.SearchStrategy[bytes]:
-    """Lines of settings, or any bytes."""
-    spelt = st.sampled_from(sorted(keys)).flatmap(lambda key: st.sampled_from([*_misspelt(key)]))
-    values = st.one_of(st.sampled_from(HOSTILE_VALUES), st.text(max_size=8), st.integers().map(str))
-    separators = st.sampled_from(("=", ":", " ", " = "))
-    line = st.tuples(spelt, separators, values).map("".join)
-    text = st.lists(st.one_of(line, st.text(max_size=8)), max_size=6).map("\n".join)
-    return st.one_of(text.map(lambda text: text.encode("utf-8", "replace")), st.binary(max_size=40))
+def _body(keys: Iterable[str], lines: Iterable[tuple[int, int, int, str]]) -> bytes:
+    known, text = sorted(keys), ""
+    for key, spelling, value, other in lines:
+        spellings = _spellings(known[key % len(known)])
+        values = (*HOSTILE_VALUES, other)
+        text += f"{spellings[spelling % len(spellings)]}{'=: '[value % 3]}{values[value % len(values)]}\n"
+    return text.encode("utf-8", "replace")
 
 
 def _files_below(directory: pathlib.Path, *but: pathlib.Path) -> Mapping[str, bytes]:
@@ -101,9 +89,12 @@ def _files_below(directory: pathlib.Path, *but: pathlib.Path) -> Mapping[str, by
 
 
 @pytest.fixture
-def hostile_settings() -> Callable[[Iterable[str]], st.SearchStrategy[bytes]]:
-    """Makes bodies of requests 25 and 318 from settings' names: many spellings, values that break lines, any bytes."""
-    return _bodies
+def hostile_settings() -> Callable[[Iterable[str], Iterable[tuple[int, int, int, str]]], bytes]:
+    """Makes a body of request 25 or 318 of settings' names, in many spellings, with values that break lines.
+
+    Each line is given by three numbers of any size, which choose key, spelling and value, and a text that may be the value.
+    """
+    return _body
 
 
 @pytest.fixture

@@ -14,28 +14,35 @@ from remoting.codes import RequestCode, ResponseCode
 from remoting.properties import parse_properties_text
 from remoting.settings import SettingsError, setting_fields
 
-Hostile = Callable[[Iterable[str]], st.SearchStrategy[bytes]]
+Lines = list[tuple[int, int, int, str]]
+Hostile = Callable[[Iterable[str], Lines], bytes]
+LINES = st.lists(st.tuples(*[st.integers(0, 299)] * 3, st.text(max_size=8)), max_size=3)
 FilesBelow = Callable[..., Mapping[str, bytes]]
 KNOWN = setting_fields(NameserverConfig)
+
+
+STORED = "kvConfigPath={0}/kvConfig.json\nours=1\nconfig_store_path={0}/other\n"
 
 
 @pytest.fixture
 def started(tmp_path: pathlib.Path, bench: Any) -> Any:
     """A nameserver that was started with a properties file, in which RocketMQ knows not every key."""
     path = tmp_path / "mine.properties"
-    path.write_text(f"kvConfigPath={tmp_path}/kvConfig.json\nours=1\nconfig_store_path={tmp_path}/other\n")
+    path.write_text(STORED.format(tmp_path))
     bench.state.config = load_config(path)
     bench.call(RequestCode.UPDATE_NAMESRV_CONFIG, b"clusterTest=false")
     return bench
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
-@given(data=st.data())
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(lines=LINES, raw=st.binary(max_size=20))
 def test_only_what_was_legally_changed_is_saved(
-    started: Any, hostile_settings: Hostile, files_below: FilesBelow, data: st.DataObject
+    started: Any, tmp_path: pathlib.Path, hostile_settings: Hostile, files_below: FilesBelow, lines: Lines, raw: bytes
 ) -> None:
-    body = data.draw(hostile_settings([*KNOWN, "ours", "extraProperties"]))
-    path = pathlib.Path(started.state.config.config_store_path)
+    body = hostile_settings([*KNOWN, "ours", "extraProperties"], lines) or raw
+    path = tmp_path / "mine.properties"
+    path.write_text(STORED.format(tmp_path))
+    started.state.config = load_config(path)
     before, files = load_config(path), files_below(path.parent, path)
     reply = started.call(RequestCode.UPDATE_NAMESRV_CONFIG, body)
     after = load_config(path)
