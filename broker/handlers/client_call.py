@@ -78,7 +78,7 @@ def _pass_on(broker: Broker, member: Member, request: Request, fields: dict[str,
         else:
             request.reply(Reply(answer.code, body=answer.body, remark=answer.remark))
 
-    broker.run_soon(ask)
+    broker.run_for_request(ask)
 
 
 def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Request) -> Reply:
@@ -128,7 +128,7 @@ def get_consumer_status(broker: Broker, header: GetConsumerStatusRequestHeader, 
     for member in members:
         if member.version < OLDEST_WITH_RESET:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} is too old: {member.version}")
-    broker.run_soon(_ask_status, header, [one for one in members if wanted in ("", one.client_id)], request)
+    broker.run_for_request(_ask_status, header, [one for one in members if wanted in ("", one.client_id)], request)
 
 
 async def _ask_status(header: GetConsumerStatusRequestHeader, members: Sequence[Member], request: Request) -> None:
