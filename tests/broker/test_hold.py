@@ -86,7 +86,7 @@ def test_a_pull_whose_connection_closed_is_dropped_without_an_answer() -> None:
 def test_a_pull_that_is_held_again_while_others_are_woken_is_kept() -> None:
     hold, _ = open_hold()
     again = held(offset=9)
-    hold.wake = lambda _pull: hold.add("T", 0, again)
+    hold.wake = lambda _pull: None if hold.add("T", 0, again) else pytest.fail("not held")
     hold.add("T", 0, held())
     hold.arrived("T", 0, 5, [0])
     assert len(hold) == 1
@@ -119,7 +119,12 @@ def test_pulls_are_woken_in_portions() -> None:
 def test_pulls_of_a_peer_that_takes_nothing_stay_until_it_does() -> None:
     hold, woken = open_hold(end=6)
     slow, other = hold_many(hold, 5), hold_many(hold, 1)
-    hold.wake = lambda pull: (woken.append(pull), setattr(slow, "is_congested", len(woken) % 3 == 0))  # type: ignore[func-returns-value]
+
+    def wake(pull: HeldPull) -> None:
+        woken.append(pull)
+        slow.is_congested = len(woken) == 3
+
+    hold.wake = wake
     hold.arrived("T", 0, 5, [0])
     assert len(woken) == 4
     assert woken[-1].request.channel is other
