@@ -20,6 +20,7 @@ from broker.locks import QueueLocks
 from broker.metadata import MetadataSync
 from broker.offsets import ConsumerOffsetTable
 from broker.registration import Registration
+from broker.slices import Slices
 from broker.stats import BrokerStats
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
@@ -30,7 +31,7 @@ from remoting.channel import Channel
 from remoting.client import RemotingClient
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
-from remoting.dispatch import Refusal, Request
+from remoting.dispatch import OVERLOAD, Refusal, Request
 from remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
 from remoting.headers.query import QueryMessageRequestHeader
 from remoting.message import NewMessage, decode_properties
@@ -39,8 +40,6 @@ from store.results import PutResult
 
 MAX_REQUEST_TASKS = 5000
 """Tasks that run for requests which ask other clients something: each lasts a few seconds at most."""
-OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
-"""What RocketMQ answers with code 2 when the queue of a thread pool is full (NettyRemotingAbstract)."""
 
 
 def _no_task(*_args: object) -> None:
@@ -94,6 +93,8 @@ class Broker:
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """Where the boundaries of this broker report."""
+    slices: Slices = attrs.Factory(lambda self: Slices(self.errors), takes_self=True)
+    """Continues requests that take long."""
     delay: DelayedDelivery = attrs.Factory(
         lambda self: DelayedDelivery(self.store, self.sync.delay_offset_path, self.put_own, self.now_millis),
         takes_self=True,

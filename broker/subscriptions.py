@@ -9,6 +9,11 @@ from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrap
 from remoting.bodies.topic import DataVersion
 from store.configfile import keep_config_file, load_config_file
 
+MAX_NAME_SIZE = 1024
+"""Characters of a group's name. 4.9.8 takes any that fit into a header."""
+MAX_GROUPS = 200_000
+"""Groups that clients can make."""
+
 
 class SubscriptionGroupTable:
     """Groups by name. Every change moves the data version and is saved at once (store-ha#63)."""
@@ -27,12 +32,18 @@ class SubscriptionGroupTable:
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """The configuration of a group; one that is asked for and missing is created, where that is allowed."""
         known = self.groups.get(group)
-        if known is None and (
-            self.config.auto_create_subscription_group or group.startswith(names.SYSTEM_GROUP_PREFIX)
+        if (
+            known is None
+            and self.has_room(group)
+            and (self.config.auto_create_subscription_group or group.startswith(names.SYSTEM_GROUP_PREFIX))
         ):
             known = SubscriptionGroupConfig(group_name=group)
             self.put(known)
         return known
+
+    def has_room(self, group: str) -> bool:
+        """True if a group is there already, or one more with such a name may be."""
+        return group in self.groups or (len(self.groups) < MAX_GROUPS and len(group) <= MAX_NAME_SIZE)
 
     def put(self, group: SubscriptionGroupConfig) -> None:
         """Create a group or replace its configuration."""

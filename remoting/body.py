@@ -70,6 +70,16 @@ class Table(Body, frozen=True, kw_only=True):
     max_values: ClassVar[int] = MAX_TABLE_VALUES
 
 
+def encode_part(value: object) -> bytes:
+    """Write an item of a list as `Body.encode` does: for a body that is too long to be written at once."""
+    return _compact(value, bare=True).encode()
+
+
+def encode_entry(key: object, value: object) -> bytes:
+    """Write an entry of a map, likewise."""
+    return f"{_key(key, bare=True)}:{_compact(value, bare=True)}".encode()
+
+
 @functools.cache
 def _decoder(kind: type[Body]) -> msgspec.json.Decoder[Any] | None:
     """Give the fast road, or None where there is none: JSON proper has no objects as keys."""

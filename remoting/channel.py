@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import trio
 
-from remoting.codec import decode_command, encode_command
+from remoting.codec import decode_command, encode_command, encode_head
 from remoting.command import ONEWAY, Command
 from remoting.dispatch import Buffer, Request
 from remoting.frame import Frame, FrameDecoder, RemoteProtocolError, StrangerError
@@ -140,7 +140,9 @@ class Channel:
         """Send a request that nobody answers."""
         command.opaque = self._next_opaque()
         command.flag |= ONEWAY
-        self.write(encode_command(command))
+        self.write(encode_head(command, len(command.body)))
+        if command.body:
+            self.write(command.body)  # apart: it may go to many peers
 
     def send_request(self, command: Command, on_reply: Callable[[Command | None], None]) -> int:
         """Send a request; call back with its response, or with None when the channel closes first.

@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 NO_REMARK_SET = "not set any response code"
 """What RocketMQ leaves in an answer whose handler sets a code and no remark."""
 
+OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
+"""Remark of code 2 where too many requests wait: RocketMQ's when a thread pool's queue is full (NettyRemotingAbstract)."""
+
 S = TypeVar("S")
 Buffer = bytes | memoryview
 

@@ -17,13 +17,13 @@ from broker.filter.wanted import (
     wanted_of_retries,
 )
 from broker.hold import HeldPull
-from broker.state import OVERLOAD, Broker
+from broker.state import Broker
 from broker.topics import PERM_READ
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.bodies.offset import OffsetMovedEvent
 from remoting.bodies.queue import MessageQueue
 from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.dispatch import OVERLOAD, Refusal, Reply, Request, Route
 from remoting.header import HeaderError
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from remoting.message import (

@@ -3,10 +3,10 @@
 Sources: broker-requests sections 5 and 6.2.
 """
 
-from broker.state import OVERLOAD, Broker
+from broker.state import Broker
 from remoting.bodies.queue import ConsumeQueueData, QueryConsumeQueueResponseBody
 from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
+from remoting.dispatch import NO_REMARK_SET, OVERLOAD, Refusal, Reply, Request, Route
 from remoting.frame import JSON
 from remoting.header import HeaderError
 from remoting.headers.query import (

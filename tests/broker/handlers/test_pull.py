@@ -7,12 +7,12 @@ import pytest
 
 from broker.filter.wanted import Wanted
 from broker.hold import WAKES_AT_ONCE
-from broker.state import OVERLOAD
 from broker.testing import ScriptedPeer, TalkingBroker, pull_fields
 from remoting import names
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
+from remoting.dispatch import OVERLOAD
 from remoting.message import decode_messages
 
 Opener = Callable[..., TalkingBroker]
