@@ -22,6 +22,8 @@ MAX_KEYS = 500_000
 MAX_OFFSETS = 4_000_000
 MAX_NAME_SIZE = 1024
 """Characters of a topic's and a group's name together. 4.9.8 takes any that fit into a header."""
+_WRITTEN_AT_ONCE = 512 * 1024
+"""Bytes; a larger file is written by a thread."""
 _ENCODED_AT_ONCE = 500
 """Keys that are encoded before other tasks have their turn."""
 
@@ -141,7 +143,11 @@ class ConsumerOffsetTable:
                 await trio.lowlevel.checkpoint()
             if self._is_changed:
                 self._is_changed = False
-                await trio.to_thread.run_sync(self._write, self._content())
+                content = self._content()
+                if len(content) < _WRITTEN_AT_ONCE:
+                    self._write(content)
+                else:
+                    await trio.to_thread.run_sync(self._write, content)
 
     def _encode_some(self) -> bool:
         """Encode some of the keys that changed. True if others are left."""

@@ -169,6 +169,7 @@ def test_offsets_that_did_not_change_are_neither_encoded_nor_written(
 async def test_offsets_are_saved_in_slices(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
     monkeypatch.setattr("broker.offsets.keep_config_file", lambda *_args: threads.append(threading.current_thread()))
+    monkeypatch.setattr("broker.offsets._WRITTEN_AT_ONCE", 1000)
     offsets, turns = ConsumerOffsetTable(tmp_path / "consumerOffset.json"), 0
     for number in range(5000):
         offsets.commit(f"g{number}", "T", 0, 1)
