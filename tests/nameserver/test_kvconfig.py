@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from nameserver.kvconfig import KvConfig, KvFileError, load_kv_config
+from nameserver.kvconfig import KvConfig, KvFileError, KvLimitError, load_kv_config
 from store.configfile import save_config_file
 
 
@@ -77,3 +77,17 @@ def test_a_damaged_file_with_a_damaged_backup_is_an_error_that_names_both(tmp_pa
     (tmp_path / "kv.json.bak").write_text("[]")
     with pytest.raises(KvFileError, match=r"kv\.json: .*kv\.json\.bak: "):
         load_kv_config(tmp_path / "kv.json")
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX_KEYS", 1), ("MAX_NAME_SIZE", 3), ("MAX_FILE_SIZE", 40)])
+def test_a_table_that_is_full_takes_no_more(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    """Issue 12.6."""
+    kv = KvConfig(tmp_path / "kv.json")
+    kv.put("ns", "k", "v")
+    monkeypatch.setattr(f"nameserver.kvconfig.{limit}", value)
+    with pytest.raises(KvLimitError):
+        kv.put("other", "key", "v")
+    assert kv.namespaces == load_kv_config(kv.path).namespaces == {"ns": {"k": "v"}}
+    kv.put("ns", "k", "w")
