@@ -4,6 +4,7 @@ import pathlib
 from collections.abc import Callable
 
 from broker.config import BrokerConfig
+from broker.tablefile import TableFile
 from remoting import names
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from remoting.bodies.topic import DataVersion
@@ -22,6 +23,7 @@ class SubscriptionGroupTable:
         self.config = config
         self._path = path
         self._now_millis = now_millis
+        self._file = TableFile("subscriptionGroupTable")
         self.data_version = DataVersion(timestamp=now_millis(), counter=0)
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in names.BUILT_IN_GROUPS}
         loaded = load_config_file(path, SubscriptionGroupWrapper.decode)
@@ -72,7 +74,8 @@ class SubscriptionGroupTable:
 
     def save(self) -> None:
         """Write subscriptionGroup.json."""
-        keep_config_file(self._path, self.wrapper().encode_pretty())
+        empty = SubscriptionGroupWrapper(data_version=self.data_version)
+        keep_config_file(self._path, self._file.encode(empty, self.groups))
 
     def _changed(self) -> None:
         self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from broker.config import BrokerConfig
+from broker.tablefile import TableFile
 from remoting import names
 from remoting.bodies.topic import (
     DataVersion,
@@ -30,6 +31,7 @@ class TopicTable:
         self.config = config
         self._path = path
         self._now_millis = now_millis
+        self._file = TableFile("topicConfigTable")
         self.data_version = DataVersion(timestamp=now_millis(), counter=0)
         self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in built_in_topics(config)}
         self.system_topics = frozenset(self.topics) - {names.BENCHMARK_TOPIC} | names.SYSTEM_TOPICS
@@ -129,9 +131,12 @@ class TopicTable:
         """The table as it goes over the wire and into the file."""
         return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=self.topics)
 
+    def _empty(self) -> TopicConfigSerializeWrapper:
+        return TopicConfigSerializeWrapper(data_version=self.data_version)
+
     def save(self) -> None:
         """Write topics.json."""
-        keep_config_file(self._path, self.wrapper().encode_pretty())
+        keep_config_file(self._path, self._file.encode(self._empty(), self.topics))
 
     def _changed(self) -> None:
         self.bump_version()

@@ -80,6 +80,12 @@ def encode_entry(key: object, value: object) -> bytes:
     return f"{_key(key, bare=True)}:{_compact(value, bare=True)}".encode()
 
 
+def encode_pretty_entry(key: object, value: object) -> bytes:
+    """Write an entry of a map that is a member of a body, as `Body.encode_pretty` does, with the line feed before it."""
+    inner = "\n\t\t"
+    return f"{inner}{_key(key, bare=True)}:{_pretty(value, inner)}".encode()
+
+
 @functools.cache
 def _decoder(kind: type[Body]) -> msgspec.json.Decoder[Any] | None:
     """Give the fast road, or None where there is none: JSON proper has no objects as keys."""

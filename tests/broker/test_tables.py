@@ -10,7 +10,10 @@ from broker.config import BrokerConfig
 from broker.offsets import ConsumerOffsetTable
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
+from remoting.bodies.group import SubscriptionGroupWrapper
 from remoting.bodies.offset import ConsumerOffsets
+from remoting.bodies.topic import DataVersion
+from remoting.body import encode_pretty_entry
 from remoting.dispatch import Refusal
 
 CONFIG = BrokerConfig(broker_cluster_name="C", broker_name="b")
@@ -22,6 +25,33 @@ def open_topics(tmp_path: pathlib.Path, config: BrokerConfig = CONFIG) -> TopicT
 
 def open_groups(tmp_path: pathlib.Path, config: BrokerConfig = CONFIG) -> SubscriptionGroupTable:
     return SubscriptionGroupTable(config, tmp_path / "subscriptionGroup.json", lambda: 1000)
+
+
+def test_files_of_tables_are_encoded_only_where_they_changed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 12.6: the text stays that of the body."""
+    encoded: list[object] = []
+
+    def encode(key: object, value: object) -> bytes:
+        encoded.append(key)
+        return encode_pretty_entry(key, value)
+
+    monkeypatch.setattr("broker.tablefile.encode_pretty_entry", encode)
+    monkeypatch.setattr("broker.tablefile._SPARE", 2)
+    topics, groups = open_topics(tmp_path), open_groups(tmp_path)
+    for name in ('a"b', "c\u4e2d", "d", 'a"b', "e"):
+        topics.create_plain(name, 3)
+        groups.find(name)
+        assert (tmp_path / "topics.json").read_bytes() == topics.wrapper().encode_pretty()
+        assert (tmp_path / "subscriptionGroup.json").read_bytes() == groups.wrapper().encode_pretty()
+    assert sorted(encoded) == sorted([*topics.topics, *groups.groups])  # type: ignore[type-var]
+    for name in ('a"b', "c\u4e2d", "d", "e"):
+        topics.delete(name)
+    assert (tmp_path / "topics.json").read_bytes() == topics.wrapper().encode_pretty()
+    assert len(topics._file._entries) <= len(topics.topics) + 2
+    groups.replace_all(SubscriptionGroupWrapper(data_version=DataVersion(counter=9)))
+    assert (tmp_path / "subscriptionGroup.json").read_bytes() == groups.wrapper().encode_pretty()
 
 
 def test_a_fresh_broker_has_these_topics(tmp_path: pathlib.Path) -> None:

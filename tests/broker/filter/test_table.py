@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable  # noqa: TC003 - as everywhere
 
 import attrs
 import pytest
