@@ -4,7 +4,7 @@ Classes ProducerManager, ConsumerManager, ConsumerGroupInfo. A member is a conne
 consumers with one id on two connections are two members (broker-requests section 3).
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import attrs
@@ -14,6 +14,16 @@ from remoting.channel import Channel
 
 EXPIRY = 120.0
 """Seconds without a heartbeat after which a member is dropped."""
+MAX_GROUPS_OF_CHANNEL = 2000
+"""Groups, of consumers or of producers, that one connection may be in."""
+MAX_MEMBERS = 500_000
+"""Pairs of a group and a connection in one table."""
+MAX_SUBSCRIPTION_BYTES = 256 * 2**20
+"""What all subscriptions may take together, in bytes, estimated."""
+MAX_NAME_SIZE = 1024
+"""Characters of the name of a group. 4.9.8 takes any that fit into a frame."""
+_SUBSCRIPTION_COST = 512
+_TAG_COST = 100
 
 
 @attrs.define(eq=False)
@@ -27,6 +37,20 @@ class Member:
     seen_at: float
 
 
+class TooManyClientsError(Exception):
+    """A heartbeat would make a table larger than it may be. The message names the limit."""
+
+
+def _check_room(groups: Collection[str], group_name: str, members: int) -> None:
+    """Check before a connection enters a group more: `groups` are those it is in, `members` all pairs of the table."""
+    if len(group_name) > MAX_NAME_SIZE:
+        raise TooManyClientsError(f"the name of a group has more than {MAX_NAME_SIZE} characters")
+    if len(groups) >= MAX_GROUPS_OF_CHANNEL:
+        raise TooManyClientsError(f"a connection is in {MAX_GROUPS_OF_CHANNEL} groups at most")
+    if members >= MAX_MEMBERS:
+        raise TooManyClientsError(f"this broker has {MAX_MEMBERS} members of groups")
+
+
 @attrs.define(eq=False)
 class ConsumerGroup:
     """One consumer group as its members last described it."""
@@ -37,18 +61,35 @@ class ConsumerGroup:
     consume_from_where: ConsumeFromWhere | None
     members: dict[Any, Member] = attrs.field(factory=dict)
     subscriptions: dict[str, SubscriptionData] = attrs.field(factory=dict)
+    size: int = 0
+    """Bytes that the subscriptions take, estimated."""
 
     def merge_subscriptions(self, fresh: Iterable[SubscriptionData]) -> bool:
         """Take the subscriptions of a heartbeat: add, renew where newer, drop what it lacks. True if topics changed."""
         named = {data.topic: data for data in fresh}
-        changed = named.keys() != self.subscriptions.keys()
+        changed, changed_sizes = named.keys() != self.subscriptions.keys(), False
         for topic in [topic for topic in self.subscriptions if topic not in named]:
             del self.subscriptions[topic]
         for topic, data in named.items():
             known = self.subscriptions.get(topic)
             if known is None or data.sub_version > known.sub_version:
                 self.subscriptions[topic] = data
+                changed_sizes = True
+        if changed_sizes or changed:
+            self.size = subscriptions_size(self.subscriptions.values())
         return changed
+
+
+def subscriptions_size(subscriptions: Iterable[SubscriptionData]) -> int:
+    """Estimate the bytes that subscriptions take."""
+    return sum(
+        _SUBSCRIPTION_COST
+        + len(one.topic)
+        + len(one.sub_string)
+        + len(one.filter_class_source or "")
+        + _TAG_COST * (len(one.tags_set) + len(one.code_set))
+        for one in subscriptions
+    )
 
 
 class ConsumerTable:
@@ -58,10 +99,18 @@ class ConsumerTable:
         self.groups: dict[str, ConsumerGroup] = {}
         self.on_empty: Callable[[str], None] = lambda _group: None
         """Told of a group whose last member is gone."""
+        self.size = 0
+        """Bytes that all subscriptions take, estimated."""
+        self._members = 0
+        self._groups_of: dict[Any, dict[str, None]] = {}  # by channel
 
     def register(self, data: ConsumerData, member: Member) -> bool:
-        """Take a heartbeat of one group. True where the other members must be told: a new member, or new topics."""
+        """Take a heartbeat of one group. True where the other members must be told: a new member, or new topics.
+
+        Raises TooManyClientsError.
+        """
         group = self.groups.get(data.group_name)
+        self._admit(data, member.channel, group)
         if group is None:
             group = self.groups[data.group_name] = ConsumerGroup(
                 data.group_name, data.consume_type, data.message_model, data.consume_from_where
@@ -70,15 +119,32 @@ class ConsumerTable:
         group.message_model = data.message_model
         group.consume_from_where = data.consume_from_where
         is_new = member.channel not in group.members
+        if is_new:
+            self._members += 1
+            self._groups_of.setdefault(member.channel, {})[data.group_name] = None
         group.members[member.channel] = member
-        return group.merge_subscriptions(data.subscription_data_set) or is_new
+        size = group.size
+        is_changed = group.merge_subscriptions(data.subscription_data_set)
+        self.size += group.size - size
+        return is_changed or is_new
+
+    def _admit(self, data: ConsumerData, channel: Channel, group: ConsumerGroup | None) -> None:
+        if group is None or channel not in group.members:
+            _check_room(self._groups_of.get(channel, {}), data.group_name, self._members)
+        if self.size > MAX_SUBSCRIPTION_BYTES // 2:  # what is far away need not be computed
+            grown = subscriptions_size(data.subscription_data_set) - (0 if group is None else group.size)
+            if grown > 0 and self.size + grown > MAX_SUBSCRIPTION_BYTES:
+                raise TooManyClientsError(f"all subscriptions take more than {MAX_SUBSCRIPTION_BYTES} bytes")
 
     def leave(self, group_name: str, channel: Channel) -> bool:
         """Drop one connection from one group. True where others are left who must be told."""
         group = self.groups.get(group_name)
         if group is None or group.members.pop(channel, None) is None:
             return False
+        self._members -= 1
+        _leave(self._groups_of, channel, group_name)
         if not group.members:
+            self.size -= group.size
             del self.groups[group_name]
             self.on_empty(group_name)
             return False
@@ -86,7 +152,7 @@ class ConsumerTable:
 
     def leave_all(self, channel: Channel) -> list[str]:
         """Drop a connection that is gone; answer the groups whose other members must be told."""
-        return [name for name in list(self.groups) if self.leave(name, channel)]
+        return [name for name in list(self._groups_of.get(channel, ())) if self.leave(name, channel)]
 
     def expired(self, now: float) -> list[Member]:
         """The members that were silent for too long."""
@@ -109,9 +175,18 @@ class ProducerTable:
     def __init__(self) -> None:
         self.groups: dict[str, dict[Channel, Member]] = {}
         self.by_client_id: dict[str, Channel] = {}
+        self._members = 0
+        self._groups_of: dict[Any, dict[str, None]] = {}  # by channel
 
     def register(self, group_name: str, member: Member) -> None:
-        """Take a heartbeat of one group."""
+        """Take a heartbeat of one group. Raises TooManyClientsError."""
+        known = self.groups.get(group_name, {}).get(member.channel)
+        if known is None:
+            _check_room(self._groups_of.get(member.channel, {}), group_name, self._members)
+            self._members += 1
+            self._groups_of.setdefault(member.channel, {})[group_name] = None
+        elif known.client_id != member.client_id and self.by_client_id.get(known.client_id) is member.channel:
+            del self.by_client_id[known.client_id]
         self.groups.setdefault(group_name, {})[member.channel] = member
         self.by_client_id[member.client_id] = member.channel
 
@@ -120,6 +195,8 @@ class ProducerTable:
         members = self.groups.get(group_name)
         if members is None or (member := members.pop(channel, None)) is None:
             return
+        self._members -= 1
+        _leave(self._groups_of, channel, group_name)
         if self.by_client_id.get(member.client_id) is channel:
             del self.by_client_id[member.client_id]
         if not members:
@@ -127,12 +204,19 @@ class ProducerTable:
 
     def leave_all(self, channel: Channel) -> None:
         """Drop a connection that is gone."""
-        for name in list(self.groups):
+        for name in list(self._groups_of.get(channel, ())):
             self.leave(name, channel)
 
     def expired(self, now: float) -> list[Member]:
         """The members that were silent for too long."""
         return _expired(self.groups.values(), now)
+
+
+def _leave(groups_of: dict[Any, dict[str, None]], channel: Channel, group_name: str) -> None:
+    groups = groups_of[channel]
+    del groups[group_name]
+    if not groups:
+        del groups_of[channel]
 
 
 def _expired(groups: Iterable[Mapping[Any, Member]], now: float) -> list[Member]:

@@ -4,6 +4,11 @@ import attrs
 
 LOCK_LIFE = 60.0
 """Seconds after its last renewal for which a lock holds."""
+MAX_LOCKS = 500_000
+"""Locks that hold, at most. 4.9.8 keeps every queue that ever was locked."""
+MAX_NAME_SIZE = 2048
+"""Characters of the names of group, topic, broker and client together."""
+_FIRST_PRUNED = 10_000
 
 
 @attrs.frozen
@@ -21,14 +26,28 @@ class QueueLocks:
     """Who holds which queue; in memory only, and each broker's own."""
 
     _owners: dict[LockedQueue, tuple[str | None, float]] = attrs.field(factory=dict, init=False)
+    _pruned_at: int = attrs.field(default=_FIRST_PRUNED, init=False)
+
+    def __len__(self) -> int:
+        return len(self._owners)
 
     def lock(self, queue: LockedQueue, client_id: str | None, now: float) -> bool:
-        """Take or renew a lock that is free, our own, or expired."""
+        """Take or renew a lock that is free, our own, or expired. False also where there are too many."""
         owner = self._owners.get(queue)
         if owner is not None and owner[0] != client_id and now - owner[1] <= LOCK_LIFE:
             return False
+        if owner is None and not self._has_room(queue, client_id, now):
+            return False
         self._owners[queue] = (client_id, now)
         return True
+
+    def _has_room(self, queue: LockedQueue, client_id: str | None, now: float) -> bool:
+        """Say whether one more lock may be kept. Forgets expired ones when the table has doubled since the last time."""
+        if len(self._owners) >= self._pruned_at:
+            self._owners = {queue: owner for queue, owner in self._owners.items() if now - owner[1] <= LOCK_LIFE}
+            self._pruned_at = max(2 * len(self._owners), _FIRST_PRUNED)
+        names = len(queue.group) + len(queue.topic) + len(queue.broker_name) + len(client_id or "")
+        return len(self._owners) < MAX_LOCKS and names <= MAX_NAME_SIZE
 
     def unlock(self, queue: LockedQueue, client_id: str | None) -> None:
         """Give a lock back, if it is this client's."""

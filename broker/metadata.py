@@ -93,6 +93,7 @@ class MetadataSync:
             await self._copy(RequestCode.GET_BROKER_RUNTIME_INFO, master, self._take_boot)
         await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, _vip_address(master), self._take_topics)
         await self._copy(RequestCode.GET_ALL_CONSUMER_OFFSET, master, self._take_offsets)
+        await self.offsets.save_in_slices()
         await self._copy(RequestCode.GET_ALL_DELAY_OFFSET, master, self._take_delay_offsets)
         await self._copy(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, master, self._take_groups)
 

@@ -1,10 +1,31 @@
-"""How far each consumer group has come in each queue (class ConsumerOffsetManager)."""
+"""How far each consumer group has come in each queue (class ConsumerOffsetManager).
 
+With 100,000 groups the file has 10 MB. It is encoded key by key, only where something changed and in slices, and written
+by a thread, so that no client waits for it (issue 12.6).
+"""
+
+import collections
 import pathlib
+import threading
 from collections.abc import Iterable, Mapping
 
+import msgspec
+import trio
+
 from remoting.bodies.offset import ConsumerOffsets
+from remoting.codes import ResponseCode
+from remoting.dispatch import Refusal
 from store.configfile import keep_config_file, load_config_file
+
+MAX_KEYS = 500_000
+"""Pairs of a topic and a group, at most."""
+MAX_OFFSETS = 4_000_000
+MAX_NAME_SIZE = 1024
+"""Characters of a topic's and a group's name together. 4.9.8 takes any that fit into a header."""
+_WRITTEN_AT_ONCE = 512 * 1024
+"""Bytes; a larger file is written by a thread."""
+_ENCODED_AT_ONCE = 500
+"""Keys that are encoded before other tasks have their turn."""
 
 
 class ConsumerOffsetTable:
@@ -13,18 +34,37 @@ class ConsumerOffsetTable:
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
         loaded = load_config_file(path, ConsumerOffsets.decode)
-        self.offsets: dict[str, dict[int, int]] = dict(loaded.offset_table) if loaded else {}
+        self.offsets: dict[str, dict[int, int]] = {}
         self.notes_own = False
         """True on a slave that shall keep what is committed to it (see broker.handback)."""
         self.own: dict[str, set[int]] = {}
         """Those queues, by `topic@group`, until the master has as much."""
+        self._by_group: dict[str, dict[str, None]] = {}
+        self._by_topic: dict[str, dict[str, None]] = {}
+        self._count = 0
+        self._encoded: dict[str, bytes] = {}
+        self._dirty: dict[str, None] = {}  # in the order of the table
+        self._to_encode = collections.deque[str]()
+        self._is_changed = True
+        self._saving = trio.Lock()
+        self._writing = threading.Lock()
+        for key, queues in (loaded.offset_table if loaded else {}).items():
+            self._replace(key, queues)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
-        """Store an offset, whatever was there before (broker-requests#44). Answers what was there."""
+        """Store an offset, whatever was there before (broker-requests#44). Return what was there.
+
+        Raises Refusal where the table is full or the names are too long.
+        """
         key = f"{topic}@{group}"
-        queues = self.offsets.setdefault(key, {})
-        before = queues.get(queue_id)
+        queues = self.offsets.get(key)
+        before = None if queues is None else queues.get(queue_id)
+        if queues is None or before is None:
+            self._check_room(key)
+            self._count += 1
+            queues = self._queues(key)
         queues[queue_id] = offset
+        self._dirty[key] = None
         if self.notes_own:
             self.own.setdefault(key, set()).add(queue_id)
         return before
@@ -39,45 +79,134 @@ class ConsumerOffsetTable:
 
     def topics_of(self, group: str) -> list[str]:
         """The topics in which a group has committed something."""
-        return [topic for topic, name in self._keys() if name == group]
+        return list(self._by_group.get(group, ()))
 
     def groups_of(self, topic: str) -> set[str]:
         """The groups that have committed something in a topic."""
-        return {name for of_topic, name in self._keys() if of_topic == topic}
+        return set(self._by_topic.get(topic, ()))
 
     def remove_group(self, group: str) -> None:
         """Drop all that a group has committed."""
-        for topic in self.topics_of(group):
-            del self.offsets[f"{topic}@{group}"]
+        for topic in self._by_group.pop(group, {}):
+            key = f"{topic}@{group}"
+            self._count -= len(self.offsets.pop(key))
+            self._dirty.pop(key, None)
+            self._encoded.pop(key, None)
+            groups = self._by_topic[topic]
+            del groups[group]
+            if not groups:
+                del self._by_topic[topic]
+        self._is_changed = True
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Let one group stand where another does in a topic."""
+        """Let one group stand where another does in a topic. Raises Refusal as `commit`."""
         if (queues := self.offsets.get(f"{topic}@{source}")) is not None:
-            self.offsets[f"{topic}@{target}"] = dict(queues)
+            self._check_room(f"{topic}@{target}")
+            self._replace(f"{topic}@{target}", queues)
 
     def merge(self, fresh: ConsumerOffsets, kept: Mapping[str, Mapping[int, int]] | None = None) -> None:
         """Take a master's offsets: each of its keys replaces ours wholly, our own others stay (store-ha#60, #69).
 
-        Those that are to be kept stay as well, and count as our own from now on.
+        Those that are to be kept stay as well, and count as our own from now on. Nothing is saved.
         """
         kept = kept or {}
-        self.offsets.update(fresh.offset_table)
-        for key, queues in kept.items():
-            self.offsets[key] = {**self.offsets.get(key, {}), **queues}
+        for key, queues in fresh.offset_table.items():
+            if queues != self.offsets.get(key):
+                self._replace(key, queues)
+        for key, own in kept.items():
+            self._replace(key, {**self.offsets.get(key, {}), **own})
         self.own = {key: set(queues) for key, queues in kept.items()}
-        self.save()
 
-    def body(self) -> ConsumerOffsets:
-        """The table as it goes over the wire and into the file."""
-        return ConsumerOffsets(offset_table=self.offsets)
+    # -- the table as text -----------------------------------------------------------------------
+
+    def encode(self) -> bytes:
+        """Return the table as it goes over the wire: as ConsumerOffsets.encode, but quick where little changed."""
+        while self._encode_some():
+            pass
+        end = b"}}}" if self._encoded else b"}}"
+        return b'{"offsetTable":{' + b"},".join(self._encoded.values()) + end
 
     def save(self) -> None:
-        """Write consumerOffset.json."""
-        keep_config_file(self._path, self.body().encode_pretty())
+        """Write consumerOffset.json now, if it lacks something."""
+        self._is_changed |= bool(self._dirty)
+        while self._encode_some():
+            pass
+        if self._is_changed:
+            self._is_changed = False
+            self._write(self._content())
 
-    def _keys(self) -> Iterable[tuple[str, str]]:
-        """Topic and group of each key; one without a group, or with a second @, belongs to nobody, as in Java."""
-        for key in self.offsets:
-            topic, _, group = key.partition("@")
-            if group and "@" not in group:
-                yield topic, group
+    async def save_in_slices(self) -> None:
+        """Write it while others have their turns."""
+        async with self._saving:
+            self._is_changed |= bool(self._dirty)
+            while self._encode_some():
+                await trio.lowlevel.checkpoint()
+            if self._is_changed:
+                self._is_changed = False
+                content = self._content()
+                if len(content) < _WRITTEN_AT_ONCE:
+                    self._write(content)
+                else:
+                    await trio.to_thread.run_sync(self._write, content)
+
+    def _encode_some(self) -> bool:
+        """Encode some of the keys that changed. True if others are left."""
+        if not self._to_encode:
+            self._to_encode, self._dirty = collections.deque(self._dirty), {}
+        for _ in range(min(len(self._to_encode), _ENCODED_AT_ONCE)):
+            key = self._to_encode.popleft()
+            if key not in self.offsets:  # removed meanwhile
+                continue
+            pairs = b",".join([b"%d:%d" % pair for pair in self.offsets[key].items()])
+            self._encoded[key] = msgspec.json.encode(key) + b":{" + pairs
+            self._is_changed = True
+        return bool(self._to_encode or self._dirty)
+
+    def _content(self) -> bytes:
+        """The text of the file, as ConsumerOffsets.encode_pretty."""
+        if not self._encoded:
+            return ConsumerOffsets().encode_pretty()
+        lines = b"\n\t\t},\n\t\t".join(self._encoded.values())
+        return b'{\n\t"offsetTable":{\n\t\t' + lines + b"\n\t\t}\n\t}\n}"
+
+    def _write(self, content: bytes) -> None:
+        with self._writing:  # a thread may be at it when the broker is stopped
+            keep_config_file(self._path, content)
+
+    # -- changes ---------------------------------------------------------------------------------
+
+    def _queues(self, key: str) -> dict[int, int]:
+        """Return the offsets of a key, which may be new."""
+        queues = self.offsets.get(key)
+        if queues is None:
+            queues = self.offsets[key] = {}
+            for topic, group in _names([key]):
+                self._by_group.setdefault(group, {})[topic] = None
+                self._by_topic.setdefault(topic, {})[group] = None
+        return queues
+
+    def _replace(self, key: str, fresh: Mapping[int, int]) -> None:
+        if not fresh:
+            return
+        queues = self._queues(key)
+        self._count += len(fresh) - len(queues)
+        self.offsets[key] = dict(fresh)
+        self._dirty[key] = None
+
+    def _check_room(self, key: str) -> None:
+        if len(key) > MAX_NAME_SIZE:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic and group have more than {MAX_NAME_SIZE} characters")
+        if self._count >= MAX_OFFSETS or (key not in self.offsets and len(self.offsets) >= MAX_KEYS):
+            raise Refusal(
+                ResponseCode.SYSTEM_ERROR,
+                f"this broker keeps {self._count} consumer offsets of {len(self.offsets)} pairs of topic and group,"
+                f" at most {MAX_OFFSETS} of {MAX_KEYS}: delete consumer groups",
+            )
+
+
+def _names(keys: Iterable[str]) -> Iterable[tuple[str, str]]:
+    """Topic and group of each key; one without a group, or with a second @, belongs to nobody, as in Java."""
+    for key in keys:
+        topic, _, group = key.partition("@")
+        if group and "@" not in group:
+            yield topic, group

@@ -1,7 +1,7 @@
 """All that one broker process knows and holds: what the handlers work on."""
 
 import collections
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 
@@ -21,6 +21,7 @@ from broker.metadata import MetadataSync
 from broker.offsets import ConsumerOffsetTable
 from broker.registration import Registration
 from broker.skipped import Skipped
+from broker.slices import Slices
 from broker.stats import BrokerStats
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
@@ -29,14 +30,17 @@ from remoting.bodies.topic import DataVersion
 from remoting.boundary import InternalErrors
 from remoting.channel import Channel
 from remoting.client import RemotingClient
-from remoting.codes import RequestCode
+from remoting.codes import RequestCode, ResponseCode
 from remoting.command import request
-from remoting.dispatch import Request
+from remoting.dispatch import OVERLOAD, Refusal, Request
 from remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
 from remoting.headers.query import QueryMessageRequestHeader
 from remoting.message import NewMessage, RecordError, decode_properties
 from store.messagestore import MessageStore
 from store.results import PutResult
+
+MAX_REQUEST_TASKS = 5000
+"""Tasks that run for requests which ask other clients something: each lasts a few seconds at most."""
 
 
 def _no_task(*_args: object) -> None:
@@ -96,12 +100,16 @@ class Broker:
     """Where the boundaries of this broker report."""
     skipped: Skipped = attrs.Factory(lambda self: Skipped(self.emit, self.errors), takes_self=True)
     """Stored messages that a service of this broker passed over."""
+    slices: Slices = attrs.Factory(lambda self: Slices(self.errors), takes_self=True)
+    """Continues requests that take long."""
     delay: DelayedDelivery = attrs.Factory(
         lambda self: DelayedDelivery(
             self.store, self.sync.delay_offset_path, self.put_own, self.now_millis, self.skipped
         ),
         takes_self=True,
     )
+    request_tasks: int = 0
+    """Tasks that run for requests just now."""
     started_at_millis: int = 0
     config_version: DataVersion = attrs.Factory(
         lambda self: DataVersion(timestamp=self.started_at_millis), takes_self=True
@@ -153,6 +161,20 @@ class Broker:
             self.growth.appended()
             self.stats.count_put(message.topic, 1, result.end_offset - result.physical_offset)
         return result
+
+    def run_for_request(self, fn: Callable[..., Awaitable[object]], *args: object) -> None:
+        """Start a task for a request. Raises Refusal if there are too many."""
+        if self.request_tasks >= MAX_REQUEST_TASKS:
+            raise Refusal(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+
+        async def run() -> None:
+            try:
+                await fn(*args)
+            finally:
+                self.request_tasks -= 1
+
+        self.request_tasks += 1
+        self.run_soon(run)
 
     def notify_group(self, group_name: str) -> None:
         """Tell every member of a group to rebalance (broker-requests#39)."""

@@ -18,6 +18,8 @@ from remoting.bodies.runtime import BrokerStatsData, BrokerStatsItem
 
 SAMPLES_PER_TEN_MINUTES = 60
 SAMPLES_PER_HOUR = 360
+MAX_KEYS = 20_000
+"""Keys that are counted apart in each family; what more there is counts in the totals only."""
 _WINDOWS = (1, 6, 60)
 """Samples in 10 s, 60 s and 600 s: the three rates of runtime info."""
 _TIME_BOUNDS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)
@@ -53,6 +55,11 @@ class Traffic:
         self.minute = collections.deque([nothing], maxlen=7)
         self.hour = collections.deque([nothing], maxlen=7)
         self.day = collections.deque([nothing], maxlen=25)
+
+    @property
+    def is_idle(self) -> bool:
+        """True if nothing was counted while the samples of a whole day were noted."""
+        return len(self.day) == self.day.maxlen and self.day[0].calls == self.calls
 
     def now(self, at: int) -> Sample:
         """The counters as they are."""
@@ -163,7 +170,7 @@ class BrokerStats:
         """One send was stored."""
         traffic = self.topic_puts.get(topic)
         if traffic is None:
-            traffic = self.topic_puts[topic] = Traffic(self._sampled_at)
+            traffic = self._begin(self.topic_puts, topic)
         traffic.calls += 1
         traffic.messages += messages
         traffic.size += size
@@ -185,7 +192,7 @@ class BrokerStats:
         key = f"{topic}@{group}"
         traffic = self.group_gets.get(key)
         if traffic is None:
-            traffic = self.group_gets[key] = Traffic(self._sampled_at)
+            traffic = self._begin(self.group_gets, key)
         traffic.calls += 1
         traffic.messages += messages
         traffic.size += size
@@ -202,9 +209,16 @@ class BrokerStats:
         key = f"{topic}@{group}"
         traffic = self.send_backs.get(key)
         if traffic is None:
-            traffic = self.send_backs[key] = Traffic(self._sampled_at)
+            traffic = self._begin(self.send_backs, key)
         traffic.calls += 1
         traffic.messages += 1
+
+    def _begin(self, family: dict[str, Traffic], key: str) -> Traffic:
+        """Count under a new key; under none where there are too many."""
+        traffic = Traffic(self._sampled_at)
+        if len(family) < MAX_KEYS:
+            family[key] = traffic
+        return traffic
 
     # -- sampling ---------------------------------------------------------------------------------
 
@@ -219,6 +233,8 @@ class BrokerStats:
                 traffic.hour.append(sample)
             if self._samples % SAMPLES_PER_HOUR == 0:
                 traffic.day.append(sample)
+        if self._samples % SAMPLES_PER_HOUR == 0:
+            self._forget_idle()
         self._totals.append(_Totals(now_millis, self.put_total, self.gets.calls, self.misses, self.gets.messages))
         if self._samples % _WINDOWS[1] == 0:
             self.put_times.turn_minute()
@@ -227,6 +243,12 @@ class BrokerStats:
         if self._day is not None and today != self._day:
             self.days.turn(self.put_total, self.gets.messages)
         self._day = today
+
+    def _forget_idle(self) -> None:
+        """Forget the keys under which nothing was counted for a day: all their rates and sums are 0."""
+        for family in (self.topic_puts, self.group_gets, self.send_backs):
+            for key in [key for key, traffic in family.items() if traffic.is_idle]:
+                del family[key]
 
     def _all(self) -> Iterator[Traffic]:
         yield self.puts

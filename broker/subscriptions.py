@@ -4,11 +4,16 @@ import pathlib
 from collections.abc import Callable
 
 from broker.config import BrokerConfig
+from broker.tablefile import TableFile
 from remoting import names
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from remoting.bodies.topic import DataVersion
-from remoting.body import PrettyTable
 from store.configfile import keep_config_file, load_config_file
+
+MAX_NAME_SIZE = 1024
+"""Characters of a group's name. 4.9.8 takes any that fit into a header."""
+MAX_GROUPS = 200_000
+"""Groups that clients can make."""
 
 
 class SubscriptionGroupTable:
@@ -17,8 +22,8 @@ class SubscriptionGroupTable:
     def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
         self.config = config
         self._path = path
-        self._writer = PrettyTable()
         self._now_millis = now_millis
+        self._file = TableFile("subscriptionGroupTable")
         self.data_version = DataVersion(timestamp=now_millis(), counter=0)
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in names.BUILT_IN_GROUPS}
         loaded = load_config_file(path, SubscriptionGroupWrapper.decode)
@@ -29,12 +34,18 @@ class SubscriptionGroupTable:
     def find(self, group: str) -> SubscriptionGroupConfig | None:
         """The configuration of a group; one that is asked for and missing is created, where that is allowed."""
         known = self.groups.get(group)
-        if known is None and (
-            self.config.auto_create_subscription_group or group.startswith(names.SYSTEM_GROUP_PREFIX)
+        if (
+            known is None
+            and self.has_room(group)
+            and (self.config.auto_create_subscription_group or group.startswith(names.SYSTEM_GROUP_PREFIX))
         ):
             known = SubscriptionGroupConfig(group_name=group)
             self.put(known)
         return known
+
+    def has_room(self, group: str) -> bool:
+        """True if a group is there already, or one more with such a name may be."""
+        return group in self.groups or (len(self.groups) < MAX_GROUPS and len(group) <= MAX_NAME_SIZE)
 
     def put(self, group: SubscriptionGroupConfig) -> None:
         """Create a group or replace its configuration."""
@@ -63,7 +74,8 @@ class SubscriptionGroupTable:
 
     def save(self) -> None:
         """Write subscriptionGroup.json."""
-        keep_config_file(self._path, self._writer.encode(self.wrapper()))
+        empty = SubscriptionGroupWrapper(data_version=self.data_version)
+        keep_config_file(self._path, self._file.encode(empty, self.groups))
 
     def _changed(self) -> None:
         self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)

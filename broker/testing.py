@@ -112,6 +112,8 @@ class ScriptedPeer:
     asked: list[Command] = attrs.field(factory=list)
     """Requests of the broker, oneway ones too."""
     is_closed: bool = False
+    is_congested: bool = False
+    drained: list[Callable[[], None]] = attrs.field(factory=list)
     close_reason: str | None = None
     _decoder: FrameDecoder = attrs.field(factory=FrameDecoder, init=False)
 
@@ -119,6 +121,10 @@ class ScriptedPeer:
         """Take frames of replies."""
         for frame in self._decoder.feed(b"".join(map(bytes, buffers))):
             self.replies.append(decode_command(frame))
+
+    def when_drained(self, fn: Callable[[], None]) -> None:
+        """Note it."""
+        self.drained.append(fn)
 
     def send_oneway(self, command: Command) -> None:
         """Take a request that nobody answers."""

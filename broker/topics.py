@@ -1,23 +1,27 @@
 """The topics of a broker: their configuration, its version, its file (class TopicConfigManager)."""
 
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from broker.config import BrokerConfig
+from broker.tablefile import TableFile
 from remoting import names
 from remoting.bodies.topic import (
     DataVersion,
     TopicConfig,
     TopicConfigSerializeWrapper,
 )
-from remoting.body import PrettyTable
 from store.configfile import keep_config_file, load_config_file
 
 PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
 SYSFLAG_UNIT, SYSFLAG_UNIT_SUB = 1, 2
 SCHEDULE_QUEUES = 18
+MAX_QUEUES = 32_768
+"""Queues of a topic, at most. 4.9.8 takes any number, but requests about all queues would fit in no frame."""
+MAX_TOPICS = 100_000
+"""Topics that clients can make. Those of retries and dead letters follow the number of groups."""
 
 
 class TopicTable:
@@ -26,14 +30,14 @@ class TopicTable:
     def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
         self.config = config
         self._path = path
-        self._writer = PrettyTable()
         self._now_millis = now_millis
+        self._file = TableFile("topicConfigTable")
         self.data_version = DataVersion(timestamp=now_millis(), counter=0)
         self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in built_in_topics(config)}
         self.system_topics = frozenset(self.topics) - {names.BENCHMARK_TOPIC} | names.SYSTEM_TOPICS
         loaded = load_config_file(path, TopicConfigSerializeWrapper.decode)
         if loaded is not None:
-            self.topics.update(loaded.topic_config_table)
+            self.topics.update(bounded(loaded.topic_config_table))
             self.data_version = loaded.data_version
 
     def get(self, topic: str) -> TopicConfig | None:
@@ -41,9 +45,13 @@ class TopicTable:
         return self.topics.get(topic)
 
     def put(self, topic: TopicConfig) -> None:
-        """Create a topic or replace its configuration."""
-        self.topics[topic.topic_name] = topic
+        """Create a topic or replace its configuration. It gets MAX_QUEUES queues where it wants more."""
+        self.topics |= bounded({topic.topic_name: topic})
         self._changed()
+
+    def has_room(self, topic: str) -> bool:
+        """True if a topic is there already, or one more may be."""
+        return topic in self.topics or len(self.topics) < MAX_TOPICS
 
     def delete(self, topic: str) -> bool:
         """Forget a topic. True if there was one."""
@@ -60,7 +68,7 @@ class TopicTable:
         (broker-requests section 1.3: as many queues as the client wants and the template has.)
         """
         template = self.topics.get(default_topic)
-        if template is None:
+        if template is None or not self.has_room(topic):
             return None
         perm = template.perm
         if default_topic == names.DEFAULT_TOPIC and not self.config.auto_create_topic_enable:
@@ -111,7 +119,7 @@ class TopicTable:
         if wrapper.data_version == self.data_version:
             return False
         self.data_version = wrapper.data_version
-        self.topics = dict(wrapper.topic_config_table)
+        self.topics = bounded(wrapper.topic_config_table)
         self.save()
         return True
 
@@ -123,13 +131,30 @@ class TopicTable:
         """The table as it goes over the wire and into the file."""
         return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=self.topics)
 
+    def _empty(self) -> TopicConfigSerializeWrapper:
+        return TopicConfigSerializeWrapper(data_version=self.data_version)
+
     def save(self) -> None:
         """Write topics.json."""
-        keep_config_file(self._path, self._writer.encode(self.wrapper()))
+        keep_config_file(self._path, self._file.encode(self._empty(), self.topics))
 
     def _changed(self) -> None:
         self.bump_version()
         self.save()
+
+
+def bounded(topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
+    """Return the topics; one with too many queues, from a file or a master, gets MAX_QUEUES."""
+    return {
+        name: topic
+        if max(topic.read_queue_nums, topic.write_queue_nums) <= MAX_QUEUES
+        else msgspec.structs.replace(
+            topic,
+            read_queue_nums=min(topic.read_queue_nums, MAX_QUEUES),
+            write_queue_nums=min(topic.write_queue_nums, MAX_QUEUES),
+        )
+        for name, topic in topics.items()
+    }
 
 
 def built_in_topics(config: BrokerConfig) -> Iterable[TopicConfig]:

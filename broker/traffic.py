@@ -31,6 +31,12 @@ class WatchedRequest(Request):
     """A request that tells when it is answered, now or later."""
 
     answered: Answered = attrs.field(kw_only=True)
+    original: Request = attrs.field(kw_only=True)
+    """The one that it stands for, which its channel knows."""
+
+    def settle(self) -> None:
+        super().settle()
+        self.original.settle()
 
     def reply(self, reply: Reply) -> None:
         if not self.is_answered:
@@ -68,7 +74,7 @@ def _handle(route: Route[Broker], broker: Broker, header: Any, request: Request)
             took=broker.now_millis() - began,
         )
 
-    told = WatchedRequest(request.command, request.channel, answered=answered)
+    told = WatchedRequest(request.command, request.channel, errors=request.errors, answered=answered, original=request)
     try:
         reply = route.handle(broker, header, told)
     except Refusal as exc:

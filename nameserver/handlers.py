@@ -11,7 +11,7 @@ import pathlib
 import msgspec
 
 from nameserver.config import config_text, is_black_listed, stored_text, updated_config
-from nameserver.kvconfig import ORDER_TOPIC_CONFIG
+from nameserver.kvconfig import ORDER_TOPIC_CONFIG, KvLimitError
 from nameserver.lookup import (
     cluster_info,
     find_route,
@@ -21,7 +21,7 @@ from nameserver.lookup import (
     unit_sub_un_unit_topics,
     unit_topics,
 )
-from nameserver.route import Registration
+from nameserver.route import Registration, RouteTableFullError
 from nameserver.state import Nameserver
 from remoting.bodies.registration import body_crc32, decode_registration
 from remoting.bodies.topic import DataVersion, TopicList
@@ -52,20 +52,20 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
     except BodyError as exc:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
     wrapper = body.topic_config_serialize_wrapper
-    registered = state.routes.register(
-        Registration(
-            cluster=header.cluster_name,
-            broker_name=header.broker_name,
-            broker_id=header.broker_id,
-            address=header.broker_addr,
-            ha_address=header.ha_server_addr,
-            data_version=wrapper.data_version,
-            topics=wrapper.topic_config_table.values(),
-            filter_servers=body.filter_server_list,
-        ),
-        request.channel,
-        now=state.now(),
+    registration = Registration(
+        cluster=header.cluster_name,
+        broker_name=header.broker_name,
+        broker_id=header.broker_id,
+        address=header.broker_addr,
+        ha_address=header.ha_server_addr,
+        data_version=wrapper.data_version,
+        topics=wrapper.topic_config_table.values(),
+        filter_servers=body.filter_server_list,
     )
+    try:
+        registered = state.routes.register(registration, request.channel, now=state.now())
+    except RouteTableFullError as exc:
+        return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark=str(exc))
     state.announce(registered.changes)
     answer = headers.RegisterBrokerResponseHeader(
         ha_server_addr=registered.master_ha_address, master_addr=registered.master_address
@@ -178,7 +178,10 @@ def put_kv(state: Nameserver, header: headers.PutKVConfigRequestHeader, _request
     """100. In the file before it is answered (remoting#37); code 1 if that fails, where 4.9 answers 0."""
     if header.namespace is None or header.key is None:
         return Reply(ResponseCode.SYSTEM_ERROR, remark="a value needs a namespace and a key")
-    state.kv.put(header.namespace, header.key, header.value)
+    try:
+        state.kv.put(header.namespace, header.key, header.value)
+    except KvLimitError as exc:
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=str(exc))
     return Reply()
 
 

@@ -7,7 +7,7 @@ Source: remoting-and-nameserver sections 3.2, 4.11, 4.12; class KVConfigManager.
 
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import attrs
 import msgspec
@@ -26,6 +26,17 @@ class KvFileError(Exception):
     """Neither the KV file nor its backup can be read. The text says which and why."""
 
 
+MAX_KEYS = 50_000
+MAX_NAME_SIZE = 4_096
+"""Characters of a namespace and a key together."""
+MAX_FILE_SIZE = 8 * 2**20
+"""Bytes. The file is written at every change."""
+
+
+class KvLimitError(Exception):
+    """The table would be larger than it may be (issue 12.6). The message names the limit."""
+
+
 class _KvFile(msgspec.Struct, rename="camel"):
     config_table: dict[str, dict[str, str | None]]
 
@@ -38,15 +49,23 @@ class KvConfig:
     namespaces: dict[str, dict[str, str | None]] = attrs.field(factory=dict)
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
-        """Set a value and write the file. A value of None is kept in memory only."""
+        """Set a value and write the file. A value of None is kept in memory only. KvLimitError: nothing changed."""
+        if len(namespace) + len(key) > MAX_NAME_SIZE:
+            raise KvLimitError(f"a namespace and a key have at most {MAX_NAME_SIZE} characters")
+        values = self.namespaces.get(namespace, {})
+        if key not in values and sum(map(len, self.namespaces.values())) >= MAX_KEYS:
+            raise KvLimitError(f"this nameserver has {MAX_KEYS} keys")
+        content = self._content(self.namespaces | {namespace: values | {key: value}})
+        if len(content) > MAX_FILE_SIZE:
+            raise KvLimitError(f"all values together take more than {MAX_FILE_SIZE} bytes")
         self.namespaces.setdefault(namespace, {})[key] = value
-        self._save()
+        save_config_file(pathlib.Path(self.path), content)
 
     def delete(self, namespace: str | None, key: str | None) -> None:
         """Remove a key, if it is there, and write the file in any case."""
         if namespace is not None and key is not None:
             self.namespaces.get(namespace, {}).pop(key, None)
-        self._save()
+        save_config_file(pathlib.Path(self.path), self._content(self.namespaces))
 
     def get(self, namespace: str | None, key: str | None) -> str | None:
         """Answer a value, or None."""
@@ -69,9 +88,9 @@ class KvConfig:
         if any(True for _ in entries):
             yield f"configTable: only the first {_MOST_LINES} entries are shown"
 
-    def _save(self) -> None:
-        namespaces = {name: _without_nulls(values) for name, values in self.namespaces.items()}
-        save_config_file(pathlib.Path(self.path), msgspec.json.encode(_KvFile(namespaces)))
+    @staticmethod
+    def _content(namespaces: Mapping[str, dict[str, str | None]]) -> bytes:
+        return msgspec.json.encode(_KvFile({name: _without_nulls(values) for name, values in namespaces.items()}))
 
 
 def load_kv_config(path: str | pathlib.Path) -> KvConfig:

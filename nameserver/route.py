@@ -7,7 +7,8 @@ whatever the caller uses to tell one from another, and what changed is the answe
 Source: remoting-and-nameserver section 4. What looks odd here is 4.9's behaviour, and said so there.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import attrs
@@ -21,8 +22,29 @@ from remoting.names import MASTER_ID
 EXPIRY = 120.0
 """Seconds without a registration after which a broker is dropped (remoting#33)."""
 
+MAX_BROKER_NAMES = 5_000
+MAX_ADDRESSES = 10_000
+"""Brokers that are live."""
+MAX_IDS = 1_000
+"""Brokers of one name."""
+MAX_CLUSTERS = 1_000
+MAX_MEMBERSHIPS = 20_000
+"""Pairs of a cluster and a broker name: a name may be in several clusters."""
+MAX_QUEUE_DATA = 1_000_000
+"""Pairs of a topic and a broker name. Each takes some 200 bytes; a registration costs 1 to 2 us for each topic."""
+MAX_TOPICS_OF_REGISTRATION = 400_000
+MAX_FILTER_SERVERS = 1_000
+"""Of one broker."""
+MAX_NAME_SIZE = 1_024
+"""Characters of a name or an address."""
+MAX_EXPIRED_AT_ONCE = 1_000
+
 PERM_WRITE = 2
 PERM_READ_WRITE = 6
+
+
+class RouteTableFullError(Exception):
+    """A registration would make the table larger than it may be (issue 12.6). The message names the limit."""
 
 
 @attrs.define(eq=False)
@@ -55,7 +77,7 @@ class Registration:
     address: str
     ha_address: str | None
     data_version: DataVersion
-    topics: Iterable[TopicConfig]
+    topics: Collection[TopicConfig]
     """Looked at only where it matters."""
     filter_servers: Sequence[str] | None = None
 
@@ -82,15 +104,18 @@ class RouteTable:
     """Address."""
     filter_servers: dict[str, list[str]] = attrs.field(factory=dict, init=False)
     """Address."""
+    _topics_of: dict[str, dict[str, None]] = attrs.field(factory=dict, init=False)
+    """Broker name: the topics that have queues there."""
 
     # -- registration ----------------------------------------------------------------------------
 
     def register(self, broker: Registration, connection: object, *, now: float) -> Registered:
         """Take one heartbeat, in the order of section 4.2.
 
-        Topics are added or overwritten, never removed (remoting#26).
+        Topics are added or overwritten, never removed (remoting#26). Raises RouteTableFullError; then nothing changed.
         """
         wants_topics = self._wants_topics(broker)
+        self._check_room(broker, wants_topics=wants_topics)
         changes: list[Change] = []
         self.clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
         known = self.brokers.get(broker.broker_name)
@@ -108,6 +133,37 @@ class RouteTable:
             else:
                 self.filter_servers.pop(broker.address, None)
         return Registered(*self._master_for(known, broker.broker_id), changes)
+
+    def _check_room(self, broker: Registration, *, wants_topics: bool) -> None:
+        """Raise RouteTableFullError where this registration would go beyond a limit."""
+        known = self.brokers.get(broker.broker_name)
+        texts = (broker.cluster, broker.broker_name, broker.address, broker.ha_address or "")
+        servers = broker.filter_servers or ()
+        if len(max(texts, key=len)) > MAX_NAME_SIZE or any(len(server) > MAX_NAME_SIZE for server in servers):
+            raise RouteTableFullError(f"a name or an address has more than {MAX_NAME_SIZE} characters")
+        if broker.broker_name not in self.clusters.get(broker.cluster, ()):
+            _check(MAX_MEMBERSHIPS, sum(map(len, self.clusters.values())), "pairs of cluster and broker name")
+        if broker.cluster not in self.clusters:
+            _check(MAX_CLUSTERS, len(self.clusters), "clusters")
+        if known is None:
+            _check(MAX_BROKER_NAMES, len(self.brokers), "broker names")
+        elif broker.broker_id not in known.addresses:
+            _check(MAX_IDS, len(known.addresses), f"brokers named {broker.broker_name}")
+        if broker.address not in self.live:
+            _check(MAX_ADDRESSES, len(self.live), "brokers")
+        _check(MAX_FILTER_SERVERS + 1, len(servers), "filter servers")
+        if wants_topics:
+            self._check_topics(broker)
+
+    def _check_topics(self, broker: Registration) -> None:
+        _check(MAX_TOPICS_OF_REGISTRATION + 1, len(broker.topics), "topics in a registration")
+        if any(len(topic.topic_name) > MAX_NAME_SIZE for topic in broker.topics):
+            raise RouteTableFullError(f"the name of a topic has more than {MAX_NAME_SIZE} characters")
+        total = sum(map(len, self._topics_of.values()))
+        if total + len(broker.topics) > MAX_QUEUE_DATA:
+            held = self._topics_of.get(broker.broker_name, {})
+            fresh = sum(topic.topic_name not in held for topic in broker.topics)
+            _check(MAX_QUEUE_DATA + 1, total + fresh, "pairs of topic and broker name")
 
     def _wants_topics(self, broker: Registration) -> bool:
         """Only a master's queues count, and only if it is new here or its data version moved (remoting#26)."""
@@ -135,6 +191,7 @@ class RouteTable:
 
     def _upsert_queues(self, broker_name: str, topics: Iterable[TopicConfig]) -> tuple[str, ...]:
         changed = []
+        held = self._topics_of.setdefault(broker_name, {})
         for topic in topics:
             data = QueueData(
                 broker_name=broker_name,
@@ -146,7 +203,10 @@ class RouteTable:
             by_name = self.queues.setdefault(topic.topic_name, {})
             if by_name.get(broker_name) != data:
                 by_name[broker_name] = data
+                held[topic.topic_name] = None
                 changed.append(topic.topic_name)
+        if not held:
+            del self._topics_of[broker_name]
         return tuple(changed)
 
     def _master_for(self, known: BrokerName, broker_id: int) -> tuple[str | None, str | None]:
@@ -201,7 +261,8 @@ class RouteTable:
 
     def expire(self, *, now: float, timeout: float = EXPIRY) -> tuple[list[Any], list[Change]]:
         """Drop the brokers that were silent for longer than the timeout; answer the connections to close (remoting#33)."""
-        silent = [(a, live) for a, live in self.live.items() if live.seen_at + timeout < now]
+        all_silent = ((a, live) for a, live in self.live.items() if live.seen_at + timeout < now)
+        silent = list(itertools.islice(all_silent, MAX_EXPIRED_AT_ONCE))
         changes: list[Change] = []
         for address, live in silent:
             reason = f"no registration for {now - live.seen_at:.1f} s"
@@ -231,19 +292,24 @@ class RouteTable:
                 members.pop(broker_name, None)
                 if not members:
                     del self.clusters[cluster]
-        return self._remove_queues(
-            [topic for topic, by_name in self.queues.items() if broker_name in by_name], broker_name
-        )
+        return self._remove_queues(list(self._topics_of.get(broker_name, ())), broker_name)
 
     def _remove_queues(self, topics: Iterable[str], broker_name: str) -> tuple[str, ...]:
         removed = []
         for topic in topics:
             by_name = self.queues[topic]
             if by_name.pop(broker_name, None) is not None:
+                self._forget_topic(broker_name, topic)
                 removed.append(topic)
             if not by_name:
                 del self.queues[topic]
         return tuple(removed)
+
+    def _forget_topic(self, broker_name: str, topic: str) -> None:
+        held = self._topics_of[broker_name]
+        del held[topic]
+        if not held:
+            del self._topics_of[broker_name]
 
     # -- administration --------------------------------------------------------------------------
 
@@ -256,6 +322,8 @@ class RouteTable:
             return []
         if not cluster:
             gone = self.queues.pop(topic, None)
+            for broker_name in gone or ():
+                self._forget_topic(broker_name, topic)
             return [QueueChange(broker_name=None, topics=(topic,), reason="deleted")] if gone else []
         return [
             QueueChange(broker_name=broker_name, topics=(topic,), reason=f"deleted in cluster {cluster}")
@@ -285,6 +353,11 @@ class RouteTable:
                 by_name[broker_name] = msgspec.structs.replace(data, perm=perm)
                 topics.append(topic)
         return count, [QueueChange(broker_name=broker_name, topics=tuple(topics), reason=reason)] if topics else []
+
+
+def _check(limit: int, count: int, what: str) -> None:
+    if count >= limit:
+        raise RouteTableFullError(f"this nameserver has {count} {what}: more than it takes")
 
 
 def _came(known: BrokerName, broker: Registration, reason: str) -> BrokerChange:

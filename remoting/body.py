@@ -8,7 +8,7 @@ Sources: broker-requests sections 0.3, 6.4; remoting-and-nameserver section 3.8;
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import msgspec
@@ -68,6 +68,22 @@ class Table(Body, frozen=True, kw_only=True):
     """A body that lists a whole broker's topics, groups or queues: it may have more values than others."""
 
     max_values: ClassVar[int] = MAX_TABLE_VALUES
+
+
+def encode_part(value: object) -> bytes:
+    """Write an item of a list as `Body.encode` does: for a body that is too long to be written at once."""
+    return _compact(value, bare=True).encode()
+
+
+def encode_entry(key: object, value: object) -> bytes:
+    """Write an entry of a map, likewise."""
+    return f"{_key(key, bare=True)}:{_compact(value, bare=True)}".encode()
+
+
+def encode_pretty_entry(key: object, value: object) -> bytes:
+    """Write an entry of a map that is a member of a body, as `Body.encode_pretty` does, with the line feed before it."""
+    inner = "\n\t\t"
+    return f"{inner}{_key(key, bare=True)}:{_pretty(value, inner)}".encode()
 
 
 @functools.cache
@@ -148,33 +164,8 @@ def _compact(value: object, *, bare: bool) -> str:
     return _write(value).decode()
 
 
-class PrettyTable:
-    """Writes a table as `Body.encode_pretty` does, again and again, in little time for what has not changed.
-
-    The texts of the entries are kept. They must be hashable: frozen bodies of plain values.
-    """
-
-    def __init__(self) -> None:
-        self._texts: dict[tuple[str, Body], str] = {}
-        """Of the entries that the table had last, by indentation and entry."""
-        self._used: dict[tuple[str, Body], str] = {}
-
-    def encode(self, table: Body) -> bytes:
-        """Write the whole table."""
-        raw = _pretty(table, "\n", self._text).encode()
-        self._texts, self._used = self._used, {}
-        return raw
-
-    def _text(self, item: object, line: str) -> str:
-        if not isinstance(item, Body):
-            return _pretty(item, line, self._text)
-        text = self._used[line, item] = self._texts.get((line, item)) or _pretty(item, line)
-        return text
-
-
-def _pretty(value: object, line: str, write: Callable[[object, str], str] | None = None) -> str:
-    """`line` is a line feed and the indentation of the level around this value. `write` writes what is in it."""
-    write = write or _pretty
+def _pretty(value: object, line: str) -> str:
+    """`line` is a line feed and the indentation of the level around this value."""
     if isinstance(value, msgspec.Struct):
         value = {
             name: item for attribute, name in _members(type(value)) if (item := getattr(value, attribute)) is not None
@@ -183,6 +174,6 @@ def _pretty(value: object, line: str, write: Callable[[object, str], str] | None
         return _compact(value, bare=True)
     inner = line + "\t"
     if all(isinstance(key, int) for key in value):  # fastjson breaks the line only at the end of these
-        return "{" + ",".join(f"{key}:{write(item, inner)}" for key, item in value.items()) + line + "}"
-    lines = (f"{inner}{_key(key, bare=True)}:{write(item, inner)}" for key, item in value.items())
+        return "{" + ",".join(f"{key}:{_pretty(item, inner)}" for key, item in value.items()) + line + "}"
+    lines = (f"{inner}{_key(key, bare=True)}:{_pretty(item, inner)}" for key, item in value.items())
     return "{" + ",".join(lines) + line + "}"

@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 NO_REMARK_SET = "not set any response code"
 """What RocketMQ leaves in an answer whose handler sets a code and no remark."""
 
+OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
+"""Remark of code 2 where too many requests wait: RocketMQ's when a thread pool's queue is full (NettyRemotingAbstract)."""
+
 S = TypeVar("S")
 Buffer = bytes | memoryview
 
@@ -57,12 +60,25 @@ class Request:
     is_answered: bool = False
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """Where a reply that cannot be encoded is reported."""
+    parked_size: int = 0
+    """Bytes that this counts for in its channel while its reply is outstanding; 0 if it was answered at once."""
+
+    def drop_content(self) -> None:
+        """Forget body and fields: a reply needs the rest only, and what is parked may be large and many."""
+        self.command.body = b""
+        self.command.raw_fields = None
+
+    def settle(self) -> None:
+        """Note that this request needs no reply any more."""
+        self.is_answered = True
+        if self.parked_size:
+            self.channel.unpark(self)
 
     def reply(self, reply: Reply) -> None:
         """Answer, once. A oneway request is never answered, whatever the outcome (remoting#10)."""
         if self.is_answered or self.command.flag & 2:
             return
-        self.is_answered = True
+        self.settle()
         try:
             buffers = self._encoded(reply)
         except Exception as exc:  # noqa: BLE001 - a boundary: replies are also released by timers and other peers
@@ -81,7 +97,7 @@ class Request:
         """Answer with a head that is laid out already, and no body."""
         if self.is_answered or self.command.flag & 2:
             return
-        self.is_answered = True
+        self.settle()
         self.channel.write(head.encode(self.command, code, values))
 
 
@@ -139,10 +155,13 @@ class Dispatcher(Generic[S]):
     emit: Callable[..., None] = _keep_silent
     """Tells of a request that is not served: of the first of its peer and code, the 10th, the 100th, and so on."""
 
-    def serve(self, channel: Any, command: Command, *, is_late: bool = False) -> None:
-        """Handle one request and send what there is to say at once. One that a fault held back comes late."""
+    def serve(self, channel: Any, command: Command, *, is_late: bool = False) -> Request | None:
+        """Handle one request and send its reply. Return the request if it is parked: its reply comes later.
+
+        One that a fault held back comes late.
+        """
         if self.meddle is not None and not is_late and self.meddle(channel, command):
-            return
+            return None
         request = Request(command, channel, errors=self.errors)
         route = self.table.get(command.code)
         try:
@@ -164,6 +183,8 @@ class Dispatcher(Generic[S]):
             reply = _failed(command, f"{type(exc).__name__}: {exc}")
         if reply is not None:
             request.reply(reply)
+            return None
+        return None if request.is_answered or command.flag & 2 else request
 
     def _count_unserved(self, peer: str, code: int) -> None:
         host = peer.rpartition(":")[0]

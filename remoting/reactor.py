@@ -50,6 +50,14 @@ class Reactor:
         """When the requests of this pass were found waiting, by time.perf_counter."""
         self.pass_began_cpu = 0.0
         """The same by time.thread_time: what this thread has worked since is what they wait for."""
+        self.owed = 0
+        """Bytes that all channels owe to their peers."""
+        self.buffered = 0
+        """Bytes of unfinished frames in all channels."""
+        self.parked = 0
+        """Bytes of requests in all channels whose replies are outstanding."""
+        self._again: list[tuple[float, float, Callable[[], None]]] = []
+        self._copies: dict[bytes, bytes] = {}
         self._urgent: set[int] = set()
         self._deferred: list[Callable[[], None]] = []
         self._is_passing = False
@@ -95,6 +103,23 @@ class Reactor:
             self._is_scheduled = True
             trio.lowlevel.current_trio_token().run_sync_soon(self._run_scheduled)
 
+    def again(self, fn: Callable[[], None]) -> None:
+        """Call in a pass of its own, once sockets, timers and tasks had their turn.
+
+        That pass counts as begun when this one did: what has waited so far goes on growing old (see broker.overload).
+        """
+        if not self._again:
+            trio.lowlevel.current_trio_token().run_sync_soon(self._run_again)
+        self._again.append((self.pass_began, self.pass_began_cpu, fn))
+
+    def copied(self, view: memoryview) -> bytes:
+        """Return the bytes of a view; the same object for the same bytes until the pass ends.
+
+        A message that many peers wait for, and that their sockets do not take at once, is in memory once.
+        """
+        data = bytes(view)
+        return self._copies.setdefault(data, data)
+
     async def run_forever(self) -> NoReturn:
         """Serve until cancelled."""
         fd = self._selector.fileno()
@@ -137,8 +162,11 @@ class Reactor:
 
     def run(self, fn: Callable[[], None]) -> None:
         """Make a pass of this call: what it puts off happens at its end."""
+        self._run_as_of(time.perf_counter(), time.thread_time(), fn)
+
+    def _run_as_of(self, began: float, began_cpu: float, fn: Callable[[], None]) -> None:
         self._is_passing = True
-        self.pass_began, self.pass_began_cpu = time.perf_counter(), time.thread_time()
+        self.pass_began, self.pass_began_cpu = began, began_cpu
         try:
             fn()
             self._run_deferred()
@@ -154,6 +182,11 @@ class Reactor:
         self._is_scheduled = False
         self.run(_nothing)
 
+    def _run_again(self) -> None:
+        again, self._again = self._again, []
+        for began, began_cpu, fn in again:
+            self.errors.call("resumed channel", self._run_as_of, began, began_cpu, fn)
+
     def _run_deferred(self) -> None:
         while self._deferred:
             deferred, self._deferred = self._deferred, []
@@ -162,6 +195,8 @@ class Reactor:
                     fn()
                 except Exception as exc:  # noqa: BLE001 - a boundary
                     self.errors.caught("deferred call", exc)
+        if self._copies:
+            self._copies.clear()
 
 
 def _nothing() -> None:

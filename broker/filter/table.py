@@ -5,7 +5,7 @@ kept in consumerFilter.json, and filters for groups that pull without an express
 """
 
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 
 import msgspec
 
@@ -16,6 +16,10 @@ from remoting.bodies.filter import SQL92, ConsumerFilterData, FilterDataByTopic,
 from remoting.bodies.heartbeat import SubscriptionData
 from store.configfile import keep_config_file, load_config_file
 
+MAX_FILTERS = 10_000
+"""Pairs of a topic and a group that have an expression, the dead ones of a day included."""
+MAX_EXPRESSION_BYTES = 32 * 2**20
+"""Characters of all expressions together."""
 DEAD_BEFORE_LOAD = 30_000
 """Milliseconds since when consumers count as dead that a file says to be alive."""
 
@@ -41,6 +45,7 @@ class ConsumerFilterTable:
         self._bloom = bloom
         self._keep_millis = keep_millis
         self.topics: dict[str, dict[str, ConsumerFilterData]] = {}
+        self._is_changed = True
         loaded = load_config_file(path, FilterTableBody.decode)
         if loaded is not None:
             self._take_over(loaded)
@@ -56,19 +61,25 @@ class ConsumerFilterTable:
             named.add(one.topic)
             if not is_tag_type(one.expression_type) and one.sub_string:
                 self._register(group, one)
-        for topic, data in self._of_group(group):
-            if topic not in named and not data.is_dead:
-                self.topics[topic][group] = data.dying(self._now_millis())
+        self._bury(group, named)
 
     def unregister(self, group: str) -> None:
         """The group has no consumer any more."""
+        self._bury(group, ())
+
+    def _bury(self, group: str, named: Container[str]) -> None:
+        """Mark as dead what a group has registered for other topics than these."""
         for topic, data in self._of_group(group):
-            if not data.is_dead:
+            if topic not in named and not data.is_dead:
                 self.topics[topic][group] = data.dying(self._now_millis())
+                self._is_changed = True
 
     def save(self) -> None:
-        """Write consumerFilter.json, without those that are dead for too long."""
+        """Write consumerFilter.json, without those that are dead for too long, if something changed."""
         self._clean()
+        if not self._is_changed:
+            return
+        self._is_changed = False
         tables = {
             topic: FilterDataByTopic(group_filter_data=groups, topic=topic) for topic, groups in self.topics.items()
         }
@@ -78,6 +89,9 @@ class ConsumerFilterTable:
         """Take one subscription if it is newer; one with a new expression that is none ends the old one's life."""
         groups = self.topics.setdefault(wanted.topic, {})
         known = groups.get(group)
+        self._is_changed = (
+            self._is_changed or known is None or known.is_dead or known.client_version < wanted.sub_version
+        )
         if known is not None and wanted.sub_version <= known.client_version:
             if wanted.sub_version == known.client_version and known.is_dead:
                 groups[group] = known.dying(0)
@@ -102,7 +116,14 @@ class ConsumerFilterTable:
         except FilterError:
             groups.pop(group, None)
         else:
-            groups[group] = fresh
+            if self._has_room(known, wanted.sub_string):
+                groups[group] = fresh
+
+    def _has_room(self, known: ConsumerFilterData | None, expression: str) -> bool:
+        """Say whether one more expression, or a longer one, may be kept. Without one, pulls get FILTER_DATA_NOT_EXIST."""
+        everything = [data for groups in self.topics.values() for data in groups.values()]
+        size = sum(len(data.expression or "") for data in everything) + len(expression)
+        return size <= MAX_EXPRESSION_BYTES and (known is not None or len(everything) < MAX_FILTERS)
 
     def _of_group(self, group: str) -> list[tuple[str, ConsumerFilterData]]:
         return [(topic, groups[group]) for topic, groups in self.topics.items() if group in groups]
@@ -111,6 +132,7 @@ class ConsumerFilterTable:
         dead_since = self._now_millis() - self._keep_millis
         for topic, groups in list(self.topics.items()):
             kept = {name: data for name, data in groups.items() if not data.is_dead or data.dead_time > dead_since}
+            self._is_changed = self._is_changed or len(kept) < len(groups)
             if kept:
                 self.topics[topic] = kept
             else:

@@ -2,26 +2,36 @@
 
 from typing import Any
 
-from broker.clients import Member
+from broker.clients import MAX_GROUPS_OF_CHANNEL, Member, TooManyClientsError
 from broker.state import Broker
 from remoting import names
 from remoting.bodies.group import GetConsumerListByGroupResponseBody
 from remoting.bodies.heartbeat import ConsumerData, HeartbeatData
 from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Reply, Request, Route
+from remoting.dispatch import Refusal, Reply, Request, Route
 from remoting.headers.group import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+
+MAX_HEARTBEAT_SIZE = 4 * 2**20
+"""Bytes. One with 10,000 subscriptions has 1 to 2 MB."""
 
 
 def heart_beat(broker: Broker, _header: Any, request: Request) -> Reply:
     """Take note of a client: its producer groups, its consumer groups, what they subscribe to (section 3.1)."""
+    if len(request.command.body) > MAX_HEARTBEAT_SIZE:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"a heartbeat has at most {MAX_HEARTBEAT_SIZE} bytes here")
     data = HeartbeatData.decode(request.command.body)
+    if len(data.consumer_data_set) > MAX_GROUPS_OF_CHANNEL:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"a client has at most {MAX_GROUPS_OF_CHANNEL} consumer groups here")
     member = Member(
         request.channel, data.client_id or "", request.command.language, request.command.version, broker.now()
     )
-    for consumer in data.consumer_data_set:
-        _register_consumer(broker, consumer, member)
-    for producer in data.producer_data_set:
-        broker.producers.register(producer.group_name, member)
+    try:
+        for consumer in data.consumer_data_set:
+            _register_consumer(broker, consumer, member)
+        for producer in data.producer_data_set:
+            broker.producers.register(producer.group_name, member)
+    except TooManyClientsError as exc:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, str(exc)) from None
     return Reply()
 
 

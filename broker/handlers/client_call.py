@@ -4,9 +4,10 @@ Sources: broker-requests section 6.3. A consumer that is asked for something has
 the tool's request is parked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from broker.clients import Member
+from broker.slices import Work, in_slices
 from broker.state import Broker
 from remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
 from remoting.bodies.queue import MessageQueue
@@ -78,12 +79,13 @@ def _pass_on(broker: Broker, member: Member, request: Request, fields: dict[str,
         else:
             request.reply(Reply(answer.code, body=answer.body, remark=answer.remark))
 
-    broker.run_soon(ask)
+    broker.run_for_request(ask)
 
 
-def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Request) -> Reply:
+@in_slices
+def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Request) -> Work:
     """Tell all consumers of a group to go on elsewhere; what is committed here stays as it is (broker-requests#58)."""
-    body = ResetOffsetBody(offset_table=_targets(broker, header))
+    body = ResetOffsetBody(offset_table=(yield from _targets(broker, header)))
     members = _members(broker, header.group)
     if not members:
         raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {header.group} is here")
@@ -97,7 +99,7 @@ def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Requ
     return Reply(body=body.encode())
 
 
-def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> dict[MessageQueue, int]:
+def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> Generator[None, None, dict[MessageQueue, int]]:
     """Where each write queue shall stand: at the time that is asked for, and unless forced never further on."""
     topic = broker.topics.get(header.topic)
     if topic is None:
@@ -116,6 +118,7 @@ def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> dict[MessageQu
             target = max(store.offset_by_time(header.topic, queue_id, header.timestamp), 0)
         queue = MessageQueue(broker_name=broker.config.broker_name, queue_id=queue_id, topic=header.topic)
         targets[queue] = target if header.is_force or target < committed else committed
+        yield
     return targets
 
 
@@ -128,7 +131,7 @@ def get_consumer_status(broker: Broker, header: GetConsumerStatusRequestHeader, 
     for member in members:
         if member.version < OLDEST_WITH_RESET:
             raise Refusal(ResponseCode.SYSTEM_ERROR, f"consumer {member.client_id} is too old: {member.version}")
-    broker.run_soon(_ask_status, header, [one for one in members if wanted in ("", one.client_id)], request)
+    broker.run_for_request(_ask_status, header, [one for one in members if wanted in ("", one.client_id)], request)
 
 
 async def _ask_status(header: GetConsumerStatusRequestHeader, members: Sequence[Member], request: Request) -> None:

@@ -33,7 +33,10 @@ def update_and_create_subscriptiongroup(broker: Broker, _header: Any, request: R
     """Replace a group's whole configuration, known or not."""
     refuse_on_slave(broker)
     if request.command.body.strip() not in NO_GROUP:
-        broker.subscriptions.put(SubscriptionGroupConfig.decode(request.command.body))
+        group = SubscriptionGroupConfig.decode(request.command.body)
+        if not broker.subscriptions.has_room(group.group_name):
+            raise Refusal(ResponseCode.SYSTEM_ERROR, "this broker has too many groups, or the name is too long")
+        broker.subscriptions.put(group)
     return Reply()
 
 

@@ -4,14 +4,17 @@ from typing import Any
 
 from broker.locks import LockedQueue
 from broker.state import Broker
+from broker.topics import MAX_QUEUES
 from remoting.bodies.queue import LockBatchRequestBody, LockBatchResponseBody, MessageQueue, UnlockBatchRequestBody
-from remoting.codes import RequestCode
-from remoting.dispatch import Reply, Request, Route
+from remoting.codes import RequestCode, ResponseCode
+from remoting.dispatch import Refusal, Reply, Request, Route
 
 
 def lock_batch_mq(broker: Broker, _header: Any, request: Request) -> Reply:
     """Lock what can be locked, and answer just that (broker-requests#46)."""
     wanted = LockBatchRequestBody.decode(request.command.body)
+    if len(wanted.mq_set) > MAX_QUEUES:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"a request locks at most {MAX_QUEUES} queues here")
     now = broker.now()
     queues = dict.fromkeys(wanted.mq_set)  # each once
     got = [queue for queue in queues if broker.locks.lock(_key(wanted.consumer_group, queue), wanted.client_id, now)]

@@ -80,7 +80,7 @@ def get_earliest_msg_storetime(
 
 def get_all_consumer_offset(broker: Broker, _header: Any, _request: Request) -> Reply:
     """All committed offsets, for a slave (store-and-ha section 5.3)."""
-    return Reply(body=broker.offsets.body().encode())
+    return Reply(body=broker.offsets.encode())
 
 
 ROUTES: list[Route[Broker]] = [

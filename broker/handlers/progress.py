@@ -1,19 +1,20 @@
 """How far consumer groups have come in their topics (class AdminBrokerProcessor; broker-requests section 6.3)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 
+import msgspec
+
+from broker.slices import Parts, Work, in_slices
 from broker.state import Broker
 from remoting.bodies.offset import (
-    ConsumeStats,
-    ConsumeStatsList,
     OffsetWrapper,
-    QueryConsumeTimeSpanBody,
     QueryCorrectionOffsetBody,
     QueueTimeSpan,
 )
 from remoting.bodies.queue import MessageQueue
 from remoting.bodies.topic import GroupList, TopicConfig
+from remoting.body import encode_entry, encode_part
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Refusal, Reply, Request, Route
 from remoting.headers.broker_admin import CloneGroupOffsetRequestHeader, QueryCorrectionOffsetHeader
@@ -27,36 +28,50 @@ from remoting.headers.group import (
 INT64_MAX = 2**63 - 1
 
 
-def get_consume_stats(broker: Broker, header: GetConsumeStatsRequestHeader, _request: Request) -> Reply:
+@in_slices
+def get_consume_stats(broker: Broker, header: GetConsumeStatsRequestHeader, _request: Request) -> Work:
     """A group's offset and the end of each read queue, in one topic or in all where it has committed."""
     group = header.consumer_group
     named = (header.topic or "").strip()
-    table, tps = {}, 0.0
+    entries, tps = Parts(), 0.0
     for topic in _consumed(broker, group, [named] if named else broker.offsets.topics_of(group)):
-        table.update(_positions(broker, group, topic.topic_name, topic.read_queue_nums))
+        for queue_id in range(topic.read_queue_nums):
+            entries.add(encode_entry(*_position(broker, group, topic.topic_name, queue_id)))
+            yield
         tps += broker.stats.group_get_tps(topic.topic_name, group)
-    return Reply(body=ConsumeStats(consume_tps=tps, offset_table=table).encode())
+        yield
+    return Reply(body=_consume_stats(tps, entries.joined()))
 
 
-def get_broker_consume_stats(broker: Broker, header: GetConsumeStatsInBrokerHeader, _request: Request) -> Reply:
+@in_slices
+def get_broker_consume_stats(broker: Broker, header: GetConsumeStatsInBrokerHeader, _request: Request) -> Work:
     """The same for every group that this broker knows, a topic at a time."""
-    groups, total_diff = [], 0
-    for group in broker.subscriptions.groups:
-        stats = []
+    groups, total_diff = Parts(), 0
+    for group in list(broker.subscriptions.groups):
+        stats = Parts()
         for topic in _consumed(broker, group, broker.offsets.topics_of(group)):
             if header.is_order and not topic.order:
                 continue
-            table = _positions(broker, group, topic.topic_name, topic.write_queue_nums)
-            total_diff += sum(position.broker_offset - position.consumer_offset for position in table.values())
-            stats.append(
-                ConsumeStats(consume_tps=broker.stats.group_get_tps(topic.topic_name, group), offset_table=table)
-            )
-        groups.append({group: stats})
-    body = ConsumeStatsList(broker_addr=broker.config.address, consume_stats_list=groups, total_diff=total_diff)
-    return Reply(body=body.encode())
+            entries = Parts()
+            for queue_id in range(topic.write_queue_nums):
+                queue, position = _position(broker, group, topic.topic_name, queue_id)
+                total_diff += position.broker_offset - position.consumer_offset
+                entries.add(encode_entry(queue, position))
+                yield
+            stats.add(_consume_stats(broker.stats.group_get_tps(topic.topic_name, group), entries.joined()))
+        groups.add(b"{%b:[%b]}" % (msgspec.json.encode(group), stats.joined()))
+        yield
+    address = msgspec.json.encode(broker.config.address)
+    body = b'{"brokerAddr":%b,"consumeStatsList":[%b],"totalDiff":%d}'
+    return Reply(body=body % (address, groups.joined(), total_diff))
 
 
-def _consumed(broker: Broker, group: str, topics: list[str]) -> Iterator[TopicConfig]:
+def _consume_stats(tps: float, entries: bytes) -> bytes:
+    """As ConsumeStats.encode."""
+    return b'{"consumeTps":%b,"offsetTable":{%b}}' % (msgspec.json.encode(tps), entries)
+
+
+def _consumed(broker: Broker, group: str, topics: Iterable[str]) -> Iterator[TopicConfig]:
     """Those of the topics that exist and that the group, if it is online, still subscribes to."""
     online = broker.consumers.groups.get(group)
     for name in topics:
@@ -67,18 +82,17 @@ def _consumed(broker: Broker, group: str, topics: list[str]) -> Iterator[TopicCo
             yield topic
 
 
-def _positions(broker: Broker, group: str, topic: str, queues: int) -> dict[MessageQueue, OffsetWrapper]:
-    store, table = broker.store, {}
-    for queue_id in range(queues):
-        offset = max(broker.offsets.query(group, topic, queue_id) or 0, 0)
-        last_at = store.message_store_time(topic, queue_id, offset - 1) if offset > 0 else 0
-        queue = MessageQueue(broker_name=broker.config.broker_name, queue_id=queue_id, topic=topic)
-        table[queue] = OffsetWrapper(
-            broker_offset=store.max_queue_offset(topic, queue_id),
-            consumer_offset=offset,
-            last_timestamp=max(last_at, 0),
-        )
-    return table
+def _position(broker: Broker, group: str, topic: str, queue_id: int) -> tuple[MessageQueue, OffsetWrapper]:
+    store = broker.store
+    offset = max(broker.offsets.query(group, topic, queue_id) or 0, 0)
+    last_at = store.message_store_time(topic, queue_id, offset - 1) if offset > 0 else 0
+    queue = MessageQueue(broker_name=broker.config.broker_name, queue_id=queue_id, topic=topic)
+    position = OffsetWrapper(
+        broker_offset=store.max_queue_offset(topic, queue_id),
+        consumer_offset=offset,
+        last_timestamp=max(last_at, 0),
+    )
+    return queue, position
 
 
 def query_topic_consume_by_who(broker: Broker, header: QueryTopicConsumeByWhoRequestHeader, _request: Request) -> Reply:
@@ -87,13 +101,17 @@ def query_topic_consume_by_who(broker: Broker, header: QueryTopicConsumeByWhoReq
     return Reply(body=GroupList(group_list=sorted(groups)).encode())
 
 
-def query_consume_time_span(broker: Broker, header: QueryConsumeTimeSpanRequestHeader, _request: Request) -> Reply:
+@in_slices
+def query_consume_time_span(broker: Broker, header: QueryConsumeTimeSpanRequestHeader, _request: Request) -> Work:
     """When the first, the last and the last consumed message of each queue were stored."""
     topic = broker.topics.get(header.topic)
     if topic is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
-    spans = [_time_span(broker, header.topic, header.group, queue_id) for queue_id in range(topic.write_queue_nums)]
-    return Reply(body=QueryConsumeTimeSpanBody(consume_time_span_set=spans).encode())
+    spans = Parts()
+    for queue_id in range(topic.write_queue_nums):
+        spans.add(encode_part(_time_span(broker, header.topic, header.group, queue_id)))
+        yield
+    return Reply(body=b'{"consumeTimeSpanSet":[%b]}' % spans.joined())
 
 
 def _time_span(broker: Broker, topic: str, group: str, queue_id: int) -> QueueTimeSpan:
@@ -123,7 +141,8 @@ def _time_text(millis: int) -> str:
     return f"{local:%Y-%m-%d#%H:%M:%S}:{millis % 1000:03d}"
 
 
-def query_correction_offset(broker: Broker, header: QueryCorrectionOffsetHeader, _request: Request) -> Reply:
+@in_slices
+def query_correction_offset(broker: Broker, header: QueryCorrectionOffsetHeader, _request: Request) -> Work:
     """The lowest offset of any group in each queue, for comparison with one group.
 
     Where that lowest lies above the compared group's, the greatest number stands instead. Unlike 4.9.8, which
@@ -132,16 +151,18 @@ def query_correction_offset(broker: Broker, header: QueryCorrectionOffsetHeader,
     left_out = {name for name in (header.filter_groups or "").split(",") if name.strip()}
     lowest: dict[int, int] = {}
     for group in broker.offsets.groups_of(header.topic) - left_out:
-        for queue_id, offset in broker.offsets.queues_of(group, header.topic).items():
+        for queue_id, offset in list(broker.offsets.queues_of(group, header.topic).items()):
             if offset >= broker.store.min_queue_offset(header.topic, queue_id):
                 lowest[queue_id] = min(offset, lowest.get(queue_id, INT64_MAX))
+            yield
     for queue_id, offset in broker.offsets.queues_of(header.compare_group, header.topic).items():
         if lowest.get(queue_id, 0) > offset:
             lowest[queue_id] = INT64_MAX
     return Reply(body=QueryCorrectionOffsetBody(correction_offsets=lowest).encode())
 
 
-def clone_group_offset(broker: Broker, header: CloneGroupOffsetRequestHeader, _request: Request) -> Reply:
+@in_slices
+def clone_group_offset(broker: Broker, header: CloneGroupOffsetRequestHeader, _request: Request) -> Work:
     """Let one group stand where another does, in one topic or in all where that one has committed."""
     source = header.src_group
     named = (header.topic or "").strip()
@@ -152,6 +173,7 @@ def clone_group_offset(broker: Broker, header: CloneGroupOffsetRequestHeader, _r
         known = [topic.topic_name for topic in _consumed(broker, source, topics)]
     for topic in known:
         broker.offsets.clone(source, header.dest_group, topic)
+        yield
     return Reply()
 
 

@@ -23,7 +23,7 @@ from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.bodies.offset import OffsetMovedEvent
 from remoting.bodies.queue import MessageQueue
 from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Refusal, Reply, Request, Route
+from remoting.dispatch import OVERLOAD, Refusal, Reply, Request, Route
 from remoting.header import HeaderError
 from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
 from remoting.message import (
@@ -74,20 +74,37 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
         wait = (header.suspend_timeout_millis or 0) / 1000
         if not broker.config.long_polling_enable:
             wait = broker.config.short_polling_time_mills / 1000
-        held = HeldPull(request, header, header.queue_offset, broker.now() + wait, wanted)
-        broker.hold.add(header.topic, header.queue_id, held)
-        return None
+        return _hold(broker, header, request, wait, wanted)
     return _answer(broker, header, group, result)
+
+
+def _hold(
+    broker: Broker, header: PullMessageRequestHeader, request: Request, wait: float, wanted: Wanted
+) -> Reply | None:
+    """Hold a pull for `wait` seconds, or refuse it as RocketMQ does when its pull thread pool is full."""
+    size = len(header.topic) + len(header.consumer_group) + len(header.subscription or "")
+    held = HeldPull(request, header, header.queue_offset, broker.now() + wait, wanted, size)
+    if broker.hold.add(header.topic, header.queue_id, held):
+        request.drop_content()
+        return None
+    return Reply(ResponseCode.SYSTEM_BUSY, {}, remark=OVERLOAD)
 
 
 def wake_pull(broker: Broker, pull: HeldPull) -> None:
     """Run a held pull again and answer it, found or not."""
+    try:
+        pull.request.reply(_woken(broker, pull))
+    except Exception as exc:  # noqa: BLE001 - a boundary: the pull is run for the producer of a message, or by a timer
+        broker.errors.caught("held pull", exc, pull.request.channel.peer)
+        pull.request.reply(Reply(ResponseCode.SYSTEM_ERROR, {}, remark=f"{type(exc).__name__}: {exc}"))
+
+
+def _woken(broker: Broker, pull: HeldPull) -> Reply:
     header = pull.header
     group = broker.subscriptions.find(header.consumer_group)
     if group is None or broker.topics.get(header.topic) is None:  # deleted meanwhile
-        pull.request.reply(Reply(ResponseCode.TOPIC_NOT_EXIST, {}, remark=f"topic {header.topic} is gone"))
-        return
-    pull.request.reply(_answer(broker, header, group, _read(broker, header, pull.wanted)))
+        return Reply(ResponseCode.TOPIC_NOT_EXIST, {}, remark=f"topic {header.topic} is gone")
+    return _answer(broker, header, group, _read(broker, header, pull.wanted))
 
 
 def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:

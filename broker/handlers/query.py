@@ -6,7 +6,7 @@ Sources: broker-requests sections 5 and 6.2.
 from broker.state import Broker
 from remoting.bodies.queue import ConsumeQueueData, QueryConsumeQueueResponseBody
 from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
+from remoting.dispatch import NO_REMARK_SET, OVERLOAD, Refusal, Reply, Request, Route
 from remoting.frame import JSON
 from remoting.header import HeaderError
 from remoting.headers.query import (
@@ -16,6 +16,9 @@ from remoting.headers.query import (
     ViewMessageRequestHeader,
 )
 from store.config import QUEUE_ENTRY_SIZE
+
+MAX_WAITING_QUERIES = 1000
+"""Queries that wait for the index, of all clients together."""
 
 
 def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Request) -> Reply | None:
@@ -29,6 +32,8 @@ def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Re
     wanted = broker.store.dispatcher.want_index()
     if wanted is None:
         return _query(broker, header, request)
+    if len(broker.waiting_queries) >= MAX_WAITING_QUERIES:
+        raise Refusal(ResponseCode.SYSTEM_BUSY, OVERLOAD)
     broker.waiting_queries.append((wanted, header, request))
     return None
 
@@ -38,7 +43,8 @@ def answer_waiting_queries(broker: Broker) -> None:
     waiting, dispatcher = broker.waiting_queries, broker.store.dispatcher
     while waiting and dispatcher.indexed >= min(waiting[0][0], dispatcher.offset):
         _, header, request = waiting.popleft()
-        request.reply(_query(broker, header, request))
+        if not request.channel.is_closed:
+            request.reply(_query(broker, header, request))
 
 
 def _query(broker: Broker, header: QueryMessageRequestHeader, request: Request) -> Reply:

@@ -60,7 +60,7 @@ def send_reply_message(broker: Broker, header: Any, request: Request) -> Reply |
             is_taken = False
         store(None if is_taken else f"push reply message to {client_id}fail.")
 
-    broker.run_soon(push)
+    broker.run_for_request(push)
     return None
 
 

@@ -272,6 +272,8 @@ def finish_send(
         wait_for_copies(broker, send, result.end_offset)
     if send.waits == 0:
         answer(send.status, send.cause)
+    else:
+        request.drop_content()
     return None
 
 

@@ -3,10 +3,13 @@
 from typing import Any
 
 from broker.handlers.slave import refuse_on_slave
+from broker.slices import Parts, Work, in_slices
 from broker.state import Broker
+from broker.topics import MAX_QUEUES, MAX_TOPICS
 from remoting import names
 from remoting.bodies.queue import MessageQueue
-from remoting.bodies.topic import TopicConfig, TopicList, TopicOffset, TopicStatsTable
+from remoting.bodies.topic import TopicConfig, TopicList, TopicOffset
+from remoting.body import encode_entry
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
 from remoting.header import HeaderError
@@ -28,6 +31,10 @@ def update_and_create_topic(broker: Broker, _header: Any, request: Request) -> N
     if header.topic_filter_type not in ("SINGLE_TAG", "MULTI_TAG"):
         raise HeaderError(f"topicFilterType is {header.topic_filter_type}, expected SINGLE_TAG or MULTI_TAG")
     _check_name(broker, header.topic)
+    if max(header.read_queue_nums, header.write_queue_nums) > MAX_QUEUES:
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"a topic has at most {MAX_QUEUES} queues here")
+    if not broker.topics.has_room(header.topic):
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"this broker has {MAX_TOPICS} topics: delete some")
     topic = TopicConfig(
         topic_name=header.topic,
         read_queue_nums=header.read_queue_nums,
@@ -70,22 +77,25 @@ def get_topic_config(broker: Broker, header: GetTopicConfigRequestHeader, _reque
     return Reply(body=topic.encode())
 
 
-def get_topic_stats_info(broker: Broker, header: GetTopicStatsInfoRequestHeader, _request: Request) -> Reply:
+@in_slices
+def get_topic_stats_info(broker: Broker, header: GetTopicStatsInfoRequestHeader, _request: Request) -> Work:
     """The bounds of each of a topic's write queues."""
     topic = broker.topics.get(header.topic)
     if topic is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
-    store, bounds = broker.store, {}
+    store, entries = broker.store, Parts()
     for queue_id in range(topic.write_queue_nums):
         max_offset = store.max_queue_offset(header.topic, queue_id)
         last_at = store.message_store_time(header.topic, queue_id, max_offset - 1) if max_offset > 0 else 0
         queue = MessageQueue(broker_name=broker.config.broker_name, queue_id=queue_id, topic=header.topic)
-        bounds[queue] = TopicOffset(
+        bounds = TopicOffset(
             last_update_timestamp=max(last_at, 0),
             max_offset=max_offset,
             min_offset=store.min_queue_offset(header.topic, queue_id),
         )
-    return Reply(body=TopicStatsTable(offset_table=bounds).encode())
+        entries.add(encode_entry(queue, bounds))
+        yield
+    return Reply(body=b'{"offsetTable":{%b}}' % entries.joined())
 
 
 def get_system_topic_list_from_broker(broker: Broker, _header: Any, _request: Request) -> Reply:
@@ -93,11 +103,13 @@ def get_system_topic_list_from_broker(broker: Broker, _header: Any, _request: Re
     return Reply(body=TopicList(topic_list=sorted(broker.topics.system_topics)).encode())
 
 
-def clean_unused_topic(broker: Broker, _header: Any, _request: Request) -> Reply:
+@in_slices
+def clean_unused_topic(broker: Broker, _header: Any, _request: Request) -> Work:
     """Drop the queues of topics that have no configuration any more. A system topic needs none to keep them."""
     for topic in {topic for topic, _ in broker.store.topics_queues()}:
         if broker.topics.get(topic) is None and not names.is_system_topic(topic):
             broker.store.delete_topic(topic)
+        yield
     return Reply()
 
 

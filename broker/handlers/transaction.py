@@ -44,6 +44,7 @@ def end_transaction(broker: Broker, header: EndTransactionRequestHeader, request
     if broker.is_slave:
         return Reply(ResponseCode.SLAVE_NOT_AVAILABLE, remark="this is a slave: transactions end at its master")
     if header.commit_or_rollback == UNKNOWN:
+        request.settle()
         return None
     half = _checked_half(broker, header)
     if header.commit_or_rollback == TRANSACTION_COMMIT:

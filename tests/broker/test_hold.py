@@ -1,17 +1,24 @@
 """Held pulls."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
+
+import pytest
 
 from broker.filter.wanted import Wanted
-from broker.hold import HeldPull, PullHold
+from broker.hold import QUEUES_SWEPT_AT_ONCE, WAKES_AT_ONCE, HeldPull, PullHold
+from broker.testing import ScriptedPeer
 from remoting.command import Command
 from remoting.dispatch import Request
 
 
-def held(offset: int = 5, deadline: float = 15.0, matches: Callable[[int], bool] | None = None) -> HeldPull:
-    channel = SimpleNamespace(is_closed=False)
-    return HeldPull(Request(Command(11), channel), None, offset, deadline, Wanted(matches))
+def held(
+    offset: int = 5,
+    deadline: float = 15.0,
+    matches: Callable[[int], bool] | None = None,
+    peer: ScriptedPeer | None = None,
+    size: int = 0,
+) -> HeldPull:
+    return HeldPull(Request(Command(11), peer or ScriptedPeer()), None, offset, deadline, Wanted(matches), size)
 
 
 def open_hold(end: int = 5) -> tuple[PullHold, list[HeldPull]]:
@@ -79,7 +86,116 @@ def test_a_pull_whose_connection_closed_is_dropped_without_an_answer() -> None:
 def test_a_pull_that_is_held_again_while_others_are_woken_is_kept() -> None:
     hold, _ = open_hold()
     again = held(offset=9)
-    hold.wake = lambda _pull: hold.add("T", 0, again)
+    hold.wake = lambda _pull: None if hold.add("T", 0, again) else pytest.fail("not held")
     hold.add("T", 0, held())
     hold.arrived("T", 0, 5, [0])
     assert len(hold) == 1
+
+
+# -- what held pulls may cost (issue 12.6) -----------------------------------------------------------------
+
+
+def hold_many(hold: PullHold, count: int) -> ScriptedPeer:
+    peer = ScriptedPeer()
+    for _ in range(count):
+        assert hold.add("T", 0, held(peer=peer))
+    return peer
+
+
+def test_pulls_are_woken_in_portions() -> None:
+    hold, woken = open_hold()
+    portions: list[Callable[[], None]] = []
+    hold.later = portions.append
+    hold_many(hold, 3 * WAKES_AT_ONCE)
+    hold.arrived("T", 0, 5, [0])
+    sizes = [len(woken)]
+    while portions:
+        portions.pop(0)()
+        sizes.append(len(woken))
+    assert sizes == [WAKES_AT_ONCE, 2 * WAKES_AT_ONCE, 3 * WAKES_AT_ONCE]
+    assert len(hold) == 0
+
+
+def test_pulls_of_a_peer_that_takes_nothing_stay_until_it_does() -> None:
+    hold, woken = open_hold(end=6)
+    slow, other = hold_many(hold, 5), hold_many(hold, 1)
+
+    def wake(pull: HeldPull) -> None:
+        woken.append(pull)
+        slow.is_congested = len(woken) == 3
+
+    hold.wake = wake
+    hold.arrived("T", 0, 5, [0])
+    assert len(woken) == 4
+    assert woken[-1].request.channel is other
+    hold.sweep(1.0)
+    assert len(hold) == 2
+    slow.is_congested = False
+    (drained,) = slow.drained
+    drained()
+    assert (len(woken), len(hold)) == (6, 0)
+
+
+def test_what_waits_for_a_peer_that_is_gone_is_forgotten() -> None:
+    hold, woken = open_hold()
+    peer = hold_many(hold, 5)
+    peer.is_congested = True
+    hold.arrived("T", 0, 5, [0])
+    peer.is_closed = True
+    hold.sweep(1.0)
+    assert (woken, len(hold), len(hold._shares)) == ([], 0, 0)
+
+
+def test_one_peer_holds_so_many_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.hold.MAX_HELD_OF_CHANNEL", 10)
+    hold, _ = open_hold()
+    peer = hold_many(hold, 10)
+    assert not hold.add("T", 1, held(peer=peer))
+    assert hold.add("T", 1, held())
+    hold.arrived("T", 0, 5, [0])
+    assert hold.add("T", 1, held(peer=peer))
+
+
+def test_all_peers_hold_so_many_pulls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.hold.MAX_HELD", 10)
+    hold, _ = open_hold()
+    hold_many(hold, 10)
+    assert not hold.add("T", 1, held())
+
+
+def test_long_texts_of_held_pulls_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.hold.MAX_HELD_BYTES_OF_CHANNEL", 1000)
+    hold, _ = open_hold()
+    peer = ScriptedPeer()
+    assert hold.add("T", 0, held(peer=peer, size=900))
+    assert not hold.add("T", 0, held(peer=peer, size=900))
+
+
+def test_many_queues_are_swept_in_portions() -> None:
+    hold, woken = open_hold(end=6)
+    portions: list[Callable[[], None]] = []
+    hold.later = portions.append
+    for queue_id in range(3 * QUEUES_SWEPT_AT_ONCE):
+        hold.add("T", queue_id, held(deadline=10.0))
+    looked: list[int] = []
+    hold.max_offset = lambda _topic, queue_id: looked.append(queue_id) or 5  # type: ignore[func-returns-value]
+    hold.sweep(1.0)
+    assert len(looked) == QUEUES_SWEPT_AT_ONCE
+    while portions:
+        portions.pop()()
+    assert sorted(looked) == list(range(3 * QUEUES_SWEPT_AT_ONCE))
+    assert woken == []
+
+
+def test_a_filter_that_raises_is_its_own_consumers_affair() -> None:
+    hold, woken = open_hold()
+
+    def broken(_code: int) -> bool:
+        raise ValueError("on purpose")
+
+    bad, good = held(matches=broken), held()
+    hold.add("T", 0, bad)
+    hold.add("T", 0, good)
+    hold.arrived("T", 0, 5, [0])
+    assert woken == [bad, good]
+    assert hold.errors.counts == {"filter of a held pull": 1}

@@ -1,13 +1,20 @@
 """Topics, subscription groups and committed offsets: what a fresh broker has, what a change does, what outlives it."""
 
 import pathlib
+import threading
 
 import pytest
+import trio
 
 from broker.config import BrokerConfig
 from broker.offsets import ConsumerOffsetTable
 from broker.subscriptions import SubscriptionGroupTable
 from broker.topics import TopicTable
+from remoting.bodies.group import SubscriptionGroupWrapper
+from remoting.bodies.offset import ConsumerOffsets
+from remoting.bodies.topic import DataVersion
+from remoting.body import encode_pretty_entry
+from remoting.dispatch import Refusal
 
 CONFIG = BrokerConfig(broker_cluster_name="C", broker_name="b")
 
@@ -18,6 +25,33 @@ def open_topics(tmp_path: pathlib.Path, config: BrokerConfig = CONFIG) -> TopicT
 
 def open_groups(tmp_path: pathlib.Path, config: BrokerConfig = CONFIG) -> SubscriptionGroupTable:
     return SubscriptionGroupTable(config, tmp_path / "subscriptionGroup.json", lambda: 1000)
+
+
+def test_files_of_tables_are_encoded_only_where_they_changed(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 12.6: the text stays that of the body."""
+    encoded: list[object] = []
+
+    def encode(key: object, value: object) -> bytes:
+        encoded.append(key)
+        return encode_pretty_entry(key, value)
+
+    monkeypatch.setattr("broker.tablefile.encode_pretty_entry", encode)
+    monkeypatch.setattr("broker.tablefile._SPARE", 2)
+    topics, groups = open_topics(tmp_path), open_groups(tmp_path)
+    for name in ('a"b', "c\u4e2d", "d", 'a"b', "e"):
+        topics.create_plain(name, 3)
+        groups.find(name)
+        assert (tmp_path / "topics.json").read_bytes() == topics.wrapper().encode_pretty()
+        assert (tmp_path / "subscriptionGroup.json").read_bytes() == groups.wrapper().encode_pretty()
+    assert sorted(encoded) == sorted([*topics.topics, *groups.groups])  # type: ignore[type-var]
+    for name in ('a"b', "c\u4e2d", "d", "e"):
+        topics.delete(name)
+    assert (tmp_path / "topics.json").read_bytes() == topics.wrapper().encode_pretty()
+    assert len(topics._file._entries) <= len(topics.topics) + 2
+    groups.replace_all(SubscriptionGroupWrapper(data_version=DataVersion(counter=9)))
+    assert (tmp_path / "subscriptionGroup.json").read_bytes() == groups.wrapper().encode_pretty()
 
 
 def test_a_fresh_broker_has_these_topics(tmp_path: pathlib.Path) -> None:
@@ -119,6 +153,89 @@ def test_committed_offsets_outlive_the_broker_once_they_are_saved(tmp_path: path
     assert ConsumerOffsetTable(tmp_path / "consumerOffset.json").query("g", "T", 0) is None
     offsets.save()
     assert ConsumerOffsetTable(tmp_path / "consumerOffset.json").query("g", "T", 0) == 3
+
+
+def test_offsets_are_encoded_as_their_body_is(tmp_path: pathlib.Path) -> None:
+    """In slices and from pieces that are kept: the text is the same at any time."""
+    offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")
+
+    def check() -> None:
+        offsets.save()
+        body = ConsumerOffsets(offset_table=offsets.offsets)
+        assert offsets.encode() == body.encode()
+        assert (tmp_path / "consumerOffset.json").read_bytes() == body.encode_pretty()
+
+    check()
+    for number in range(1500):
+        offsets.commit(f'g"{number}', "T\n\u4e2d", number % 3, number)
+    check()
+    offsets.commit('g"7', "T\n\u4e2d", 9, 2**62)
+    check()
+    offsets.clone('g"7', "h", "T\n\u4e2d")
+    offsets.remove_group('g"7')
+    check()
+    offsets.merge(ConsumerOffsets(offset_table={"T@new": {0: 1}, "T\n\u4e2d@h": {0: -1}}))
+    check()
+
+
+def test_offsets_that_did_not_change_are_neither_encoded_nor_written(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 12.6: with 100,000 groups the file has 10 MB."""
+    written: list[pathlib.Path] = []
+    monkeypatch.setattr("broker.offsets.keep_config_file", lambda path, _content: written.append(path))
+    offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")
+    for number in range(100):
+        offsets.commit(f"g{number}", "T", 0, 1)
+    offsets.save()
+    offsets.save()
+    assert len(written) == 1
+    offsets.commit("g7", "T", 0, 2)
+    assert list(offsets._dirty) == ["T@g7"]
+    offsets.save()
+    assert len(written) == 2
+
+
+async def test_offsets_are_saved_in_slices(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[threading.Thread] = []
+    monkeypatch.setattr("broker.offsets.keep_config_file", lambda *_args: threads.append(threading.current_thread()))
+    monkeypatch.setattr("broker.offsets._WRITTEN_AT_ONCE", 1000)
+    offsets, turns = ConsumerOffsetTable(tmp_path / "consumerOffset.json"), 0
+    for number in range(5000):
+        offsets.commit(f"g{number}", "T", 0, 1)
+    async with trio.open_nursery() as nursery:
+
+        async def count_turns() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await trio.lowlevel.checkpoint()
+
+        nursery.start_soon(count_turns)
+        await offsets.save_in_slices()
+        nursery.cancel_scope.cancel()
+    assert turns >= 9
+    assert threads != [threading.main_thread()]
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX_KEYS", 3), ("MAX_OFFSETS", 3), ("MAX_NAME_SIZE", len("T@g3") - 1)])
+def test_a_full_table_of_offsets_takes_no_more(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")
+    for number in range(3):
+        offsets.commit(f"g{number}", "T", 0, 1)
+    monkeypatch.setattr(f"broker.offsets.{limit}", value)
+    with pytest.raises(Refusal):
+        offsets.commit("g3", "T", 0, 1)
+    with pytest.raises(Refusal):
+        offsets.clone("g0", "g3", "T")
+    offsets.commit("g0", "T", 0, 2)
+    assert (len(offsets.offsets), offsets.query("g0", "T", 0)) == (3, 2)
+    monkeypatch.undo()
+    offsets.remove_group("g0")
+    monkeypatch.setattr("broker.offsets.MAX_OFFSETS", 3)
+    offsets.commit("g3", "T", 0, 1)
 
 
 def test_offsets_are_found_by_group_and_by_topic(tmp_path: pathlib.Path) -> None:

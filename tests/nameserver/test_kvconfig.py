@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from nameserver.kvconfig import KvConfig, KvFileError, load_kv_config
+from nameserver.kvconfig import KvConfig, KvFileError, KvLimitError, load_kv_config
 from store.configfile import save_config_file
 
 
@@ -88,3 +88,17 @@ def test_the_table_is_printed_on_plain_lines_and_not_without_bound(tmp_path: pat
     assert len(lines[4]) < 1100
     kv.namespaces["ns"] = {str(number): "v" for number in range(3000)}
     assert len(list(kv.lines())) < 1010
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX_KEYS", 1), ("MAX_NAME_SIZE", 3), ("MAX_FILE_SIZE", 40)])
+def test_a_table_that_is_full_takes_no_more(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    """Issue 12.6."""
+    kv = KvConfig(tmp_path / "kv.json")
+    kv.put("ns", "k", "v")
+    monkeypatch.setattr(f"nameserver.kvconfig.{limit}", value)
+    with pytest.raises(KvLimitError):
+        kv.put("other", "key", "v")
+    assert kv.namespaces == load_kv_config(kv.path).namespaces == {"ns": {"k": "v"}}
+    kv.put("ns", "k", "w")

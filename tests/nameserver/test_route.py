@@ -9,7 +9,7 @@ from nameserver.changes import BrokerChange, BrokerChangeKind, QueueChange
 from nameserver.lookup import (
     find_route,
 )
-from nameserver.route import Registered, Registration, RouteTable
+from nameserver.route import Registered, Registration, RouteTable, RouteTableFullError
 from remoting.bodies.route import QueueData
 from remoting.bodies.topic import DataVersion, TopicConfig
 
@@ -372,3 +372,58 @@ def test_a_wiped_permission_stays_wiped_through_heartbeats() -> None:
     table.wipe_write_perm("broker-a")
     register(table, MASTER)
     assert table.queues["orders"]["broker-a"].perm == 4
+
+
+# -- limits (issue 12.6) -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("limit", "value", "fresh"),
+    [
+        ("MAX_BROKER_NAMES", 1, OTHER),
+        ("MAX_ADDRESSES", 1, SLAVE),
+        ("MAX_IDS", 1, SLAVE),
+        ("MAX_CLUSTERS", 1, attrs.evolve(OTHER, cluster="C")),
+        ("MAX_MEMBERSHIPS", 1, OTHER),
+        ("MAX_QUEUE_DATA", 2, OTHER),
+        ("MAX_TOPICS_OF_REGISTRATION", 1, attrs.evolve(OTHER, topics=[TEMPLATE, ORDERS])),
+        ("MAX_FILTER_SERVERS", 1, attrs.evolve(OTHER, filter_servers=["a:1", "b:2"])),
+        ("MAX_NAME_SIZE", 20, attrs.evolve(OTHER, cluster="C" * 21)),
+        ("MAX_NAME_SIZE", 20, attrs.evolve(OTHER, topics=[TopicConfig(topic_name="T" * 21)])),
+        ("MAX_NAME_SIZE", 20, attrs.evolve(OTHER, filter_servers=["a" * 21])),
+    ],
+)
+def test_a_table_that_is_full_takes_no_more_and_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: int, fresh: Registration
+) -> None:
+    table = RouteTable()
+    register(table, MASTER)
+    monkeypatch.setattr(f"nameserver.route.{limit}", value)
+    before = repr(table)
+    with pytest.raises(RouteTableFullError):
+        register(table, fresh)
+    assert repr(table) == before
+    if limit != "MAX_TOPICS_OF_REGISTRATION":  # who is there already may renew what it has
+        register(table, attrs.evolve(MASTER, data_version=MOVED), now=1.0)
+        assert table.live[MASTER.address].seen_at == 1.0
+
+
+def test_what_a_broker_takes_with_it_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nameserver.route.MAX_QUEUE_DATA", 2)
+    table = RouteTable()
+    for _ in range(3):
+        register(table, MASTER)
+        table.unregister(MASTER.cluster, MASTER.address, MASTER.broker_name, MASTER.broker_id)
+    register(table, MASTER)
+    table.delete_topic("orders", None)
+    register(table, OTHER)
+    table.delete_topic("orders", OTHER.cluster)
+    assert table._topics_of == {"broker-a": {"TBW102": None}}
+
+
+def test_very_many_silent_brokers_expire_in_several_scans(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nameserver.route.MAX_EXPIRED_AT_ONCE", 2)
+    table = RouteTable()
+    for broker in (MASTER, SLAVE, OTHER):
+        register(table, broker)
+    assert [len(table.expire(now=200.0)[0]) for _ in range(3)] == [2, 1, 0]

@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remoting import body as bodies_module
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from remoting.bodies.offset import ConsumerOffsets, ConsumeStats, ConsumeStatsList, DelayOffsets, ResetOffsetBody
 from remoting.bodies.queue import LockBatchRequestBody, MessageQueue
 from remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
 from remoting.bodies.runtime import ConsumerRunningInfo, KVTable
 from remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, TopicList, TopicStatsTable
-from remoting.body import Body, BodyError, PrettyTable
+from remoting.body import Body, BodyError
 from remoting.fastjson import parse_fastjson
 
 CONFIG = pathlib.Path(__file__).parents[1] / "golden" / "store" / "master" / "config"
@@ -203,34 +202,3 @@ def test_a_body_of_references_stays_small() -> None:
     raw = json.dumps({"clientId": "c", "consumerGroup": "g", "mqSet": queues, "x": [{"$ref": "$.mqSet"}] * 900})
     with pytest.raises(BodyError, match="repeat too much"):
         LockBatchRequestBody.decode(raw.encode())
-
-
-def test_a_table_that_is_written_again_looks_as_if_written_at_once() -> None:
-    """Whatever was added, changed and removed meanwhile."""
-    writer = PrettyTable()
-    topics: dict[str, TopicConfig] = {}
-    for step in range(40):
-        name = f"T{step % 7}"
-        if step % 5 == 4:
-            topics.pop(name, None)
-        else:
-            topics[name] = TopicConfig(topic_name=name, perm=step % 8, order=step % 2 == 0)
-        table = TopicConfigSerializeWrapper(topic_config_table=dict(topics))
-        assert writer.encode(table) == table.encode_pretty()
-
-
-def test_a_table_of_which_one_entry_changed_is_not_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Issue 12.13: a topic's creation cost 16 microseconds for each topic there was."""
-    writer, topics = PrettyTable(), {f"T{n}": TopicConfig(topic_name=f"T{n}") for n in range(500)}
-    writer.encode(TopicConfigSerializeWrapper(topic_config_table=topics))
-    written: list[object] = []
-    plain = bodies_module._pretty
-
-    def counted(value: object, *rest: Any) -> str:
-        written.append(value)
-        return plain(value, *rest)
-
-    monkeypatch.setattr(bodies_module, "_pretty", counted)
-    topics["T7"] = TopicConfig(topic_name="T7", perm=4)
-    writer.encode(TopicConfigSerializeWrapper(topic_config_table=topics))
-    assert [value for value in written if isinstance(value, TopicConfig)] == [topics["T7"]]

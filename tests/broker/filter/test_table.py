@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+from collections.abc import Callable  # noqa: TC003 - as everywhere
 
 import attrs
 import pytest
@@ -146,3 +147,30 @@ def test_a_file_with_bits_of_another_size_is_not_used(scene: Scene) -> None:
     scene.table.save()
     scene.open(BloomFilter.of(20, 64))
     assert scene.table.topics == {}
+
+
+def test_a_file_is_written_only_after_a_change(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 12.6: all expressions were written each 10 s."""
+    written: list[pathlib.Path] = []
+    monkeypatch.setattr("broker.filter.table.keep_config_file", lambda path, _content: written.append(path))
+    changes: list[Callable[[], object]] = [
+        lambda: None,
+        scene.register,
+        lambda: scene.register(version=2),
+        lambda: scene.table.unregister("G"),
+        lambda: setattr(scene, "now", scene.now + 2 * DAY),
+    ]
+    for change in changes:
+        change()
+        before = len(written)
+        scene.table.save()
+        scene.table.save()
+        assert len(written) == before + 1
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX_FILTERS", 1), ("MAX_EXPRESSION_BYTES", 5)])
+def test_so_many_expressions_are_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
+    monkeypatch.setattr(f"broker.filter.table.{limit}", value)
+    scene.register()
+    scene.register(topic="Other")
+    assert (scene.table.find("T", "G") is None, scene.table.find("Other", "G")) == (False, None)

@@ -5,11 +5,14 @@ from typing import Any
 
 import pytest
 
+from broker.filter.wanted import Wanted
+from broker.hold import WAKES_AT_ONCE
 from broker.testing import ScriptedPeer, TalkingBroker, pull_fields
 from remoting import names
 from remoting.bodies.group import SubscriptionGroupConfig
 from remoting.codes import RequestCode, ResponseCode
 from remoting.command import Command
+from remoting.dispatch import OVERLOAD
 from remoting.message import decode_messages
 
 Opener = Callable[..., TalkingBroker]
@@ -310,6 +313,52 @@ def test_a_held_pull_of_a_topic_that_is_deleted_is_not_left_hanging(filled: Talk
     filled.clock.advance(20)
     filled.broker.hold.sweep(filled.clock.now())
     assert filled.peer.replies[-1].code == ResponseCode.TOPIC_NOT_EXIST
+
+
+def test_a_pull_beyond_the_limit_of_held_ones_is_refused(talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 12.6: as RocketMQ refuses one when the queue of its pull threads is full."""
+    monkeypatch.setattr("broker.hold.MAX_HELD_OF_CHANNEL", 3)
+    talk.send("T")
+    for _ in range(3):
+        hold(talk, 1)
+    reply = pull(talk, "T", 1, sysFlag=6)
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_BUSY, OVERLOAD)
+    assert len(talk.broker.hold) == 3
+
+
+def test_one_message_for_many_held_pulls_makes_a_portion_of_answers(talk: TalkingBroker) -> None:
+    """Issue 12.6: of 2,000 pulls of a peer that takes nothing, those that are not answered go on being held."""
+    portions: list[Callable[[], None]] = []
+    talk.broker.hold.later = portions.append
+    talk.send("T")
+    peer = ScriptedPeer("127.0.0.1:50002")
+    for _ in range(2000):
+        hold(talk, 1, peer=peer)
+    talk.send("T", body=b"x" * 100_000)
+    assert len(peer.replies) == WAKES_AT_ONCE
+    peer.is_congested = True
+    while portions:
+        portions.pop()()
+    assert (len(peer.replies), len(talk.broker.hold)) == (WAKES_AT_ONCE, 2000 - WAKES_AT_ONCE)
+    peer.is_congested = False
+    peer.drained.pop()()
+    while portions:
+        portions.pop()()
+    assert (len(peer.replies), len(talk.broker.hold)) == (2000, 0)
+
+
+def test_a_held_pull_whose_filter_raises_is_answered_with_the_error(filled: TalkingBroker) -> None:
+    peer = ScriptedPeer("127.0.0.1:50002")
+    hold(filled, 5, peer=peer)
+    (held,) = filled.broker.hold._held["T", 0]
+
+    def broken(_code: int) -> bool:
+        raise ValueError("on purpose")
+
+    held.wanted = Wanted(broken)
+    filled.send("T")
+    (reply,) = peer.replies
+    assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "ValueError: on purpose")
 
 
 def test_without_long_polling_a_pull_is_held_for_a_second(open_broker: Opener) -> None:

@@ -1,0 +1,111 @@
+"""Long answers in slices: requests about all queues of a topic, or about all groups, do not hold up others.
+
+A handler that may be long is a generator: it yields after each unit of work, of some 10 us, and returns its reply. The
+first slice runs at once, so that most requests are answered within their pass. The others take turns with sockets, timers
+and tasks; only one such request is continued at a time (issue 12.6).
+"""
+
+import collections
+import functools
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+import attrs
+
+from remoting.boundary import InternalErrors
+from remoting.codes import ResponseCode
+from remoting.dispatch import OVERLOAD, Refusal, Reply, Request
+from remoting.frame import MAX_FRAME
+
+UNITS_AT_ONCE = 500
+SECONDS_AT_ONCE = 0.005
+"""By time.perf_counter: a unit may have to read from the disk."""
+MAX_WAITING = 100
+"""Requests that wait for their next slice, at most."""
+
+Work = Generator[None, None, Reply]
+
+
+@attrs.define(eq=False)
+class Slices:
+    """Continues long requests, one after the other."""
+
+    errors: InternalErrors
+    later: Callable[[Callable[[], None]], None] = lambda fn: fn()
+    """Calls a function once sockets, timers and tasks had their turn."""
+    _waiting: collections.deque[tuple[Work, Request]] = attrs.field(factory=collections.deque, init=False)
+
+    def begin(self, work: Work, request: Request) -> Reply | None:
+        """Run the first slice. Return the reply if that was all. Raises Refusal if too many others wait."""
+        if (reply := _slice(work)) is not None:
+            return reply
+        if len(self._waiting) >= MAX_WAITING:
+            raise Refusal(ResponseCode.SYSTEM_BUSY, OVERLOAD)
+        self._waiting.append((work, request))
+        if len(self._waiting) == 1:
+            self.later(self._continue)
+        return None
+
+    def _continue(self) -> None:
+        work, request = self._waiting[0]
+        reply = None if request.channel.is_closed else self._next(work, request)
+        if reply is not None:
+            request.reply(reply)
+        if reply is not None or request.channel.is_closed:
+            self._waiting.popleft()
+        if self._waiting:
+            self.later(self._continue)
+
+    def _next(self, work: Work, request: Request) -> Reply | None:
+        try:
+            return _slice(work)
+        except Refusal as exc:
+            return Reply(exc.code, remark=str(exc))
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self.errors.caught(f"request {request.command.code}", exc, f"from {request.channel.peer}")
+            return Reply(ResponseCode.SYSTEM_ERROR, remark=f"{type(exc).__name__}: {exc}")
+
+
+@attrs.define(eq=False)
+class Parts:
+    """Parts of an answer, encoded one by one. Raises Refusal where they outgrow what a frame can take."""
+
+    _parts: list[bytes] = attrs.field(factory=list, init=False)
+    _size: int = attrs.field(default=0, init=False)
+
+    def add(self, part: bytes) -> None:
+        """Append a part."""
+        self._size += len(part)
+        if self._size > MAX_FRAME:
+            raise Refusal(ResponseCode.SYSTEM_ERROR, f"the answer would be larger than a frame of {MAX_FRAME} bytes")
+        self._parts.append(part)
+
+    def joined(self) -> bytes:
+        """Return the parts with commas between them."""
+        return b",".join(self._parts)
+
+
+def _slice(work: Work) -> Reply | None:
+    """Go on for some units. Return the reply if that was all."""
+    until = time.perf_counter() + SECONDS_AT_ONCE
+    try:
+        for _ in range(UNITS_AT_ONCE):
+            next(work)
+            if time.perf_counter() > until:
+                break
+    except StopIteration as done:
+        reply: Reply = done.value
+        return reply
+    return None
+
+
+def in_slices(handle: Callable[[Any, Any, Request], Work]) -> Callable[[Any, Any, Request], Reply | None]:
+    """Make a handler of a generator. Its first argument, the broker, has the Slices."""
+
+    @functools.wraps(handle)
+    def begin(broker: Any, header: Any, request: Request) -> Reply | None:
+        slices: Slices = broker.slices
+        return slices.begin(handle(broker, header, request), request)
+
+    return begin

@@ -1,0 +1,158 @@
+"""Producers and consumers by heartbeat: what one connection, and all together, may put into the tables (issue 12.6)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from broker.clients import ConsumerTable, Member, ProducerTable, TooManyClientsError, subscriptions_size
+from broker.locks import LOCK_LIFE, LockedQueue, QueueLocks
+from broker.stats import MAX_KEYS, BrokerStats
+from broker.testing import ScriptedPeer, TalkingBroker
+from remoting.bodies.heartbeat import ConsumerData, SubscriptionData
+from remoting.codes import RequestCode, ResponseCode
+
+
+def member(channel: Any, client_id: str = "c@1") -> Member:
+    return Member(channel, client_id, "JAVA", 400, 0.0)
+
+
+def consumer(group: str, *topics: str, expression: str = "*", version: int = 1) -> ConsumerData:
+    subscriptions = [SubscriptionData(topic=topic, sub_string=expression, sub_version=version) for topic in topics]
+    return ConsumerData(group_name=group, subscription_data_set=subscriptions)
+
+
+def test_a_connection_is_in_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.clients.MAX_GROUPS_OF_CHANNEL", 2)
+    consumers, producers, one, other = ConsumerTable(), ProducerTable(), ScriptedPeer(), ScriptedPeer()
+    for name in ("a", "b", "a"):
+        consumers.register(consumer(name), member(one))
+        producers.register(name, member(one))
+    with pytest.raises(TooManyClientsError):
+        consumers.register(consumer("c"), member(one))
+    with pytest.raises(TooManyClientsError):
+        producers.register("c", member(one))
+    consumers.register(consumer("c"), member(other))
+    producers.register("c", member(other))
+    consumers.leave("a", one)  # type: ignore[arg-type]
+    producers.leave("a", one)  # type: ignore[arg-type]
+    consumers.register(consumer("c"), member(one))
+    producers.register("c", member(one))
+
+
+def test_all_groups_have_so_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.clients.MAX_MEMBERS", 2)
+    consumers, producers = ConsumerTable(), ProducerTable()
+    peers: list[Any] = [ScriptedPeer() for _ in range(3)]
+    for peer in peers[:2]:
+        consumers.register(consumer("g"), member(peer))
+        producers.register("g", member(peer))
+    with pytest.raises(TooManyClientsError):
+        consumers.register(consumer("g"), member(peers[2]))
+    with pytest.raises(TooManyClientsError):
+        producers.register("g", member(peers[2]))
+    assert consumers.leave_all(peers[0]) == ["g"]
+    producers.leave_all(peers[0])
+    consumers.register(consumer("g"), member(peers[2]))
+    producers.register("g", member(peers[2]))
+
+
+def test_what_subscriptions_take_is_counted_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    consumers, peer = ConsumerTable(), ScriptedPeer()
+    small, large = consumer("g", "T"), consumer("g", "T", "U", expression="a || b", version=2)
+    for data in (small, large, large, consumer("g", "T", version=3), large):
+        consumers.register(data, member(peer))
+        assert consumers.size == subscriptions_size(consumers.groups["g"].subscriptions.values())
+    monkeypatch.setattr("broker.clients.MAX_SUBSCRIPTION_BYTES", consumers.size + 100)
+    with pytest.raises(TooManyClientsError):
+        consumers.register(consumer("h", "T"), member(peer))
+    assert "h" not in consumers.groups
+    consumers.leave_all(peer)  # type: ignore[arg-type]
+    assert consumers.size == 0
+
+
+def test_a_producer_that_changes_its_id_leaves_no_old_one() -> None:
+    producers, peer = ProducerTable(), ScriptedPeer()
+    for number in range(3):
+        producers.register("g", member(peer, f"c@{number}"))
+    assert list(producers.by_client_id) == ["c@2"]
+    producers.leave_all(peer)  # type: ignore[arg-type]
+    assert producers.by_client_id == {}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"clientID": "c", "consumerDataSet": [{"groupName": f"g{n}"} for n in range(2001)]},
+        {"clientID": "c", "producerDataSet": [{"groupName": f"g{n}"} for n in range(2001)]},
+        {"clientID": "c", "producerDataSet": [{"groupName": "g" * 1025}]},
+        {"clientID": "c" * 2**22},
+    ],
+)
+def test_a_heartbeat_that_is_too_large_is_refused(talk: TalkingBroker, body: dict[str, Any]) -> None:
+    groups = len(talk.broker.subscriptions.groups)
+    reply = talk.ask(RequestCode.HEART_BEAT, None, json.dumps(body).encode())
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+    assert len(talk.broker.subscriptions.groups) == groups
+    assert len(talk.broker.producers.groups) <= 2000
+
+
+def test_groups_are_made_up_to_a_limit(talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = talk.broker.subscriptions
+    monkeypatch.setattr("broker.subscriptions.MAX_GROUPS", len(table.groups) + 1)
+    assert table.find("one") is not None
+    assert table.find("two") is None
+    assert table.find("one") is not None
+    reply = talk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, b'{"groupName":"two"}')
+    assert reply.code == ResponseCode.SYSTEM_ERROR
+
+
+def test_topics_are_made_up_to_a_limit(talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.topics.MAX_TOPICS", len(talk.broker.topics.topics) + 1)
+    assert talk.send("one").code == ResponseCode.SUCCESS
+    assert talk.send("two").code == ResponseCode.TOPIC_NOT_EXIST
+    assert talk.send("one").code == ResponseCode.SUCCESS
+
+
+def test_a_retry_topic_has_so_many_queues(talk: TalkingBroker) -> None:
+    """The number comes from the group's configuration, which any client can set."""
+    body = b'{"groupName":"g","retryQueueNums":2147483647}'
+    assert talk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, body).code == ResponseCode.SUCCESS
+    talk.heartbeat("g", "T")
+    topic = talk.broker.topics.get("%RETRY%g")
+    assert topic is not None
+    assert topic.write_queue_nums == topic.read_queue_nums == 32_768
+
+
+def test_expired_locks_are_forgotten_and_all_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    locks = QueueLocks()
+    for number in range(10_000):
+        assert locks.lock(LockedQueue("g", "T", "b", number), "c", 0.0)
+    assert locks.lock(LockedQueue("g", "T", "b", 10_000), "c", LOCK_LIFE + 1)
+    assert len(locks) == 1
+    monkeypatch.setattr("broker.locks.MAX_LOCKS", 1)
+    assert not locks.lock(LockedQueue("g", "T", "b", 1), "c", LOCK_LIFE + 1)
+    assert locks.lock(LockedQueue("g", "T", "b", 10_000), "c", LOCK_LIFE + 1)
+    monkeypatch.undo()
+    assert not locks.lock(LockedQueue("g" * 2048, "T", "b", 1), "c", LOCK_LIFE + 1)
+
+
+def test_a_request_locks_so_many_queues(talk: TalkingBroker) -> None:
+    queues = [{"brokerName": "b", "queueId": number, "topic": "T"} for number in range(32_769)]
+    body = json.dumps({"clientId": "c", "consumerGroup": "g", "mqSet": queues}).encode()
+    assert talk.ask(RequestCode.LOCK_BATCH_MQ, None, body).code == ResponseCode.SYSTEM_ERROR
+    assert len(talk.broker.locks) == 0
+
+
+def test_statistics_have_so_many_keys_and_forget_those_of_yesterday() -> None:
+    stats = BrokerStats(0)
+    for number in range(MAX_KEYS + 10):
+        stats.count_put(f"T{number}", 1, 1)
+    assert (len(stats.topic_puts), stats.puts.messages) == (MAX_KEYS, MAX_KEYS + 10)
+    for hour in range(26):
+        stats.count_put("T1", 1, 1)
+        for _ in range(360):
+            stats._samples += 1
+        stats._samples -= 1
+        stats.sample(hour * 3_600_000)
+    assert list(stats.topic_puts) == ["T1"]
