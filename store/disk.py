@@ -58,7 +58,7 @@ class Disk:
         os.posix_fallocate(descriptor, offset, length)
 
     def read(self, descriptor: int, size: int, offset: int = 0) -> bytes:
-        """Read at most `size` bytes from a position of a file."""
+        """Read at most `size` bytes."""
         return os.pread(descriptor, size, offset)
 
     def write(self, descriptor: int, data: bytes | memoryview, offset: int) -> int:
@@ -112,21 +112,21 @@ class Disk:
         except (FileNotFoundError, NotADirectoryError):
             return []
 
-    def list_files(self, path: Path) -> dict[str, int]:
-        """Return the sizes in bytes of the files in a directory, by name; nothing where the directory is missing."""
+    def names_in(self, path: Path) -> list[str]:
+        """Return the names in a directory, sorted; nothing where the directory is missing. For many directories."""
         try:
             with os.scandir(path) as entries:
-                return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}
-        except (FileNotFoundError, NotADirectoryError):
-            return {}
-
-    def list_subdirectories(self, path: Path) -> list[str]:
-        """Return the names of the directories in a directory, sorted; nothing where it is missing."""
-        try:
-            with os.scandir(path) as entries:
-                return sorted(entry.name for entry in entries if entry.is_dir())
+                return sorted(entry.name for entry in entries)
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def file_sizes(self, path: Path) -> dict[str, int]:
+        """Return names and lengths in bytes of what is in a directory; nothing where the directory is missing."""
+        try:
+            with os.scandir(path) as entries:
+                return {entry.name: entry.stat().st_size for entry in entries}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
 
     def make_directory(self, path: Path) -> None:
         """Make a directory and those above it; one that exists is no error."""

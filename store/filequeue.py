@@ -27,7 +27,7 @@ class FileQueue:
 
         An empty last file was being made when its process died: it goes. StoreCorrupt for a file of another length.
         """
-        sizes = self.disk.list_files(self.directory)
+        sizes = self.disk.file_sizes(self.directory)
         names = sorted(name for name in sizes if name.isdecimal())
         if names and not sizes[names[-1]]:
             with contextlib.suppress(OSError):  # the next file of this name replaces it

@@ -41,7 +41,7 @@ def offset_name(offset: int) -> str:
 
 
 def map_file(path: Path, size: int, disk: Disk, *, create: bool, is_scattered: bool) -> mmap.mmap:
-    """Map a file, made sparse and at full length if it is new; see `LogFile.open`. StoreCorrupt, OSError."""
+    """Map a file, or a new one in its place, sparse and at full length; see `LogFile.open`. StoreCorrupt, OSError."""
     mapped = _new_map(path, size, disk) if create else _existing_map(path, size, disk)
     if is_scattered:
         mapped.madvise(mmap.MADV_RANDOM)
@@ -213,7 +213,7 @@ class LogFile:
             self.disk.unlink(self.path)
         except OSError as exc:
             logger.warning("%s is not deleted: %s; it counts as empty", self.path, exc.strerror or exc)
-            with contextlib.suppress(OSError):  # a queue's file that cannot be mapped now keeps its entries
+            with contextlib.suppress(OSError, StoreCorrupt):  # a queue's file may have to be opened for it
                 if any(self.map[:_HEAD_SIZE]):  # else its first page may be a hole, which a full disk has no block for
                     self.map[:_HEAD_SIZE] = bytes(_HEAD_SIZE)
         self.close()

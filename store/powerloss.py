@@ -46,7 +46,7 @@ def lose_unsynced(config: StoreConfig) -> Lost:
     root = config.store_path_root_dir
     if not root.is_dir():
         return Lost()
-    lock = StoreLock.acquire(root / "lock")
+    lock, disk = StoreLock.acquire(root / "lock"), Disk()
     try:
         if not (root / MARKS_FILE).exists():
             raise StoreError(f"{root} has no {MARKS_FILE}: nothing says what of it was synced")
@@ -62,10 +62,10 @@ def lose_unsynced(config: StoreConfig) -> Lost:
                 kept = count_until(raw, lambda offset, _: offset >= marks.queues)
             entries += written - kept
             if kept < written:
-                zero_from(path, kept * QUEUE_ENTRY_SIZE, Disk())
+                zero_from(path, kept * QUEUE_ENTRY_SIZE, disk)
         for path in _files(config.store_path_commit_log):
             first = int(path.name)
-            end = max(end, first + zero_from(path, max(0, marks.log - first), Disk()))
+            end = max(end, first + zero_from(path, max(0, marks.log - first), disk))
     finally:
         lock.release()
     return Lost(marks.log, end - marks.log, messages, entries)

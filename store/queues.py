@@ -39,9 +39,9 @@ class Queues:
     """Queues with entries that could not be written yet; see `write_held`."""
 
     def load(self, on_loaded: Callable[[], object] = lambda: None) -> None:
-        """Find the queues and their files. `on_loaded` is called after each queue."""
-        for topic in self.disk.list_subdirectories(self.directory):
-            for queue_id in self.disk.list_subdirectories(self.directory / topic):
+        """Find the queues and their files. `on_loaded` is called after each queue. OSError."""
+        for topic in self.disk.names_in(self.directory):
+            for queue_id in self.disk.names_in(self.directory / topic):
                 if _QUEUE_ID.fullmatch(queue_id):
                     self.open(topic, int(queue_id)).files.load()
                     on_loaded()

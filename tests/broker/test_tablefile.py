@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker import tablefile
 from broker.tablefile import TableFile
 from remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
+from remoting.body import encode_pretty_entry
 
 
 def test_the_text_is_that_of_the_whole_body_whatever_changed_meanwhile() -> None:
@@ -25,13 +25,12 @@ def test_only_the_entry_that_changed_is_encoded_again(monkeypatch: pytest.Monkey
     file, topics = TableFile("topicConfigTable"), {f"T{n}": TopicConfig(topic_name=f"T{n}") for n in range(500)}
     file.encode(TopicConfigSerializeWrapper(), topics)
     encoded: list[object] = []
-    plain = tablefile.encode_pretty_entry
 
     def counted(key: object, value: object) -> bytes:
         encoded.append(value)
-        return plain(key, value)
+        return encode_pretty_entry(key, value)
 
-    monkeypatch.setattr(tablefile, "encode_pretty_entry", counted)
+    monkeypatch.setattr("broker.tablefile.encode_pretty_entry", counted)
     topics["T7"] = TopicConfig(topic_name="T7", perm=4)
     file.encode(TopicConfigSerializeWrapper(), topics)
     assert encoded == [topics["T7"]]

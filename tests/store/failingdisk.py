@@ -100,6 +100,14 @@ class FailingDisk(Disk):
         self._point("list_directory")
         return super().list_directory(path)
 
+    def names_in(self, path: Path) -> list[str]:
+        self._point("names_in")
+        return super().names_in(path)
+
+    def file_sizes(self, path: Path) -> dict[str, int]:
+        self._point("file_sizes")
+        return super().file_sizes(path)
+
     def make_directory(self, path: Path) -> None:
         self._point("make_directory")
         super().make_directory(path)

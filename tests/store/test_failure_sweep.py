@@ -21,7 +21,7 @@ from store.testing import ManualClock, new_message
 from tests.store.failingdisk import ERRNOS, FailingDisk
 from tests.store.sweepworkload import SlaveWorkload, Workload, sweep_config
 
-LEAST_POINTS = 500
+LEAST_POINTS = 900
 """Of the master's life and the slave's together. Fewer: the workload does less than it did."""
 
 Play = Callable[[Path, FailingDisk], list[str]]

@@ -295,6 +295,23 @@ class ScarceDisk(Disk):
         return super().write(descriptor, data, offset)
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EACCES])
+def test_a_log_file_that_cannot_be_made_refuses_puts_until_it_can(open_store: Open, number: int) -> None:
+    """issue 12.5: such an error ended the broker."""
+    disk = ScarceDisk()
+    store = open_store(disk=disk)
+    store.put(new_message(b"x" * 40_000))
+    disk.map_error = number
+    assert store.put(new_message(b"x" * 40_000)).status is PutStatus.SERVICE_NOT_AVAILABLE
+    assert os.strerror(number) in str(store.write_refused())
+    assert len(list((store.config.store_path_commit_log).iterdir())) == 1
+    assert store.get_message("orders", 0, 0, 1).count == 1
+    disk.map_error = 0
+    store.check_disk()
+    assert store.write_refused() is None
+    assert store.put(new_message(b"x" * 40_000)).physical_offset == 65536
+
+
 def test_a_batch_that_was_written_in_part_is_not_there_after_a_kill(open_store: Open, tmp_path: Path) -> None:
     """Its first records were whole, and had been refused."""
     disk = ScarceDisk()
