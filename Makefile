@@ -12,7 +12,7 @@ SPARK  := $(BIN)/python -m tests.run_suite spark tests/pipeline -- --durations=1
 INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900 --loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check scenarios hundred spark spark-all interop interop-all bench fuzz clean
+.PHONY: help demo test sweep check scenarios hundred spark spark-all interop interop-all bench fuzz clean
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' Makefile | while IFS=: read -r target text; do \
@@ -35,6 +35,9 @@ demo: $(VENV)/.spark        ## the main job: a cluster, its master killed, the t
 
 test: $(VENV)/.ready        ## unit and process tests; needs nothing but Python; JOBS=2 uses two processes
 	$(SUITE) test -- --durations=10
+
+sweep: $(VENV)/.ready       ## every call of the store that touches the disk fails, in every way: a minute
+	$(BIN)/python -m pytest -m sweep tests/store
 
 check: $(VENV)/.ready       ## lint, types, import direction
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import attrs
 
 from remoting.faults import DISK_KINDS, DiskRule, NodeFaults, NodeRules
-from store.configfile import WRITE_CHECKS
+from store.configfile import on_disk
 from store.faults import FaultyDisk
 
 
@@ -40,9 +40,8 @@ def open_faulty_disk(faults: NodeFaults, rate: float) -> Iterator[FaultyDisk]:
     disk = FaultyDisk()
     follower = DiskFaults(disk, rate).follow
     faults.follow(follower)
-    WRITE_CHECKS.append(disk.check_write)
     try:
-        yield disk
+        with on_disk(disk):
+            yield disk
     finally:
-        WRITE_CHECKS.remove(disk.check_write)
         faults.unfollow(follower)

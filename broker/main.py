@@ -68,7 +68,10 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
         store = await _open_store(settings, disk, link)
         try:
             async with open_reactor(errors=link.errors) as reactor:
-                broker = _assemble(settings, store, reactor, link)
+                try:
+                    broker = _assemble(settings, store, reactor, link)
+                except StoreError as exc:  # a table's file
+                    raise StartError(str(exc)) from None
                 broker.access = access
                 servers = _serve(broker, reactor, sock, vip_sock)
                 link.set_snapshot(functools.partial(snapshot, broker))
@@ -150,7 +153,7 @@ async def _open_store(settings: BrokerSettings, disk: Disk, link: ControlLink) -
             except StoreError as exc:
                 problem = StartError(str(exc))
             except OSError as exc:
-                problem = StartError(f"{settings.store.store_path_root_dir}: {exc.strerror}")
+                problem = StartError(f"{exc.filename or settings.store.store_path_root_dir}: {exc.strerror or exc}")
             nursery.cancel_scope.cancel()
     except BaseException:  # stopped meanwhile
         for store in opened:

@@ -33,6 +33,7 @@ def snapshot(broker: Broker) -> dict[str, object]:
             "min": store.min_commit_log_offset,
             "max": store.max_commit_log_offset,
             "flushed": store.flushed_offset,
+            "flush_error": store.flush_error,
             "dispatched": store.dispatched_offset,
         },
         "ha": broker.ha_slave.snapshot() if config.is_slave else broker.ha_master.snapshot(),

@@ -129,6 +129,8 @@ def render_status(document: Document) -> RenderableType:
     parts += ["", _render_routes(document)]
     if document.get("faults"):
         parts += ["", render_faults(document["faults"])]
+    unflushed = [line for node in document["nodes"] for line in _unflushed_lines(node)]
+    parts += _at_most(unflushed, "red")
     of_5x = [line for node in document["nodes"] for line in _request_lines(node, "served_of_5x")]
     if of_5x:
         heading = "Requests of 5.x, served by serve_requests_of_5x (a real 4.9.8 answers code 3):"
@@ -140,6 +142,13 @@ def render_status(document: Document) -> RenderableType:
     if errors:
         parts += ["", "Internal errors (`rmqlab logs` has the first of each place):", *_at_most(errors, "red")]
     return Group(*parts)
+
+
+def _unflushed_lines(node: Document) -> Iterator[str]:
+    """Say of a broker whose last flush failed how much of its log is on the disk."""
+    commit_log = node.get("commit_log")
+    if isinstance(commit_log, Mapping) and (error := commit_log.get("flush_error")):
+        yield f"{node['name']}: the commit log is not synced beyond {_known(commit_log.get('flushed'))}: {error}"
 
 
 def _at_most(lines: Sequence[str], style: str) -> Iterator[Text]:

@@ -1,7 +1,8 @@
 """Deletes what is old enough, and refuses puts while the disk is too full (sections 3.7 and 3.9)."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import attrs
 
@@ -30,11 +31,12 @@ class Cleaner:
     """RocketMQ's flag of this name: known on both roles, and a stop with it keeps `abort`."""
     _rounds_by_hand: int = attrs.field(default=0, init=False)
     _cleaned_below: int = attrs.field(default=0, init=False)
+    _is_refused: bool = attrs.field(default=False, init=False)
 
     def used_percent(self) -> int:
         """Of the fuller disk of commit log and queues."""
         root, log = self.config.store_path_root_dir, self.config.store_path_commit_log
-        return max(self.disk.used_percent(root), self.disk.used_percent(log if log.is_dir() else root))
+        return max(self.disk.used_percent(root), self.disk.used_percent(log))  # -1 for one that is missing
 
     def check_disk(self) -> None:
         """Refuse puts above the warning level, take them again at or below it (store-ha#31)."""
@@ -60,7 +62,10 @@ class Cleaner:
         self._rounds_by_hand = cleaning.ROUNDS_BY_HAND
 
     def delete_expired(self, hour: int) -> list[str]:
-        """One round of cleaning; `hour` is the local one. Answers the commit log files deleted."""
+        """One round of cleaning; `hour` is the local one. Return the names of the commit log files deleted.
+
+        OSError never: where the disk refuses to delete a file, the next round tries again, as RocketMQ does.
+        """
         files, now = self.log.files.files, self.now_millis()
         # RocketMQ asks the file system when a file was last written. Our clock may be rated, so the first
         # record of the next file tells: both happen in one put. Without one, that has only just begun.
@@ -75,11 +80,27 @@ class Cleaner:
         )
         self._rounds_by_hand = max(0, self._rounds_by_hand - 1)
         deleted = [file.path.name for file in files[:count]]
-        for _ in range(count):
-            self.log.files.drop_first()
-        if self.log.min_offset > self._cleaned_below:
-            self._cleaned_below = self.log.min_offset
-            self.queues.delete_expired(self.log.min_offset)
+        refusals = self._try_each([self.log.files.drop_first] * count)
+        deleted = deleted[: count - len(refusals)]
+        log_min = self.log.min_offset
+        if log_min > self._cleaned_below:
+            pointing_there: list[Callable[[int], object]] = [queue.delete_expired for queue in self.queues]
             if self.index is not None:
-                self.index.delete_expired(self.log.min_offset)
+                pointing_there.append(self.index.delete_expired)
+            missed = self._try_each([partial(delete, log_min) for delete in pointing_there])
+            self._cleaned_below = self._cleaned_below if missed else log_min
+            refusals += missed
+        if refusals and not self._is_refused:  # once, not each 10 s
+            logger.warning("%d files are not deleted, tried again and again: %s", len(refusals), refusals[0])
+        self._is_refused = bool(refusals)
         return deleted
+
+    def _try_each(self, deletions: Sequence[Callable[[], object]]) -> list[OSError]:
+        """Do what the disk lets us do; return what it said of the rest."""
+        refusals = []
+        for delete in deletions:
+            try:
+                delete()
+            except OSError as exc:
+                refusals.append(exc)
+        return refusals

@@ -20,7 +20,14 @@ _BLANK: Final = struct.Struct(">ii")
 _LONG: Final = struct.Struct(">q")
 _INT: Final = struct.Struct(">i")
 _PLAIN_SIZE: Final = HEADS[0].size
+_PHYSICAL_AT: Final = 28
 _ZEROED_AT_ONCE: Final = 1 << 20
+
+
+def physical_offset_of(record: memoryview) -> int:
+    """The commit log offset that a record bears."""
+    offset: int = _LONG.unpack_from(record, _PHYSICAL_AT)[0]
+    return offset
 
 
 @attrs.define(eq=False)
@@ -62,7 +69,7 @@ class CommitLog:
         try:
             file.ensure_room(size + BLANK_SIZE)
         except OSError:
-            self.files.files.pop().delete()
+            self.files.files.pop().discard()
             raise
         if left:  # zero only where a replicated blank or a predecessor's crash left the file exactly full
             _BLANK.pack_into(full.map, full.wrote, left, BLANK_MAGIC)
@@ -85,7 +92,7 @@ class CommitLog:
         return True
 
     def cut(self, end: int) -> None:
-        """Forget everything from `end` on, for good: its bytes are zeroed."""
+        """Forget everything from `end` on, for good: its bytes are zeroed. OSError never (see `LogFile.discard`)."""
         wrote = {file.first_offset: file.wrote for file in self.files.files}
         self.files.trim(end)
         file = self.files.last
@@ -94,6 +101,11 @@ class CommitLog:
         for start in range(file.wrote, wrote[file.first_offset], _ZEROED_AT_ONCE):
             stop = min(start + _ZEROED_AT_ONCE, wrote[file.first_offset])
             file.map[start:stop] = bytes(stop - start)
+
+    def restart(self) -> None:
+        """Delete all files, the oldest first. OSError leaves the rest, a log that begins later."""
+        while self.files.files:
+            self.files.drop_first()
 
     # ---- reading ----
 

@@ -18,13 +18,15 @@ from typing import Final, Self
 
 import attrs
 
-from remoting.message import BLANK_SIZE, MESSAGE_MAGIC, PROPERTY_KEYS, PROPERTY_UNIQ_KEY, decode_message
+from remoting.message import BLANK_SIZE, MESSAGE_MAGIC, PROPERTY_KEYS, PROPERTY_UNIQ_KEY, RecordError, decode_message
 from store.disk import StoreError
 from store.queuefile import last_end_of, last_queue_files
 from store.recovery import log_end
 
 BLOCK: Final = 1 << 20
 _HEAD: Final = struct.Struct(">ii")
+UNREADABLE: Final = "(unreadable)"
+"""The topic of a record whose lengths contradict each other."""
 SHOWN: Final = 5
 """Records listed of each side, unless asked for more."""
 
@@ -161,9 +163,14 @@ class LogImage:
                     yield first + start
 
     def record(self, offset: int) -> Record:
-        """The record that begins here, which is known to be whole."""
+        """The record that begins here. Of one that is spoilt inside only the place and the size are known."""
         number = self._number(offset)
-        message = decode_message(self.views[number], offset - self.firsts[number])
+        view, at = self.views[number], offset - self.firsts[number]
+        try:
+            message = decode_message(view, at)
+        except RecordError:
+            size = _HEAD.unpack_from(view, at)[0]
+            return Record(offset, size, UNREADABLE, -1, -1, "", "", "", 0, 0, 0, is_intact=False)
         return Record(
             offset=offset,
             size=message.store_size,

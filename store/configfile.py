@@ -7,43 +7,57 @@ what a power loss takes, the `.bak` may still have.
 import contextlib
 import logging
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TypeVar
+
+from store.disk import Disk, StoreError
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-WRITE_CHECKS: list[Callable[[int], None]] = []
-"""Asked, with its size, before a file is written: a disk that is made to fail answers with an OSError."""
+_disks: list[Disk] = [Disk()]
+"""The last one is in use."""
+
+
+@contextlib.contextmanager
+def on_disk(disk: Disk) -> Iterator[None]:
+    """Read and write all small files of this process through a disk, as one that is made to fail."""
+    _disks.append(disk)
+    try:
+        yield
+    finally:
+        _disks.remove(disk)
 
 
 def save_config_file(path: pathlib.Path, content: bytes) -> None:
-    """Write `X.tmp`, keep the former X as `X.bak`, put `X.tmp` in place: a reader finds the old or the new whole."""
-    for check in WRITE_CHECKS:
-        check(len(content))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Write `X.tmp`, keep the former X as `X.bak`, put `X.tmp` in place: a reader finds the old or the new whole.
+
+    OSError leaves X as it was.
+    """
+    disk = _disks[-1]
+    disk.make_directory(path.parent)
     temporary = _beside(path, ".tmp")
     try:
-        temporary.write_bytes(content)
+        disk.write_file(temporary, content)
         with contextlib.suppress(FileNotFoundError):
-            _keep_backup(path)
-        temporary.replace(path)
+            _keep_backup(path, disk)
+        disk.rename(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)  # what was written of it takes room
+            disk.unlink(temporary)  # what was written of it takes room
         raise
 
 
-def _keep_backup(path: pathlib.Path) -> None:
+def _keep_backup(path: pathlib.Path, disk: Disk) -> None:
     """Make X's content that of `X.bak`: under a second name, which needs no room on a full disk, or as a copy."""
     linked = _beside(path, ".old")
-    linked.unlink(missing_ok=True)
+    disk.unlink(linked)
     try:
-        linked.hardlink_to(path)
+        disk.link(path, linked)
     except PermissionError:  # a file system without hard links
-        linked.write_bytes(path.read_bytes())
-    linked.replace(backup_path(path))
+        disk.write_file(linked, disk.read_file(path))
+    disk.rename(linked, backup_path(path))
 
 
 _unsaved: dict[pathlib.Path, bytes] = {}
@@ -74,15 +88,18 @@ def keep_unsaved_files() -> None:
 def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
     """Read X; where it is missing, empty or broken, `X.bak`; None where that is so too (store-ha#62).
 
-    `decode` says that content is broken by raising ValueError or a subclass of it.
+    `decode` says that content is broken by raising ValueError or a subclass of it. StoreError where the file is there and
+    the disk does not let it be read: its older `.bak` would be saved over it.
     """
     for one in (path, backup_path(path)):
         try:
-            content = one.read_bytes()
+            content = _disks[-1].read_file(one)
             if content.strip():
                 return decode(content)
         except FileNotFoundError:
             continue
+        except OSError as exc:
+            raise StoreError(f"{one} cannot be read: {exc.strerror or exc}") from exc
         except ValueError as exc:
             logger.warning("%s is not used: %s", one, exc)
     return None

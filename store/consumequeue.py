@@ -220,7 +220,7 @@ class ConsumeQueue:
             end = file.end_offset
             if not file.is_full:
                 if crashed:
-                    zero_from(file.path, file.wrote)
+                    zero_from(file.path, file.wrote, file.disk)
                 break
         self.files.trim(end)
         self._find_max_physical()

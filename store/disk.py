@@ -1,10 +1,14 @@
-"""The three things a store asks of the disk besides memory: room, durability, how full it is.
+"""Every call by which a store touches the disk, but for reads and writes through a mapping.
 
-A fault (full disk, slow or failing fsync) is a subclass of Disk; without one the cost is a method call per
-several hundred KiB written.
+A fault (full disk, slow or failing fsync, the n-th call fails) is a subclass of Disk. No module beside this one calls
+the operating system for a file that the store writes: `tests/store/test_failure_sweep.py` relies on that.
 """
 
+import contextlib
+import fcntl
+import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import attrs
@@ -24,18 +28,121 @@ class StoreLocked(StoreError):
 
 @attrs.define(eq=False)
 class Disk:
-    """The real disk."""
+    """The real disk. Every method raises OSError, unless it says otherwise."""
+
+    # ---- a file by its descriptor ----
+
+    def open(self, path: Path, flags: int = os.O_RDWR) -> int:
+        """Return a descriptor that no child process inherits."""
+        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+
+    @contextlib.contextmanager
+    def opened(self, path: Path, flags: int = os.O_RDWR) -> Iterator[int]:
+        """As `open`; close the descriptor at the end."""
+        descriptor = self.open(path, flags)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Set the length of a file. What is added is a hole."""
+        os.ftruncate(descriptor, size)
+
+    def map(self, descriptor: int, size: int) -> mmap.mmap:
+        """Map the first `size` bytes. ENOMEM when the process has too many mappings, EMFILE: too many files."""
+        return mmap.mmap(descriptor, size)
 
     def allocate(self, descriptor: int, offset: int, length: int) -> None:
         """Give the range real blocks. OSError(ENOSPC) here, instead of SIGBUS at a later write."""
         os.posix_fallocate(descriptor, offset, length)
 
+    def read(self, descriptor: int, size: int, offset: int = 0) -> bytes:
+        """Read at most `size` bytes."""
+        return os.pread(descriptor, size, offset)
+
+    def write(self, descriptor: int, data: bytes | memoryview, offset: int) -> int:
+        """Write where the file has blocks already, or grows by a few bytes. Return how many bytes were written."""
+        return os.pwrite(descriptor, data, offset)
+
     def sync(self, descriptor: int) -> None:
-        """Blocks until written; releases the GIL. Runs in a worker thread."""
+        """Block until written; release the GIL. Runs in a worker thread."""
         os.fdatasync(descriptor)
 
+    def lock(self, descriptor: int) -> None:
+        """Lock byte 0 of a file for this process, or raise BlockingIOError or PermissionError at once."""
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+
+    # ---- a file by its name ----
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is a file or directory of this name."""
+        return path.exists()
+
+    def file_size(self, path: Path) -> int:
+        """Return the length of a file in bytes."""
+        return path.stat().st_size
+
+    def read_file(self, path: Path) -> bytes:
+        """Return the content of a small file."""
+        return path.read_bytes()
+
+    def write_file(self, path: Path, content: bytes) -> None:
+        """Write a small file as a whole. After an error it may hold a part of the content."""
+        path.write_bytes(content)
+
+    def unlink(self, path: Path) -> None:
+        """Delete a file; a missing one is no error."""
+        path.unlink(missing_ok=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file another name, in the place of a file that has it."""
+        source.replace(target)
+
+    def link(self, source: Path, target: Path) -> None:
+        """Give a file a second name. PermissionError on a file system without hard links."""
+        target.hardlink_to(source)
+
+    # ---- directories ----
+
+    def list_directory(self, path: Path) -> list[Path]:
+        """Return what is in a directory, sorted; nothing where the directory is missing."""
+        try:
+            return sorted(path.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def names_in(self, path: Path) -> list[str]:
+        """Return the names in a directory, sorted; nothing where the directory is missing. For many directories."""
+        try:
+            with os.scandir(path) as entries:
+                return sorted(entry.name for entry in entries)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def file_sizes(self, path: Path) -> dict[str, int]:
+        """Return names and lengths in bytes of what is in a directory; nothing where the directory is missing."""
+        try:
+            with os.scandir(path) as entries:
+                return {entry.name: entry.stat().st_size for entry in entries}
+        except (FileNotFoundError, NotADirectoryError):
+            return {}
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory and those above it; one that exists is no error."""
+        path.mkdir(parents=True, exist_ok=True)
+
+    def remove_directory(self, path: Path) -> None:
+        """Delete an empty directory."""
+        path.rmdir()
+
+    def sync_directory(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+        with self.opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+            os.fsync(descriptor)
+
     def used_percent(self, path: Path) -> int:
-        """Used space as RocketMQ counts it: of what ordinary users see, rounded up. -1 where there is no such path."""
+        """Used space as RocketMQ counts it: of what ordinary users see, rounded up. -1 where it is unknown."""
         try:
             stat = os.statvfs(path)
         except OSError:

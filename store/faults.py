@@ -38,6 +38,10 @@ class FaultyDisk(Disk):
         """Give so many bytes from now on; None: as many as the real disk has."""
         self.quota, self._is_exhausted = quota, quota == 0
 
+    def write_file(self, path: Path, content: bytes) -> None:
+        self.check_write(len(content))
+        Disk.write_file(self, path, content)
+
     def allocate(self, descriptor: int, offset: int, length: int) -> None:
         self.check_write(length)
         if self.quota is not None:

@@ -1,6 +1,6 @@
 """Files of equal length that together hold one growing sequence of bytes: the commit log, a consume queue."""
 
-import os
+import contextlib
 from bisect import bisect_right
 from pathlib import Path
 
@@ -27,14 +27,12 @@ class FileQueue:
 
         An empty last file was being made when its process died: it goes. StoreCorrupt for a file of another length.
         """
-        try:
-            with os.scandir(self.directory) as entries:
-                sizes = {entry.name: entry.stat().st_size for entry in entries if entry.name.isdecimal()}
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        names = sorted(sizes)
+        sizes = self.disk.file_sizes(self.directory)
+        names = sorted(name for name in sizes if name.isdecimal())
         if names and not sizes[names[-1]]:
-            (self.directory / names.pop()).unlink()
+            with contextlib.suppress(OSError):  # the next file of this name replaces it
+                self.disk.unlink(self.directory / names[-1])
+            names.pop()
         for name in names:
             path = self.directory / name
             if sizes[name] != self.file_size:
@@ -80,33 +78,35 @@ class FileQueue:
 
     def add(self, first_offset: int) -> LogFile:
         if not self.files:
-            self.directory.mkdir(parents=True, exist_ok=True)
+            self.disk.make_directory(self.directory)
         file = self._open(self.directory / offset_name(first_offset), create=True)
         self.files.append(file)
         return file
 
     def trim(self, end: int) -> None:
-        """Forget everything from `end` on. Bytes are not cleared; files beyond are deleted."""
+        """Forget everything from `end` on. Bytes are not cleared; files beyond are deleted. OSError never."""
         kept: list[LogFile] = []
         for file in self.files:
             if end < file.first_offset:
-                file.delete()
+                file.discard()
                 continue
             file.wrote = min(file.wrote, end - file.first_offset)
             kept.append(file)
         self.files = kept
 
     def drop_first(self) -> None:
-        self.files.pop(0).delete()
+        """Delete the oldest file. OSError leaves it, and all others, as they were."""
+        self.files[0].delete()
+        del self.files[0]
 
     def close(self) -> None:
         for file in self.files:
             file.close()
 
     def destroy(self) -> None:
-        """Delete all files, and the directory if nothing else is in it."""
+        """Delete all files, and the directory if nothing else is in it. OSError never: what stays counts as empty."""
         for file in self.files:
-            file.delete()
+            file.discard()
         self.files = []
-        if self.directory.is_dir() and not any(self.directory.iterdir()):
-            self.directory.rmdir()
+        with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm
+            self.disk.remove_directory(self.directory)

@@ -4,6 +4,8 @@ A file fills up and is followed by the next; it is named by the local time of it
 stored: a reader gets every message whose key has the same hash, and compares.
 """
 
+import contextlib
+import logging
 import mmap
 import struct
 import sys
@@ -19,6 +21,8 @@ from remoting.message import HASH_CHUNK, HASH_HIGH, HASH_LOW, java_hash
 from store.disk import Disk
 from store.logfile import LogFile, populate
 
+logger = logging.getLogger(__name__)
+
 _HEADER: Final = struct.Struct(">qqqqii")
 _ENTRY: Final = struct.Struct(">iqii")  # key hash, commit log offset, seconds since the file's begin, previous
 _SLOT: Final = struct.Struct(">i")
@@ -30,6 +34,7 @@ _PACK_SLOT: Final = _SLOT.pack_into
 _UNPACK_SLOT: Final = _SLOT.unpack_from
 _UNIT_BITS: Final = 16  # slots are hit at random: their blocks are allocated 64 KiB at a time, when first hit
 _ENTRY_STEP: Final = 256 * 1024
+_MAX_MILLIS: Final = 253_402_300_799_999  # the end of the year 9999
 _MANY: Final = 8  # entries from which on columns are quicker
 
 
@@ -81,6 +86,42 @@ class IndexFile:
              index.slot_count, count) = _HEADER.unpack_from(file.map)  # fmt: skip
             index.index_count = max(1, count)
         return index
+
+    @property
+    def is_sane(self) -> bool:
+        """Whether the header can be of an index file. A disk, a kill or another program may have left anything."""
+        moments, places = (self.begin_timestamp, self.end_timestamp), (self.begin_physical, self.end_physical)
+        return (
+            max(self.index_count, self.slot_count) <= self.max_index
+            and min(self.slot_count, *moments, *places) >= 0
+            and max(moments) <= _MAX_MILLIS
+        )
+
+    def cut(self, log_end: int) -> bool:
+        """Drop the entries of records from here on, the file's last; return whether there were any."""
+        count = self.index_count
+        while count > 1:
+            entry_at = self._entries_at + _ENTRY_SIZE * (count - 1)
+            hashed, physical, _, previous = _ENTRY.unpack_from(self._map, entry_at)
+            if physical < log_end:
+                break
+            slot_at = _HEADER_SIZE + 4 * (hashed % self.slots)
+            if _UNPACK_SLOT(self._map, slot_at)[0] == count - 1:
+                _PACK_SLOT(self._map, slot_at, previous)
+                self.slot_count -= previous == 0
+            count -= 1
+        self.end_physical = min(self.end_physical, log_end)
+        if count == self.index_count:
+            return False
+        self.index_count = count
+        self.end_timestamp = self._stored_at(count - 1)
+        self._write_header()
+        return True
+
+    def _stored_at(self, number: int) -> int:
+        """Store time of an entry, in ms and rounded down to the second that is kept."""
+        seconds: int = _ENTRY.unpack_from(self._map, self._entries_at + _ENTRY_SIZE * number)[2]
+        return self.begin_timestamp + seconds * 1000
 
     def put(self, entries: Sequence[IndexEntry]) -> None:
         """Enter keys in the order of the log. The caller saw to it that they fit."""
@@ -185,7 +226,7 @@ class IndexFile:
         (at,) = _SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
         if at > self.index_count or self.index_count <= 1:
             return found
-        while at > 0 and len(found) < limit:
+        while 0 < at < self.max_index and len(found) < limit:
             its_hash, physical_offset, seconds, previous = _ENTRY.unpack_from(
                 self._map, self._entries_at + _ENTRY_SIZE * at
             )
@@ -194,7 +235,7 @@ class IndexFile:
                 break
             if its_hash == hashed and stored_at <= end:
                 found.append(physical_offset)
-            if previous > self.index_count or previous == at:
+            if previous > self.index_count or previous >= at:  # newer than itself: a garbled chain may be a ring
                 break
             at = previous
         return found
@@ -214,23 +255,40 @@ class Index:
     now_millis: Callable[[], int]
     files: list[IndexFile] = attrs.field(factory=list, init=False)
     full: list[IndexFile] = attrs.field(factory=list, init=False)  # waiting for their flush
+    is_last_lost: bool = attrs.field(default=False, init=False)  # the newest file that was there could not be used
 
     def load(self, *, safe_until: int | None = None) -> int:
         """Map the files. After an unclean stop (`safe_until`) those with younger entries go (store-ha#27).
 
         Answers the commit log offset of the last record indexed, be its file dropped or not.
         """
-        if not self.directory.is_dir():
-            return 0
         reached = 0
-        for path in sorted(path for path in self.directory.iterdir() if path.name.isdigit()):
-            file = IndexFile.open(path, self.slots, self.max_index, self.disk, create=False)
+        for path in self.disk.list_directory(self.directory):
+            if not path.name.isdigit() or (file := self._load_file(path)) is None:
+                continue
             reached = file.end_physical
             if safe_until is not None and file.end_timestamp > safe_until:
-                file.file.delete()
+                file.file.discard()
             else:
                 self.files.append(file)
+                self.is_last_lost = False
         return reached
+
+    def _load_file(self, path: Path) -> IndexFile | None:
+        """Map one file. None for an empty or garbled one: it is deleted, for an index can be lacked (issue 12.11)."""
+        file = None
+        if self.disk.file_size(path):
+            file = IndexFile.open(path, self.slots, self.max_index, self.disk, create=False)
+            if file.is_sane:
+                return file
+        logger.warning("%s is %s: it is deleted", path, "empty" if file is None else "no index file")
+        self.is_last_lost = True
+        if file is not None:
+            file.file.discard()
+        else:
+            with contextlib.suppress(OSError):  # an empty file does no harm
+                self.disk.unlink(path)
+        return None
 
     def put(self, entries: Sequence[IndexEntry]) -> None:
         """Index keys in the order of the log. What lies before the last entry's record is there already."""
@@ -246,9 +304,9 @@ class Index:
 
     def _next_file(self) -> IndexFile:
         """A new file begins with the end values of the full one before it."""
-        self.directory.mkdir(parents=True, exist_ok=True)
+        self.disk.make_directory(self.directory)
         moment = self.now_millis()
-        while (path := self.directory / _name(moment)).exists():
+        while self.disk.exists(path := self.directory / _name(moment)):
             moment += 1
         file = IndexFile.open(path, self.slots, self.max_index, self.disk, create=True)
         if self.files:
@@ -261,7 +319,7 @@ class Index:
 
     def find(self, key: str, limit: int, begin: int, end: int) -> list[int]:
         """Commit log offsets, newest first, of records whose key has this key's hash."""
-        hashed, found = key_hash(key.encode()), list[int]()
+        hashed, found = key_hash(key.encode("utf-8", "replace")), list[int]()
         for file in reversed(self.files):
             if file.overlaps(begin, end):
                 found += file.find(hashed, limit - len(found), begin, end)
@@ -270,24 +328,30 @@ class Index:
         return found
 
     def cut(self, log_end: int) -> None:
-        """The log was truncated: what is stored there next shall not count as indexed already.
+        """The log was truncated: forget its records from `log_end` on. OSError never."""
+        emptied = [file for file in self.files if file.cut(log_end) and file.index_count == 1]
+        self.files = [file for file in self.files if file not in emptied]
+        for file in emptied:
+            file.file.discard()
+        self.full = [file for file in self.full if file in self.files[:-1]]
 
-        Entries that pointed there stay; a query by their key gets what lies there then, and compares.
-        """
-        for file in self.files:
-            file.end_physical = min(file.end_physical, log_end)
+    @property
+    def end_physical(self) -> int:
+        """Commit log offset of the last record in a file that is kept; 0 without one."""
+        return self.files[-1].end_physical if self.files else 0
 
     def destroy(self) -> None:
-        """Delete all files."""
+        """Delete all files. OSError never."""
         for file in self.files:
-            file.file.delete()
+            file.file.discard()
         self.files, self.full = [], []
 
     def delete_expired(self, log_min: int) -> int:
-        """Drop files that point only below the log's minimum, never the last; answer how many."""
+        """Drop files that point only below the log's minimum, never the last; return how many. OSError leaves the rest."""
         dropped = 0
         while len(self.files) > 1 and self.files[0].end_physical < log_min:
-            self.files.pop(0).file.delete()
+            self.files[0].file.delete()
+            del self.files[0]
             dropped += 1
         return dropped
 

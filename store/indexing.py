@@ -7,12 +7,21 @@ from typing import Final, NamedTuple
 
 import attrs
 
-from remoting.message import HEADS, IPV6_MASK, MESSAGE_MAGIC, TRANSACTION_MASK, TRANSACTION_ROLLBACK, java_hash
+from remoting.message import (
+    HEADS,
+    IPV6_MASK,
+    MESSAGE_MAGIC,
+    SYS_FLAG_AT,
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    java_hash,
+)
 from store.index import IndexEntry, key_hash
 from store.logfile import LogFile
 
 # size, magic, physical offset, sysFlag, store time, body length; hosts are IPv4
 _RECORD: Final = struct.Struct(">ii20xqi8x8xq8x4x8xi")
+_SYS_FLAG: Final = struct.Struct(">i")
 DIGITS: Final = 8  # of a unique key, that differ within a minute: half of its time, and its counter
 _UNIQUE_KEY_SIZES: Final = (32, 56)  # as clients make them: IPv4 or IPv6, process, class loader, time, counter, in hex
 
@@ -76,6 +85,19 @@ def hashes_of_alike(texts: Sequence[bytes], tail: bytes, topic_parts: Mapping[in
         return None
     hashes = [(base + int(digits[at : at + DIGITS], 31)) & 0xFFFFFFFF for at in range(0, len(digits), DIGITS)]
     return [hashed if hashed < 0x8000_0000 else (0x1_0000_0000 - hashed) & 0x7FFF_FFFF for hashed in hashes]
+
+
+def record_hashes(record: bytes) -> list[int]:
+    """What a whole record is in the index under; of bytes that are no record, nothing."""
+    entries: list[IndexEntry] = []
+    sys_flag: int = _SYS_FLAG.unpack_from(record, SYS_FLAG_AT)[0]
+    head = HEADS[(sys_flag & IPV6_MASK) >> 4]
+    if len(record) > head.size:
+        fields = head.unpack_from(record)
+        tail = record[head.size + fields[14] :]
+        if fields[14] >= 0 and 3 <= len(tail) <= 0x10000:
+            KeyReader().add(tail, sys_flag, fields[6], fields[10], entries)
+    return [hashed for hashed, _, _ in entries]
 
 
 class KeyDigits(NamedTuple):

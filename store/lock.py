@@ -1,13 +1,12 @@
 """One process per store: the files `lock` and `abort` (sections 1.1 and 1.3)."""
 
 import contextlib
-import fcntl
 import os
 from pathlib import Path
 
 import attrs
 
-from store.disk import StoreLocked
+from store.disk import Disk, StoreLocked
 
 # POSIX locks belong to the process, so they do not keep apart two stores opened in one.
 _held_here: set[Path] = set()
@@ -21,20 +20,23 @@ class StoreLock:
     _descriptor: int
 
     @classmethod
-    def acquire(cls, path: Path) -> "StoreLock":
-        path = path.resolve()
+    def acquire(cls, path: Path, disk: Disk | None = None) -> "StoreLock":
+        """StoreLocked while another store holds it; OSError when the file cannot be opened or locked."""
+        path, disk = path.resolve(), disk or Disk()
         refusal = StoreLocked(f"{path} is locked: another broker uses this store")
         if path in _held_here:  # asked before opening: closing any descriptor of the file would free the lock
             raise refusal
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = disk.open(path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+            disk.lock(descriptor)
         except OSError as problem:
             os.close(descriptor)
-            raise refusal from problem
-        if os.pread(descriptor, 5, 0) != b"lock":
-            with contextlib.suppress(OSError):  # a full disk: its content is for people, the lock holds without
-                os.pwrite(descriptor, b"lock", 0)
+            if isinstance(problem, BlockingIOError | PermissionError):
+                raise refusal from problem
+            raise
+        with contextlib.suppress(OSError):  # a full disk: its content is for people, the lock holds without
+            if disk.read(descriptor, 5) != b"lock":
+                disk.write(descriptor, b"lock", 0)
         _held_here.add(path)
         return cls(path, descriptor)
 
@@ -48,13 +50,15 @@ class AbortFile:
     """There while the store is open, and after it was not closed cleanly (store-ha#5)."""
 
     path: Path
+    disk: Disk = attrs.field(factory=Disk)
 
     @property
     def exists(self) -> bool:
-        return self.path.exists()
+        return self.disk.exists(self.path)
 
     def create(self) -> None:
-        self.path.touch()
+        with self.disk.opened(self.path, os.O_WRONLY | os.O_CREAT):
+            pass
 
     def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
+        self.disk.unlink(self.path)

@@ -8,6 +8,7 @@ a file that is deleted meanwhile stays mapped only until its last view goes.
 """
 
 import contextlib
+import logging
 import mmap
 import os
 import sys
@@ -17,9 +18,12 @@ import attrs
 
 from store.disk import Disk, StoreCorrupt
 
+logger = logging.getLogger(__name__)
+
 # Faulting pages in one by one, as they are first written, costs five times as much as asking for many at once.
 _POPULATE_STEP = 128 * 1024
 _MADV_POPULATE_WRITE = 23  # Linux 5.14 and later
+_HEAD_SIZE = 40  # bytes: an index file's header, the start of a record, two entries of a queue
 _WARM_STEP = 2**20  # bytes asked for at once: some systems bring in no more at a call
 _WARM_DISTANCE = 4 * 2**20  # what is nearer to where is written would come too late
 
@@ -36,20 +40,11 @@ def offset_name(offset: int) -> str:
     return f"{offset:020d}"
 
 
-def map_file(path: Path, size: int, *, create: bool, is_scattered: bool) -> mmap.mmap:
-    """Map a file, made sparse and at full length if it is new; see `LogFile.open`. StoreCorrupt, OSError."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT if create else 0), 0o644)
-    try:
-        found = os.fstat(descriptor).st_size
-        if create and found == 0:
-            os.ftruncate(descriptor, size)
-        elif found != size:
-            raise wrong_length(path, found, size)
-        mapped = mmap.mmap(descriptor, size)
-        if is_scattered:
-            mapped.madvise(mmap.MADV_RANDOM)
-    finally:
-        os.close(descriptor)
+def map_file(path: Path, size: int, disk: Disk, *, create: bool, is_scattered: bool) -> mmap.mmap:
+    """Map a file, or a new one in its place, sparse and at full length; see `LogFile.open`. StoreCorrupt, OSError."""
+    mapped = _new_map(path, size, disk) if create else _existing_map(path, size, disk)
+    if is_scattered:
+        mapped.madvise(mmap.MADV_RANDOM)
     return mapped
 
 
@@ -88,10 +83,12 @@ class LogFile:
     ) -> "LogFile":
         """Map the file; create it sparse, at full length. StoreCorrupt if it has another length.
 
+        A new file replaces one of its name, which is a leftover: the disk had refused to delete it. OSError leaves none.
+
         A scattered file is one of many, or is touched here and there: a page fault shall bring in its page
         alone. Otherwise the system reads around it, and the first byte of a new file costs 1 ms and 2 MB.
         """
-        mapped = map_file(path, size, create=create, is_scattered=is_scattered)
+        mapped = map_file(path, size, disk, create=create, is_scattered=is_scattered)
         first_offset = int(path.name)
         return cls(path, first_offset, size, first_step, last_step, disk, mapped, memoryview(mapped))
 
@@ -122,10 +119,15 @@ class LogFile:
         end = self.wrote + len(data)
         self.ensure_blocks(end)
         if self._descriptor < 0:
-            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
+            self._descriptor = self.disk.open(self.path)
         rest = memoryview(data)
-        while rest:
-            rest = rest[os.pwrite(self._descriptor, rest, end - len(rest)) :]
+        try:
+            while rest:
+                rest = rest[self.disk.write(self._descriptor, rest, end - len(rest)) :]
+        except OSError:
+            # A part of it may be whole records. After a kill, a start would take them for stored.
+            self.map[self.wrote : end] = bytes(len(data))
+            raise
         self.wrote = end
         if self.is_full:
             self.end_appends()
@@ -138,9 +140,9 @@ class LogFile:
         """
         if sys.platform != "linux":
             return
-        with contextlib.suppress(FileNotFoundError), self.path.open("rb", buffering=0) as file:
+        with contextlib.suppress(OSError), self.disk.opened(self.path, os.O_RDONLY) as descriptor:
             while (start := max(self._warmed, self.wrote + _WARM_DISTANCE)) < min(self.wrote + ahead, self.size):
-                os.posix_fadvise(file.fileno(), start, _WARM_STEP, os.POSIX_FADV_WILLNEED)
+                os.posix_fadvise(descriptor, start, _WARM_STEP, os.POSIX_FADV_WILLNEED)
                 self._warmed = start + _WARM_STEP
 
     def ensure_blocks(self, end: int) -> None:
@@ -163,22 +165,24 @@ class LogFile:
 
     def allocate(self, start: int, end: int) -> None:
         """Give a range blocks. For who writes at random, as an index does; see `ensure_room` for others."""
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        try:
+        with self.disk.opened(self.path) as descriptor:
             self.disk.allocate(descriptor, start, end - start)
-        finally:
-            os.close(descriptor)
 
     def sync(self) -> None:
         """Make what was written durable. A deleted file needs no care."""
-        try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        try:
+        with contextlib.suppress(FileNotFoundError), self.disk.opened(self.path) as descriptor:
             self.disk.sync(descriptor)
-        finally:
-            os.close(descriptor)
+
+    def rewrite(self, start: int, end: int) -> None:
+        """Write to each page of a range what it holds, so that the next sync writes all of them.
+
+        For bytes that were written before: their pages have blocks. Not for a thread: another one may write there.
+        """
+        mapped = self.map
+        for at in range(start, end, mmap.PAGESIZE):
+            mapped[at] = mapped[at]
+        if end > start:
+            mapped[end - 1] = mapped[end - 1]
 
     def close(self) -> None:
         """Unmap. Where a view is still alive, the mapping goes with it."""
@@ -196,5 +200,38 @@ class LogFile:
             self._descriptor = -1
 
     def delete(self) -> None:
-        self.path.unlink(missing_ok=True)
+        """Delete and unmap. OSError leaves the file as it was, and mapped."""
+        self.disk.unlink(self.path)
         self.close()
+
+    def discard(self) -> None:
+        """Delete a file that must not count any more, and unmap it. OSError never.
+
+        Where the disk refuses, its first bytes are zeroed: a start takes that for the end, and deletes the file.
+        """
+        try:
+            self.disk.unlink(self.path)
+        except OSError as exc:
+            logger.warning("%s is not deleted: %s; it counts as empty", self.path, exc.strerror or exc)
+            if any(self.map[:_HEAD_SIZE]):  # else its first page may be a hole, which a full disk has no block for
+                self.map[:_HEAD_SIZE] = bytes(_HEAD_SIZE)
+        self.close()
+
+
+def _existing_map(path: Path, size: int, disk: Disk) -> mmap.mmap:
+    with disk.opened(path) as descriptor:
+        found = os.fstat(descriptor).st_size
+        if found != size:
+            raise wrong_length(path, found, size)
+        return disk.map(descriptor, size)
+
+
+def _new_map(path: Path, size: int, disk: Disk) -> mmap.mmap:
+    with disk.opened(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC) as descriptor:
+        try:
+            disk.truncate(descriptor, size)
+            return disk.map(descriptor, size)
+        except OSError:
+            with contextlib.suppress(OSError):
+                disk.unlink(path)
+            raise

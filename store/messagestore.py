@@ -4,9 +4,9 @@ All calls belong to one thread, except `FlushJob.run`. Memoryviews it answers li
 within the same pass of the event loop, for a later pass may delete the file below them.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Self
 
 import attrs
@@ -15,14 +15,15 @@ from remoting.batch import Batch
 from remoting.message import NewMessage
 from store.checkpoint import Checkpoint
 from store.cleaner import Cleaner
-from store.commitlog import CommitLog
+from store.commitlog import CommitLog, physical_offset_of
 from store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from store.consumequeue import ENTRY
 from store.disk import Disk
 from store.dispatch import Dispatcher, OnDispatched
 from store.filequeue import FileQueue
 from store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
-from store.index import Index
+from store.index import Index, key_hash
+from store.indexing import record_hashes
 from store.lock import AbortFile, StoreLock
 from store.pull import PropertyFilter, Puller, TagsMatch
 from store.put import Putter
@@ -74,30 +75,37 @@ class MessageStore:
         """
         root, disk = config.store_path_root_dir, disk or Disk()
         for directory in (root, config.store_path_commit_log, root / "consumequeue"):
-            directory.mkdir(parents=True, exist_ok=True)
-        lock = StoreLock.acquire(root / "lock")
+            disk.make_directory(directory)
+        lock, marks, store = StoreLock.acquire(root / "lock", disk), None, None
         try:
             log = CommitLog(FileQueue(config.store_path_commit_log, config.mapped_file_size_commit_log, disk))
             queues = Queues(root / "consumequeue", config.mapped_file_size_consume_queue, disk)
             index = None
             if config.message_index_enable:
                 index = Index(root / "index", config.max_hash_slot_num, config.max_index_num, disk, now_millis)
-            checkpoint = Checkpoint.load(root / "checkpoint")
-            marks = FlushedMarks.open(root / MARKS_FILE)
+            checkpoint = Checkpoint.load(root / "checkpoint", disk)
+            marks = FlushedMarks.open(root / MARKS_FILE, disk)
             dispatcher = Dispatcher(log, queues, index, config.delay_millis, is_slave, on_dispatched)
             putter = Putter(config, log, queues, index, dispatcher, now_millis)
             store = cls(
                 config, now_millis, is_slave, disk, log, queues, index, checkpoint, dispatcher, putter,
                 Puller.of(log, config, is_slave=is_slave), Flusher(log, queues, index, checkpoint, marks),
-                Cleaner(config, log, queues, index, putter, disk, now_millis, is_slave), lock, AbortFile(root / "abort"),
+                Cleaner(config, log, queues, index, putter, disk, now_millis, is_slave), lock,
+                AbortFile(root / "abort", disk),
             )  # fmt: skip
             store._recover(on_progress, on_queue)
+            store._abort.create()
         except BaseException:
-            lock.release()
+            if store is not None:
+                store._release()
+            else:
+                if marks is not None:
+                    marks.close()
+                lock.release()
             raise
-        store._abort.create()
-        if not store.checkpoint.path.exists():
-            store.checkpoint.write()
+        with contextlib.suppress(OSError):  # a full disk: the first flush that can writes it
+            if not disk.exists(checkpoint.path):
+                checkpoint.write()
         return store
 
     def _recover(self, on_progress: Callable[[int], object], on_queue: Callable[[], object]) -> None:
@@ -112,6 +120,10 @@ class MessageStore:
         found = restart(
             log, queues, checkpoint, self.config, on_progress, crashed=crashed, indexed=indexed, on_recovered=on_queue
         )
+        index_from = found.index_from
+        if self.index is not None:
+            self.index.cut(log.max_offset)
+            index_from = min(index_from, self.index.end_physical) if self.index.is_last_lost else index_from
         queues.correct_min_offsets(log.min_offset)
         for queue in queues:
             queue.flushed = 0 if crashed else queue.files.max_offset
@@ -119,9 +131,11 @@ class MessageStore:
         if not crashed:
             marks.log, marks.queues = log.max_offset, found.queues_from
         self.flusher.cut(log.max_offset)
+        if crashed and marks.is_known:
+            self.flusher.suspect(log.max_offset)
         self.dispatcher.last_stored_at = found.last_stored_at
         try:
-            self.dispatcher.catch_up(found.queues_from, found.index_from, on_progress)
+            self.dispatcher.catch_up(found.queues_from, index_from, on_progress)
         except OSError as problem:  # a full disk: what is in the queues is served
             self.putter.no_room(problem)
         queues.recover_counters()
@@ -134,34 +148,45 @@ class MessageStore:
         self.puller = Puller.of(self.log, config, is_slave=self.is_slave)
 
     def close(self) -> None:
-        """A clean stop: all on disk, `abort` removed if queues and index have everything (store-ha#5) and the disk has room."""
+        """A clean stop: all on disk, `abort` removed if queues and index have everything (store-ha#5) and the disk has room.
+
+        OSError never: where the disk fails, `abort` stays, and the next start looks at everything.
+        """
         if self._closed:
             return
         self._closed = True
         self.putter.refusal = "the store is shut down"
-        is_safe = self._finish()
-        if self.index is not None:
-            self.index.close()
-        if is_safe and self.dispatch_behind_bytes == 0 and not self.queues.stuck and not self.cleaner.is_disk_full:
-            self._abort.remove()
-        self.log.files.close()
-        self.queues.close()
-        self.flusher.marks.close()
-        self._lock.release()
-
-    def _finish(self) -> bool:
-        """Index and flush the rest. False if the disk fails; then `abort` stays, and the next start looks at everything."""
         try:
-            self.dispatcher.enter_index()
-            for make_job in (self.flush_job, partial(self.flush_queues_job, at_stop=True)):
-                job = make_job()  # the second writes the checkpoint, which the first moves on
-                if job is not None:
-                    job.run()
-                    self.flushed(job)
-        except OSError:
-            logger.exception("%s could not be flushed", self.config.store_path_root_dir)
-            return False
-        return True
+            self._finish()
+        except OSError as exc:
+            logger.error("%s could not be flushed: %s", self.config.store_path_root_dir, exc)  # noqa: TRY400 - the disk's fault, not the code's
+        finally:
+            self._release()
+
+    def _finish(self) -> None:
+        """Index and flush the rest. OSError if the disk fails."""
+        self.dispatcher.enter_index()
+        while (job := self.flush_job()) is not None:  # several, where a sync failed before
+            job.run()
+            self.flushed(job)
+        job = self.flush_queues_job(at_stop=True)  # writes the checkpoint, which those before moved on
+        if job is not None:
+            job.run()
+            self.flushed(job)
+        is_whole = self.dispatch_behind_bytes == 0 and not self.queues.stuck and not self.flusher.is_index_unsafe
+        if is_whole and not self.cleaner.is_disk_full:
+            self._abort.remove()
+
+    def _release(self) -> None:
+        """Give back all that is held open: mappings, descriptors, the lock."""
+        try:
+            if self.index is not None:
+                self.index.close()
+            self.log.files.close()
+            self.queues.close()
+        finally:
+            self.flusher.marks.close()
+            self._lock.release()
 
     # ---- where things stand ------------------------------------------------------------------------------
 
@@ -189,6 +214,11 @@ class MessageStore:
     @property
     def flushed_offset(self) -> int:
         return self.flusher.marks.log
+
+    @property
+    def flush_error(self) -> str:
+        """Why the last flush of the log failed; empty if it did not."""
+        return self.flusher.error
 
     # ---- put, read ---------------------------------------------------------------------------------------
 
@@ -240,17 +270,26 @@ class MessageStore:
         return self.log.record(physical_offset) if size is None else self.log.slice(physical_offset, size)
 
     def query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryResult:
-        """Records whose key, or unique key, has this key's hash, stored in [begin, end], oldest first."""
+        """Records whose key, or unique key, has this key's hash, stored in [begin, end], oldest first.
+
+        As in RocketMQ, a client compares the key itself. That a record lies there and has the hash is checked here, for
+        after a torn write or a damaged file an entry may lead anywhere (issue 12.13).
+        """
         if self.index is None or not self.index.files:
             return QueryResult([], 0, 0)
         found = self.index.find(f"{topic}#{key}", min(max_num, self.config.max_msgs_num_batch), begin, end)
         if not found:  # RocketMQ tells of its index only where it found something there
             return QueryResult([], 0, 0)
-        records = [self.log.record(offset) for offset in sorted(found)]
+        hashed = key_hash(f"{topic}#{key}".encode("utf-8", "replace"))
+        records = [record for offset in sorted(found) if (record := self._record_of_hash(offset, hashed)) is not None]
         newest = self.index.files[-1]
-        return QueryResult(
-            [record for record in records if record is not None], newest.end_timestamp, newest.end_physical
-        )
+        return QueryResult(records, newest.end_timestamp, newest.end_physical)
+
+    def _record_of_hash(self, offset: int, hashed: int) -> memoryview | None:
+        record = self.log.record(offset)
+        if record is None or physical_offset_of(record) != offset or hashed not in record_hashes(bytes(record)):
+            return None
+        return record
 
     def queue_entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Entries of a queue from one on: commit log offset, size, tags code. They end with their file."""

@@ -104,7 +104,9 @@ class QueueFile(LogFile):
         return file
 
     def _bring_in(self, *, create: bool) -> None:
-        self.map = self.pool.opening(partial(map_file, self.path, self.size, create=create, is_scattered=True))
+        self.map = self.pool.opening(
+            partial(map_file, self.path, self.size, self.disk, create=create, is_scattered=True)
+        )
         self.view = memoryview(self.map)
         self.pool.add(self)
 

@@ -13,7 +13,7 @@ from typing import Final
 import attrs
 
 from store.config import QUEUE_ENTRY_SIZE, StoreConfig
-from store.disk import StoreError
+from store.disk import Disk, StoreError
 from store.flush import MARKS_FILE, FlushedMarks
 from store.lock import StoreLock
 from store.queuefile import count_until, last_end, queue_files, written_count, written_part
@@ -46,7 +46,7 @@ def lose_unsynced(config: StoreConfig) -> Lost:
     root = config.store_path_root_dir
     if not root.is_dir():
         return Lost()
-    lock = StoreLock.acquire(root / "lock")
+    lock, disk = StoreLock.acquire(root / "lock"), Disk()
     try:
         if not (root / MARKS_FILE).exists():
             raise StoreError(f"{root} has no {MARKS_FILE}: nothing says what of it was synced")
@@ -62,10 +62,10 @@ def lose_unsynced(config: StoreConfig) -> Lost:
                 kept = count_until(raw, lambda offset, _: offset >= marks.queues)
             entries += written - kept
             if kept < written:
-                zero_from(path, kept * QUEUE_ENTRY_SIZE)
+                zero_from(path, kept * QUEUE_ENTRY_SIZE, disk)
         for path in _files(config.store_path_commit_log):
             first = int(path.name)
-            end = max(end, first + zero_from(path, max(0, marks.log - first)))
+            end = max(end, first + zero_from(path, max(0, marks.log - first), disk))
     finally:
         lock.release()
     return Lost(marks.log, end - marks.log, messages, entries)

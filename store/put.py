@@ -3,7 +3,6 @@
 Queue and index follow in a step of their own, after the slaves have got the bytes: they work meanwhile.
 """
 
-import errno
 import logging
 import struct
 import zlib
@@ -203,9 +202,7 @@ class Putter:
             self.no_room(problem)
 
     def no_room(self, problem: OSError) -> PutResult:
-        """The disk refused: so do we, until cleaning finds that it would not (section 3.9)."""
-        if problem.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO):
-            raise problem
+        """The disk refused, or the process has too many files: so do we, until a look at the disk tries again (section 3.9)."""
         self.refusal = f"{problem.strerror}: {problem.filename or self.config.store_path_root_dir}"
         logger.error("no more puts: %s", self.refusal)
         return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)

@@ -18,7 +18,7 @@ _WORDS: Final = QUEUE_ENTRY_SIZE // 4
 
 def written_bytes(file: LogFile, *, crashed: bool) -> int:
     """How many bytes at the begin of a file are entries. What lies in a hole was never written."""
-    room = first_hole(file.path, file.size) // QUEUE_ENTRY_SIZE
+    room = first_hole(file.path, file.size, file.disk) // QUEUE_ENTRY_SIZE
     entries = file.view[: room * QUEUE_ENTRY_SIZE]
     if crashed:
         return valid_count(entries) * QUEUE_ENTRY_SIZE

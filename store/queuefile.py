@@ -11,6 +11,7 @@ from pathlib import Path
 
 from store.config import QUEUE_ENTRY_SIZE
 from store.consumequeue import ENTRY, PRE_BLANK_SIZE
+from store.disk import Disk
 from store.sparse import first_hole
 
 
@@ -30,7 +31,7 @@ def last_queue_files(root: Path) -> list[Path]:
 @contextlib.contextmanager
 def written_part(path: Path) -> Iterator[memoryview]:
     """A file mapped for reading, up to its first hole: behind it there are no entries."""
-    size = first_hole(path, path.stat().st_size)
+    size = first_hole(path, path.stat().st_size, Disk())
     if not size:
         yield memoryview(b"")
         return

@@ -1,7 +1,7 @@
 """All consume queues of a store, by topic and queue id."""
 
+import contextlib
 import heapq
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,9 +39,9 @@ class Queues:
     """Queues with entries that could not be written yet; see `write_held`."""
 
     def load(self, on_loaded: Callable[[], object] = lambda: None) -> None:
-        """Find the queues and their files. `on_loaded` is called after each queue."""
-        for topic in sorted(_subdirectories(self.directory)):
-            for queue_id in sorted(_subdirectories(self.directory / topic)):
+        """Find the queues and their files. `on_loaded` is called after each queue. OSError."""
+        for topic in self.disk.names_in(self.directory):
+            for queue_id in self.disk.names_in(self.directory / topic):
                 if _QUEUE_ID.fullmatch(queue_id):
                     self.open(topic, int(queue_id)).files.load()
                     on_loaded()
@@ -123,9 +123,8 @@ class Queues:
             self.stuck.discard(queue)
             queue.files.destroy()
         for topic in topics:
-            directory = self.directory / topic
-            if directory.is_dir() and not any(directory.iterdir()):
-                directory.rmdir()
+            with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm
+                self.disk.remove_directory(self.directory / topic)
 
     def delete_expired(self, log_min: int) -> int:
         return sum(queue.delete_expired(log_min) for queue in self)
@@ -133,15 +132,6 @@ class Queues:
     def close(self) -> None:
         for queue in self:
             queue.files.close()
-
-
-def _subdirectories(path: Path) -> list[str]:
-    """Names of the directories below a path; none where it is no directory itself."""
-    try:
-        with os.scandir(path) as entries:
-            return [entry.name for entry in entries if entry.is_dir()]
-    except FileNotFoundError:
-        return []
 
 
 class EnteredOffsets:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from store.disk import Disk
+
 _BLOCK: Final = 1 << 20
 _NO_DATA: Final = errno.ENXIO
 _UNKNOWN: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.ENOTTY})
@@ -25,13 +27,10 @@ def data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, in
         at = hole
 
 
-def first_hole(path: Path, size: int) -> int:
+def first_hole(path: Path, size: int, disk: Disk) -> int:
     """Where the first hole of a file of this size begins; its size without one. OSError."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with disk.opened(path, os.O_RDONLY) as descriptor:
         return min(size, _seek(descriptor, 0, SEEK_HOLE, size, size))
-    finally:
-        os.close(descriptor)
 
 
 def _seek(descriptor: int, at: int, whence: int | None, unknown: int, none: int) -> int:
@@ -48,24 +47,21 @@ def _seek(descriptor: int, at: int, whence: int | None, unknown: int, none: int)
         raise
 
 
-def zero_from(path: Path, start: int) -> int:
+def zero_from(path: Path, start: int, disk: Disk) -> int:
     """Zero a file from a position on. Returns the position after the last byte that was not zero, else 0. OSError."""
     end = 0
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
+    with disk.opened(path) as descriptor:
         for low, high in data_ranges(descriptor, start, os.fstat(descriptor).st_size):
             for at in range(low, high, _BLOCK):
-                block = os.pread(descriptor, min(_BLOCK, high - at), at)
+                block = disk.read(descriptor, min(_BLOCK, high - at), at)
                 kept = len(block.rstrip(b"\0"))
                 if kept:
                     end = at + kept
-                    _write(descriptor, bytes(kept), at)
-    finally:
-        os.close(descriptor)
+                    _write(descriptor, bytes(kept), at, disk)
     return end
 
 
-def _write(descriptor: int, data: bytes, at: int) -> None:
+def _write(descriptor: int, data: bytes, at: int, disk: Disk) -> None:
     rest = memoryview(data)
     while rest:
-        rest = rest[os.pwrite(descriptor, rest, at + len(data) - len(rest)) :]
+        rest = rest[disk.write(descriptor, rest, at + len(data) - len(rest)) :]

@@ -9,7 +9,7 @@ import pytest
 
 from broker.diskfaults import open_faulty_disk
 from remoting.faults import DiskRule, NodeFaults, NodeRules
-from store.configfile import WRITE_CHECKS, save_config_file
+from store.configfile import save_config_file
 from store.faults import FaultyDisk
 
 
@@ -19,10 +19,11 @@ def faults() -> NodeFaults:
 
 
 @pytest.fixture
-def disk(faults: NodeFaults) -> Iterator[FaultyDisk]:
+def disk(faults: NodeFaults, tmp_path: pathlib.Path) -> Iterator[FaultyDisk]:
     with open_faulty_disk(faults, rate=10) as made:
         yield made
-    assert not WRITE_CHECKS
+    made.read_only = True
+    save_config_file(tmp_path / "after.json", b"1")  # the disk is out of use
     faults.set(NodeRules())  # nobody follows any more
 
 

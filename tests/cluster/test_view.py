@@ -82,7 +82,7 @@ def test_a_slave_with_long_offsets_takes_lines_of_80_columns_and_a_profile_is_na
     assert "profile" not in console.export_text()
 
 
-def test_who_asked_for_what_nobody_serves_is_shown() -> None:
+def test_who_asked_for_what_nobody_serves_and_a_failing_flush_are_shown() -> None:
     console = Console(width=80, record=True, file=io.StringIO())
     unserved = {"127.0.0.1 13": 2, "::1 901": 1}
     node = {
@@ -99,6 +99,10 @@ def test_who_asked_for_what_nobody_serves_is_shown() -> None:
     text = console.export_text()
     assert "broker-a: code 13 (QUERY_BROKER_OFFSET) from 127.0.0.1, 2 times" in text
     assert "broker-a: code 901 (not of 4.9) from ::1, 1 times" in text
+    assert "not synced" not in text
+    commit_log = {"min": 0, "max": 9000, "flushed": 4000, "flush_error": "Input/output error"}
+    console.print(render_status({**head, "nodes": [{**nodes[0], "commit_log": commit_log}]}))
+    assert "broker-a: the commit log is not synced beyond 4000: Input/output error" in console.export_text()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 import gzip
 import json
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,17 @@ def open_store(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Mes
     yield opener
     for store in opened:
         store.close()
+
+
+@pytest.fixture
+def quick_path(tmp_path: Path) -> Iterator[Path]:
+    """A directory in memory, where the system has one: thousands of stores are made and deleted."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory, ignore_cleanup_errors=True) as name:
+        yield Path(name)
 
 
 @pytest.fixture(scope="session")

@@ -1,14 +1,18 @@
 """When commit log files go, and when the disk is too full to write (sections 3.7, 3.9)."""
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from store.cleaning import expired_count
 from store.config import StoreConfig
+from store.disk import Disk
 from store.faults import FaultyDisk
 from store.messagestore import MessageStore
 from store.results import PutStatus
@@ -186,3 +190,47 @@ def test_above_90_percent_puts_are_refused_and_all_else_goes_on(open_store: Open
     disk.shown_percent = 90
     store.check_disk()
     assert store.put(new_message()).status is PutStatus.PUT_OK
+
+
+@attrs.define(eq=False)
+class KeepingDisk(Disk):
+    """Deletes no file that lies below a directory of this name."""
+
+    kept: str = ""
+
+    def unlink(self, path: Path) -> None:
+        if self.kept and self.kept in path.parts:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        super().unlink(path)
+
+
+@pytest.mark.parametrize("kept", ["commitlog", "consumequeue", "index"])
+def test_a_file_that_cannot_be_deleted_is_tried_again_and_said_once(
+    open_store: Open, clock: ManualClock, caplog: pytest.LogCaptureFixture, kept: str
+) -> None:
+    """issue 12.7: an unlink that failed ended the broker. RocketMQ ends the round."""
+    disk = KeepingDisk(kept=kept)
+    store = open_store(disk=disk, max_index_num=40)
+    for number in range(400):
+        store.put(new_message(b"x" * 400, queue_id=number % 2, keys=f"k{number}"))
+    root = store.config.store_path_root_dir
+    names = sorted(path.name for path in (root / "commitlog").iterdir())
+    assert len(names) == 4
+    clock.now += 100 * HOUR
+    store.put(new_message(b"x" * 400))
+    deleted = [store.delete_expired(hour=4) for _ in range(3)]
+    assert deleted == [[] if kept == "commitlog" else names[:3], [], []]
+    assert [record.message for record in caplog.records if "not deleted" in record.message] == [
+        record.message for record in caplog.records[-1:]
+    ]
+    assert kept in caplog.text
+    assert (store.get_message("orders", 0, 0, 1).count == 1) == (kept == "commitlog")
+    disk.kept = ""
+    if kept == "commitlog":
+        assert store.delete_expired(hour=4) == names[:3]
+    else:
+        store.delete_expired(hour=5)
+    assert [path.name for path in (root / "commitlog").iterdir()] == names[3:]
+    assert min(int(path.name) for path in (root / "consumequeue" / "orders" / "0").iterdir()) > 0
+    assert len(list((root / "index").iterdir())) < 5
+    assert store.put(new_message()).is_stored

@@ -106,6 +106,19 @@ def test_a_torn_tail_that_no_queue_knows_is_no_part_of_the_log(open_store: Open)
     assert found.a.beyond.record_count == 2
 
 
+def test_a_record_with_lengths_that_contradict_each_other_is_named_by_its_place(open_store: Open) -> None:
+    store = open_store()
+    offsets = filled(store, 300)  # three files: the end is looked for in the last
+    copy = copied(store, "copy")
+    spoil(copy, offsets[7] + 84, (2**31 - 1).to_bytes(4, "big"))  # the length of its body
+    found = compared(store.config.store_path_root_dir, copy)
+    assert found.verdict is Verdict.DIFFERENT
+    assert found.b.differing is not None
+    record = found.b.differing.first[0]
+    assert (record.offset, record.topic, record.is_intact) == (offsets[7], "(unreadable)", False)
+    assert found.b.differing.record_count == 293
+
+
 def test_logs_that_parted_and_grew_differ_from_where_they_did(open_store: Open) -> None:
     master = open_store("master")
     filled(master, 100)

@@ -8,6 +8,7 @@ import pathlib
 import pytest
 
 from store.configfile import keep_config_file, keep_unsaved_files, load_config_file, save_config_file
+from store.disk import StoreError
 
 
 def test_the_backup_holds_the_former_content(tmp_path: pathlib.Path) -> None:
@@ -86,3 +87,15 @@ def test_without_hard_links_the_backup_is_a_copy(tmp_path: pathlib.Path, monkeyp
     for content in (b"1", b"2", b"3"):
         save_config_file(path, content)
     assert (path.read_bytes(), path.with_name("topics.json.bak").read_bytes()) == (b"3", b"2")
+
+
+def test_a_file_that_the_disk_does_not_let_be_read_is_named_and_its_older_backup_not_used(
+    tmp_path: pathlib.Path,
+) -> None:
+    path = tmp_path / "topics.json"
+    save_config_file(path, b"1")
+    save_config_file(path, b"2")
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(StoreError, match=r"topics\.json cannot be read: Is a directory"):
+        load_config_file(path, json.loads)

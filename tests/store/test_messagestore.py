@@ -1,14 +1,16 @@
 """A store's directory: names, lock, abort, what prevents a start, what a stop leaves."""
 
+import errno
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
-from store.disk import StoreCorrupt, StoreLocked
+from store.disk import Disk, StoreCorrupt, StoreLocked
 from store.messagestore import MessageStore
 from store.testing import new_message
 
@@ -163,3 +165,49 @@ def test_is_in_memory_counts_from_the_end_of_the_log(open_store: Open) -> None:
     for _ in range(6):
         store.put(new_message(b"x" * 903))  # records of 1000 bytes
     assert [store.is_in_memory("orders", 0, offset) for offset in range(7)] == [False, False, *[True] * 5]
+
+
+@attrs.define(eq=False)
+class SparingDisk(Disk):
+    """Refuses to make or to delete the file `abort`."""
+
+    spared: str = "abort"
+
+    def unlink(self, path: Path) -> None:
+        self._check(path)
+        super().unlink(path)
+
+    def open(self, path: Path, flags: int = os.O_RDWR) -> int:
+        self._check(path)
+        return super().open(path, flags)
+
+    def _check(self, path: Path) -> None:
+        if path.name == self.spared:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+
+
+def test_a_stop_that_cannot_delete_abort_frees_the_lock(open_store: Open) -> None:
+    """issue 12.13: the last unlink failed, and the store was locked for the rest of the process."""
+    disk = SparingDisk(spared="")
+    store = open_store(disk=disk)
+    end = store.put(new_message()).end_offset
+    disk.spared = "abort"
+    store.close()
+    assert (store.config.store_path_root_dir / "abort").exists()
+    assert open_store().max_commit_log_offset == end
+
+
+@pytest.mark.parametrize("spared", ["abort", "rmqlab.flushed", "00000000000000000000", "checkpoint"])
+def test_a_start_that_fails_leaves_nothing_open(open_store: Open, spared: str) -> None:
+    first = open_store()
+    end = first.put(new_message()).end_offset
+    first.close()
+    before = sorted(os.listdir("/proc/self/fd"))  # noqa: PTH208 - the directory's own descriptor is in both
+    if spared == "checkpoint":
+        first.checkpoint.path.unlink()  # as on a full disk: a later flush makes it
+        assert open_store(disk=SparingDisk(spared=spared)).max_commit_log_offset == end
+        return
+    with pytest.raises(OSError, match="Input/output error"):
+        open_store(disk=SparingDisk(spared=spared))
+    assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+    assert open_store().max_commit_log_offset == end

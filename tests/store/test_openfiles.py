@@ -12,6 +12,7 @@ import pytest
 
 from store import logfile, openfiles
 from store.config import QUEUE_ENTRY_SIZE
+from store.disk import Disk
 from store.faults import FaultyDisk
 from store.messagestore import MessageStore
 from store.openfiles import OpenFiles, default_limit
@@ -43,10 +44,10 @@ class Refusals:
         self._map_file = logfile.map_file
         monkeypatch.setattr(openfiles, "map_file", self._refuse)
 
-    def _refuse(self, path: Path, size: int, **how: Any) -> object:
+    def _refuse(self, path: Path, size: int, disk: Disk, **how: Any) -> object:
         if self.problem is not None and path.parts[-3] in self.topics:
             raise self.problem
-        return self._map_file(path, size, **how)
+        return self._map_file(path, size, disk, **how)
 
 
 @pytest.fixture

@@ -1,13 +1,20 @@
 """Appending messages: what is stored where, and what is refused."""
 
+import errno
+import mmap
+import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 
 from remoting.batch import Batch, BatchItem
 from remoting.message import BLANK_MAGIC, StoredMessage, decode_message
 from store.config import StoreConfig
+from store.disk import Disk
 from store.faults import FaultyDisk
 from store.messagestore import MessageStore
 from store.results import PutStatus
@@ -267,6 +274,60 @@ def test_batches_on_a_full_disk_are_whole_or_refused(open_store: Open, quota: in
     last = store.put_batch(new_message(), Batch.of([BatchItem(b"last", b"UNIQ_KEY\x01last")]))
     assert last.queue_offset == sent
     assert len(store.query("orders", "last", 9, 0, 2**62).buffers) == 1
+
+
+@attrs.define(eq=False)
+class ScarceDisk(Disk):
+    """Maps no file any more, or writes the half of a piece and no more."""
+
+    map_error: int = 0
+    writes_half: bool = False
+
+    def map(self, descriptor: int, size: int) -> mmap.mmap:
+        if self.map_error:
+            raise OSError(self.map_error, os.strerror(self.map_error))
+        return super().map(descriptor, size)
+
+    def write(self, descriptor: int, data: bytes | memoryview, offset: int) -> int:
+        if self.writes_half and len(data) > 1000:
+            super().write(descriptor, data[: len(data) // 2], offset)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return super().write(descriptor, data, offset)
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.EACCES])
+def test_a_new_queue_s_file_that_cannot_be_made_refuses_puts_until_it_can(open_store: Open, number: int) -> None:
+    """issue 12.5: EMFILE ended the broker. What was put is in the log, and is entered later."""
+    disk = ScarceDisk()
+    store = open_store(disk=disk)
+    store.put(new_message())
+    disk.map_error = number
+    assert store.put(new_message(topic="another")).is_stored
+    assert os.strerror(number) in str(store.write_refused())
+    assert store.put(new_message()).status is PutStatus.SERVICE_NOT_AVAILABLE
+    store.check_disk()
+    assert store.write_refused() is not None
+    disk.map_error = 0
+    store.check_disk()
+    assert store.write_refused() is None
+    assert store.get_message("another", 0, 0, 1).count == 1
+    assert [store.put(new_message(topic=topic)).queue_offset for topic in ("orders", "another")] == [1, 1]
+    assert list((store.queues.directory / "another" / "0").iterdir())
+
+
+def test_a_batch_that_was_written_in_part_is_not_there_after_a_kill(open_store: Open, tmp_path: Path) -> None:
+    """Its first records were whole, and had been refused."""
+    disk = ScarceDisk()
+    store = open_store(disk=disk)
+    end = store.put(new_message()).end_offset
+    disk.writes_half = True
+    batch = Batch.of([BatchItem(b"x" * 100) for _ in range(30)])
+    assert store.put_batch(new_message(), batch).status is PutStatus.SERVICE_NOT_AVAILABLE
+    shutil.copytree(tmp_path / "store", tmp_path / "killed")
+    assert open_store("killed").max_commit_log_offset == end
+    disk.writes_half = False
+    store.check_disk()
+    assert store.put_batch(new_message(), batch).physical_offset == end
 
 
 def test_config_names_are_those_of_rocketmq() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from store import sparse
+from store.disk import Disk
 from store.messagestore import MessageStore
 from store.powerloss import lose_unsynced
 from store.sparse import first_hole, zero_from
@@ -62,19 +63,19 @@ def test_zeroing_finds_the_last_byte_wherever_holes_are(tmp_path: Path, any_syst
     path = tmp_path / "file"
     parts = {0: b"kept", 3 * BLOCK: b"x" * BLOCK, 5 * BLOCK - 2: b"last"}
     make_sparse(path, 8 * BLOCK, parts)
-    assert zero_from(path, 2) == 5 * BLOCK + 2
+    assert zero_from(path, 2, Disk()) == 5 * BLOCK + 2
     assert path.read_bytes() == b"ke".ljust(8 * BLOCK, b"\0")
-    assert zero_from(path, 2) == 0
-    assert zero_from(path, 9 * BLOCK) == 0
+    assert zero_from(path, 2, Disk()) == 0
+    assert zero_from(path, 9 * BLOCK, Disk()) == 0
 
 
 def test_the_first_hole_is_not_before_the_end_of_the_data(tmp_path: Path, any_system: bool) -> None:  # noqa: FBT001
     path = tmp_path / "file"
     make_sparse(path, 8 * BLOCK, {0: b"x" * 5000, 4 * BLOCK: b"y"})
-    hole = first_hole(path, 8 * BLOCK)
+    hole = first_hole(path, 8 * BLOCK, Disk())
     assert 5000 <= hole <= 4 * BLOCK if any_system else hole == 8 * BLOCK
     make_sparse(path, 0, {})
-    assert first_hole(path, 0) == 0
+    assert first_hole(path, 0, Disk()) == 0
 
 
 def test_a_power_loss_reads_what_was_written_of_a_gibibyte(open_store: Open, read_sizes: list[int]) -> None:

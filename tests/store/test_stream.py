@@ -1,11 +1,13 @@
 """A slave's side: raw log bytes in any pieces, dispatched as they become whole (sections 3.4, 4.5)."""
 
+import struct
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from remoting.message import decode_message
 from store.messagestore import MessageStore
 from store.rewind import start_anew, truncate
 from store.testing import ManualClock, new_message, small_config
@@ -197,6 +199,37 @@ def test_a_slave_that_starts_anew_takes_a_log_that_begins_elsewhere(open_store: 
     slave.close()
     again = open_store("slave", is_slave=True)
     assert (again.min_commit_log_offset, again.max_commit_log_offset, again.dispatched_offset) == (first, end, end)
+
+
+@pytest.mark.parametrize("max_index_num", [400, 31])
+def test_a_truncation_takes_the_index_entries_with_it(open_store: Open, max_index_num: int) -> None:
+    """issue 12.13: they led to what was stored there next. What is kept is found, also after a restart."""
+    old = busy_master(open_store("old"), 60)
+    slave = open_store("slave", is_slave=True, max_index_num=max_index_num)
+    replicate(old, slave)
+    end = slave.queue_entries("orders", 0, 10, 1)[0][0]
+    truncate(slave, end)
+    assert slave.index is not None
+    entries = [
+        offset
+        for file in slave.index.files
+        for _, offset, _, _ in struct.iter_unpack(">iqii", file.file.map[40 + 400 : 440 + 20 * file.index_count])
+    ]
+    assert entries
+    assert max(entries) < end
+    assert slave.index.end_physical <= end
+    slave.append_raw(end, old.read_log(end, 1000))
+    slave.dispatch()
+    slave.close()
+    again = open_store("slave", is_slave=True, max_index_num=max_index_num)
+    for number in range(60):
+        found, there = (
+            [decode_message(one) for one in store.query("orders", f"k{number}", 9, 0, 2**62).buffers]
+            for store in (again, old)
+        )
+        assert {message.properties["KEYS"] for message in found} <= {f"k{number}"}
+        offsets = {message.physical_offset for message in found}
+        assert offsets == {one.physical_offset for one in there if one.physical_offset < again.dispatched_offset}
 
 
 def replicate(master: MessageStore, slave: MessageStore) -> None:

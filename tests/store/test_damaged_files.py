@@ -1,0 +1,146 @@
+"""Any file of a store may be empty, short or garbage: a start succeeds or gives one clear line, reads never raise."""
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from remoting.message import decode_message
+from store.disk import StoreError
+from store.messagestore import MessageStore
+from store.testing import ManualClock, new_message, small_config
+
+Open = Callable[..., MessageStore]
+
+KINDS = ["commitlog/*", "consumequeue/orders/0/*", "index/*", "checkpoint", "abort", "lock", "config/rmqlab.flushed"]
+COUNT = 90
+
+
+def fill(store: MessageStore) -> None:
+    for number in range(COUNT):
+        store.put(new_message(b"x" * 900, queue_id=number % 2, keys=f"k{number}", tags="a"))
+    for job in (store.flush_job(), store.flush_queues_job()):
+        assert job is not None
+        job.run()
+        store.flushed(job)
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of several files of each kind, as a kill left it."""
+    root = tmp_path_factory.mktemp("damaged")
+    store = MessageStore.open(small_config(root / "store", max_index_num=40), now_millis=ManualClock(step=1))
+    fill(store)
+    shutil.copytree(root / "store", root / "killed")
+    store.close()
+    return root / "killed"
+
+
+def contents(raw: bytes) -> Iterator[bytes]:
+    chance = random.Random(len(raw))
+    yield from (b"", raw[:10] or b"ten bytes.", raw[: len(raw) // 2], raw + b"x")
+    yield from (byte * len(raw) for byte in (b"\x00", b"\x7f", b"\x80", b"\xff"))
+    yield b"\x7f" * 40 + raw[40:]
+    for _ in range(6):
+        at = chance.randrange(len(raw) + 1)
+        yield raw[:at] + chance.randbytes(len(raw) - at)
+        spoilt = bytearray(raw)
+        for _ in range(min(len(raw), 100)):
+            spoilt[chance.randrange(len(raw))] = chance.randrange(256)
+        yield bytes(spoilt)
+
+
+def read_all(store: MessageStore) -> None:
+    for topic, queue_id in store.topics_queues():
+        for offset in (-1, 0, 1, 30, 45, 10**12):
+            store.get_message(topic, queue_id, offset, 32, lambda _code: True)
+            store.message_store_time(topic, queue_id, offset)
+            store.queue_entries(topic, queue_id, offset, 32)
+        store.offset_by_time(topic, queue_id, store.now_millis())
+    for number in range(COUNT):
+        for begin, end in ((0, 2**62), (store.now_millis() - 50, store.now_millis())):
+            for found in store.query("orders", f"k{number}", 32, begin, end).buffers:
+                assert decode_message(found).properties["KEYS"] == f"k{number}"
+    store.check_disk()
+    store.delete_expired(hour=5)
+
+
+def opened_and_read(root: Path) -> str | None:
+    """Why the store does not open; None where it does."""
+    try:
+        store = MessageStore.open(small_config(root, max_index_num=40), now_millis=ManualClock(step=1))
+    except StoreError as exc:
+        return str(exc)
+    read_all(store)
+    store.put(new_message())
+    store.close()
+    return None
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_damaged_file_keeps_no_store_from_starting_without_saying_why(
+    killed: Path,
+    quick_path: Path,
+    kind: str,
+    is_clean: bool,  # noqa: FBT001
+) -> None:
+    paths = sorted(killed.glob(kind))
+    assert paths
+    for path in {paths[0], paths[-1]}:
+        for content in contents(path.read_bytes()):
+            root = quick_path / "store"
+            shutil.copytree(killed, root)
+            if is_clean:
+                (root / "abort").unlink()
+            (root / path.relative_to(killed)).write_bytes(content)
+            why = opened_and_read(root)
+            assert why is None or (str(root) in why and "\n" not in why)
+            shutil.rmtree(root)
+
+
+@pytest.mark.parametrize("is_clean", [True, False], ids=["clean", "crashed"])
+@pytest.mark.parametrize("at", [0, -1])
+@pytest.mark.parametrize("content", [b"", b"\x7f" * (40 + 400 + 40 * 20)], ids=["empty", "garbage"])
+def test_an_empty_or_garbled_index_file_goes_and_the_rest_is_found(
+    open_store: Open,
+    tmp_path: Path,
+    content: bytes,
+    at: int,
+    is_clean: bool,  # noqa: FBT001
+) -> None:
+    """issue 12.11: left by a kill, ENOSPC or EIO between creation and ftruncate. The newest is made again."""
+    store = open_store(max_index_num=40)
+    fill(store)
+    store.close()
+    if not is_clean:
+        (tmp_path / "store" / "abort").touch()
+    path = sorted((tmp_path / "store" / "index").iterdir())[at]
+    path.write_bytes(content)
+    again = open_store(max_index_num=40)
+    found = [number for number in range(COUNT) if again.query("orders", f"k{number}", 9, 0, 2**62).buffers]
+    assert found == list(range(39 if at == 0 else 0, COUNT))
+    assert all(file.stat().st_size for file in (tmp_path / "store" / "index").iterdir())
+
+
+def test_an_index_chain_that_runs_in_a_ring_ends(open_store: Open) -> None:
+    store = open_store()
+    for _ in range(3):
+        store.put(new_message(keys="same"))
+    assert store.index is not None
+    mapped, entries_at = store.index.files[0].file.map, 40 + 4 * 100
+    mapped[entries_at + 20 + 16 : entries_at + 20 + 20] = (3).to_bytes(4, "big")  # the first leads to the last
+    assert len(store.query("orders", "same", 64, 0, 2**62).buffers) == 3
+
+
+def test_an_entry_that_leads_to_another_message_is_not_followed(open_store: Open) -> None:
+    """issue 12.13: as a truncation left them before."""
+    store = open_store()
+    offsets = [store.put(new_message(keys=f"k{number}")).physical_offset for number in range(3)]
+    assert store.index is not None
+    mapped, entry_at = store.index.files[0].file.map, 40 + 4 * 100 + 20
+    for elsewhere in (offsets[1], offsets[1] + 1, 10**9):
+        mapped[entry_at + 4 : entry_at + 12] = elsewhere.to_bytes(8, "big")
+        assert store.query("orders", "k0", 9, 0, 2**62).buffers == []
