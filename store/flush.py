@@ -14,6 +14,7 @@ import errno
 import os
 import struct
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from store.checkpoint import Checkpoint
 from store.commitlog import CommitLog, physical_offset_of
 from store.consumequeue import ConsumeQueue
 from store.disk import Disk
+from store.heldentries import FAILURES
 from store.index import Index, IndexFile
 from store.queues import Queues
 from store.recovery import Walk, walk_records
@@ -137,12 +139,15 @@ class Flusher:
         if self._log_job is not None and self._log_job.error:
             self.suspect(min(self._log_job.target, target))
         if self._suspect_to > flushed:
-            rewritten = self._rewrite_log()
+            try:
+                rewritten = self._rewrite_log()
+            except FAILURES:  # a queue's file, which says where a record begins
+                rewritten = flushed
             if rewritten < self._suspect_to:
                 target, stored_at = rewritten, self.checkpoint.physic_msg_timestamp
         grown = [file.sync for file in self.log.files.files if file.end_offset > flushed]
         if target <= flushed:
-            grown = [self._refuse]
+            grown = [partial(_refuse, f"the disk lost the log at {flushed}: nothing beyond counts as synced")]
         self._log_job = FlushJob(target, grown, self._epoch, log_stored_at=stored_at)
         return self._log_job
 
@@ -175,9 +180,6 @@ class Flusher:
         before = self.queues.record_before(offset)
         return max(self.log.min_offset, sum(before) if before is not None else 0)
 
-    def _refuse(self) -> None:
-        raise OSError(errno.EIO, f"the disk lost the log at {self.marks.log}: nothing beyond counts as synced")
-
     def queues_job(
         self, dispatched: int, stored_at: int, *, least_pages: int = 0, at_stop: bool = False
     ) -> FlushJob | None:
@@ -187,9 +189,9 @@ class Flusher:
         """
         self._note_failed_queues()
         dirty = [queue for queue in self.queues if queue.is_dirty_by(least_pages)]
-        for queue in dirty:
-            self._rewrite_queue(queue)
-        syncs = [file.sync for queue in dirty for file in queue.dirty_files()]
+        rewritten = [self._rewrite_queue(queue) for queue in dirty]
+        syncs: list[Callable[[], None]] = [partial(_refuse, why) for why in rewritten if why is not None]
+        syncs += [file.sync for queue in dirty for file in queue.dirty_files()]
         positions = [(queue, queue.files.max_offset) for queue in dirty]
         checkpoint, full, index_files = attrs.evolve(self.checkpoint), 0, list[IndexFile]()
         if self.index is not None:
@@ -224,12 +226,17 @@ class Flusher:
             self._suspect_queues[queue] = max(self._suspect_queues.get(queue, 0), position)
         self.is_index_unsafe = self.is_index_unsafe or job.has_index
 
-    def _rewrite_queue(self, queue: ConsumeQueue) -> None:
-        """Write once more what a failed sync of a queue covered."""
-        to = self._suspect_queues.pop(queue, 0)
-        for file in queue.dirty_files() if to > queue.flushed else ():
-            start, end = (min(max(0, at - file.first_offset), file.wrote) for at in (queue.flushed, to))
-            file.rewrite(start, end)
+    def _rewrite_queue(self, queue: ConsumeQueue) -> Exception | None:
+        """Write once more what a failed sync of a queue covered; return why its file cannot be opened for that."""
+        to = self._suspect_queues.get(queue, 0)
+        try:
+            for file in queue.dirty_files() if to > queue.flushed else ():
+                start, end = (min(max(0, at - file.first_offset), file.wrote) for at in (queue.flushed, to))
+                file.rewrite(start, end)
+        except FAILURES as exc:
+            return exc
+        self._suspect_queues.pop(queue, None)
+        return None
 
     def done(self, job: FlushJob) -> None:
         """A job ran without an error. One that was made before the log was truncated says nothing of what is there now."""
@@ -261,3 +268,8 @@ class Flusher:
         self.marks.write()
         for queue in self.queues:
             queue.flushed = min(queue.flushed, queue.files.max_offset)
+
+
+def _refuse(why: object) -> None:
+    """Fail a job in the place where its syncs fail."""
+    raise OSError(errno.EIO, str(why))

@@ -16,6 +16,7 @@ from remoting.message import (
     TRANSACTION_ROLLBACK,
     java_hash,
 )
+from store.commitlog import physical_offset_of
 from store.index import IndexEntry, key_hash
 from store.logfile import LogFile
 
@@ -87,8 +88,13 @@ def hashes_of_alike(texts: Sequence[bytes], tail: bytes, topic_parts: Mapping[in
     return [hashed if hashed < 0x8000_0000 else (0x1_0000_0000 - hashed) & 0x7FFF_FFFF for hashed in hashes]
 
 
-def record_hashes(record: bytes) -> list[int]:
-    """What a whole record is in the index under; of bytes that are no record, nothing."""
+def is_record_of(record: memoryview, offset: int, hashed: int) -> bool:
+    """Whether a record lies at its own commit log offset, and is in the index under this hash."""
+    return physical_offset_of(record) == offset and hashed in _record_hashes(bytes(record))
+
+
+def _record_hashes(record: bytes) -> list[int]:
+    """What a record is in the index under; nothing for bytes that are no record."""
     entries: list[IndexEntry] = []
     sys_flag: int = _SYS_FLAG.unpack_from(record, SYS_FLAG_AT)[0]
     head = HEADS[(sys_flag & IPV6_MASK) >> 4]

@@ -213,8 +213,9 @@ class LogFile:
             self.disk.unlink(self.path)
         except OSError as exc:
             logger.warning("%s is not deleted: %s; it counts as empty", self.path, exc.strerror or exc)
-            if any(self.map[:_HEAD_SIZE]):  # else its first page may be a hole, which a full disk has no block for
-                self.map[:_HEAD_SIZE] = bytes(_HEAD_SIZE)
+            with contextlib.suppress(OSError, StoreCorrupt):  # a queue's file may have to be opened for it
+                if any(self.map[:_HEAD_SIZE]):  # else its first page may be a hole, which a full disk has no block for
+                    self.map[:_HEAD_SIZE] = bytes(_HEAD_SIZE)
         self.close()
 
 

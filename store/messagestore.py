@@ -15,7 +15,7 @@ from remoting.batch import Batch
 from remoting.message import NewMessage
 from store.checkpoint import Checkpoint
 from store.cleaner import Cleaner
-from store.commitlog import CommitLog, physical_offset_of
+from store.commitlog import CommitLog
 from store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from store.consumequeue import ENTRY
 from store.disk import Disk
@@ -23,7 +23,7 @@ from store.dispatch import Dispatcher, OnDispatched
 from store.filequeue import FileQueue
 from store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
 from store.index import Index, key_hash
-from store.indexing import record_hashes
+from store.indexing import is_record_of
 from store.lock import AbortFile, StoreLock
 from store.pull import PropertyFilter, Puller, TagsMatch
 from store.put import Putter
@@ -281,15 +281,10 @@ class MessageStore:
         if not found:  # RocketMQ tells of its index only where it found something there
             return QueryResult([], 0, 0)
         hashed = key_hash(f"{topic}#{key}".encode("utf-8", "replace"))
-        records = [record for offset in sorted(found) if (record := self._record_of_hash(offset, hashed)) is not None]
+        records = [(offset, self.log.record(offset)) for offset in sorted(found)]
+        right = [one for offset, one in records if one is not None and is_record_of(one, offset, hashed)]
         newest = self.index.files[-1]
-        return QueryResult(records, newest.end_timestamp, newest.end_physical)
-
-    def _record_of_hash(self, offset: int, hashed: int) -> memoryview | None:
-        record = self.log.record(offset)
-        if record is None or physical_offset_of(record) != offset or hashed not in record_hashes(bytes(record)):
-            return None
-        return record
+        return QueryResult(right, newest.end_timestamp, newest.end_physical)
 
     def queue_entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Entries of a queue from one on: commit log offset, size, tags code. They end with their file."""

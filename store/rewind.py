@@ -13,17 +13,19 @@ _SAVE_STEP: Final = 1 << 20
 def truncate(store: MessageStore, log_end: int) -> None:
     """Forget the log from here on, which must be where a record begins.
 
-    What is cut is zeroed: a restart would take it for the log's end. OSError never: a file that the disk does not delete
-    counts as empty.
+    What is cut is zeroed: a restart would take it for the log's end. A file that the disk does not delete counts as empty.
+    OSError where a queue's file cannot be opened: the log is whole then, and what queues lost is entered again.
     """
     last = store.queues.record_before(log_end)
+    store.dispatcher.cut(log_end)
+    try:
+        store.queues.trim_to_log(log_end)
+    finally:
+        store.flusher.cut(log_end)
     store.log.cut(log_end)
-    store.queues.trim_to_log(log_end)
     store.queues.recover_counters()
     if store.index is not None:
         store.index.cut(log_end)
-    store.dispatcher.cut(log_end)
-    store.flusher.cut(log_end)
     _claim_no_more_than(store, max(0, store.log.stored_at(last[0])) if last is not None else 0)
 
 
