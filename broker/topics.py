@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from broker.config import BrokerConfig
+from broker.config import MAX_QUEUES, BrokerConfig
 from broker.tablefile import TableFile
 from remoting import names
 from remoting.bodies.topic import (
@@ -18,8 +18,6 @@ from store.configfile import keep_config_file, load_config_file
 PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
 SYSFLAG_UNIT, SYSFLAG_UNIT_SUB = 1, 2
 SCHEDULE_QUEUES = 18
-MAX_QUEUES = 32_768
-"""Queues of a topic, at most. 4.9.8 takes any number, but requests about all queues would fit in no frame."""
 MAX_TOPICS = 100_000
 """Topics that clients can make. Those of retries and dead letters follow the number of groups."""
 

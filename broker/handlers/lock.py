@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from broker.config import MAX_QUEUES
 from broker.locks import LockedQueue
 from broker.state import Broker
-from broker.topics import MAX_QUEUES
 from remoting.bodies.queue import LockBatchRequestBody, LockBatchResponseBody, MessageQueue, UnlockBatchRequestBody
 from remoting.codes import RequestCode, ResponseCode
 from remoting.dispatch import Refusal, Reply, Request, Route

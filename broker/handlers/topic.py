@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from broker.config import MAX_QUEUES
 from broker.handlers.slave import refuse_on_slave
 from broker.slices import Parts, Work, in_slices
 from broker.state import Broker
-from broker.topics import MAX_QUEUES, MAX_TOPICS
+from broker.topics import MAX_TOPICS
 from remoting import names
 from remoting.bodies.queue import MessageQueue
 from remoting.bodies.topic import TopicConfig, TopicList, TopicOffset

@@ -86,7 +86,7 @@ def test_what_4_9_8_can_use_is_legal(tmp_path: pathlib.Path, text: str) -> None:
         (f'message_delay_level = "{"1s " * 101}"', "expected 1 to 100 times"),
         ('message_delay_level = "9999999d"', "is no time"),
         ("disk_space_warning_level_ratio = 101", "expected 0 to 100"),
-        ("default_topic_queue_nums = 65537", "expected 1 to 65536"),
+        ("default_topic_queue_nums = 32769", "expected 1 to 32768"),
         ("max_transfer_bytes_on_message_in_memory = 67108865", "expected 0 to 67108864"),
         ("max_msgs_num_batch = 10001", "expected 0 to 10000"),
         ("server_worker_threads = 9223372036854775808", "server_worker_threads = "),

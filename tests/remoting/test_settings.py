@@ -108,7 +108,7 @@ def test_a_changed_text_is_read_back_as_it_is(tmp_path: pathlib.Path, name: str,
     assert read_settings(path, [Some]).bind(Some) == changed == Some(broker_ip1=value)
 
 
-@pytest.mark.parametrize("text", ["a\\nb", "a\\u000ab", "a\\rb", "\\ud800", "a\\u0000"])
+@pytest.mark.parametrize("text", ["a\\nb", "a\\u000ab", "a\\rb", "a\\u0000", "\\u2028"])
 def test_a_changed_text_that_is_no_line_is_refused(text: str) -> None:
     changes = parse_properties_text(f"brokerIP1={text}")
     with pytest.raises(SettingsError, match=r"broker_ip1 = .*expected one line"):
