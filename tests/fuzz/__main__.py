@@ -9,6 +9,7 @@ import contextlib
 import functools
 import itertools
 import json
+import os
 import secrets
 import sys
 import tempfile
@@ -39,6 +40,8 @@ EXAMINED_EVERY = 10
 """Batches between two examinations of the nodes' health."""
 WARM_UP = 40
 """Batches before the nodes are measured: the topics of the pool are there by then, and the interpreter is warm."""
+OWN_FILES = {"lab", "store", "slave.toml", "slave.log", "client.log"}
+"""What a run makes in its directory, which is the working directory of all its processes."""
 LAST_OPAQUE = 987_654_321
 ANSWER_SECONDS = 5.0
 """How long the answer to a well-formed request is waited for: a batch is slow, not wrong, if it does not come."""
@@ -193,6 +196,11 @@ register_name_server_period = 10000
 """
 
 
+def strays(place: Path) -> list[str]:
+    """Files that nobody should have written: all processes of the run have this working directory."""
+    return [f"somebody wrote {path}" for path in place.iterdir() if path.name not in OWN_FILES]
+
+
 def nodes_of(cluster: Cluster) -> list[health.Node]:
     """The nodes as they are now."""
     found = []
@@ -216,7 +224,7 @@ async def fuzz(seconds: float, seed: str, first: int, place: Path) -> int:
             what = await run.play(number)
             if number == first + WARM_UP:
                 nodes = nodes_of(cluster)
-            found = found_of_victims()
+            found = found_of_victims() + strays(place)
             if number % EXAMINED_EVERY == 0:
                 for node in nodes or nodes_of(cluster):
                     found += await health.complaints(node)
@@ -239,6 +247,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, metavar="N", help="the number of the first batch")
     arguments = parser.parse_args()
     place = Path(tempfile.mkdtemp(prefix="rmqlab-fuzz-"))
+    os.chdir(place)
     status = trio.run(fuzz, 60 * arguments.minutes, arguments.seed, arguments.first, place)
     print("fuzz: nothing found, deaths 0" if status == 0 else "fuzz: FAILED")
     sys.exit(status)

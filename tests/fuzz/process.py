@@ -1,6 +1,7 @@
 """A process that is led to an evil server, and what became of it."""
 
 import contextlib
+import os
 import subprocess
 import sys
 import time
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import attrs
 
+ROOT = Path(__file__).parents[2]
 SILENCE_SECONDS = 90.0
 """A process that writes nothing for so long is stuck."""
 TAIL = 3000
@@ -30,7 +32,9 @@ class Victim:
         """Run `python -m MODULE` for the length of the block."""
         log = place / f"{name}.log"
         with log.open("wb") as output:
-            process = subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=output, stderr=output)
+            command = [sys.executable, "-m", module, *arguments]
+            path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+            process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path}, stdout=output, stderr=output)
         try:
             yield cls(name, process, log)
         finally:
