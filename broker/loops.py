@@ -206,7 +206,7 @@ async def _save_offsets_forever(broker: Broker) -> NoReturn:
     await trio.sleep(FIRST_SAVE)
     while True:
         keep_unsaved_files()
-        broker.offsets.save()
+        await broker.offsets.save_in_slices()
         await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
 
 
