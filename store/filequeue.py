@@ -47,7 +47,7 @@ class FileQueue:
             return LogFile.open(path, size, disk, create=create, first_step=steps[0], last_step=steps[1])
         if create:
             return QueueFile.create(path, size, disk, self.pool, *steps)
-        return QueueFile(path, int(path.name), size, *steps, disk, pool=self.pool)
+        return QueueFile.existing(path, size, disk, self.pool, *steps)
 
     @property
     def last(self) -> LogFile | None:

@@ -99,25 +99,23 @@ class QueueFile(LogFile):
     @classmethod
     def create(cls, path: Path, size: int, disk: Disk, pool: OpenFiles, first_step: int, last_step: int) -> "QueueFile":
         """Make a file, or take over one that an error left empty. OSError if it cannot be made now."""
-        file = cls(path, int(path.name), size, first_step, last_step, disk, pool=pool)
-        file._bring_in(create=True)
+        file = cls.existing(path, size, disk, pool, first_step, last_step)
+        file.bring_in(create=True)
         return file
 
-    def _bring_in(self, *, create: bool) -> None:
+    @staticmethod
+    def existing(path: Path, size: int, disk: Disk, pool: OpenFiles, first_step: int, last_step: int) -> "QueueFile":
+        """Take a file as it is, unmapped."""
+        return _Unmapped(path, int(path.name), size, first_step, last_step, disk, pool=pool)
+
+    def bring_in(self, *, create: bool) -> None:
+        """Map it. OSError, StoreCorrupt."""
         self.map = self.pool.opening(
             partial(map_file, self.path, self.size, self.disk, create=create, is_scattered=True)
         )
         self.view = memoryview(self.map)
+        self.__class__ = QueueFile
         self.pool.add(self)
-
-    if not TYPE_CHECKING:  # a type checker shall still find misspelt names
-
-        def __getattr__(self, name: str) -> object:
-            """Map the file. Python calls this only for a field without a value, so a mapped file costs no more."""
-            if name not in ("map", "view"):
-                raise AttributeError(name)
-            self._bring_in(create=False)
-            return getattr(self, name)
 
     def allocate(self, start: int, end: int) -> None:
         self.pool.opening(partial(LogFile.allocate, self, start, end))
@@ -129,8 +127,26 @@ class QueueFile(LogFile):
             self.map.close()
         del self.map, self.view
         self.room = 0
+        self.__class__ = _Unmapped
 
     def close(self) -> None:
         self.end_appends()
         if self.pool.remove(self):
             self.unmap()
+
+
+@attrs.define(eq=False)
+class _Unmapped(QueueFile):
+    """What a queue file is while it is not mapped.
+
+    A class of its own, for one with `__getattr__` is slow at all its attributes, and a mapped file is a hot path.
+    """
+
+    if not TYPE_CHECKING:  # a type checker shall still find misspelt names
+
+        def __getattr__(self, name: str) -> object:
+            """Map the file, which makes it a `QueueFile`. Python calls this only for a field without a value."""
+            if name not in ("map", "view"):
+                raise AttributeError(name)
+            self.bring_in(create=False)
+            return getattr(self, name)
