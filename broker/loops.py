@@ -203,9 +203,13 @@ def _drop_silent_clients(broker: Broker) -> None:
 
 async def _save_offsets_forever(broker: Broker) -> NoReturn:
     """Write consumerOffset.json every 5 s, first after 10 s (store-ha#63), and what a full disk did not take before."""
+    await broker.topics.file.prepare(broker.topics.topics)
+    await broker.subscriptions.file.prepare(broker.subscriptions.groups)
     await trio.sleep(FIRST_SAVE)
     while True:
         keep_unsaved_files()
+        broker.topics.save_changes()
+        broker.subscriptions.save_changes()
         await broker.offsets.save_in_slices()
         await trio.sleep(broker.config.flush_consumer_offset_interval / 1000)
 

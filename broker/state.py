@@ -231,6 +231,8 @@ class Broker:
 
     def save_tables(self) -> None:
         """Write what a clean stop keeps and the loops write only now and then."""
+        self.topics.save_changes()
+        self.subscriptions.save_changes()
         self.offsets.save()
         self.filters.save()
         if not self.is_slave:  # a slave's file is its master's text (store-and-ha section 5.4)

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Callable
 
 from broker.config import BrokerConfig
-from broker.tablefile import TableFile
+from broker.tablefile import SAVED_AT_ONCE, TableFile
 from remoting import names
 from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from remoting.bodies.topic import DataVersion
@@ -23,7 +23,8 @@ class SubscriptionGroupTable:
         self.config = config
         self._path = path
         self._now_millis = now_millis
-        self._file = TableFile("subscriptionGroupTable")
+        self._is_unsaved = False
+        self.file = TableFile("subscriptionGroupTable")
         self.data_version = DataVersion(timestamp=now_millis(), counter=0)
         self.groups = {name: SubscriptionGroupConfig(group_name=name) for name in names.BUILT_IN_GROUPS}
         loaded = load_config_file(path, SubscriptionGroupWrapper.decode)
@@ -72,11 +73,20 @@ class SubscriptionGroupTable:
         """The table as it goes over the wire and into the file."""
         return SubscriptionGroupWrapper(data_version=self.data_version, subscription_group_table=self.groups)
 
+    def save_changes(self) -> None:
+        """Write the file if a change of a large table is not in it yet."""
+        if self._is_unsaved:
+            self.save()
+
     def save(self) -> None:
         """Write subscriptionGroup.json."""
+        self._is_unsaved = False
         empty = SubscriptionGroupWrapper(data_version=self.data_version)
-        keep_config_file(self._path, self._file.encode(empty, self.groups))
+        keep_config_file(self._path, self.file.encode(empty, self.groups))
 
     def _changed(self) -> None:
         self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)
-        self.save()
+        if len(self.groups) <= SAVED_AT_ONCE:
+            self.save()
+        else:
+            self._is_unsaved = True

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from broker.config import MAX_QUEUES, BrokerConfig
-from broker.tablefile import TableFile
+from broker.tablefile import SAVED_AT_ONCE, TableFile
 from remoting import names
 from remoting.bodies.topic import (
     DataVersion,
@@ -29,7 +29,8 @@ class TopicTable:
         self.config = config
         self._path = path
         self._now_millis = now_millis
-        self._file = TableFile("topicConfigTable")
+        self._is_unsaved = False
+        self.file = TableFile("topicConfigTable")
         self.data_version = DataVersion(timestamp=now_millis(), counter=0)
         self.topics: dict[str, TopicConfig] = {topic.topic_name: topic for topic in built_in_topics(config)}
         self.system_topics = frozenset(self.topics) - {names.BENCHMARK_TOPIC} | names.SYSTEM_TOPICS
@@ -132,13 +133,22 @@ class TopicTable:
     def _empty(self) -> TopicConfigSerializeWrapper:
         return TopicConfigSerializeWrapper(data_version=self.data_version)
 
+    def save_changes(self) -> None:
+        """Write the file if a change of a large table is not in it yet."""
+        if self._is_unsaved:
+            self.save()
+
     def save(self) -> None:
         """Write topics.json."""
-        keep_config_file(self._path, self._file.encode(self._empty(), self.topics))
+        self._is_unsaved = False
+        keep_config_file(self._path, self.file.encode(self._empty(), self.topics))
 
     def _changed(self) -> None:
         self.bump_version()
-        self.save()
+        if len(self.topics) <= SAVED_AT_ONCE:
+            self.save()
+        else:
+            self._is_unsaved = True
 
 
 def bounded(topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:

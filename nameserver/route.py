@@ -32,7 +32,6 @@ MAX_MEMBERSHIPS = 20_000
 """Pairs of a cluster and a broker name: a name may be in several clusters."""
 MAX_QUEUE_DATA = 1_000_000
 """Pairs of a topic and a broker name. Each takes some 200 bytes; a registration costs 1 to 2 us for each topic."""
-MAX_TOPICS_OF_REGISTRATION = 400_000
 MAX_FILTER_SERVERS = 1_000
 """Of one broker."""
 MAX_NAME_SIZE = 1_024
@@ -156,7 +155,6 @@ class RouteTable:
             self._check_topics(broker)
 
     def _check_topics(self, broker: Registration) -> None:
-        _check(MAX_TOPICS_OF_REGISTRATION + 1, len(broker.topics), "topics in a registration")
         if any(len(topic.topic_name) > MAX_NAME_SIZE for topic in broker.topics):
             raise RouteTableFullError(f"the name of a topic has more than {MAX_NAME_SIZE} characters")
         total = sum(map(len, self._topics_of.values()))

@@ -257,7 +257,8 @@ class Channel:
         served = 0
         try:
             for frame in frames:
-                if served == FRAMES_AT_ONCE or not self._may_serve:
+                is_near_limit = self._owed >= SCARCE_HIGH_WATER or self._parked >= SCARCE_MAX_PARKED
+                if served == FRAMES_AT_ONCE or (is_near_limit and not self._may_serve):
                     break
                 served += 1
                 command = decode_command(frame)

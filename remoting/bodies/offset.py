@@ -3,6 +3,7 @@
 Sources: broker-requests sections 2.5, 6.3, 6.4; store-and-ha section on config files.
 """
 
+import re
 from typing import Any, Self
 
 import msgspec
@@ -17,6 +18,22 @@ class ConsumerOffsets(Table, frozen=True, kw_only=True):
     """All committed offsets of a broker: response of 43, consumerOffset.json. Key `topic@group`, then queue id."""
 
     offset_table: dict[str, dict[Int, Long]] = {}
+
+    @classmethod
+    def decode(cls, raw: bytes) -> Self:
+        """Read it as any body, but several times as fast: a slave reads the offsets of all groups every 10 s.
+
+        The keys of the inner maps get quotes first. An unescaped `":{` stands in no text, so texts stay as they are.
+        """
+        return super().decode(_OFFSETS.sub(_quoted, raw))
+
+
+_OFFSETS = re.compile(rb'(?<!\\)":\{([-\d:,]+)\s*\}')
+_KEY = re.compile(rb"(-?\d+):")
+
+
+def _quoted(match: re.Match[bytes]) -> bytes:
+    return b'":{%b}' % _KEY.sub(rb'"\1":', match[1])
 
 
 class DelayOffsets(Body, frozen=True, kw_only=True):

@@ -130,7 +130,7 @@ def measure(name: str, work: Callable[[Node, Path], object], *, topics: int = 0,
         tempfile.TemporaryDirectory(prefix="rmqlab-limits-") as directory,
         running_broker(Path(directory), topics=topics) as node,
     ):
-        time.sleep(2)
+        time.sleep(5)
         before = own_memory_mb(node.pid)
         with probe(node) as longest, contextlib.ExitStack() as stack:
             _stacks.append(stack)

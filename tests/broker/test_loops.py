@@ -13,7 +13,8 @@ import trio
 from trio.testing import MockClock
 
 from broker.commit import OffsetWaits, WaitingSend
-from broker.loops import _flush_forever, _Syncs
+from broker.loops import _flush_forever, _save_offsets_forever, _Syncs
+from broker.testing import open_talking_broker
 from store.disk import Disk
 from store.flush import FlushJob
 from store.messagestore import MessageStore
@@ -82,3 +83,26 @@ async def test_sends_that_wait_for_a_failing_disk_do_not_make_it_spin(
     assert 1 <= disk.syncs <= 11
     waits.expire(trio.current_time())
     assert told == [PutStatus.FLUSH_DISK_TIMEOUT]
+
+
+async def test_offsets_and_large_tables_are_saved_every_five_seconds(
+    tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 12.6: in slices, so that nobody waits for them."""
+    del autojump_clock
+    monkeypatch.setattr("broker.topics.SAVED_AT_ONCE", 0)
+    monkeypatch.setattr("broker.subscriptions.SAVED_AT_ONCE", 0)
+    broker = open_talking_broker(tmp_path).broker
+    try:
+        monkeypatch.setattr(broker.offsets, "save", lambda: pytest.fail("not in slices"))
+        broker.offsets.commit("g", "T", 0, 1)
+        broker.topics.create_plain("T", 1)
+        broker.subscriptions.find("g")
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_save_offsets_forever, broker)
+            await trio.sleep(11)
+            nursery.cancel_scope.cancel()
+    finally:
+        broker.store.close()
+    saved = {path.name for path in (tmp_path / "store" / "config").iterdir()}
+    assert saved >= {"consumerOffset.json", "topics.json", "subscriptionGroup.json"}

@@ -49,9 +49,38 @@ def test_files_of_tables_are_encoded_only_where_they_changed(
     for name in ('a"b', "c\u4e2d", "d", "e"):
         topics.delete(name)
     assert (tmp_path / "topics.json").read_bytes() == topics.wrapper().encode_pretty()
-    assert len(topics._file._entries) <= len(topics.topics) + 2
+    assert len(topics.file._entries) <= len(topics.topics) + 2
     groups.replace_all(SubscriptionGroupWrapper(data_version=DataVersion(counter=9)))
     assert (tmp_path / "subscriptionGroup.json").read_bytes() == groups.wrapper().encode_pretty()
+
+
+def test_the_files_of_large_tables_follow_later(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Issue 12.6: with each of 100,000 groups a file of 30 MB was written."""
+    monkeypatch.setattr("broker.topics.SAVED_AT_ONCE", 0)
+    monkeypatch.setattr("broker.subscriptions.SAVED_AT_ONCE", 0)
+    topics, groups = open_topics(tmp_path), open_groups(tmp_path)
+    topics.create_plain("T", 3)
+    groups.find("g")
+    assert list(tmp_path.iterdir()) == []
+    for table in (topics, groups):
+        table.save_changes()
+    assert open_topics(tmp_path).get("T") is not None
+    assert "g" in open_groups(tmp_path).groups
+    written = [path.stat().st_mtime_ns for path in tmp_path.iterdir()]
+    for table in (topics, groups):
+        table.save_changes()
+    assert [path.stat().st_mtime_ns for path in tmp_path.iterdir()] == written
+
+
+async def test_what_was_loaded_is_encoded_before_the_first_change(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_topics(tmp_path).create_plain("T", 3)
+    topics = open_topics(tmp_path)
+    await topics.file.prepare(topics.topics)
+    monkeypatch.setattr("broker.tablefile.encode_pretty_entry", lambda key, _value: b"\n\t\t" + key.encode() + b":{}")
+    topics.create_plain("U", 3)
+    assert (tmp_path / "topics.json").read_bytes().count(b"{}") == 1
 
 
 def test_a_fresh_broker_has_these_topics(tmp_path: pathlib.Path) -> None:

@@ -386,7 +386,6 @@ def test_a_wiped_permission_stays_wiped_through_heartbeats() -> None:
         ("MAX_CLUSTERS", 1, attrs.evolve(OTHER, cluster="C")),
         ("MAX_MEMBERSHIPS", 1, OTHER),
         ("MAX_QUEUE_DATA", 2, OTHER),
-        ("MAX_TOPICS_OF_REGISTRATION", 1, attrs.evolve(OTHER, topics=[TEMPLATE, ORDERS])),
         ("MAX_FILTER_SERVERS", 1, attrs.evolve(OTHER, filter_servers=["a:1", "b:2"])),
         ("MAX_NAME_SIZE", 20, attrs.evolve(OTHER, cluster="C" * 21)),
         ("MAX_NAME_SIZE", 20, attrs.evolve(OTHER, topics=[TopicConfig(topic_name="T" * 21)])),
@@ -403,9 +402,8 @@ def test_a_table_that_is_full_takes_no_more_and_stays_as_it_is(
     with pytest.raises(RouteTableFullError):
         register(table, fresh)
     assert repr(table) == before
-    if limit != "MAX_TOPICS_OF_REGISTRATION":  # who is there already may renew what it has
-        register(table, attrs.evolve(MASTER, data_version=MOVED), now=1.0)
-        assert table.live[MASTER.address].seen_at == 1.0
+    register(table, attrs.evolve(MASTER, data_version=MOVED), now=1.0)  # who is there already may renew what it has
+    assert table.live[MASTER.address].seen_at == 1.0
 
 
 def test_what_a_broker_takes_with_it_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:

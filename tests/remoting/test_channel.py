@@ -384,6 +384,7 @@ async def test_requests_with_outstanding_replies_are_limited(
     peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("remoting.channel.MAX_PARKED", 10 * PARKED_COST)
+    monkeypatch.setattr("remoting.channel.SCARCE_MAX_PARKED", 10 * PARKED_COST)
     with _dial(peer.address, encode_command(request(PARK)) * 30) as sock:
         while len(peer.parked) < 10:
             await trio.lowlevel.checkpoint()

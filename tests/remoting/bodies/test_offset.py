@@ -1,5 +1,7 @@
 """Offsets of queues, in the forms that each client reads."""
 
+import pytest
+
 from remoting.bodies.offset import (
     ConsumerOffsets,
     ConsumeStats,
@@ -50,3 +52,13 @@ def test_a_reset_is_a_list_for_cpp_and_read_in_both_forms() -> None:
     assert ResetOffsetBodyForC.of(body).encode() == wire
     assert ResetOffsetBody.decode(wire) == ResetOffsetBody.decode(body.encode()) == body
     assert ResetOffsetBody.decode(b'{"offsetTable":{}}') == ResetOffsetBody.decode(b'{"offsetTable":[]}')
+
+
+@pytest.mark.parametrize(
+    "table",
+    [{}, {"T@g": {0: 1, 5: -7}}, {'a":{1:2}@g': {0: 1}}, {"x\\@g,1:2": {3: 4}}, {'a\\":{1:2}': {1: 2}, "b": {}}],
+)
+def test_offsets_are_read_in_each_form_whatever_their_names(table: dict[str, dict[int, int]]) -> None:
+    body = ConsumerOffsets(offset_table=table)
+    for form in (body.encode(), body.encode_pretty(), body.encode_standard()):
+        assert ConsumerOffsets.decode(form) == body
