@@ -177,6 +177,17 @@ class History:
         """The entries of some kinds."""
         return (entry for entry in self.entries if entry.kind in kinds)
 
+    def of_node(self, node: str, *kinds: str) -> Iterator[JournalEntry]:
+        """The entries of some kinds that one node emitted or that are about it; not those of single messages."""
+        return (entry for entry in self._by_node.get(node, ()) if entry.kind in kinds)
+
+    @functools.cached_property
+    def _by_node(self) -> Mapping[str, list[JournalEntry]]:
+        found: dict[str, list[JournalEntry]] = collections.defaultdict(list)
+        for entry in self._telling:
+            found[entry.node].append(entry)
+        return found
+
     def around(self, at: int, *message_ids: str) -> tuple[JournalEntry, ...]:
         """What the journal tells of some messages, and the few telling entries just before and after a time."""
         index = bisect.bisect_right(self._telling, at, key=_at)
