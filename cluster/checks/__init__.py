@@ -15,6 +15,7 @@ exactly, with their units and with what makes them unknown:
     replication     replication_lag SLAVE, replication_lag_left SLAVE
     divergence      divergence SLAVE, behind SLAVE, ahead SLAVE
     clocks          clock_disagreement NODE
+    offsetfiles     offset_file_behind NODE
     rollbacks       offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP
 
 BROKER is a broker name (`broker-a`), NODE and SLAVE a node (`broker-a-s`), QUEUE is `topic@broker-a:0`, GROUP a
@@ -34,6 +35,7 @@ from cluster.checks import (
     divergence,
     duplicates,
     loss,
+    offsetfiles,
     order,
     replication,
     rollbacks,
@@ -64,6 +66,7 @@ CHECKS = tuple(
         detection,
         routes,
         rollbacks,
+        offsetfiles,
         replication,
         divergence,
         clocks,

@@ -34,13 +34,17 @@ from cluster.checks.history import History, Queue
 from cluster.checks.moves import parse_queue
 from remoting.journal import JournalEntry
 
-METRICS = tuple(
-    Metric(name=f"{way}_unavailable", target=target, unit="s", says=f"longest time without a {what}")
-    for way, what in (("write", "send that was stored"), ("read", "pull that was answered"))
-    for target in ("BROKER", "QUEUE")
-) + (
+METRICS = (
+    *(
+        Metric(name=f"{way}_unavailable", target=target, unit="s", says=f"longest time without a {what}")
+        for way, what in (("write", "send that was stored"), ("read", "pull that was answered"))
+        for target in ("BROKER", "QUEUE")
+    ),
     Metric(
-        name="group_read_unavailable", target="GROUP", unit="s", says="longest time without a pull that was answered"
+        name="group_read_unavailable",
+        target="GROUP",
+        unit="s",
+        says="longest time without an answered pull at one broker name",
     ),
 )
 
