@@ -1,7 +1,7 @@
 """What clients do, as this broker sees it, in its journal: for clients that keep no journal of their own.
 
 With `journal_traffic` each send, pull and commit of offsets leaves an event `served` when it is answered, whoever
-asked. It is a table of handlers around the broker's own; without the setting nothing of it is there.
+asked. A pull may be held for long before that: an offset that changes leaves `offset_committed` at once. It is a table of handlers around the broker's own; without the setting nothing of it is there.
 """
 
 import functools
@@ -75,14 +75,26 @@ def _handle(route: Route[Broker], broker: Broker, header: Any, request: Request)
         )
 
     told = WatchedRequest(request.command, request.channel, errors=request.errors, answered=answered, original=request)
+    before = _committed(broker, header)
     try:
         reply = route.handle(broker, header, told)
     except Refusal as exc:
         answered(exc.code, str(exc), None)
         raise
+    if (offset := _committed(broker, header)) != before:
+        where = {name: asked[name] for name in ("group", "topic", "queue")}
+        name, peer = route.code.name, request.channel.peer
+        broker.emit("offset_committed", request=name, peer=peer, **where, before=before, offset=offset)
     if reply is not None:
         told.reply(reply)
     return None
+
+
+def _committed(broker: Broker, header: Any) -> int | None:
+    """The stored offset of the group that pulls or commits; None for a request that does neither."""
+    if not isinstance(header, PullMessageRequestHeader | UpdateConsumerOffsetRequestHeader):
+        return None
+    return broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
 
 
 def _describe(header: Any, request: Request) -> dict[str, object]:

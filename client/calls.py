@@ -21,6 +21,7 @@ from remoting.bodies.queue import (
     MessageQueue,
     UnlockBatchRequestBody,
 )
+from remoting.channel import Channel
 from remoting.codes import RequestCode, ResponseCode
 from remoting.headers.group import GetConsumerListByGroupRequestHeader
 from remoting.headers.offset import (
@@ -102,6 +103,18 @@ async def pull(
 ) -> PullResult:
     """Ask for messages. A time-out does not close the connection: other pulls wait on it."""
     channel = await client.remoting.channel(address)
+    return await pull_over(channel, client, address, broker_name, header, timeout)
+
+
+async def pull_over(
+    channel: Channel,
+    client: Client,
+    address: str,
+    broker_name: str,
+    header: PullMessageRequestHeader,
+    timeout: float,  # noqa: ASYNC109 - the protocol's own
+) -> PullResult:
+    """As `pull`, over an open channel. The request is written before the first checkpoint."""
     response = await channel.request(client.command(RequestCode.PULL_MESSAGE, header), timeout)
     status = _PULL_STATUSES.get(response.code)
     if status is None:
@@ -184,11 +197,15 @@ async def query_offset(client: Client, group: str, queue: MessageQueue) -> int |
 
 async def commit_offset(client: Client, address: str, group: str, queue: MessageQueue, offset: int) -> None:
     """Commit, without waiting for an answer."""
+    send_commit(await client.remoting.channel(address), client, group, queue, offset)
+
+
+def send_commit(channel: Channel, client: Client, group: str, queue: MessageQueue, offset: int) -> None:
+    """Write a commit to an open channel, without waiting for an answer."""
     header = UpdateConsumerOffsetRequestHeader(
         consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
-    command = client.command(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=True)
-    await client.remoting.send_oneway(address, command)
+    channel.send_oneway(client.command(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=True))
 
 
 async def queues_of(client: Client, topic: str) -> list[MessageQueue]:

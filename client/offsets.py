@@ -41,7 +41,7 @@ class Offsets(Protocol):
         """Write down the progress in these queues. Failures are logged: the next round tries again."""
 
     def note_commit(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
-        """A broker has an offset of ours, by whatever way."""
+        """Record an offset that is being sent to a broker with another request."""
 
 
 class _Table:
@@ -75,7 +75,7 @@ class BrokerOffsets(_Table):
         self._told = dict[MessageQueue, tuple[BrokerAddress, int]]()
 
     def note_commit(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
-        """Take note of a commit that went with a pull, and tell what is new of it: most pulls repeat the last one."""
+        """Record a commit that is sent with a pull. Most pulls repeat the last one: those leave no event."""
         if self._told.get(queue) != (target, offset):
             self._told[queue] = (target, offset)
             self._tell(queue, target, offset)
@@ -114,8 +114,11 @@ class BrokerOffsets(_Table):
     async def _commit_to(self, broker_name: str, queues: list[MessageQueue]) -> None:
         target = await calls.broker_of(self._client, queues[0])
         for queue in queues:
-            offset = self._offsets[queue]
-            await calls.commit_offset(self._client, target.address, self._group, queue, offset)
+            channel = await self._client.remoting.channel(target.address)
+            # No checkpoint from here: a pull of this queue could commit a newer offset before an older one is sent.
+            if (offset := self._offsets.get(queue)) is None:
+                continue  # another member took the queue over while the connection was made
+            calls.send_commit(channel, self._client, self._group, queue, offset)
             self._told[queue] = (target, offset)
             self._tell(queue, target, offset)
         if self._targets.get(broker_name) != target:

@@ -20,6 +20,7 @@ from client.instance import FAILURES, Client
 from client.message import ReceivedMessage
 from client.offsets import Offsets, OnEvent
 from client.processqueue import ProcessQueue
+from client.pulltiming import PullTiming
 from client.routes import BrokerAddress
 from client.subscription import wanted
 from client.tracing import Tracer
@@ -107,7 +108,8 @@ class QueuePuller:
     """For lite pull consumers, of which brokers know no heartbeat; positions are then never committed by a pull."""
     _suggested_id: int = attrs.field(default=MASTER_ID, init=False)
     _pulling_from: BrokerAddress | None = attrs.field(default=None, init=False)
-    _is_failing: bool = attrs.field(default=False, init=False)
+    _is_silent: bool = attrs.field(default=True, init=False)
+    """No pull was answered yet, or none since one failed: the next answer leaves an event."""
 
     async def pull_until_illegal(self) -> int:
         """Pull until the broker says that our offset is out of bounds; answer the one that it offers instead."""
@@ -139,36 +141,60 @@ class QueuePuller:
 
     async def _pull(self) -> PullResult | None:
         group, held = self.group, self.assignment.held
-        began_at = held.last_pull_at = trio.current_time()
+        timing = PullTiming(group.config.suspend_timeout)
+        held.last_pull_at = timing.began_at
         target: BrokerAddress | None = None
         try:
             target = await calls.broker_of(group.client, held.queue, self._suggested_id)
             if target != self._pulling_from:  # told when it asks: a pull may be held for long before it is answered
                 self._pulling_from = target
                 group.on_event("pulling_from", queue=held.queue, broker_id=target.broker_id, address=target.address)
-            header = self._header(target)
-            result = await calls.pull(
-                group.client, target.address, held.queue.broker_name, header, group.config.pull_timeout
-            )
+            result = await self._ask(target, timing)
         except FAILURES as exc:
             log.info("pull of %s failed: %s", held.queue, exc)
             address = target.address if target else None
-            took = round((trio.current_time() - held.last_pull_at) * 1000)
-            group.on_event("pull_failed", queue=held.queue, address=address, error=str(exc), took=took)
-            self._is_failing = True
+            held_for = timing.held_before_loss(exc)
+            group.on_event(
+                "pull_failed", queue=held.queue, address=address, error=str(exc), took=timing.took, held=held_for
+            )
+            self._is_silent = True
             await self._pause_after(exc)
             return None
-        if self._is_failing:
-            self._is_failing = False
-            group.on_event("pull_resumed", queue=held.queue, broker_id=target.broker_id, address=target.address)
+        self._note_answer(target, result, timing)
         self._suggested_id = result.suggested_broker_id
         for message in result.messages:
             message.from_broker_id = target.broker_id
-        if header.sys_flag & COMMIT_OFFSET:
-            group.offsets.note_commit(held.queue, target, header.commit_offset or 0)
         if result.status is PullStatus.FOUND:
-            group.stats.pulled(held.queue.topic, len(result.messages), trio.current_time() - began_at)
+            group.stats.pulled(held.queue.topic, len(result.messages), trio.current_time() - timing.began_at)
         return result
+
+    async def _ask(self, target: BrokerAddress, timing: PullTiming) -> PullResult:
+        group, queue = self.group, self.assignment.held.queue
+        channel = await group.client.remoting.channel(target.address)
+        # No checkpoint until the request is written: offsets are recorded in the order in which they are sent.
+        header = self._header(target)
+        if header.sys_flag & COMMIT_OFFSET:
+            group.offsets.note_commit(queue, target, header.commit_offset or 0)
+        timing.sent()
+        timeout = group.config.pull_timeout
+        return await calls.pull_over(channel, group.client, target.address, queue.broker_name, header, timeout)
+
+    def _note_answer(self, target: BrokerAddress, result: PullResult, timing: PullTiming) -> None:
+        """Emit the answer that ends a silence. A slave that lacks the data says so at once, which ends none."""
+        held = self.assignment.held
+        is_stuck = result.status is PullStatus.NO_MATCHED_MSG and result.next_offset == held.next_offset
+        if not self._is_silent or is_stuck:
+            return
+        self._is_silent = False
+        self.group.on_event(
+            "pull_resumed",
+            queue=held.queue,
+            broker_id=target.broker_id,
+            address=target.address,
+            status=result.status.name,
+            took=timing.took,
+            held=timing.held_before(result),
+        )
 
     async def _pause_after(self, exc: Exception) -> None:
         delay = self.group.config.pull_delay_after_error

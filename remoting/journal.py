@@ -2,7 +2,7 @@
 
 `<cluster>/journal/<node>.msgpack` holds msgpack maps, one per event, in the order in which they happened:
 
-    {"v": 1, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}}
+    {"v": 2, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}}
 
 `cluster.msgpack` is the supervisor's: there `node` is whom the event is about, empty for the cluster itself.
 `remoting.kinds` lists all kinds and their fields. A file may end in the middle of a map, for its writer may be
@@ -26,7 +26,7 @@ from remoting.bounds import EVENT, bounded_fields, cut_text
 
 log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 SUFFIX = ".msgpack"
 SUPERVISOR = "cluster"
 """Name of the supervisor's file."""

@@ -2,6 +2,8 @@
 
 `rmqlab events --schema` prints it. A test holds it against the sources: whoever emits a kind, or a field, that
 does not stand here fails it. A field may be None where nobody knows its value.
+"since version 2": the `v` of an entry; in older journals the field is absent, and a `committed` that travelled with a
+pull stands where the pull was answered.
 """
 
 from collections.abc import Mapping
@@ -81,6 +83,8 @@ _SLAVE = _text("the slave's end of the connection: IP:port")
 _PID = _count("process id")
 _END = _text("exit status or signal")
 
+_HELD = _millis("of `took`, just before its end, in which the broker may have waited for messages (since version 2)")
+
 _BROKER_CHANGE = {
     "cluster": _text("RocketMQ's cluster name"),
     "broker_name": _BROKER,
@@ -155,14 +159,14 @@ _KINDS = (
     Kind(
         "committed",
         "workload",
-        "A consumer's progress was written down by a broker.",
+        "A consumer sends its progress to a broker, by itself or with a pull; written when it is sent (since version 2).",
         {
             "group": _GROUP,
             "topic": _TOPIC,
             "broker": _BROKER,
             "queue": _QUEUE_ID,
             "offset": _queue_offset("the next message to consume"),
-            "broker_id": _count("who took it: 0 the master, else a slave"),
+            "broker_id": _count("where it is sent: 0 the master, else a slave"),
         },
     ),
     Kind(
@@ -181,6 +185,20 @@ _KINDS = (
             "remark": _text("of the answer"),
             "result_offset": _queue_offset("where it is stored, or where the next pull begins"),
             "took": _millis("until the answer"),
+        },
+    ),
+    Kind(
+        "offset_committed",
+        "broker",
+        "A broker stored another offset for a group, when it did so (only with journal_traffic; since version 2).",
+        {
+            "request": _text("name of the request code: a commit, or a pull that commits"),
+            "peer": _PEER,
+            "group": _GROUP,
+            "topic": _text("the topic as the request names it"),
+            "queue": _QUEUE_ID,
+            "before": _queue_offset("what was stored until now; None for nothing"),
+            "offset": _queue_offset("what is stored now"),
         },
     ),
     # What else workloads tell
@@ -220,13 +238,20 @@ _KINDS = (
         "pull_failed",
         "workload",
         "A pull brought no answer, or a refusal.",
-        {"queue": _QUEUE, "address": _ADDRESS, "error": _ERROR, "took": _millis("for this pull")},
+        {"queue": _QUEUE, "address": _ADDRESS, "error": _ERROR, "took": _millis("for this pull"), "held": _HELD},
     ),
     Kind(
         "pull_resumed",
         "workload",
-        "A pull was answered again, after one or more that failed.",
-        {"queue": _QUEUE, "broker_id": _BROKER_ID, "address": _ADDRESS},
+        "A pull was answered: the first of a queue that a consumer took over (since version 2), or the first after failures.",
+        {
+            "queue": _QUEUE,
+            "broker_id": _BROKER_ID,
+            "address": _ADDRESS,
+            "status": _text("FOUND, NO_NEW_MSG, NO_MATCHED_MSG or OFFSET_ILLEGAL"),
+            "took": _millis("for this pull"),
+            "held": _HELD,
+        },
     ),
     Kind(
         "committing_to",

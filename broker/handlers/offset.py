@@ -40,18 +40,25 @@ def query_consumer_offset(broker: Broker, header: QueryConsumerOffsetRequestHead
 
 def update_consumer_offset(broker: Broker, header: UpdateConsumerOffsetRequestHeader, request: Request) -> Reply:
     """Commit an offset. It may go back, and nothing about it is checked (broker-requests#44)."""
-    before = broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
-    if before is not None and header.commit_offset < before:
+    place = (header.consumer_group, header.topic, header.queue_id)
+    commit_offset(broker, place, header.commit_offset, request.channel.peer)
+    return Reply(header={})
+
+
+def commit_offset(broker: Broker, place: tuple[str, str, int], offset: int, peer: str) -> None:
+    """Store an offset of a group, topic and queue id, and emit `offset_moved_back` if it is lower than before."""
+    group, topic, queue_id = place
+    before = broker.offsets.commit(group, topic, queue_id, offset)
+    if before is not None and offset < before:
         broker.emit(
             "offset_moved_back",
-            group=header.consumer_group,
-            topic=header.topic,
-            queue_id=header.queue_id,
+            group=group,
+            topic=topic,
+            queue_id=queue_id,
             before=before,
-            after=header.commit_offset,
-            peer=request.channel.peer,
+            after=offset,
+            peer=peer,
         )
-    return Reply(header={})
 
 
 def get_max_offset(broker: Broker, header: GetMaxOffsetRequestHeader, _request: Request) -> Reply:

@@ -16,6 +16,7 @@ from broker.filter.wanted import (
     wanted_by_tags,
     wanted_of_retries,
 )
+from broker.handlers.offset import commit_offset
 from broker.hold import HeldPull
 from broker.state import Broker
 from broker.topics import PERM_READ
@@ -67,7 +68,8 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
     if header.sys_flag & COMMIT_OFFSET and not broker.is_slave:
         if header.commit_offset is None:
             raise HeaderError("a pull that commits no offset")
-        broker.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        place = (header.consumer_group, header.topic, header.queue_id)
+        commit_offset(broker, place, header.commit_offset, request.channel.peer)
     result = _read(broker, header, wanted)
     code, _next = _outcome(broker, header, result)
     if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND:

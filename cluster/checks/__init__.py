@@ -7,12 +7,15 @@ exactly, with their units and with what makes them unknown:
     loss            lost, lost.OUTCOME, expired, missing NODE, sent, sent.OUTCOME, stored.indeterminate, stored.refused,
                     unclaimed
     duplicates      stored_twice, duplicates, duplicates.CAUSE
-    unavailability  write_unavailable BROKER|QUEUE, read_unavailable BROKER|QUEUE
+    unavailability  write_unavailable BROKER|QUEUE, read_unavailable BROKER|QUEUE,
+                    group_read_unavailable GROUP
     detection       detection WATCHER
     routes          stale_route WATCHER, missing_route NAMESERVER, route_disagreement
     order           order.stored, order.delivered GROUP
     replication     replication_lag SLAVE, replication_lag_left SLAVE
     divergence      divergence SLAVE, behind SLAVE, ahead SLAVE
+    clocks          clock_disagreement NODE
+    offsetfiles     offset_file_behind NODE
     rollbacks       offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP
 
 BROKER is a broker name (`broker-a`), NODE and SLAVE a node (`broker-a-s`), QUEUE is `topic@broker-a:0`, GROUP a
@@ -27,10 +30,12 @@ from pathlib import Path
 import attrs
 
 from cluster.checks import (
+    clocks,
     detection,
     divergence,
     duplicates,
     loss,
+    offsetfiles,
     order,
     replication,
     rollbacks,
@@ -53,7 +58,19 @@ class Check:
 
 CHECKS = tuple(
     Check(module.METRICS, module.judge)
-    for module in (loss, duplicates, order, unavailability, detection, routes, rollbacks, replication, divergence)
+    for module in (
+        loss,
+        duplicates,
+        order,
+        unavailability,
+        detection,
+        routes,
+        rollbacks,
+        offsetfiles,
+        replication,
+        divergence,
+        clocks,
+    )
 )
 METRICS = tuple(itertools.chain.from_iterable(check.metrics for check in CHECKS))
 

@@ -8,8 +8,10 @@ from pathlib import Path
 import attrs
 
 from cluster.checks.history import History, Queue
+from remoting.bodies.offset import ConsumerOffsets
 from remoting.message import PROPERTY_UNIQ_KEY
 from store.compare import Comparison, LogImage, compare_logs
+from store.configfile import load_config_file
 from store.disk import StoreError
 from store.scan import LogScan
 
@@ -48,6 +50,8 @@ class Stores:
     unread: Mapping[str, str]
     """Brokers whose store was not given, or is no store, with what is missing."""
     by_message: Mapping[str, tuple[Copy, ...]]
+    offset_files: Mapping[str, Mapping[str, Mapping[int, int]]] = attrs.field(factory=dict)
+    """Consumer offsets by node, `topic@group` and queue id, for nodes whose consumerOffset.json could be read."""
     comparisons: Mapping[str, Comparison] = attrs.field(factory=dict)
     """By slave: its log held against its master's, which is the first of the two."""
 
@@ -84,7 +88,17 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
     for member in history.members.values():
         if member.is_broker and member.name not in roots:
             unread[member.name] = "its store was not given"
-    return attrs.evolve(gather(nodes.values(), unread), comparisons=dict(_compare(found, history)))
+    return attrs.evolve(
+        gather(nodes.values(), unread),
+        comparisons=dict(_compare(found, history)),
+        offset_files={node: table for node, root in found.items() if (table := _offset_file(root)) is not None},
+    )
+
+
+def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
+    """Read consumerOffset.json as a broker that starts does; None where it is missing or invalid."""
+    content = load_config_file(root / "config" / "consumerOffset.json", ConsumerOffsets.decode)
+    return None if content is None else content.offset_table
 
 
 def _compare(roots: Mapping[str, Path], history: History) -> Iterator[tuple[str, Comparison]]:

@@ -146,6 +146,8 @@ class History:
     """The consumer group of each node that consumed or committed anything."""
     members: Mapping[str, Member]
     absences: tuple[Absence, ...]
+    stopped: Mapping[str, int]
+    """When nodes stopped in good order with the whole cluster. That itself is left out of `entries`."""
     by_message: Mapping[str, tuple[JournalEntry, ...]]
     """Entries that name a message, by its unique id."""
     _telling: tuple[JournalEntry, ...]
@@ -177,6 +179,17 @@ class History:
         """The entries of some kinds."""
         return (entry for entry in self.entries if entry.kind in kinds)
 
+    def of_node(self, node: str, *kinds: str) -> Iterator[JournalEntry]:
+        """The entries of some kinds that one node emitted or that are about it; not those of single messages."""
+        return (entry for entry in self._by_node.get(node, ()) if entry.kind in kinds)
+
+    @functools.cached_property
+    def _by_node(self) -> Mapping[str, list[JournalEntry]]:
+        found: dict[str, list[JournalEntry]] = collections.defaultdict(list)
+        for entry in self._telling:
+            found[entry.node].append(entry)
+        return found
+
     def around(self, at: int, *message_ids: str) -> tuple[JournalEntry, ...]:
         """What the journal tells of some messages, and the few telling entries just before and after a time."""
         index = bisect.bisect_right(self._telling, at, key=_at)
@@ -188,7 +201,8 @@ class History:
 
 def read_history(entries: Iterable[JournalEntry]) -> History:
     """Sort out a journal. Entries of one node must be in their order; what lacks a field that is needed is left out."""
-    known = _until_stopping(sorted(entries, key=_at))  # stable: what happened in one millisecond stays in its order
+    every = sorted(entries, key=_at)  # stable: what happened in one millisecond stays in its order
+    known = _until_stopping(every)
     by_kind: dict[str, list[JournalEntry]] = collections.defaultdict(list)
     for entry in known:
         by_kind[entry.kind].append(entry)
@@ -214,6 +228,7 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         group_of=dict(_groups(deliveries, commits)),
         members=members,
         absences=tuple(sorted([*_absences(known), *_isolations(known, members)], key=lambda absence: absence.at)),
+        stopped=_stopped(every),
         by_message={key: tuple(found) for key, found in by_message.items()},
         telling=tuple(entry for entry in known if entry.kind not in _NOISE),
     )
@@ -221,9 +236,17 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
 
 def _until_stopping(entries: list[JournalEntry]) -> list[JournalEntry]:
     """Leave out how the cluster itself was stopped: that is no failure of its nodes. Messages still count."""
-    stopping = next((index for index, entry in enumerate(entries) if entry.kind == "cluster_stopping"), len(entries))
+    stopping = _stopping(entries)
     still_told = MESSAGE_KINDS - {"log_sampled"}  # logs of nodes that end one after the other do not lag
     return entries[:stopping] + [entry for entry in entries[stopping:] if entry.kind in still_told]
+
+
+def _stopping(entries: list[JournalEntry]) -> int:
+    return next((index for index, entry in enumerate(entries) if entry.kind == "cluster_stopping"), len(entries))
+
+
+def _stopped(entries: list[JournalEntry]) -> dict[str, int]:
+    return {entry.node: entry.at_millis for entry in entries[_stopping(entries) :] if entry.kind == "node_stopped"}
 
 
 def _send(entry: JournalEntry) -> Send:

@@ -169,7 +169,23 @@ def _judge_missing(history: History, store: NodeStore) -> Finding:
     metric = f"missing {store.node}"
     if not told:
         return unknown(metric, _MESSAGES, f"no acknowledged send to {store.broker}")
-    return _count(metric, told, [(key, send) for send in told for key in send.ids if key not in held], history)
+    found = _count(metric, told, [(key, send) for send in told for key in send.ids if key not in held], history)
+    return attrs.evolve(found, evidence=tuple(_with_removals(piece, store.node, history) for piece in found.evidence))
+
+
+_REMOVALS = ("file_deleted", "store_wiped", "power_lost", "log_truncated", "log_dropped")
+"""Kinds of events that explain why a node no longer holds a record."""
+_REMOVALS_SHOWN = 3
+
+
+def _with_removals(piece: Evidence, node: str, history: History) -> Evidence:
+    """Add what removed records from a node's store after a send: most of it happens long after the send itself."""
+    after = piece.at_millis or 0
+    removals = [entry for entry in history.of_node(node, *_REMOVALS) if entry.at_millis >= after][:_REMOVALS_SHOWN]
+    if not removals:
+        return piece
+    says = ", ".join(dict.fromkeys(entry.kind for entry in removals))
+    return attrs.evolve(piece, says=f"{piece.says}; then {node}: {says}", entries=(*piece.entries, *removals))
 
 
 def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:

@@ -4,6 +4,7 @@ Nobody but the journal tells of them: a broker takes any offset that it is given
 its master's, older or newer (store-and-ha section 5.3).
 """
 
+import collections
 from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
@@ -34,11 +35,25 @@ class Move:
 
 
 def find_moves(history: History) -> list[Move]:
-    """Give all moves, by time."""
-    told = [*_commits_seen_by_brokers(history), *_overwritten(history), *_corrected(history)]
-    known = {(move.group, move.queue, move.after) for move in told}
-    seen = [move for move in _commits_going_back(history.commits) if (move.group, move.queue, move.after) not in known]
-    return sorted([*told, *seen], key=lambda move: move.at)
+    """Give all moves, by time.
+
+    A correction of a consumer is committed and its broker reports that commit; a commit that goes back may be reported
+    by its broker. Each report stands for one such event: two rollbacks to the same offset count twice.
+    """
+    corrected = list(_corrected(history))
+    told = [*corrected, *_overwritten(history), *_unreported(_commits_seen_by_brokers(history), corrected)]
+    return sorted([*told, *_unreported(_commits_going_back(history.commits), told)], key=lambda move: move.at)
+
+
+def _unreported(moves: Iterable[Move], reported: Iterable[Move]) -> Iterator[Move]:
+    """Moves without a report of the same group, queue and new offset. A report covers the first that it fits."""
+    left = collections.Counter((move.group, move.queue, move.after) for move in reported)
+    for move in moves:
+        key = (move.group, move.queue, move.after)
+        if left[key] > 0:
+            left[key] -= 1
+        else:
+            yield move
 
 
 def _commits_seen_by_brokers(history: History) -> Iterator[Move]:

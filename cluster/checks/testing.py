@@ -34,6 +34,8 @@ class MadeUpRun:
     logs: dict[str, list[Copy]] = attrs.field(factory=dict)
     unread: set[str] = attrs.field(factory=set)
     """Nodes whose store cannot be read."""
+    offset_files: dict[str, dict[str, dict[int, int]]] = attrs.field(factory=dict)
+    """consumerOffset.json by node: offsets by `topic@group` and queue id."""
     _ends: collections.Counter[Queue] = attrs.field(factory=collections.Counter)
     """Where each queue ends."""
 
@@ -164,7 +166,8 @@ class MadeUpRun:
             for node, copies in self.logs.items()
             if node not in self.unread
         ]
-        return gather(nodes, dict.fromkeys(self.unread, "its store was not given"))
+        gathered = gather(nodes, dict.fromkeys(self.unread, "its store was not given"))
+        return attrs.evolve(gathered, offset_files=self.offset_files)
 
     def judge(self) -> Findings:
         return judge(self.history(), self.stores())

@@ -7,10 +7,15 @@ failed in it: time in which nobody tried is no outage. It is told apart for ever
   an outcome that says "stored". A failure is an attempt at the broker that failed, of any queue of it (an attempt does
   not tell its queue); for a queue, only attempts of its topic. An attempt that found no broker at all in its route
   counts for every broker that its topic was ever stored at.
-* `read_unavailable BROKER`, `read_unavailable QUEUE`: the same for pulls. A success is a delivery, or a pull that was
-  answered after one that failed (`pull_resumed`). A failure is a pull that failed. Since a consumer that has read
-  everything makes no deliveries, a window begins at the last success or when the first pull that failed in it was
-  asked, whichever is later. Each consumer group reads by itself: the longest window of any group counts.
+* `read_unavailable BROKER`, `read_unavailable QUEUE`: the same for pulls, of all consumer groups together: a broker is
+  readable as long as it returns messages to anybody, or holds pulls for want of messages. A success is a delivery, or
+  a pull that was answered (`pull_resumed`: with messages, without any after its hold, or with another offset). One that
+  was held counts from when the broker began to hold it. A failure is a pull that failed; one whose connection broke
+  while it was held counts from the break. Since a consumer that has read everything makes no deliveries, a window
+  begins at the last success or when the first pull that failed in it became due, whichever is later.
+* `group_read_unavailable GROUP`: the same for one consumer group, at the broker where it lasted longest.
+
+It cannot see a broker that stops while it holds pulls before they are overdue (at most the suspend timeout, 15 s).
 
 A window that no success has ended yet runs to its last failure, and the finding is "at least". One without a success
 before it begins with its first attempt.
@@ -29,10 +34,18 @@ from cluster.checks.history import History, Queue
 from cluster.checks.moves import parse_queue
 from remoting.journal import JournalEntry
 
-METRICS = tuple(
-    Metric(name=f"{way}_unavailable", target=target, unit="s", says=f"longest time without a {what}")
-    for way, what in (("write", "send that was stored"), ("read", "pull that was answered"))
-    for target in ("BROKER", "QUEUE")
+METRICS = (
+    *(
+        Metric(name=f"{way}_unavailable", target=target, unit="s", says=f"longest time without a {what}")
+        for way, what in (("write", "send that was stored"), ("read", "pull that was answered"))
+        for target in ("BROKER", "QUEUE")
+    ),
+    Metric(
+        name="group_read_unavailable",
+        target="GROUP",
+        unit="s",
+        says="longest time without an answered pull at one broker name",
+    ),
 )
 
 
@@ -91,53 +104,62 @@ def find_windows(attempts: Iterable[Attempt], *, since_first_failure: bool = Fal
 def judge(history: History, _stores: Stores) -> Iterator[Finding]:
     """Measure all of METRICS."""
     writes = _writes(history)
-    reads = _reads(history)
+    reads, by_group = _reads(history)
     for way, by_target in (("write", writes), ("read", reads)):
         for name in history.broker_names:
             if name not in by_target:
                 yield unknown(f"{way}_unavailable {name}", "s", f"nobody {_TRIED[way]} {name}")
-        for target, by_group in by_target.items():
-            windows = [
-                window
-                for attempts in by_group.values()
-                for window in find_windows(attempts, since_first_failure=way == "read")
-            ]
+        for target, attempts in by_target.items():
+            windows = find_windows(_in_order(attempts), since_first_failure=way == "read")
             yield _longest(f"{way}_unavailable {target}", windows, history)
+    for group in sorted({group for group, _ in by_group}):
+        pairs = [attempts for (name, _), attempts in by_group.items() if name == group]
+        windows = [
+            window for attempts in pairs for window in find_windows(_in_order(attempts), since_first_failure=True)
+        ]
+        yield _longest(f"group_read_unavailable {group}", windows, history)
+
+
+def _in_order(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Successes first, for find_windows keeps the order of attempts that end in one millisecond."""
+    return sorted(attempts, key=lambda attempt: not attempt.is_success)
 
 
 _TRIED = {"write": "sent anything to", "read": "read anything from"}
-ByTarget = Mapping[str, Mapping[str, list[Attempt]]]
-"""Attempts by target, and by whom they are judged apart."""
+ByTarget = Mapping[str, list[Attempt]]
+ByGroup = Mapping[tuple[str, str], list[Attempt]]
+"""Attempts by consumer group and broker name."""
 
 
 def _writes(history: History) -> ByTarget:
-    found: dict[str, dict[str, list[Attempt]]] = collections.defaultdict(lambda: collections.defaultdict(list))
+    found: dict[str, list[Attempt]] = collections.defaultdict(list)
     queues: dict[tuple[str, str], set[Queue]] = collections.defaultdict(set)
     brokers: dict[str, set[str]] = collections.defaultdict(set)
     for send in history.sends:
         if send.is_acknowledged and send.queue:
             attempt = Attempt(send.began_at, send.ended_at, is_success=True, entry=send.entry)
-            found[send.queue.broker][""].append(attempt)
-            found[str(send.queue)][""].append(attempt)
+            found[send.queue.broker].append(attempt)
+            found[str(send.queue)].append(attempt)
             queues[send.topic, send.queue.broker].add(send.queue)
             brokers[send.topic].add(send.queue.broker)
     for failure in history.failures:
         attempt = Attempt(failure.began_at, failure.ended_at, False, failure.message_id, failure.entry)
         for broker in [failure.broker] if failure.broker else sorted(brokers[failure.topic]):
-            found[broker][""].append(attempt)
+            found[broker].append(attempt)
             for queue in queues[failure.topic, broker]:
-                found[str(queue)][""].append(attempt)
+                found[str(queue)].append(attempt)
     return found
 
 
-def _reads(history: History) -> ByTarget:
-    found: dict[str, dict[str, list[Attempt]]] = collections.defaultdict(lambda: collections.defaultdict(list))
+def _reads(history: History) -> tuple[ByTarget, ByGroup]:
+    found: dict[str, list[Attempt]] = collections.defaultdict(list)
+    by_group: dict[tuple[str, str], list[Attempt]] = collections.defaultdict(list)
 
     def add(queue: Queue, group: str, attempt: Attempt) -> None:
-        found[queue.broker][group].append(attempt)
-        found[str(queue)][group].append(attempt)
+        found[queue.broker].append(attempt)
+        found[str(queue)].append(attempt)
+        by_group[group, queue.broker].append(attempt)
 
-    groups = history.group_of
     for delivery in history.deliveries:
         if not delivery.reconsume_times:  # that one came from the retry topic
             add(
@@ -146,11 +168,17 @@ def _reads(history: History) -> ByTarget:
     for entry in history.of_kind("pull_failed", "pull_resumed"):
         queue = parse_queue(str(entry.fields.get("queue")))
         if queue is not None:
-            began_at = entry.at_millis - int(entry.fields.get("took") or 0)
-            is_success = entry.kind == "pull_resumed"
-            attempt = Attempt(began_at, entry.at_millis, is_success, entry=entry)
-            add(queue, groups.get(entry.node, entry.node), attempt)
-    return found
+            add(queue, history.group_of.get(entry.node, entry.node), _pull(entry))
+    return found, by_group
+
+
+def _pull(entry: JournalEntry) -> Attempt:
+    """A pull that was held was answered when the hold began; one that broke then failed when it broke."""
+    held = int(entry.fields.get("held") or 0)
+    if entry.kind == "pull_resumed":
+        return Attempt(entry.at_millis - held, entry.at_millis - held, is_success=True, entry=entry)
+    due_at = entry.at_millis if held else entry.at_millis - int(entry.fields.get("took") or 0)
+    return Attempt(due_at, entry.at_millis, is_success=False, entry=entry)
 
 
 def _longest(metric: str, windows: list[Window], history: History) -> Finding:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from pipeline.audit import beliefs, fates, queues, replication, timelines
+from pipeline.audit import beliefs, clocks, fates, queues, replication, timelines
 from pipeline.audit.facts import Run, read_facts
 from pipeline.audit.findings import Finding
 from pipeline.audit.size import SMALL_BYTES, bytes_to_read
@@ -37,6 +37,7 @@ QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
     ("outages", queues.judge_outages),
     ("consumer offsets and duplicates", queues.judge_consumers),
     ("replication", replication.judge),
+    ("clocks", clocks.judge),
     ("who was believed to serve", beliefs.judge),
     ("timelines", timelines.judge),
 )

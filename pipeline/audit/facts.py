@@ -48,7 +48,7 @@ _SEQ: Final = "named_struct('at', unix_millis(at), 'last', process = 'cluster', 
 _FOLLOWED: Final = (
     "node_ready", "node_resumed", "node_killed", "node_stopped", "node_crashed", "node_paused", "command",
     "fault_applied", "fault_healed", "broker_registered", "broker_connection_lost", "broker_expired",
-    "broker_unregistered", "route_believed", "store_wiped", "file_deleted",
+    "broker_unregistered", "route_believed", "store_wiped", "file_deleted", "power_lost", "log_truncated", "log_dropped",
 )  # fmt: skip
 """Kinds of the few events that this process follows one by one."""
 

@@ -178,8 +178,23 @@ def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, .
     )
     told: dict[str, list[str]] = collections.defaultdict(list)
     for row in rows:
-        told[row.metric].append(_tell(row.message_id, row.send, sorted(row.nodes or ())))
+        piece = _tell(row.message_id, row.send, sorted(row.nodes or ()))
+        told[row.metric].append(piece + _removals(run, row.metric, row.send))
     return {metric: tuple(pieces) for metric, pieces in told.items()}
+
+
+_REMOVING = ("file_deleted", "store_wiped", "power_lost", "log_truncated", "log_dropped")
+
+
+def _removals(run: Run, metric: str, send: Any) -> str:
+    """What took records from the node of `missing NODE` after the send."""
+    node = metric.removeprefix("missing ")
+    found = {
+        one.kind: round((one.at - run.began_at) / 1000, 1)
+        for one in reversed(run.happenings)
+        if one.node == node and one.kind in _REMOVING and send is not None and one.at >= send.ended_at
+    }
+    return "".join(f"; then {node}: {kind} at {seconds} s" for kind, seconds in reversed(found.items()))
 
 
 def _tell(message_id: str, send: Any, nodes: list[str]) -> str:

@@ -1,7 +1,7 @@
 """What happened in each queue: order, outages (RTO), offsets that went back, and messages given out again.
 
 Windows by queue and group. Metrics: order.stored, order.delivered GROUP, write_unavailable and read_unavailable of a
-BROKER or a QUEUE, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP, duplicates, duplicates.CAUSE.
+BROKER or a QUEUE, group_read_unavailable GROUP, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP, duplicates, duplicates.CAUSE.
 """
 
 import collections
@@ -111,18 +111,25 @@ _READS = """
 with groups as (
     select node, max_by(`group`, seq) `group` from (
         select node, `group`, seq from deliveries union all select node, `group`, seq from commits) group by node
-), pulls as (
-    select p.at, p.at - cast(coalesce(get_json_object(p.fields, '$.took'), 0) as bigint) began_at,
-        p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name, coalesce(g.`group`, p.node) who
+), noted as (
+    select p.at, p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name, coalesce(g.`group`, p.node) who,
+        cast(coalesce(get_json_object(p.fields, '$.took'), 0) as bigint) took,
+        cast(coalesce(get_json_object(p.fields, '$.held'), 0) as bigint) held
     from happenings p left join groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
+), pulls as (
+    -- A broker that holds a pull for want of messages is readable: from when it held one that was answered, and to
+    -- when one that it held was cut off.
+    select who, name, is_success, case when is_success then at - held when held > 0 then at else at - took end began_at,
+        if(is_success, at - held, at) ended_at
+    from noted where name rlike '@.*:[0-9]+$'
 ), attempts as (
     select `group` who, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at, true is_success
     from deliveries where reconsume_times = 0
-    union all select who, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, at, is_success from pulls
-    where name rlike '@.*:[0-9]+$'
+    union all select who, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, ended_at, is_success from pulls
 )
-select 'read' way, who, broker target, began_at, ended_at, is_success from attempts
-union all select 'read', who, name, began_at, ended_at, is_success from attempts
+select 'read' way, '' who, broker target, began_at, ended_at, is_success from attempts
+union all select 'read', '', name, began_at, ended_at, is_success from attempts
+union all select 'group_read', broker, who, began_at, ended_at, is_success from attempts
 """
 
 # Of successes only those tell something that stand next to a failure: in a second of a target's without any, the first
@@ -157,7 +164,7 @@ with islands as (
     select *, lead(success) over (partition by way, who, target order by island) next_success from windows
 )
 select way, who, target, failures, next_success is null is_open, first_failed, last_failed,
-    if(way = 'read', greatest(coalesce(success, first_failed), first_failed), coalesce(success, first_failed)) began_at,
+    if(way != 'write', greatest(coalesce(success, first_failed), first_failed), coalesce(success, first_failed)) began_at,
     coalesce(next_success, last_failed) ended_at
 from followed where failures > 0
 """
@@ -198,21 +205,22 @@ def judge_outages(run: Run) -> Iterator[Finding]:
 # ---- offsets that went back ------------------------------------------------------------------------------
 
 _MOVES = """
-with told as (
+with reported as (
     select h.seq, h.at, h.node, get_json_object(fields, '$.group') `group`, get_json_object(fields, '$.topic') topic,
         coalesce(b.broker, h.node) broker, cast(get_json_object(fields, '$.queue_id') as int) queue,
         cast(get_json_object(fields, '$.before') as bigint) before, cast(get_json_object(fields, '$.after') as bigint) after,
         'a commit' why
     from happenings h left join brokers_of_nodes b on h.node = b.node where kind = 'offset_moved_back'
-    union all
-    select seq, at, node, substring_index(key, '@', -1), substring_index(key, '@', 1), broker, cast(queue as int),
-        pair[0], pair[1], 'metadata sync'
+), synced as (
+    select seq, at, node, substring_index(key, '@', -1) `group`, substring_index(key, '@', 1) topic, broker,
+        cast(queue as int) queue, pair[0] before, pair[1] after, 'metadata sync' why
     from (select h.seq, h.at, h.node, get_json_object(fields, '$.key') key, coalesce(b.broker, h.node) broker,
         explode(from_json(get_json_object(fields, '$.queues'), 'map<string,array<bigint>>')) as (queue, pair)
         from happenings h left join brokers_of_nodes b on h.node = b.node where kind = 'consumer_offsets_overwritten')
-    union all
-    select seq, at, node, `group`, regexp_extract(name, '^([^@]*)@', 1), regexp_extract(name, '@(.*):[0-9]+$', 1),
-        cast(regexp_extract(name, ':([0-9]+)$', 1) as int), asked, offered, 'out of bounds'
+), corrected as (
+    select seq, at, node, `group`, regexp_extract(name, '^([^@]*)@', 1) topic,
+        regexp_extract(name, '@(.*):[0-9]+$', 1) broker, cast(regexp_extract(name, ':([0-9]+)$', 1) as int) queue,
+        asked before, offered after, 'out of bounds' why
     from (select h.seq, h.at, h.node, coalesce(g.`group`, h.node) `group`, get_json_object(fields, '$.queue') name,
         cast(get_json_object(fields, '$.asked') as bigint) asked,
         cast(get_json_object(fields, '$.offered') as bigint) offered
@@ -221,17 +229,24 @@ with told as (
             on h.node = g.node
         where kind = 'offset_illegal')
     where offered < asked and name rlike '@.*:[0-9]+$'
-), seen as (
-    select seq, at, node, `group`, topic, broker, queue,
-        lag(offset) over (partition by `group`, topic, broker, queue order by seq) before, offset after
-    from commits
+), told as (
+    select * from corrected union all select * from synced union all {reported_alone}
+), falling as (
+    select * from (select seq, at, node, `group`, topic, broker, queue,
+        lag(offset) over (partition by `group`, topic, broker, queue order by seq) before, offset after,
+        'a commit below the last one' why
+        from commits) where after < before
 )
-select * from told
-union all
-select s.*, 'a commit below the last one' from seen s
-    left anti join told t on s.`group` = t.`group` and s.topic = t.topic and s.broker = t.broker
-        and s.queue = t.queue and s.after = t.after
-where s.after < s.before
+select * from told union all {falling_alone}
+"""
+
+# Each report stands for one move to its offset: the first, second, ... of `these` goes with that of `reports`.
+_ALONE = """
+select seq, at, node, `group`, topic, broker, queue, before, after, why from (
+    select *, row_number() over (partition by `group`, topic, broker, queue, after order by seq) nth from {these}) t
+    left join (select `group` g, topic t, broker b, queue q, after a, count(*) reports from {reports} group by all)
+        on `group` = g and topic = t and broker = b and queue = q and after = a
+where nth > coalesce(reports, 0)
 """
 
 
@@ -243,7 +258,9 @@ def judge_consumers(run: Run) -> Iterator[Finding]:
 
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
     """Make the table `offset_moves`, and measure."""
-    run.table("offset_moves", run.sql(_MOVES))
+    reported = _ALONE.format(these="reported", reports="corrected")
+    falling = _ALONE.format(these="falling", reports="told")
+    run.table("offset_moves", run.sql(_MOVES.format(reported_alone=reported, falling_alone=falling)))
     groups = run.rows(
         "select `group`, count(m.seq) moves, max(before - after) worst from (select `group` from deliveries"
         " union select `group` from commits union select `group` from offset_moves)"

@@ -43,3 +43,18 @@ def test_a_refusal_is_told_with_its_reason_and_answered_once(broker: TalkingBrok
     (sent,) = served(broker)
     assert sent["code"] == ResponseCode.NO_PERMISSION
     assert sent["remark"] == reply.remark
+
+
+def test_offsets_are_recorded_when_they_are_stored_though_the_pull_is_held(broker: TalkingBroker) -> None:
+    for _ in range(27):
+        broker.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders", 1), b"x")
+    assert broker.pull("orders", 27, consumerGroup="g", queueId=1, sysFlag=7, commitOffset=26) == []
+    commit = {"consumerGroup": "g", "topic": "orders", "queueId": "1", "commitOffset": "27"}
+    broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+    broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+    told = [(fields["request"], fields["before"], fields["offset"]) for fields in stored(broker)]
+    assert told == [("PULL_MESSAGE", None, 26), ("UPDATE_CONSUMER_OFFSET", 26, 27)]
+
+
+def stored(broker: TalkingBroker) -> list[dict[str, Any]]:
+    return [fields for kind, fields in broker.events if kind == "offset_committed"]

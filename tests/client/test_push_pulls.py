@@ -1,5 +1,6 @@
 """Where the push consumer pulls, from which offset on, and when it does not."""
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from client.processqueue import FlowLimits
 from client.push import PushConsumer
 from remoting.bodies.heartbeat import ConsumeFromWhere
 from remoting.codes import RequestCode, ResponseCode
+from remoting.command import Command
 from remoting.dispatch import Reply
 from remoting.headers.pull import PullMessageRequestHeader
 from tests.client.application import Application, start
@@ -201,3 +203,90 @@ async def test_a_suspended_consumer_pulls_nothing_until_it_is_resumed(
     assert of_retries == []
     consumer.resume()
     await world.until(lambda: application.bodies == [b"under way", b"unseen"], within=2)
+
+
+async def test_commits_are_recorded_in_the_order_in_which_they_are_sent(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    """A pull that commits 1 may be held until long after another commit of 2."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    _, application = await start(nursery, client, consume_from_where=FIRST, commit_period=2.0)
+    for number in range(6):
+        broker.put("orders", 0, b"%d" % number)
+        await trio.sleep(3.3)
+    sent = [int(command.ext_fields["commitOffset"]) for command in broker.log if commits(command)]
+    told = [fields["offset"] for fields in application.told("committed") if fields["topic"] == "orders"]
+    assert told == sorted(told)
+    assert [offset for offset, _ in itertools.groupby(told)] == [offset for offset, _ in itertools.groupby(sent)]
+
+
+def commits(command: Command) -> bool:
+    """True for what commits an offset of the topic."""
+    fields = command.ext_fields
+    is_commit = command.code == RequestCode.UPDATE_CONSUMER_OFFSET
+    is_commit |= command.code == RequestCode.PULL_MESSAGE and bool(int(fields["sysFlag"]) & 1)
+    return is_commit and fields["topic"] == "orders"
+
+
+async def test_a_pull_is_recorded_when_it_ends_a_silence_with_how_long_it_was_held(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.put("orders", 0, b"0", b"1")
+    _, application = await start(nursery, client, suspend_timeout=15.0)
+
+    def told(kind: str) -> list[dict[str, object]]:
+        return [fields for fields in application.told(kind) if fields["queue"].topic == "orders"]
+
+    await world.until(lambda: application.bodies == [b"0", b"1"])
+    (first,) = told("pull_resumed")
+    assert (first["status"], first["held"]) == ("FOUND", 0)
+    await trio.sleep(4)
+    for waiting in [*broker.parked]:
+        waiting.channel.close("cut")
+    broker.parked.clear()
+    await world.until(lambda: len(told("pull_failed")) == 1)
+    (failed,) = told("pull_failed")
+    assert failed["held"] == failed["took"]
+    assert isinstance(failed["took"], int)
+    assert failed["took"] >= 3000
+    await world.until(lambda: any(waiting.command.ext_fields["topic"] == "orders" for waiting in broker.parked))
+    await trio.sleep(4)
+    held = next(waiting for waiting in broker.parked if waiting.command.ext_fields["topic"] == "orders")
+    held.reply(Reply(ResponseCode.PULL_NOT_FOUND, {"nextBeginOffset": "2", "minOffset": "0", "maxOffset": "2"}))
+    await world.until(lambda: len(told("pull_resumed")) == 2)
+    resumed = told("pull_resumed")[1]
+    assert resumed["status"] == "NO_NEW_MSG"
+    assert isinstance(resumed["held"], int)
+    assert 3900 <= resumed["held"] <= 4500
+
+
+async def test_a_pull_that_times_out_or_never_left_was_not_held(
+    world: "World", client: Client, nursery: trio.Nursery
+) -> None:
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.handlers[RequestCode.PULL_MESSAGE] = lambda _: None
+    _, application = await start(nursery, client, pull_timeout=30.0)
+    await world.until(lambda: bool(application.told("pull_failed")))
+    assert application.told("pull_failed")[0]["held"] == 0
+    assert application.told("pull_failed")[0]["took"] >= 30_000
+    broker.die()
+    world.name_server.routes.clear()
+    count = len(application.told("pull_failed"))
+    await world.until(lambda: len(application.told("pull_failed")) >= count + 4)
+    assert application.told("pull_failed")[-1]["held"] == 0
+
+
+async def test_an_answer_without_data_ends_no_silence(world: "World", client: Client, nursery: trio.Nursery) -> None:
+    """A slave that lacks the data answers 20 with the same offset."""
+    (broker,) = world.add("a")
+    world.route("orders", 1)
+    broker.handlers[RequestCode.PULL_MESSAGE] = lambda _: Reply(
+        ResponseCode.PULL_RETRY_IMMEDIATELY, {"nextBeginOffset": "0", "minOffset": "0", "maxOffset": "0"}
+    )
+    _, application = await start(nursery, client)
+    await trio.sleep(5)
+    assert application.told("pull_resumed") == []

@@ -179,6 +179,70 @@ def come_late(run: MadeUpRun) -> None:
     run.deliver(150, 0, queue_id=4)
 
 
+def hold_pulls(run: MadeUpRun) -> None:
+    """Two groups, held pulls that are answered and cut off; a broker that only held is readable."""
+    queue = "orders@broker-a:1"
+    run.add("consume-1", "pull_failed", queue=queue, took=9000, held=9000)
+    run.wait(1)
+    run.deliver(7, 3, node="other-1", group="other", queue_id=1)
+    run.add("other-1", "pull_failed", queue=queue, took=40, held=0)
+    run.wait(20)
+    run.add("consume-1", "pull_resumed", queue=queue, took=15_010, held=15_000)
+    run.add("other-1", "pull_failed", queue=queue, took=30, held=0)
+
+
+def correct(run: MadeUpRun) -> None:
+    """One correction: asked for, committed, and reported by the broker; and one to the same offset."""
+    run.commit(90, queue_id=7)
+    run.add("consume-1", "offset_illegal", queue="orders@broker-a:7", asked=90, offered=40)
+    run.commit(40, queue_id=7)
+    fields = {"group": "shop", "topic": "orders", "queue_id": 7, "before": 90, "after": 40, "peer": "p"}
+    run.add("broker-a", "offset_moved_back", **fields)
+    run.commit(90, queue_id=7)
+    run.commit(40, queue_id=7)
+    run.add("consume-1", "offset_illegal", queue="orders@broker-a:7", asked=40, offered=40)
+
+
+def move_clock(run: MadeUpRun) -> None:
+    """A consumer's journal is 20 s behind."""
+    for number in range(160, 163):
+        run.send(number, queue_id=5)
+        run.now -= 20_000
+        run.deliver(number, number - 160, node="late-1", group="late", queue_id=5)
+        run.now += 20_000
+
+
+def repeat_after_commits(run: MadeUpRun) -> None:
+    """The highest commit counts, not the last; a rollback does not reach the offset that it left."""
+    for offset in (10, 5):
+        run.commit(offset, queue_id=8)
+    for _ in range(2):
+        run.deliver(170, 7, queue_id=8)
+    run.deliver(171, 9, queue_id=9)
+    run.add("broker-a-s", "consumer_offsets_overwritten", key="orders@shop", queues={"9": [9, 2]})
+    run.deliver(171, 9, queue_id=9)
+
+
+def leave_attempts(run: MadeUpRun) -> None:
+    """A send that came to no end, but is stored; and an old kill before a crash."""
+    run.fail(180)
+    run.store("ID000180", run.logs["broker-a"][-1].queue, ("broker-a",))
+    run.add("broker-a-s", "command", command="kill")
+    run.ready("broker-a-s")
+    run.wait(300)
+    run.add("broker-a-s", "node_crashed")
+    run.wait(2)
+    run.drop("namesrv-1", "broker-a-s")
+    run.ready("broker-a-s")
+
+
+def stop(run: MadeUpRun) -> None:
+    """Messages count while the cluster stops, and ends of nodes do not."""
+    run.add("", "cluster_stopping")
+    run.send(190, at=())
+    run.end("broker-a", "stop", "node_stopped")
+
+
 def cut_off(run: MadeUpRun) -> None:
     run.logs["broker-a-s"].pop()
 
@@ -207,6 +271,12 @@ PLANTED: list[tuple[Callable[[MadeUpRun], None], str]] = [
     (lag, "replication_lag broker-a-s"),
     (claim_nothing, "unclaimed"),
     (reorder, "order.stored"),
+    (hold_pulls, "group_read_unavailable shop"),
+    (correct, "offset_rollbacks shop"),
+    (move_clock, "clock_disagreement late-1"),
+    (repeat_after_commits, "duplicates.unexplained"),
+    (leave_attempts, "detection namesrv-1"),
+    (stop, "lost.SEND_OK"),
     (cut_off, "behind broker-a-s"),
 ]
 
@@ -244,10 +314,54 @@ def test_both_find_everything_that_was_planted(
     assert [metric for _, metric in PLANTED if not summary.findings[metric].value] == []
 
 
+def test_each_planted_violation_is_counted_once(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = clean_run()
+    for plant in (move_clock, hold_pulls, correct, leave_attempts, stop):
+        plant(run)
+    findings = compare(spark, write_run(run, tmp_path)).findings
+    expected = {
+        "read_unavailable broker-a": pytest.approx(5.0, abs=0.1),
+        "group_read_unavailable shop": pytest.approx(6.03, abs=0.1),
+        "group_read_unavailable other": pytest.approx(20.06, abs=0.1),
+        "offset_rollbacks": 2,
+        "rolled_back shop": 50,
+        "clock_disagreement late-1": pytest.approx(20, abs=0.1),
+        "clock_disagreement broker-a": 0,
+        "clock_disagreement produce-1": 0,
+        "unclaimed": 0,
+        "lost": 1,
+        "detection namesrv-1": pytest.approx(2.0, abs=0.1),
+    }
+    assert {metric: findings[metric].value for metric in expected} == expected
+
+
 def expire(run: MadeUpRun) -> None:
+    """The first messages of two queues, and all of a third."""
+    run.send(200, queue_id=6)
     run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
     for log in run.logs.values():
-        del log[:2]
+        del log[:2], log[-1:]
+
+
+def overwrite(run: MadeUpRun) -> None:
+    """The first message that is left is another one: that is a loss."""
+    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
+    run.add("broker-a-s", "file_deleted", file="commitlog/00000000000000000000")
+    run.logs = {node: [attrs.evolve(log[0], message_id="OTHERS001"), *log[1:]] for node, log in run.logs.items()}
+
+
+def store_in_doubt(run: MadeUpRun) -> None:
+    run.send(210, "indeterminate", at=("broker-a",))
+    run.send(211, "refused", at=("broker-a",))
+    run.unread.add("broker-a-s")
+
+
+def wipe_and_start(run: MadeUpRun) -> None:
+    """What a node stored since it was wiped is not there to be read."""
+    run.send(220, at=())
+    run.add("broker-a", "store_wiped", files=3)
+    run.ready("broker-a")
+    run.unread.add("broker-a")
 
 
 def run_ahead(run: MadeUpRun) -> None:
@@ -263,6 +377,8 @@ def deliver_again_without_a_cause(run: MadeUpRun) -> None:
     ("plant", "metric"),
     [
         (expire, "expired"),
+        (overwrite, "lost"),
+        (store_in_doubt, "stored.refused"),
         (run_ahead, "ahead broker-a-s"),
         (deliver_again_without_a_cause, "duplicates.unexplained"),
     ],
@@ -308,6 +424,23 @@ def test_what_cannot_be_known_is_unknown(spark: "SparkSession", tmp_path: pathli
     summary = compare(spark, write_run(run, tmp_path))
     assert summary.verdict == "unknown"
     assert "its store was not given" in summary.findings["lost"].missing
+
+
+def test_a_node_that_started_again_after_its_store_was_wiped_is_unread(
+    spark: "SparkSession", tmp_path: pathlib.Path
+) -> None:
+    run = clean_run()
+    wipe_and_start(run)
+    assert "broker-a: its store was not given" in compare(spark, write_run(run, tmp_path)).findings["lost"].missing
+
+
+def test_a_slave_that_deleted_what_it_lacks_says_so(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = clean_run()
+    run.wait(3600)
+    run.add("broker-a-s", "file_deleted", file="commitlog/00000000000000000000")
+    del run.logs["broker-a-s"][:1]
+    (told,) = compare(spark, write_run(run, tmp_path)).findings["missing broker-a-s"].evidence
+    assert "; then broker-a-s: file_deleted at 360" in told
 
 
 def test_a_torn_journal_makes_the_verdict_unknown(spark: "SparkSession", tmp_path: pathlib.Path) -> None:

@@ -66,6 +66,14 @@ def test_an_offset_may_go_back_and_that_is_made_known(talk: TalkingBroker) -> No
     assert [(kind, fields["before"], fields["after"]) for kind, fields in talk.events] == [("offset_moved_back", 7, 3)]
 
 
+def test_a_pull_that_moves_an_offset_back_makes_that_known_too(talk: TalkingBroker) -> None:
+    talk.send("T")
+    commit(talk, 7)
+    talk.pull("T", consumerGroup="g", sysFlag=5, commitOffset=3)
+    assert query(talk).ext_fields == {"offset": "3"}
+    assert [(kind, fields["before"], fields["after"]) for kind, fields in talk.events] == [("offset_moved_back", 7, 3)]
+
+
 def test_bounds_of_queues(talk: TalkingBroker) -> None:
     """broker-requests#45; an unknown queue is as empty as an empty one."""
     for _ in range(3):

@@ -87,6 +87,19 @@ def test_an_end_that_nobody_ordered_may_be_noticed_before_the_supervisor_sees_it
     assert run.judge()["detection namesrv-1"].value == 0
 
 
+def test_a_crash_is_not_blamed_on_a_kill_that_came_to_nothing_long_before() -> None:
+    run = MadeUpRun()
+    run.add("broker-a", "command", command="kill")
+    run.ready("broker-a")
+    run.wait(100)
+    crashed = run.add("broker-a", "node_crashed").at_millis
+    run.wait(3)
+    dropped = run.drop("namesrv-1", "broker-a")
+    finding = run.judge()["detection namesrv-1"]
+    assert finding.value == (dropped - crashed) / 1000
+    assert finding.evidence[0].at_millis == crashed
+
+
 def test_a_nameserver_that_was_away_itself_cannot_tell() -> None:
     run = MadeUpRun()
     run.end("namesrv-1", "pause", "node_paused")

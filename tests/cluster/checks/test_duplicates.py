@@ -107,6 +107,30 @@ def test_a_queue_taken_on_anew_by_the_same_consumer_is_a_rebalance() -> None:
     assert causes(run.judge()) == {"rebalance": 1}
 
 
+def test_the_highest_offset_that_was_committed_counts_and_not_the_last() -> None:
+    run = MadeUpRun()
+    run.send(0)
+    run.commit(10)
+    run.commit(5)
+    for _ in range(2):
+        run.deliver(7, offset=7)
+    findings = run.judge()
+    assert causes(findings) == {"offset_rollback": 1}
+    assert "offset 10 had been committed" in findings["duplicates"].evidence[0].says
+
+
+def test_a_rollback_explains_no_message_at_the_offset_that_it_left() -> None:
+    """From 10 to 7: 7, 8 and 9 come again, and 10 had not been consumed."""
+    run = MadeUpRun()
+    run.send(0)
+    for offset in (7, 10):
+        run.deliver(offset, offset=offset)
+    run.add("broker-a-s", "consumer_offsets_overwritten", key="orders@shop", queues={0: [10, 7]})
+    for offset in (7, 10):
+        run.deliver(offset, offset=offset)
+    assert causes(run.judge()) == {"offset_rollback": 1, "unexplained": 1}
+
+
 def test_what_nothing_explains_is_unexplained() -> None:
     run = clean_run()
     run.entries = [entry for entry in run.entries if entry.kind != "committed"]

@@ -87,7 +87,7 @@ def test_no_name_stands_in_the_table_twice() -> None:
     ("metric", "says"),
     [
         ("losst", "did you mean lost"),
-        ("xyz", "metrics: ahead, behind, detection, "),
+        ("xyz", "metrics: ahead, behind, clock_disagreement, "),
         ("lost broker-a", "expected lost"),
         ("write_unavailable", "such as write_unavailable broker-a"),
     ],
@@ -111,6 +111,18 @@ def test_a_store_that_is_not_there_is_unread_unless_it_was_wiped(tmp_path: Path)
     run.add("broker-a", "store_wiped", files=3)
     run.add("broker-a-s", "store_wiped", files=3)
     assert judge_run(run.entries, stores)["lost"].value == 12
+
+
+def test_a_node_that_started_again_after_its_store_was_wiped_has_a_store_to_be_read(tmp_path: Path) -> None:
+    run = eventful_run()
+    stores = {"broker-a": tmp_path / "none", "broker-a-s": tmp_path / "none"}
+    for node in stores:
+        run.add(node, "store_wiped", files=3)
+    run.ready("broker-a")
+    finding = judge_run(run.entries, stores)["lost"]
+    assert finding.value is None
+    assert "broker-a: no store in" in finding.missing
+    assert "broker-a-s" not in finding.missing
 
 
 def test_findings_are_plain_json_with_the_entries_around_them() -> None:

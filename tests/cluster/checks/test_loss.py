@@ -1,5 +1,6 @@
 """Loss: planted and found, absent and not found, and compared with counting by hand."""
 
+import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,6 +113,74 @@ def test_what_a_broker_deleted_for_its_age_is_expired_and_not_lost() -> None:
     assert findings["lost"].value == 0
     del run.entries[-1]
     assert run.judge()["lost"].value == 2
+
+
+def test_a_queue_that_was_deleted_wholly_for_its_age_is_expired() -> None:
+    run = MadeUpRun()
+    run.send(0, queue_id=1)
+    run.send(1)
+    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
+    for log in run.logs.values():
+        del log[:1]
+    findings = run.judge()
+    assert findings["expired"].message_ids == ("ID000000",)
+    assert findings["lost"].value == 0
+
+
+def test_the_first_message_that_is_left_was_overwritten_and_not_deleted_for_its_age() -> None:
+    run = MadeUpRun()
+    run.send(0)
+    run.send(1)
+    run.add("broker-a", "file_deleted", file="commitlog/00000000000000000000")
+    run.logs = {node: [attrs.evolve(log[0], message_id="OTHER"), *log[1:]] for node, log in run.logs.items()}
+    findings = run.judge()
+    assert findings["lost"].message_ids == ("ID000000",)
+    assert findings["expired"].value == 0
+
+
+def test_what_a_slave_lacks_comes_with_what_removed_it() -> None:
+    run = MadeUpRun()
+    run.add("broker-a-s", "file_deleted", file="commitlog/before")
+    run.send(0)
+    run.wait(3600)
+    run.send(1)
+    run.add("broker-a", "file_deleted", file="commitlog/elsewhere")
+    run.add("broker-a-s", "file_deleted", file="commitlog/00000000000000000000")
+    del run.logs["broker-a-s"][:1]
+    (evidence,) = run.judge()["missing broker-a-s"].evidence
+    assert evidence.says.endswith("; then broker-a-s: file_deleted")
+    assert evidence.entries[-1].fields == {"file": "commitlog/00000000000000000000"}
+
+
+def test_what_lies_in_a_store_is_at_least_so_much_while_another_was_not_read() -> None:
+    run = MadeUpRun()
+    run.send(1, "indeterminate", at=["broker-a"])
+    run.send(2, "refused", at=["broker-a"])
+    for outcome in ("indeterminate", "refused"):
+        assert not run.judge()[f"stored.{outcome}"].is_at_least
+    run.unread = {"broker-a-s"}
+    for outcome in ("indeterminate", "refused"):
+        assert run.judge()[f"stored.{outcome}"].is_at_least
+
+
+def test_a_send_that_came_to_no_end_is_claimed_by_its_attempts() -> None:
+    """Its producer was killed between the first attempt and the second."""
+    run = MadeUpRun()
+    run.send(1)
+    run.fail(2)
+    run.store("ID000002", Queue("orders", "broker-a", 0), ["broker-a"])
+    assert run.judge()["unclaimed"].value == 0
+
+
+def test_messages_that_are_sent_while_the_cluster_stops_still_count() -> None:
+    run = MadeUpRun()
+    run.send(1)
+    run.add("", "cluster_stopping")
+    run.send(2, at=())
+    run.deliver(1, offset=0)
+    findings = run.judge()
+    assert findings["lost"].message_ids == ("ID000002",)
+    assert findings["order.delivered shop"].is_known
 
 
 def test_what_nobody_sent_is_told_unless_it_was_there_before_the_run() -> None:

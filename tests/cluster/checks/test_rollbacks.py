@@ -58,6 +58,33 @@ def test_a_consumer_that_is_corrected_downwards_rolls_back_and_upwards_does_not(
     assert findings["rolled_back shop"].value == 20
 
 
+def test_a_correction_that_its_broker_reports_and_the_consumer_commits_counts_once() -> None:
+    run = MadeUpRun()
+    run.commit(20)
+    run.add("consume-1", "offset_illegal", queue="orders@broker-a:0", asked=20, offered=5)
+    run.commit(5)
+    fields = {"group": "shop", "topic": "orders", "queue_id": 0, "before": 20, "after": 5, "peer": "p"}
+    run.add("broker-a", "offset_moved_back", **fields)
+    assert run.judge()["offset_rollbacks"].value == 1
+
+
+def test_a_second_rollback_to_the_same_offset_counts_again() -> None:
+    run = MadeUpRun()
+    fields = {"group": "shop", "topic": "orders", "queue_id": 0, "before": 20, "after": 5, "peer": "p"}
+    for _ in range(2):
+        run.commit(20)
+        run.commit(5)
+    run.add("broker-a", "offset_moved_back", **fields)
+    assert run.judge()["offset_rollbacks"].value == 2
+
+
+def test_a_correction_to_the_same_offset_is_no_rollback() -> None:
+    run = MadeUpRun()
+    run.commit(20)
+    run.add("consume-1", "offset_illegal", queue="orders@broker-a:0", asked=20, offered=20)
+    assert run.judge()["offset_rollbacks"].value == 0
+
+
 def test_groups_are_apart_and_without_any_nothing_is_known() -> None:
     assert MadeUpRun().judge()["offset_rollbacks"].value is None
     run = MadeUpRun()

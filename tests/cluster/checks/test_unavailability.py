@@ -114,17 +114,63 @@ def test_reads_begin_to_fail_with_the_first_pull_that_failed() -> None:
         assert findings[f"read_unavailable {target}"].value == (resumed - asked) / 1000
 
 
-def test_one_group_that_reads_does_not_hide_another_that_cannot() -> None:
+def pull(run: MadeUpRun, kind: str, node: str = "consume-1", **fields: int) -> int:
+    """A pull of a consumer ends; when."""
+    return run.add(node, kind, queue="orders@broker-a:0", **fields).at_millis
+
+
+def test_a_broker_is_readable_when_any_group_reads_and_groups_are_measured_apart() -> None:
     run = MadeUpRun()
     run.send(1)
     run.deliver(1, offset=0)
-    run.add("consume-1", "pull_failed", queue="orders@broker-a:0", error="x", took=0)
-    run.wait(4)
+    pull(run, "pull_failed", took=0)
+    run.wait(1)
     run.deliver(1, offset=0, node="other-1", group="other")
-    run.add("consume-1", "pull_failed", queue="orders@broker-a:0", error="x", took=0)
-    finding = run.judge()["read_unavailable broker-a"]
-    assert finding.is_at_least
-    assert finding.value == pytest.approx(4.02)
+    run.wait(3)
+    pull(run, "pull_failed", took=0)
+    findings = run.judge()
+    assert findings["group_read_unavailable shop"].is_at_least
+    assert findings["group_read_unavailable shop"].value == pytest.approx(4.02)
+    assert findings["group_read_unavailable other"].value == 0
+    assert findings["read_unavailable broker-a"].value == pytest.approx(1.01)
+
+
+def test_each_broker_of_a_group_is_measured_apart() -> None:
+    run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
+    run.deliver(1, offset=0)
+    pull(run, "pull_failed", took=0)
+    run.wait(2)
+    run.add("consume-1", "pull_resumed", queue="orders@broker-b:0", took=0, held=0)
+    run.wait(2)
+    pull(run, "pull_resumed", took=0, held=0)
+    assert run.judge()["group_read_unavailable shop"].value == pytest.approx(4.02)
+
+
+def test_a_pull_that_was_held_on_an_empty_queue_was_answered_when_the_hold_began() -> None:
+    run = MadeUpRun()
+    run.deliver(1, offset=0)
+    failed = pull(run, "pull_failed", took=0, held=0)
+    run.wait(20)
+    answered = pull(run, "pull_resumed", took=19_200, held=19_000)
+    findings = run.judge()
+    for metric in ("read_unavailable broker-a", "read_unavailable orders@broker-a:0", "group_read_unavailable shop"):
+        assert findings[metric].value == (answered - 19_000 - failed) / 1000
+
+
+def test_a_connection_that_breaks_while_a_pull_is_held_begins_the_outage() -> None:
+    run = MadeUpRun()
+    run.deliver(1, offset=0)
+    run.wait(14)
+    cut = pull(run, "pull_failed", took=14_000, held=14_000)
+    run.wait(1)
+    answered = pull(run, "pull_resumed", took=5, held=0)
+    assert run.judge()["read_unavailable broker-a"].value == (answered - cut) / 1000
+
+
+def test_a_consumer_that_was_answered_without_messages_has_read() -> None:
+    run = MadeUpRun()
+    pull(run, "pull_resumed", took=15_000, held=15_000)
+    assert run.judge()["read_unavailable broker-a"].value == 0.0
 
 
 def test_a_broker_that_nobody_tried_is_unknown() -> None:

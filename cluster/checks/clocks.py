@@ -1,0 +1,147 @@
+"""Clocks that disagree: causes that a journal or a store puts after their effects.
+
+All processes of a cluster count from one clock. An entry that stands before its own cause shows a clock that is off, a
+journal that was altered, or a `clock` fault; every metric that compares times of that node is then wrong by as much.
+
+* `clock_disagreement NODE`, in seconds of the cluster's time: the furthest that a node is behind or ahead of another,
+  as far as one of these shows it:
+  - a message is delivered before its send began, or before its broker stored it;
+  - a message is stored before its send began, or after the send that it belongs to was acknowledged;
+  - a node writes an event after the supervisor saw its end.
+  Of two nodes that disagree, the one that disagrees with more others is named; else the one that is no broker.
+
+It sees differences above 1 s, and none that no message shows: a consumer that is ahead delivers late, which is no
+contradiction. Unknown: where no event of the node can be compared with another's.
+"""
+
+import collections
+from collections.abc import Iterable, Iterator, Mapping
+
+import attrs
+
+from cluster.checks.copies import Stores
+from cluster.checks.findings import Evidence, Finding, Metric
+from cluster.checks.history import History
+from remoting.kinds import KINDS
+
+METRICS = (
+    Metric(
+        name="clock_disagreement", target="NODE", unit="s", says="furthest that its events contradict those of others"
+    ),
+)
+TOLERANCE = 1000
+"""Milliseconds. Clocks of one machine differ by far less, also at a high rate."""
+_SUPERVISOR = "the supervisor"
+_OWN_SOURCES = ("workload", "broker", "nameserver", "nameserver or broker")
+_ENDS = ("node_killed", "node_stopped", "node_crashed")
+
+
+@attrs.frozen
+class Bound:
+    """`behind` is at least `millis` behind `ahead`; no contradiction unless that is positive."""
+
+    behind: str
+    ahead: str
+    millis: int
+    says: str
+    at: int
+    message_id: str = ""
+
+
+def judge(history: History, stores: Stores) -> Iterator[Finding]:
+    """Measure all of METRICS, for every node that can be compared with another."""
+    worst: dict[tuple[str, str], Bound] = {}
+    for bound in _bounds(history, stores):
+        pair = (bound.behind, bound.ahead)
+        if pair not in worst or worst[pair].millis < bound.millis:
+            worst[pair] = bound
+    wrong = [bound for bound in worst.values() if bound.millis > TOLERANCE]
+    named = _named(wrong, {member.name for member in history.members.values() if member.is_broker})
+    for node in sorted({node for pair in worst for node in pair} - {_SUPERVISOR}):
+        found = sorted(named.get(node, ()), key=lambda bound: -bound.millis)
+        yield Finding(
+            metric=f"clock_disagreement {node}",
+            unit="s",
+            value=found[0].millis / 1000 if found else 0.0,
+            is_at_least=bool(found),
+            message_ids=tuple(bound.message_id for bound in found if bound.message_id),
+            evidence=tuple(_tell(bound, history) for bound in found),
+        )
+
+
+def _named(wrong: Iterable[Bound], brokers: set[str]) -> Mapping[str, list[Bound]]:
+    """Assign each contradiction to one of its two nodes."""
+    left, named = list(wrong), dict[str, list[Bound]]()
+    while left:
+        partners: dict[str, set[str]] = collections.defaultdict(set)
+        for bound in left:
+            partners[bound.behind].add(bound.ahead)
+            partners[bound.ahead].add(bound.behind)
+        partners.pop(_SUPERVISOR, None)
+        node = min(partners, key=lambda name: (-len(partners[name]), name in brokers, name))
+        named[node] = [bound for bound in left if node in (bound.behind, bound.ahead)]
+        left = [bound for bound in left if node not in (bound.behind, bound.ahead)]
+    return named
+
+
+def _bounds(history: History, stores: Stores) -> Iterator[Bound]:
+    masters = {member.broker: member.name for member in history.members.values() if member.broker_id == 0}
+    yield from _of_sends(history, stores, masters)
+    yield from _of_deliveries(history, stores, masters)
+    yield from _of_ends(history)
+
+
+def _of_sends(history: History, stores: Stores, masters: Mapping[str, str]) -> Iterator[Bound]:
+    for send in history.sends:
+        for message_id in send.ids:
+            copies = [copy for copy in stores.by_message.get(message_id, ()) if copy.queue.broker in masters]
+            first = min((copy.stored_at for copy in copies), default=0)
+            for copy in copies:
+                node, at = masters[copy.queue.broker], copy.stored_at
+                says = f"{node} stored a message before its send began at {send.node}"
+                yield Bound(node, send.node, send.began_at - at, says, at, message_id)
+                # A delayed message is stored again later, and so is one that is retried.
+                is_this = (copy.queue, copy.offset) == (send.queue, send.offset) and at == first
+                if send.is_acknowledged and is_this:
+                    says = f"{send.node} had its send acknowledged before {node} stored the message"
+                    yield Bound(send.node, node, at - send.ended_at, says, at, message_id)
+
+
+def _of_deliveries(history: History, stores: Stores, masters: Mapping[str, str]) -> Iterator[Bound]:
+    senders = {message_id: send for send in history.sends for message_id in send.ids}
+    for delivery in history.deliveries:
+        node, at, message_id = delivery.node, delivery.at, delivery.message_id
+        if (send := senders.get(message_id)) is not None:
+            says = f"{node} got a message before its send began at {send.node}"
+            yield Bound(node, send.node, send.began_at - at, says, at, message_id)
+        for copy in stores.by_message.get(message_id, ()):
+            if (copy.queue, copy.offset) == (delivery.queue, delivery.offset) and copy.queue.broker in masters:
+                master = masters[copy.queue.broker]
+                says = f"{node} got a message before {master} stored it"
+                yield Bound(node, master, copy.stored_at - at, says, at, message_id)
+
+
+def _of_ends(history: History) -> Iterator[Bound]:
+    """The last event of a node, if it did not start again after its last end."""
+    ended: dict[str, int] = {}
+    last: dict[str, int] = {}
+    for entry in history.entries:
+        kind = KINDS.get(entry.kind)
+        if entry.kind in _ENDS:
+            ended[entry.node] = entry.at_millis
+        elif entry.kind == "node_spawned":
+            ended.pop(entry.node, None)
+        elif kind is not None and kind.teller in _OWN_SOURCES:
+            last[entry.node] = entry.at_millis
+    for node in ended.keys() & last.keys():
+        says = f"{node} wrote an event after its end"
+        yield Bound(_SUPERVISOR, node, last[node] - ended[node], says, ended[node])
+
+
+def _tell(bound: Bound, history: History) -> Evidence:
+    return Evidence(
+        says=f"{bound.says}, by {bound.millis / 1000:.2f} s",
+        at_millis=bound.at,
+        message_ids=(bound.message_id,) if bound.message_id else (),
+        entries=history.around(bound.at, *([bound.message_id] if bound.message_id else [])),
+    )

@@ -1,0 +1,149 @@
+"""Consumer offsets in brokers' files, against what consumers had committed to these brokers.
+
+* `offset_file_behind NODE`: the furthest that an offset in the node's consumerOffset.json is below what the node must
+  have saved: the last offset that a consumer committed to it, or any that followed. A broker saves its table every 5 s,
+  first 10 s after it started, and when it stops in good order. Only commits since the node's last start count that
+  it had the time to save. Commits sent while a fault was in force, or while the node was paused, may never have
+  arrived: they prove nothing. An offset that is not in the file counts as 0.
+
+It sees nothing of offsets that no workload of the journal committed, nor of those that a slave got from its master.
+Unknown: where the file cannot be read, or no commit must be in it.
+"""
+
+from collections.abc import Iterator
+
+import attrs
+
+from cluster.checks.beliefs import Span
+from cluster.checks.copies import Stores
+from cluster.checks.findings import Evidence, Finding, Metric, unknown
+from cluster.checks.history import Commit, History, Member, Queue
+from cluster.checks.moves import Move, find_moves
+
+_MESSAGES = "messages"
+METRICS = (
+    Metric(
+        name="offset_file_behind", target="NODE", unit=_MESSAGES, says="furthest that a stored offset is below a commit"
+    ),
+)
+SAVE_PERIOD = 5000
+FIRST_SAVE = 10_000
+SLACK = 1000
+"""Milliseconds for a commit to arrive."""
+STALL = 500
+"""Real milliseconds by which a busy machine may delay a save."""
+
+Place = tuple[str, Queue]
+"""A consumer group and a queue."""
+
+
+@attrs.frozen
+class _Life:
+    """The last time that a broker ran. Commits from `ready_at` to `saved_until` are in its file."""
+
+    member: Member
+    ready_at: int
+    saved_until: int
+    disturbed: tuple[Span, ...]
+
+    def proves(self, commit: Commit) -> bool:
+        """True if a commit must have been applied and saved."""
+        calm = all(
+            commit.at < span.at - SLACK or (span.until is not None and commit.at > span.until)
+            for span in self.disturbed
+        )
+        return calm and commit.at <= self.saved_until
+
+
+def judge(history: History, stores: Stores) -> Iterator[Finding]:
+    """Measure all of METRICS, for every broker that was ready."""
+    moves = find_moves(history)
+    for member in history.members.values():
+        if member.is_broker:
+            yield _judge_node(member, history, stores, [move for move in moves if move.node == member.name])
+
+
+def _judge_node(member: Member, history: History, stores: Stores, moves: list[Move]) -> Finding:
+    metric = f"offset_file_behind {member.name}"
+    stored = stores.offset_files.get(member.name)
+    life = _last_life(member, history)
+    if stored is None or life is None:
+        missing = "consumerOffset.json could not be read" if stored is None else "the node lost power, or its store"
+        return unknown(metric, _MESSAGES, missing)
+    floors = dict(_floors(life, history, moves))
+    if not floors:
+        return unknown(metric, _MESSAGES, "no commit to this node must have been saved")
+    behind = {
+        (group, queue): floor - stored.get(f"{queue.topic}@{group}", {}).get(queue.queue_id, 0)
+        for (group, queue), floor in floors.items()
+    }
+    worst = sorted((place for place in behind if behind[place] > 0), key=lambda place: -behind[place])
+    return Finding(
+        metric=metric,
+        unit=_MESSAGES,
+        value=behind[worst[0]] if worst else 0,
+        evidence=tuple(_tell(life, place, floors[place], behind[place], history) for place in worst),
+    )
+
+
+def _last_life(member: Member, history: History) -> _Life | None:
+    name = member.name
+    own = list(history.of_node(name, "node_ready", "power_lost", "store_wiped"))
+    if own[-1].kind != "node_ready":
+        return None
+    ready_at = own[-1].at_millis
+    away = [absence for absence in history.absences if absence.node == name and absence.at >= ready_at]
+    paused = [Span(absence.at, absence.until) for absence in away if absence.how == "paused"]
+    faults = [*_faults(history), *paused]
+    end = next((absence for absence in away if absence.how in ("killed", "crashed", "stopped")), None)
+    at, is_ordered = history.ended_at, False
+    if end is not None:
+        at, is_ordered = end.at, end.how == "stopped"
+    elif name in history.stopped:
+        at, is_ordered = history.stopped[name], True
+    for span in faults:
+        if span.until is None or span.until > at - FIRST_SAVE:
+            at, is_ordered = min(at, span.at), False
+    if is_ordered:
+        return _Life(member, ready_at, at - SLACK, tuple(faults))
+    started = next(history.of_kind("cluster_starting"), None)
+    stall = round(STALL * float(started.fields.get("rate") or 1)) if started else STALL
+    saved_until = at - SAVE_PERIOD - SLACK - stall if at >= ready_at + FIRST_SAVE + stall else ready_at - 1
+    return _Life(member, ready_at, saved_until, tuple(faults))
+
+
+def _faults(history: History) -> Iterator[Span]:
+    open_since: dict[str, int] = {}
+    for entry in history.of_kind("fault_applied", "fault_healed"):
+        fault = str(entry.fields.get("id"))
+        if entry.kind == "fault_applied":
+            open_since.setdefault(fault, entry.at_millis)
+        elif fault in open_since:
+            yield Span(open_since.pop(fault), entry.at_millis)
+    yield from (Span(at, None) for at in open_since.values())
+
+
+def _floors(life: _Life, history: History, moves: list[Move]) -> Iterator[tuple[Place, int]]:
+    """The least that the file may hold, by place: what was saved for certain, or less if that was committed later."""
+    by_place: dict[Place, list[Commit]] = {}
+    for commit in history.commits:
+        broker_id = int(commit.entry.fields.get("broker_id") or 0)
+        is_here = (commit.queue.broker, broker_id) == (life.member.broker, life.member.broker_id or 0)
+        if is_here and commit.at >= life.ready_at:
+            by_place.setdefault((commit.group, commit.queue), []).append(commit)
+    for place, commits in by_place.items():
+        proven = [index for index, commit in enumerate(commits) if life.proves(commit)]
+        if proven:
+            since = commits[proven[-1]].at
+            later = [move.after for move in moves if (move.group, move.queue) == place and move.at >= since]
+            yield place, min([commit.offset for commit in commits[proven[-1] :]] + later)
+
+
+def _tell(life: _Life, place: Place, floor: int, behind: int, history: History) -> Evidence:
+    group, queue = place
+    last = [commit for commit in history.commits if (commit.group, commit.queue) == place and commit.offset >= floor]
+    return Evidence(
+        says=f"{group}, {queue}: {life.member.name} has offset {floor - behind} in its file, and must have {floor}",
+        at_millis=last[-1].at if last else None,
+        entries=tuple(commit.entry for commit in last[-1:]),
+    )

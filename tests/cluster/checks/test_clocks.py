@@ -1,0 +1,99 @@
+"""Clocks that disagree: moved journals and stores, and who is named for them."""
+
+import attrs
+import pytest
+
+from cluster.checks.testing import MadeUpRun
+
+
+def busy_run() -> MadeUpRun:
+    run = MadeUpRun()
+    for number in range(5):
+        run.send(number)
+        run.deliver(number, offset=number)
+    return run
+
+
+def move(run: MadeUpRun, node: str, millis: int) -> None:
+    """Move all times of one journal."""
+    run.entries = [
+        attrs.evolve(entry, at_millis=entry.at_millis + millis) if entry.node == node else entry
+        for entry in run.entries
+    ]
+
+
+def disagreements(run: MadeUpRun) -> dict[str, float]:
+    found = {one.metric.partition(" ")[2]: one for one in run.judge() if one.metric.startswith("clock_disagreement ")}
+    return {node: float(one.value or 0) for node, one in found.items() if one.value}
+
+
+def test_clocks_of_a_clean_run_agree_and_only_what_can_be_compared_is_measured() -> None:
+    findings = busy_run().judge()
+    for node in ("produce-1", "consume-1", "broker-a"):
+        assert findings[f"clock_disagreement {node}"].value == 0
+    assert findings["clock_disagreement namesrv-1"].value is None
+
+
+def test_a_consumer_20_s_behind_is_named_with_the_messages_that_show_it() -> None:
+    run = busy_run()
+    move(run, "consume-1", -20_000)
+    assert disagreements(run) == {"consume-1": pytest.approx(19.99, abs=0.02)}
+    finding = run.judge()["clock_disagreement consume-1"]
+    assert finding.is_at_least
+    assert set(finding.message_ids) <= {f"ID{number:06}" for number in range(5)}
+    assert finding.message_ids
+    says = [piece.says for piece in finding.evidence]
+    assert any("consume-1 got a message before broker-a stored it, by 19.9" in one for one in says)
+    assert any("consume-1 got a message before its send began at produce-1" in one for one in says)
+
+
+def test_a_broker_whose_clock_is_off_is_named_and_not_its_clients() -> None:
+    run = busy_run()
+    run.logs = {
+        node: [attrs.evolve(one, stored_at=one.stored_at + 9000) for one in log] for node, log in run.logs.items()
+    }
+    assert list(disagreements(run)) == ["broker-a"]
+
+
+@pytest.mark.parametrize("millis", [-7000, 7000])
+def test_a_producer_is_seen_on_both_sides(millis: int) -> None:
+    run = MadeUpRun()
+    for number in range(5):
+        run.send(number)
+    for entry in [one for one in run.entries if one.kind == "sent"]:
+        at = entry.at_millis + millis
+        fields = {**entry.fields, "began_at": entry.fields["began_at"] + millis}
+        run.entries[run.entries.index(entry)] = attrs.evolve(entry, at_millis=at, fields=fields)
+    assert disagreements(run) == {"produce-1": pytest.approx(7.0, abs=0.02)}
+
+
+def test_what_is_stored_again_later_contradicts_nothing() -> None:
+    """A delayed message has a record in a system topic first; one that is sent back gets one in the retry topic."""
+    run = busy_run()
+    copy = run.logs["broker-a"][0]
+    run.logs["broker-a"] = [
+        *run.logs["broker-a"],
+        attrs.evolve(copy, stored_at=copy.stored_at + 60_000, queue=attrs.evolve(copy.queue, topic="%RETRY%shop")),
+    ]
+    assert disagreements(run) == {}
+    run.logs["broker-a"][0] = attrs.evolve(copy, queue=attrs.evolve(copy.queue, topic="SCHEDULE_TOPIC_XXXX"))
+    run.logs["broker-a"][-1] = attrs.evolve(copy, stored_at=copy.stored_at + 60_000)
+    run.logs["broker-a-s"] = []
+    run.entries = [entry for entry in run.entries if entry.kind != "delivered"]
+    assert disagreements(run) == {}
+
+
+def test_an_event_after_the_end_of_its_node_is_ahead_unless_it_started_again() -> None:
+    run = busy_run()
+    run.add("consume-1", "node_killed")
+    run.wait(30)
+    run.commit(3)
+    assert disagreements(run) == {"consume-1": pytest.approx(30.01)}
+    run.entries.insert(-1, run.entries[-1].__class__(run.now - 5, "consume-1", "node_spawned", {}))
+    assert disagreements(run) == {}
+
+
+def test_differences_within_the_tolerance_are_none() -> None:
+    run = busy_run()
+    move(run, "consume-1", -990)
+    assert disagreements(run) == {}
