@@ -194,6 +194,7 @@ class QueuePuller:
             status=result.status.name,
             took=timing.took,
             held=timing.held_before(result),
+            stored_at=result.messages[0].store_timestamp if result.messages else None,
         )
 
     async def _pause_after(self, exc: Exception) -> None:

@@ -37,8 +37,9 @@ class PullTiming:
         """Milliseconds just before this answer in which the broker may have waited for messages."""
         if result.status is PullStatus.NO_NEW_MSG:
             return self._held() or round(self.suspend * 1000)
-        is_newer = bool(result.messages) and result.messages[0].store_timestamp >= self._sent_millis
-        return self._held() if is_newer else 0
+        stored_at = result.messages[0].store_timestamp if result.messages else 0
+        is_prompt = wall_millis() - stored_at <= HOLD_SWEEP * 1000
+        return self._held() if stored_at >= self._sent_millis and is_prompt else 0
 
     def held_before_loss(self, exc: Exception) -> int:
         """The same, for a pull that fails now: only a lost connection can end a pull that was being held."""

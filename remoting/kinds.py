@@ -251,6 +251,7 @@ _KINDS = (
             "status": _text("FOUND, NO_NEW_MSG, NO_MATCHED_MSG or OFFSET_ILLEGAL"),
             "took": _millis("for this pull"),
             "held": _HELD,
+            "stored_at": _millis("when the first message in the answer was stored; None without messages"),
         },
     ),
     Kind(

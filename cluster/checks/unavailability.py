@@ -11,7 +11,7 @@ failed in it: time in which nobody tried is no outage. It is told apart for ever
   readable as long as it returns messages to anybody, or holds pulls for want of messages. A success is a delivery, or
   a pull that was answered (`pull_resumed`: with messages, without any after its hold, or with another offset). One that
   was held counts from when the broker began to hold it. A failure is a pull that failed; one whose connection broke
-  while it was held counts from the break. Since a consumer that has read everything makes no deliveries, a window
+  while it was held counts from the break, or from when the first message was stored that was then waiting. Since a consumer that has read everything makes no deliveries, a window
   begins at the last success or when the first pull that failed in it became due, whichever is later.
 * `group_read_unavailable GROUP`: the same for one consumer group, at the broker where it lasted longest.
 
@@ -121,8 +121,8 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
 
 
 def _in_order(attempts: Iterable[Attempt]) -> list[Attempt]:
-    """Successes first, for find_windows keeps the order of attempts that end in one millisecond."""
-    return sorted(attempts, key=lambda attempt: not attempt.is_success)
+    """By their ends, successes first: find_windows keeps the order of attempts that end in one millisecond."""
+    return sorted(attempts, key=lambda attempt: (attempt.ended_at, not attempt.is_success))
 
 
 _TRIED = {"write": "sent anything to", "read": "read anything from"}
@@ -165,20 +165,30 @@ def _reads(history: History) -> tuple[ByTarget, ByGroup]:
             add(
                 delivery.queue, delivery.group, Attempt(delivery.at, delivery.at, is_success=True, entry=delivery.entry)
             )
-    for entry in history.of_kind("pull_failed", "pull_resumed"):
+    for entry, waiting_since in _pulls(history):
         queue = parse_queue(str(entry.fields.get("queue")))
         if queue is not None:
-            add(queue, history.group_of.get(entry.node, entry.node), _pull(entry))
+            add(queue, history.group_of.get(entry.node, entry.node), _pull(entry, waiting_since))
     return found, by_group
 
 
-def _pull(entry: JournalEntry) -> Attempt:
+def _pulls(history: History) -> Iterator[tuple[JournalEntry, int]]:
+    """Ends of pulls, the last first; with each, since when a message was waiting, by the next answer of its queue."""
+    waiting: dict[tuple[str, str], int] = {}
+    for entry in reversed(list(history.of_kind("pull_failed", "pull_resumed"))):
+        key = (entry.node, str(entry.fields.get("queue")))
+        if entry.kind == "pull_resumed":
+            waiting[key] = int(entry.fields.get("stored_at") or entry.at_millis)
+        yield entry, waiting.get(key, entry.at_millis)
+
+
+def _pull(entry: JournalEntry, waiting_since: int) -> Attempt:
     """A pull that was held was answered when the hold began; one that broke then failed when it broke."""
-    held = int(entry.fields.get("held") or 0)
+    at, held, took = entry.at_millis, int(entry.fields.get("held") or 0), int(entry.fields.get("took") or 0)
     if entry.kind == "pull_resumed":
-        return Attempt(entry.at_millis - held, entry.at_millis - held, is_success=True, entry=entry)
-    due_at = entry.at_millis if held else entry.at_millis - int(entry.fields.get("took") or 0)
-    return Attempt(due_at, entry.at_millis, is_success=False, entry=entry)
+        return Attempt(at - held, at - held, is_success=True, entry=entry)
+    due_at = min(at, max(at - took, waiting_since)) if held else at - took
+    return Attempt(due_at, at, is_success=False, entry=entry)
 
 
 def _longest(metric: str, windows: list[Window], history: History) -> Finding:

@@ -49,6 +49,7 @@ _FOLLOWED: Final = (
     "node_ready", "node_resumed", "node_killed", "node_stopped", "node_crashed", "node_paused", "command",
     "fault_applied", "fault_healed", "broker_registered", "broker_connection_lost", "broker_expired",
     "broker_unregistered", "route_believed", "store_wiped", "file_deleted", "power_lost", "log_truncated", "log_dropped",
+    "cluster_starting",
 )  # fmt: skip
 """Kinds of the few events that this process follows one by one."""
 
@@ -69,6 +70,8 @@ class Run:
     """Those of them that have none any more."""
     unread: Mapping[str, str]
     """Brokers whose store is missing, and why."""
+    stopped: Mapping[str, int]
+    """When nodes stopped in good order with the whole cluster, which is no part of `happenings`."""
     began_at: int
     ended_at: int
     torn_journals: tuple[str, ...]
@@ -168,6 +171,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
         stores=(),
         wiped=(),
         unread={},
+        stopped={},
         began_at=0,
         ended_at=0,
         torn_journals=(),
@@ -192,6 +196,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
             for member in members.values()
             if member.broker and member.name not in stores | wiped
         },
+        stopped=_stopped(draft),
         began_at=bounds.began or 0,
         ended_at=bounds.ended or 0,
         torn_journals=tuple(sorted(row.process for row in draft.rows("select distinct process from torn_journals"))),
@@ -219,6 +224,14 @@ def _follow(run: Run) -> tuple[Happening, ...]:
     kinds = ", ".join(f"'{kind}'" for kind in _FOLLOWED)
     rows = run.rows(f"select at, node, kind, fields from happenings where kind in ({kinds}) order by seq")
     return tuple(Happening(row.at, row.node, row.kind, json.loads(row.fields)) for row in rows)
+
+
+def _stopped(run: Run) -> dict[str, int]:
+    rows = run.rows(
+        "select node, max(at) at from raw_happenings where kind = 'node_stopped' and seq >= "
+        "(select min(seq) from raw_happenings where kind = 'cluster_stopping') group by node"
+    )
+    return {row.node: row.at for row in rows}
 
 
 def _read_messages(run: Run) -> None:

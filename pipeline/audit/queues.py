@@ -7,6 +7,7 @@ BROKER or a QUEUE, group_read_unavailable GROUP, offset_rollbacks, offset_rollba
 import collections
 from collections.abc import Iterator
 
+from pipeline.audit import offsetfiles
 from pipeline.audit.facts import Run
 from pipeline.audit.findings import EVIDENCE_LIMIT, MESSAGES, SECONDS, Finding, unknown
 
@@ -114,12 +115,17 @@ with groups as (
 ), noted as (
     select p.at, p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name, coalesce(g.`group`, p.node) who,
         cast(coalesce(get_json_object(p.fields, '$.took'), 0) as bigint) took,
-        cast(coalesce(get_json_object(p.fields, '$.held'), 0) as bigint) held
+        cast(coalesce(get_json_object(p.fields, '$.held'), 0) as bigint) held,
+        -- Since when a message was waiting, as the next answer of the queue shows.
+        first(if(p.kind = 'pull_resumed', coalesce(cast(get_json_object(p.fields, '$.stored_at') as bigint), p.at), null), true)
+            over (partition by p.node, get_json_object(p.fields, '$.queue') order by p.seq
+                rows between current row and unbounded following) waiting_since
     from happenings p left join groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
 ), pulls as (
     -- A broker that holds a pull for want of messages is readable: from when it held one that was answered, and to
     -- when one that it held was cut off.
-    select who, name, is_success, case when is_success then at - held when held > 0 then at else at - took end began_at,
+    select who, name, is_success, case when is_success then at - held when held > 0 then
+            least(at, greatest(at - took, coalesce(waiting_since, at))) else at - took end began_at,
         if(is_success, at - held, at) ended_at
     from noted where name rlike '@.*:[0-9]+$'
 ), attempts as (
@@ -253,6 +259,7 @@ where nth > coalesce(reports, 0)
 def judge_consumers(run: Run) -> Iterator[Finding]:
     """Offsets that went back, and the duplicates that some of them explain."""
     yield from judge_rollbacks(run)
+    yield from offsetfiles.judge(run)
     yield from judge_duplicates(run)
 
 

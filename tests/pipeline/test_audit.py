@@ -13,6 +13,7 @@ from cluster.checks.findings import Findings
 from cluster.checks.testing import ADDRESSES, MadeUpRun
 from pipeline.audit.audit import Summary, audit_run
 from pipeline.audit.findings import Finding
+from remoting.bodies.offset import ConsumerOffsets
 from remoting.journal import pack_entry
 from remoting.message import StoredMessage, body_crc, encode_message
 
@@ -28,6 +29,10 @@ def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
     for entry in run.entries:
         with (directory / "journal" / f"{entry.node or 'cluster'}.msgpack").open("ab") as file:
             file.write(pack_entry(entry))
+    for node, table in run.offset_files.items():
+        config = directory / node / "store" / "config"
+        config.mkdir(parents=True)
+        (config / "consumerOffset.json").write_bytes(ConsumerOffsets(offset_table=table).encode())
     for node, copies in run.logs.items():
         if node in run.unread:
             continue
@@ -187,8 +192,18 @@ def hold_pulls(run: MadeUpRun) -> None:
     run.deliver(7, 3, node="other-1", group="other", queue_id=1)
     run.add("other-1", "pull_failed", queue=queue, took=40, held=0)
     run.wait(20)
-    run.add("consume-1", "pull_resumed", queue=queue, took=15_010, held=15_000)
+    run.add("consume-1", "pull_resumed", queue=queue, took=15_010, held=15_000, stored_at=None)
     run.add("other-1", "pull_failed", queue=queue, took=30, held=0)
+
+
+def cut_off_pull(run: MadeUpRun) -> None:
+    """A pull that breaks while it is held, though a message has been waiting for 3 s."""
+    run.wait(14)
+    queue, stored_at = "orders@broker-b:0", run.now - 3000
+    for took in (14_000, 2000):
+        run.add("cut-1", "pull_failed", queue=queue, took=took, held=took)
+    run.wait(4)
+    run.add("cut-1", "pull_resumed", queue=queue, took=5, held=0, stored_at=stored_at)
 
 
 def correct(run: MadeUpRun) -> None:
@@ -316,13 +331,14 @@ def test_both_find_everything_that_was_planted(
 
 def test_each_planted_violation_is_counted_once(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
     run = clean_run()
-    for plant in (move_clock, hold_pulls, correct, leave_attempts, stop):
+    for plant in (move_clock, hold_pulls, cut_off_pull, correct, leave_attempts, stop):
         plant(run)
     findings = compare(spark, write_run(run, tmp_path)).findings
     expected = {
         "read_unavailable broker-a": pytest.approx(5.0, abs=0.1),
         "group_read_unavailable shop": pytest.approx(6.03, abs=0.1),
         "group_read_unavailable other": pytest.approx(20.06, abs=0.1),
+        "group_read_unavailable cut-1": pytest.approx(7.03, abs=0.1),
         "offset_rollbacks": 2,
         "rolled_back shop": 50,
         "clock_disagreement late-1": pytest.approx(20, abs=0.1),
@@ -424,6 +440,35 @@ def test_what_cannot_be_known_is_unknown(spark: "SparkSession", tmp_path: pathli
     summary = compare(spark, write_run(run, tmp_path))
     assert summary.verdict == "unknown"
     assert "its store was not given" in summary.findings["lost"].missing
+
+
+def test_a_file_of_offsets_that_was_set_back_is_found(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    """The master stopped with the cluster; the slave was killed after a pause, and had time to save one commit."""
+    run = MadeUpRun()
+    run.add("", "cluster_starting", rate=1.0)
+    run.wait(60)
+    for offset in (50, 100):
+        run.commit(offset)
+        run.add("consume-1", "committed", group="shop", topic="orders", broker="broker-a", queue=1, offset=offset,
+                broker_id=1)  # fmt: skip
+        run.wait(30)
+    run.add("", "fault_applied", id="f1", fault="link")
+    run.commit(400)
+    run.add("", "fault_healed", id="f1", fault="link")
+    run.wait(30)
+    run.end("broker-a-s", "pause", "node_paused")
+    run.add("consume-1", "committed", group="shop", topic="orders", broker="broker-a", queue=1, offset=200, broker_id=1)
+    run.end("broker-a-s")
+    run.commit(110)
+    run.add("broker-a", "offset_moved_back", group="shop", topic="orders", queue_id=0, before=110, after=105, peer="p")
+    run.wait(2)
+    run.add("", "cluster_stopping")
+    run.end("broker-a", "stop", "node_stopped")
+    run.offset_files = {"broker-a": {"orders@shop": {0: 75}}, "broker-a-s": {"orders@shop": {1: 93}}}
+    findings = compare(spark, write_run(run, tmp_path)).findings
+    assert findings["offset_file_behind broker-a"].value == 30
+    assert "offset 75 in the file, and must be 105" in findings["offset_file_behind broker-a"].evidence[0]
+    assert findings["offset_file_behind broker-a-s"].value == 7
 
 
 def test_a_node_that_started_again_after_its_store_was_wiped_is_unread(

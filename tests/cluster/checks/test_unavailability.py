@@ -167,6 +167,17 @@ def test_a_connection_that_breaks_while_a_pull_is_held_begins_the_outage() -> No
     assert run.judge()["read_unavailable broker-a"].value == (answered - cut) / 1000
 
 
+def test_a_pull_that_was_cut_off_while_a_message_was_waiting_failed_since_then() -> None:
+    run = MadeUpRun()
+    run.deliver(1, offset=0)
+    run.wait(14)
+    stored = run.now - 3000
+    pull(run, "pull_failed", took=14_000, held=14_000)
+    run.wait(1)
+    answered = pull(run, "pull_resumed", took=5, held=0, stored_at=stored)
+    assert run.judge()["read_unavailable broker-a"].value == (answered - stored) / 1000
+
+
 def test_a_consumer_that_was_answered_without_messages_has_read() -> None:
     run = MadeUpRun()
     pull(run, "pull_resumed", took=15_000, held=15_000)
