@@ -20,13 +20,11 @@ help:                       ## this list
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' \
-		--config-settings editable_mode=compat   # else a folder named like a package, in the current one, hides it
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
 
 $(VENV)/.spark: $(VENV)/.ready       # half a GB: only for what needs it
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]' \
-		--config-settings editable_mode=compat
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
 	touch $@
 
 demo: $(VENV)/.spark        ## the main job: a cluster, its master killed, the truth shown, and audited on Spark

@@ -1,8 +1,8 @@
-"""`python -m broker CONFIG`: run one broker without any supervisor."""
+"""`python -m rmqlab.broker CONFIG`: run one broker without any supervisor."""
 
-from broker.config import load_config
-from broker.main import main
-from remoting.alone import run_alone
+from rmqlab.broker.config import load_config
+from rmqlab.broker.main import main
+from rmqlab.runtime.standalone import run_alone
 
 
 def run() -> None:

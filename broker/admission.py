@@ -3,13 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from broker.acl.control import AccessControl
-from broker.acl.denial import AclDenied
-from broker.overload import Overload
-from broker.state import Broker
-from remoting.codes import ResponseCode
-from remoting.command import Command
-from remoting.dispatch import Reply
+from rmqlab.broker.acl.control import AccessControl
+from rmqlab.broker.acl.denial import AclDenied
+from rmqlab.broker.overload import Overload
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.runtime.dispatch import Reply
 
 Admit = Callable[[Any, Command], Reply | None]
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import attrs
 
-from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
-from remoting.channel import Channel
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, MessageModel, SubscriptionData
+from rmqlab.runtime.channel import Channel
 
 EXPIRY = 120.0
 """Seconds without a heartbeat after which a member is dropped."""

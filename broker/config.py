@@ -12,14 +12,14 @@ from typing import Any, Self, TypeVar
 
 import attrs
 
-from broker.ha.settings import HaSettings
-from broker.profiles import PROFILES
-from broker.unused import UnusedConfig, set_in_vain
-from remoting.checks import FIXED, INT32, INT64, addresses, is_host, one_line_texts, one_of, shown, within
-from remoting.names import MASTER_ID, TRACE_TOPIC
-from remoting.settings import Settings, SettingsError, change_settings, read_settings, settings_text
-from store.config import StoreConfig
-from store.configfile import save_config_file
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ignored_settings import UnusedConfig, set_in_vain
+from rmqlab.broker.profiles import PROFILES
+from rmqlab.remoting.names import MASTER_ID, TRACE_TOPIC
+from rmqlab.runtime.settings import Settings, SettingsError, change_settings, read_settings, settings_text
+from rmqlab.runtime.validators import FIXED, INT32, INT64, addresses, is_host, one_line_texts, one_of, shown, within
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.configfile import save_config_file
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +125,7 @@ class BrokerConfig:
     """In per cent. This and the next size the bits in consumerFilter.json."""
     expect_consumer_num_use_filter: int = attrs.field(default=32, validator=within(1, INT32))
     broker_fast_failure_enable: bool = True
-    """Whether requests that waited too long are refused with code 2; see broker.overload."""
+    """Whether requests that waited too long are refused with code 2; see rmqlab.broker.overload."""
     wait_time_mills_in_send_queue: int = attrs.field(default=200, validator=_millis)
     wait_time_mills_in_pull_queue: int = attrs.field(default=5_000, validator=_millis)
     wait_time_mills_in_heartbeat_queue: int = attrs.field(default=31_000, validator=_millis)
@@ -147,7 +147,7 @@ class BrokerConfig:
     has none of them and answers code 3. Read at the start only.
     """
     journal_traffic: bool = False
-    """Ours: each send, pull and commit is an event of the journal; see broker.traffic. Read at the start only."""
+    """Ours: each send, pull and commit is an event of the journal; see rmqlab.broker.traffic. Read at the start only."""
 
     long_polling_enable: bool = True
     short_polling_time_mills: int = attrs.field(default=1000, validator=_millis)
@@ -214,7 +214,7 @@ class BrokerSettings:
     store: StoreConfig
     ha: HaSettings
     unused: Any
-    """What is kept and shown, and has no effect here; see broker.unused."""
+    """What is kept and shown, and has no effect here; see rmqlab.broker.ignored_settings."""
     source: Settings
 
     @property

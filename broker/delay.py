@@ -13,14 +13,14 @@ from typing import NoReturn
 import attrs
 import trio
 
-from broker.copies import copy_of, destination, is_final
-from broker.skipped import Skipped
-from remoting import names
-from remoting.bodies.offset import DelayOffsets
-from remoting.message import NewMessage, RecordError, decode_message
-from store.configfile import keep_config_file, load_config_file
-from store.messagestore import MessageStore
-from store.results import PutResult
+from rmqlab.broker.message_copy import copy_of, destination, is_final
+from rmqlab.broker.skipped import Skipped
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.offset import DelayOffsets
+from rmqlab.remoting.message import NewMessage, RecordError, decode_message
+from rmqlab.store.configfile import keep_config_file, load_config_file
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import PutResult
 
 FIRST_AFTER = 1.0
 """Seconds from the start to the first look."""

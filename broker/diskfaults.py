@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 import attrs
 
-from remoting.faults import DISK_KINDS, DiskRule, NodeFaults, NodeRules
-from store.configfile import on_disk
-from store.faults import FaultyDisk
+from rmqlab.runtime.fault_rules import DISK_KINDS, DiskRule, NodeFaults, NodeRules
+from rmqlab.store.configfile import on_disk
+from rmqlab.store.faults import FaultyDisk
 
 
 @attrs.define(eq=False)

@@ -10,13 +10,13 @@ from typing import Final
 
 import attrs
 
-from broker.copies import copy_of, destination
-from remoting import names
-from remoting.codes import RequestCode
-from remoting.command import Command, request
-from remoting.header import java_long
-from remoting.headers.send import CheckTransactionStateRequestHeader
-from remoting.message import (
+from rmqlab.broker.message_copy import copy_of, destination
+from rmqlab.remoting import names
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.header import java_long
+from rmqlab.remoting.headers.send import CheckTransactionStateRequestHeader
+from rmqlab.remoting.message import (
     PROPERTY_CHECK_IMMUNITY_TIME,
     PROPERTY_TAGS,
     PROPERTY_TRAN_PREPARED_QUEUE_OFFSET,

@@ -11,17 +11,17 @@ from typing import NoReturn
 import attrs
 import trio
 
-from broker.acl.control import POLL_PERIOD
-from broker.ha.intake import dispatch_forever, warm_forever
-from broker.handlers.query import answer_waiting_queries
-from broker.hold import SWEEP_PERIOD
-from broker.state import Broker
-from broker.transactions import TransactionCheck
-from remoting.control import ControlLink
-from remoting.server import Server
-from store.configfile import keep_unsaved_files
-from store.flush import FlushJob
-from store.messagestore import MessageStore
+from rmqlab.broker.acl.control import POLL_PERIOD
+from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
+from rmqlab.broker.handlers.query import answer_waiting_queries
+from rmqlab.broker.held_pulls import SWEEP_PERIOD
+from rmqlab.broker.state import Broker
+from rmqlab.broker.transactions import TransactionCheck
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.server import Server
+from rmqlab.store.configfile import keep_unsaved_files
+from rmqlab.store.flush import FlushJob
+from rmqlab.store.messagestore import MessageStore
 
 log = logging.getLogger(__name__)
 

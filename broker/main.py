@@ -12,40 +12,40 @@ from typing import NoReturn, TypeVar
 import attrs
 import trio
 
-from broker.acl.control import AccessControl
-from broker.acl.denial import AclDenied
-from broker.admission import admission
-from broker.commit import OffsetWaits
-from broker.config import ANYWHERE, BrokerConfig, BrokerSettings, load_config
-from broker.diskfaults import open_faulty_disk
-from broker.growth import LogGrowth
-from broker.ha.examination import Examination, Identity
-from broker.ha.master import HaMaster
-from broker.ha.slave import HaSlave
-from broker.handlers import handlers_of
-from broker.handlers.pull import wake_pull
-from broker.hold import PullHold
-from broker.loops import run_broker
-from broker.metadata import MetadataSync
-from broker.offsets import ConsumerOffsetTable
-from broker.overload import Overload
-from broker.registration import Registration
-from broker.snapshot import snapshot
-from broker.state import Broker
-from broker.subscriptions import SubscriptionGroupTable
-from broker.topics import TopicTable
-from broker.traffic import watched
-from remoting.channel import Channel
-from remoting.client import RemotingClient
-from remoting.clock import real_seconds, wall_clock, wall_millis
-from remoting.control import ControlLink
-from remoting.dispatch import Dispatcher, Route
-from remoting.process import StartError
-from remoting.reactor import Reactor, open_reactor
-from remoting.server import Server, open_listener
-from store.disk import Disk, StoreError
-from store.messagestore import MessageStore
-from store.results import PutStatus
+from rmqlab.broker.acl.control import AccessControl
+from rmqlab.broker.acl.denial import AclDenied
+from rmqlab.broker.admission import admission
+from rmqlab.broker.append_followup import LogGrowth
+from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings, load_config
+from rmqlab.broker.diskfaults import open_faulty_disk
+from rmqlab.broker.ha.master import HaMaster
+from rmqlab.broker.ha.master_precheck import Examination, Identity
+from rmqlab.broker.ha.slave import HaSlave
+from rmqlab.broker.handlers import handlers_of
+from rmqlab.broker.handlers.pull import wake_pull
+from rmqlab.broker.held_pulls import PullHold
+from rmqlab.broker.loops import run_broker
+from rmqlab.broker.metadata import MetadataSync
+from rmqlab.broker.offsets import ConsumerOffsetTable
+from rmqlab.broker.overload import Overload
+from rmqlab.broker.pending_acks import OffsetWaits
+from rmqlab.broker.registration import Registration
+from rmqlab.broker.snapshot import snapshot
+from rmqlab.broker.state import Broker
+from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.topics import TopicTable
+from rmqlab.broker.traffic import watched
+from rmqlab.runtime.channel import Channel
+from rmqlab.runtime.clock import real_seconds, wall_clock, wall_millis
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.dispatch import Dispatcher, Route
+from rmqlab.runtime.process import StartError
+from rmqlab.runtime.reactor import Reactor, open_reactor
+from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.server import Server, open_listener
+from rmqlab.store.disk import Disk, StoreError
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import PutStatus
 
 __all__ = ["load_config", "main"]  # what is asked of the module of any node
 

@@ -2,7 +2,7 @@
 
 Source: store-and-ha section 5.3; class SlaveSynchronize. Nothing ever goes the other way, and consumer offsets
 are taken as they come, older or newer: that is 4.9, and the reason why progress made on a slave is lost. Two switches
-mend it with requests that any master serves (see broker.handback). What a master answers is not believed blindly: an
+mend it with requests that any master serves (see rmqlab.broker.offset_handback). What a master answers is not believed blindly: an
 answer that does not parse, or has numbers that nobody could read again, changes nothing and is logged once.
 """
 
@@ -15,23 +15,23 @@ import attrs
 import msgspec
 import trio
 
-from broker.complaints import Complaints, short
-from broker.handback import kept_offsets
-from broker.offsets import ConsumerOffsetTable
-from broker.subscriptions import SubscriptionGroupTable
-from broker.topics import TopicTable
-from remoting.bodies.group import SubscriptionGroupWrapper
-from remoting.bodies.offset import ConsumerOffsets, DelayOffsets
-from remoting.bodies.runtime import KVTable
-from remoting.bodies.topic import TopicConfigSerializeWrapper
-from remoting.body import Body, BodyError
-from remoting.boundary import InternalErrors
-from remoting.channel import RemotingError
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import request
-from remoting.headers.offset import UpdateConsumerOffsetRequestHeader
-from store.configfile import keep_config_file
+from rmqlab.broker.complaints import Complaints, short
+from rmqlab.broker.offset_handback import kept_offsets
+from rmqlab.broker.offsets import ConsumerOffsetTable
+from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.topics import TopicTable
+from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
+from rmqlab.remoting.bodies.runtime import KVTable
+from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
+from rmqlab.remoting.body import Body, BodyError
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import request
+from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from rmqlab.runtime.boundary import InternalErrors
+from rmqlab.runtime.channel import RemotingError
+from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.store.configfile import keep_config_file
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import trio
 
-from remoting.bodies.offset import ConsumerOffsets
-from remoting.codes import ResponseCode
-from remoting.dispatch import Refusal
-from store.configfile import keep_config_file, load_config_file
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.runtime.dispatch import Refusal
+from rmqlab.store.configfile import keep_config_file, load_config_file
 
 MAX_KEYS = 500_000
 """Pairs of a topic and a group, at most."""
@@ -36,7 +36,7 @@ class ConsumerOffsetTable:
         loaded = load_config_file(path, ConsumerOffsets.decode)
         self.offsets: dict[str, dict[int, int]] = {}
         self.notes_own = False
-        """True on a slave that shall keep what is committed to it (see broker.handback)."""
+        """True on a slave that shall keep what is committed to it (see rmqlab.broker.offset_handback)."""
         self.own: dict[str, set[int]] = {}
         """Those queues, by `topic@group`, until the master has as much."""
         self._by_group: dict[str, dict[str, None]] = {}

@@ -18,11 +18,11 @@ from typing import Any, Protocol
 
 import attrs
 
-from broker.config import BrokerConfig
-from broker.state import Broker
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.dispatch import Reply
+from rmqlab.broker.config import BrokerConfig
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.runtime.dispatch import Reply
 
 SENDS = frozenset(
     {

@@ -13,26 +13,26 @@ from typing import NoReturn
 import attrs
 import trio
 
-from broker.complaints import Complaints, short
-from broker.config import BrokerConfig
-from broker.topics import TopicTable
-from remoting.bodies.registration import RegisterBrokerBody, body_crc32, encode_compressed
-from remoting.bodies.runtime import KVTable
-from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from remoting.body import BodyError
-from remoting.boundary import InternalErrors
-from remoting.channel import RemotingError
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command, request
-from remoting.header import HeaderError, JavaBoolean
-from remoting.headers.nameserver import (
+from rmqlab.broker.complaints import Complaints, short
+from rmqlab.broker.config import BrokerConfig
+from rmqlab.broker.topics import TopicTable
+from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, encode_compressed
+from rmqlab.remoting.bodies.runtime import KVTable
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.body import BodyError
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.header import HeaderError, JavaBoolean
+from rmqlab.remoting.headers.nameserver import (
     QueryDataVersionRequestHeader,
     QueryDataVersionResponseHeader,
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
+from rmqlab.runtime.boundary import InternalErrors
+from rmqlab.runtime.channel import RemotingError
+from rmqlab.runtime.remoting_client import RemotingClient
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import attrs
 
-from remoting.boundary import InternalErrors
+from rmqlab.runtime.boundary import InternalErrors
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import attrs
 
-from remoting.boundary import InternalErrors
-from remoting.codes import ResponseCode
-from remoting.dispatch import OVERLOAD, Refusal, Reply, Request
-from remoting.frame import MAX_FRAME
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.remoting.frame import MAX_FRAME
+from rmqlab.runtime.boundary import InternalErrors
+from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Reply, Request
 
 UNITS_AT_ONCE = 500
 SECONDS_AT_ONCE = 0.005

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import TypeVar
 
-from broker.state import Broker
-from remoting import names
-from remoting.bounds import LEFT_OUT
+from rmqlab.broker.state import Broker
+from rmqlab.remoting import names
+from rmqlab.runtime.bounds import LEFT_OUT
 
 K = TypeVar("K")
 V = TypeVar("V")

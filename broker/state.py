@@ -5,39 +5,39 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import attrs
 
-from broker.acl.control import AccessControl
-from broker.clients import ConsumerTable, ProducerTable
-from broker.commit import OffsetWaits
-from broker.config import BrokerConfig, BrokerSettings
-from broker.delay import DelayedDelivery
-from broker.filter.bloom import BloomFilter
-from broker.filter.table import ConsumerFilterTable
-from broker.growth import LogGrowth
-from broker.ha.master import HaMaster
-from broker.ha.slave import HaSlave
-from broker.hold import PullHold
-from broker.locks import QueueLocks
-from broker.metadata import MetadataSync
-from broker.offsets import ConsumerOffsetTable
-from broker.registration import Registration
-from broker.skipped import Skipped
-from broker.slices import Slices
-from broker.stats import BrokerStats
-from broker.subscriptions import SubscriptionGroupTable
-from broker.topics import TopicTable
-from remoting import names
-from remoting.bodies.topic import DataVersion
-from remoting.boundary import InternalErrors
-from remoting.channel import Channel
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import request
-from remoting.dispatch import OVERLOAD, Refusal, Request
-from remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
-from remoting.headers.query import QueryMessageRequestHeader
-from remoting.message import NewMessage, RecordError, decode_properties
-from store.messagestore import MessageStore
-from store.results import PutResult
+from rmqlab.broker.acl.control import AccessControl
+from rmqlab.broker.append_followup import LogGrowth
+from rmqlab.broker.clients import ConsumerTable, ProducerTable
+from rmqlab.broker.config import BrokerConfig, BrokerSettings
+from rmqlab.broker.delay import DelayedDelivery
+from rmqlab.broker.filter.bloom import BloomFilter
+from rmqlab.broker.filter.table import ConsumerFilterTable
+from rmqlab.broker.ha.master import HaMaster
+from rmqlab.broker.ha.slave import HaSlave
+from rmqlab.broker.held_pulls import PullHold
+from rmqlab.broker.locks import QueueLocks
+from rmqlab.broker.metadata import MetadataSync
+from rmqlab.broker.offsets import ConsumerOffsetTable
+from rmqlab.broker.pending_acks import OffsetWaits
+from rmqlab.broker.registration import Registration
+from rmqlab.broker.skipped import Skipped
+from rmqlab.broker.slices import Slices
+from rmqlab.broker.stats import BrokerStats
+from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.topics import TopicTable
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.topic import DataVersion
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import request
+from rmqlab.remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
+from rmqlab.remoting.headers.query import QueryMessageRequestHeader
+from rmqlab.remoting.message import NewMessage, RecordError, decode_properties
+from rmqlab.runtime.boundary import InternalErrors
+from rmqlab.runtime.channel import Channel
+from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Request
+from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import PutResult
 
 MAX_REQUEST_TASKS = 5000
 """Tasks that run for requests which ask other clients something: each lasts a few seconds at most."""
@@ -56,7 +56,7 @@ def _open_filters(broker: "Broker") -> ConsumerFilterTable:
 
 @attrs.define(eq=False)
 class Broker:
-    """One broker. Its tables are plain values; everything that waits is a loop of `broker.loops`."""
+    """One broker. Its tables are plain values; everything that waits is a loop of `rmqlab.broker.loops`."""
 
     settings: BrokerSettings
     config: BrokerConfig

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import attrs
 
-from remoting.bodies.runtime import BrokerStatsData, BrokerStatsItem
+from rmqlab.remoting.bodies.runtime import BrokerStatsData, BrokerStatsItem
 
 SAMPLES_PER_TEN_MINUTES = 60
 SAMPLES_PER_HOUR = 360

@@ -3,12 +3,12 @@
 import pathlib
 from collections.abc import Callable
 
-from broker.config import BrokerConfig
-from broker.tablefile import SAVED_AT_ONCE, TableFile
-from remoting import names
-from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from remoting.bodies.topic import DataVersion
-from store.configfile import keep_config_file, load_config_file
+from rmqlab.broker.config import BrokerConfig
+from rmqlab.broker.tablefile import SAVED_AT_ONCE, TableFile
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.topic import DataVersion
+from rmqlab.store.configfile import keep_config_file, load_config_file
 
 MAX_NAME_SIZE = 1024
 """Characters of a group's name. 4.9.8 takes any that fit into a header."""

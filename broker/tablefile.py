@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import attrs
 import trio
 
-from remoting.body import Body, encode_pretty_entry
+from rmqlab.remoting.body import Body, encode_pretty_entry
 
 SAVED_AT_ONCE = 5_000
 """Entries up to which a file is written with each change, as in 4.9.8. That of a larger table follows within 5 s."""

@@ -9,30 +9,30 @@ from typing import Any, cast
 
 import attrs
 
-from broker.acl.control import AccessControl
-from broker.admission import admission
-from broker.commit import OffsetWaits
-from broker.config import load_config
-from broker.ha.settings import HaSettings
-from broker.handlers import handlers_of
-from broker.handlers.pull import wake_pull
-from broker.hold import PullHold
-from broker.metadata import MetadataSync
-from broker.offsets import ConsumerOffsetTable
-from broker.overload import Overload
-from broker.state import Broker
-from broker.subscriptions import SubscriptionGroupTable
-from broker.topics import TopicTable
-from remoting.channel import RequestTimeoutError
-from remoting.codec import decode_command, encode_command
-from remoting.codes import VERSION, RequestCode, ResponseCode
-from remoting.command import ONEWAY, RESPONSE, Command, request
-from remoting.dispatch import Buffer, Dispatcher
-from remoting.frame import FrameDecoder
-from remoting.header import Header
-from remoting.testing import ScriptedClient
-from store.messagestore import MessageStore
-from store.results import PutStatus
+from rmqlab.broker.acl.control import AccessControl
+from rmqlab.broker.admission import admission
+from rmqlab.broker.config import load_config
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.handlers import handlers_of
+from rmqlab.broker.handlers.pull import wake_pull
+from rmqlab.broker.held_pulls import PullHold
+from rmqlab.broker.metadata import MetadataSync
+from rmqlab.broker.offsets import ConsumerOffsetTable
+from rmqlab.broker.overload import Overload
+from rmqlab.broker.pending_acks import OffsetWaits
+from rmqlab.broker.state import Broker
+from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.topics import TopicTable
+from rmqlab.remoting.codec import decode_command, encode_command
+from rmqlab.remoting.codes import VERSION, RequestCode, ResponseCode
+from rmqlab.remoting.command import ONEWAY, RESPONSE, Command, request
+from rmqlab.remoting.frame import FrameDecoder
+from rmqlab.remoting.header import Header
+from rmqlab.runtime.channel import RequestTimeoutError
+from rmqlab.runtime.dispatch import Buffer, Dispatcher
+from rmqlab.runtime.testing import ScriptedClient
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import PutStatus
 
 SMALL_FILES = {
     "mapped_file_size_commit_log": 1_048_576,

@@ -5,15 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from broker.config import MAX_QUEUES, BrokerConfig
-from broker.tablefile import SAVED_AT_ONCE, TableFile
-from remoting import names
-from remoting.bodies.topic import (
-    DataVersion,
-    TopicConfig,
-    TopicConfigSerializeWrapper,
-)
-from store.configfile import keep_config_file, load_config_file
+from rmqlab.broker.config import MAX_QUEUES, BrokerConfig
+from rmqlab.broker.tablefile import SAVED_AT_ONCE, TableFile
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.store.configfile import keep_config_file, load_config_file
 
 PERM_INHERIT, PERM_WRITE, PERM_READ = 1, 2, 4
 SYSFLAG_UNIT, SYSFLAG_UNIT_SUB = 1, 2

@@ -10,14 +10,14 @@ from typing import Any
 
 import attrs
 
-from broker.state import Broker
-from remoting.batch import decode_batch
-from remoting.codec import ReplyHead
-from remoting.codes import RequestCode
-from remoting.dispatch import Refusal, Reply, Request, Route
-from remoting.headers.offset import UpdateConsumerOffsetRequestHeader
-from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from remoting.message import PROPERTY_UNIQ_KEY, parse_properties
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.batch import decode_batch
+from rmqlab.remoting.codec import ReplyHead
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, parse_properties
+from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE)
 WATCHED = (*SENDS, RequestCode.PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET)

@@ -13,8 +13,7 @@ from typing import NoReturn
 import attrs
 import trio
 
-from broker.copies import is_final
-from broker.halfmessages import (
+from rmqlab.broker.halfmessages import (
     HALF_QUEUE,
     MILLIS_PER_HOUR,
     CheckLimits,
@@ -29,10 +28,11 @@ from broker.halfmessages import (
     renewed,
     resolved_offset,
 )
-from broker.state import Broker
-from remoting import names
-from remoting.message import PROPERTY_PGROUP, RecordError, StoredMessage, decode_message
-from store.results import PutResult
+from rmqlab.broker.message_copy import is_final
+from rmqlab.broker.state import Broker
+from rmqlab.remoting import names
+from rmqlab.remoting.message import PROPERTY_PGROUP, RecordError, StoredMessage, decode_message
+from rmqlab.store.results import PutResult
 
 log = logging.getLogger(__name__)
 

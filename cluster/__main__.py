@@ -6,20 +6,20 @@ from typing import Annotated
 
 import typer
 
-from cluster.commands.act import ACTIONS, power_loss, wait, wipe
-from cluster.commands.check import check
-from cluster.commands.demo import demo
-from cluster.commands.diff import diff
-from cluster.commands.fault import fault_app, faults, heal, isolate
-from cluster.commands.scenario import repro, run, scenarios
-from cluster.commands.show import events, logs, status
-from cluster.commands.terms import misused
-from cluster.commands.up import down, up
-from cluster.commands.watch import watch
-from cluster.commands.work import consume, produce
-from cluster.directory import NoPlaceError
-from cluster.ports import loopback_network
-from remoting.logfile import log_to_stderr
+from rmqlab.cluster.cli.act import ACTIONS, power_loss, wait, wipe
+from rmqlab.cluster.cli.check import check
+from rmqlab.cluster.cli.demo import demo
+from rmqlab.cluster.cli.diff import diff
+from rmqlab.cluster.cli.fault import fault_app, faults, heal, isolate
+from rmqlab.cluster.cli.scenario import repro, run, scenarios
+from rmqlab.cluster.cli.show import events, logs, status
+from rmqlab.cluster.cli.terms import misused
+from rmqlab.cluster.cli.up import down, up
+from rmqlab.cluster.cli.watch import watch
+from rmqlab.cluster.cli.work import consume, produce
+from rmqlab.cluster.supervisor.directory import NoPlaceError
+from rmqlab.cluster.supervisor.ports import loopback_network
+from rmqlab.runtime.logfile import log_to_stderr
 
 app = typer.Typer(
     name="rmqlab",

@@ -4,7 +4,7 @@
         cluster.kill("broker-a:master")
         cluster.wait_until("route-gone broker-a:master")
 
-Methods are those of `cluster.lab.Cluster`, with the same errors. Time-outs are real seconds.
+Methods are those of `rmqlab.cluster.lab.Cluster`, with the same errors. Time-outs are real seconds.
 """
 
 import concurrent.futures
@@ -16,20 +16,20 @@ from typing import Any, Self, TypeVar
 
 import trio
 
-from cluster.checks import judge_run
-from cluster.checks.findings import Findings
-from cluster.directory import ClusterDirectory
-from cluster.faults.board import ActiveFault
-from cluster.faults.rules import Fault
-from cluster.lab import WAIT_SECONDS, Cluster, WaitTimeoutError, Workload, open_cluster
-from cluster.nodestore import store_config
-from cluster.status import Document
-from cluster.topology import ClusterSpec, NodeKind
-from remoting.journal import JournalEntry
+from rmqlab.cluster.checks import judge_run
+from rmqlab.cluster.checks.findings import Findings
+from rmqlab.cluster.faults.active_faults import ActiveFault
+from rmqlab.cluster.faults.rules import Fault
+from rmqlab.cluster.lab import WAIT_SECONDS, Cluster, WaitTimeoutError, Workload, open_cluster
+from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.nodestore import store_config
+from rmqlab.cluster.supervisor.status import Document
+from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+from rmqlab.runtime.journal import JournalEntry
 
 T = TypeVar("T")
 
-PRODUCE, CONSUME = "cluster.workload.produce", "cluster.workload.consume"
+PRODUCE, CONSUME = "rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.consume"
 
 
 class BlockingCluster:
@@ -102,7 +102,7 @@ class BlockingCluster:
         return self._call(self._cluster.status)
 
     def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
-        """Wait until a condition (`cluster.conditions`), or a function of the status, holds. WaitTimeoutError."""
+        """Wait until a condition (`rmqlab.cluster.conditions`), or a function of the status, holds. WaitTimeoutError."""
         return self._call(self._cluster.wait_until, condition, seconds)
 
     def journal(self) -> list[JournalEntry]:
@@ -158,7 +158,7 @@ class BlockingCluster:
         return self._call(self._cluster.isolate, target)
 
     def fault(self, fault: Fault) -> ActiveFault:
-        """Put a fault in force (`cluster.faults.rules`)."""
+        """Put a fault in force (`rmqlab.cluster.faults.rules`)."""
         return self._call(self._cluster.fault, fault)
 
     def heal(self, fault: ActiveFault | str) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import attrs
 
-from cluster.life import NodeState
-from cluster.topology import Node, NodeKind, find_targets
+from rmqlab.cluster.supervisor.process_state import NodeState
+from rmqlab.cluster.supervisor.topology import Node, NodeKind, find_targets
 
 Document = Mapping[str, Any]
 

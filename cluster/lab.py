@@ -17,23 +17,23 @@ from typing import Any
 import attrs
 import trio
 
-from cluster.children import ForkServer
-from cluster.conditions import Condition, parse_condition
-from cluster.directory import ClusterDirectory, Record
-from cluster.eventlog import EventLog
-from cluster.faults.board import ActiveFault
-from cluster.faults.rules import Fault, Isolation
-from cluster.forklaunch import BROKER_MODULE, WORKLOAD_MODULES
-from cluster.life import Life, NodeFailedError
-from cluster.nodestore import OutsideError, write_settings
-from cluster.placing import addresses_of, placed
-from cluster.processes import SNAPSHOT_SECONDS
-from cluster.status import Document, masters_behind, status_document
-from cluster.supervisor import MODULES, Supervisor, start_phases
-from cluster.topology import ClusterSpec, NodeKind, check_spec, node_settings, nodes_of
-from cluster.trial import BadSettingsError, try_settings
-from remoting.clock import ClockSettings, RatedClock, real_seconds
-from remoting.journal import (
+from rmqlab.cluster.conditions import Condition, parse_condition
+from rmqlab.cluster.faults.active_faults import ActiveFault
+from rmqlab.cluster.faults.rules import Fault, Isolation
+from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
+from rmqlab.cluster.supervisor.children import ForkServer
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.eventlog import EventLog
+from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, WORKLOAD_MODULES
+from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
+from rmqlab.cluster.supervisor.placing import addresses_of, placed
+from rmqlab.cluster.supervisor.process_state import Life, NodeFailedError
+from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
+from rmqlab.cluster.supervisor.status import Document, masters_behind, status_document
+from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor, start_phases
+from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, check_spec, node_settings, nodes_of
+from rmqlab.runtime.clock import ClockSettings, RatedClock, real_seconds
+from rmqlab.runtime.journal import (
     SUPERVISOR,
     JournalEntry,
     JournalTail,
@@ -42,7 +42,7 @@ from remoting.journal import (
     read_journal,
     read_journals,
 )
-from store.powerloss import Lost
+from rmqlab.store.powerloss import Lost
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ class Cluster:
         return [*self.supervisor.faults.board.active.values()]
 
     async def fault(self, fault: Fault) -> ActiveFault:
-        """Put a fault in force (see `cluster.faults.rules`); in force at all running nodes on return.
+        """Put a fault in force (see `rmqlab.cluster.faults.rules`); in force at all running nodes on return.
 
         FaultError where this cluster cannot play it. A node that is paused plays it when it goes on, one that is
         started again plays it from its first moment on.
@@ -214,7 +214,7 @@ class Cluster:
         return status_document(head, shown, supervisor.processes.lives, facts, str(supervisor.directory.path))
 
     async def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
-        """Wait until a condition (see `cluster.conditions`), or a function of the status, holds; the status then."""
+        """Wait until a condition (see `rmqlab.cluster.conditions`), or a function of the status, holds; the status then."""
         if callable(condition):
             judged = Condition(getattr(condition, "__name__", "condition"), condition)
         else:

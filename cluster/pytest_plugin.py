@@ -4,15 +4,15 @@
         rmq_cluster.kill("broker-a:master")
         ...
 
-`rmq_cluster` is a `cluster.blocking.BlockingCluster` for each test: one nameserver, a master, a slave, in real time.
-`@pytest.mark.rmq_cluster(role="SYNC_MASTER", groups=2)` gives it other keys of `cluster.topology.ClusterSpec`. For
+`rmq_cluster` is a `rmqlab.cluster.blocking.BlockingCluster` for each test: one nameserver, a master, a slave, in real time.
+`@pytest.mark.rmq_cluster(role="SYNC_MASTER", groups=2)` gives it other keys of `rmqlab.cluster.supervisor.topology.ClusterSpec`. For
 another scope, make a fixture of your own in conftest.py:
 
-    from cluster.pytest_plugin import cluster_fixture
+    from rmqlab.cluster.pytest_plugin import cluster_fixture
 
     shop_cluster = cluster_fixture(scope="module", role="SYNC_MASTER")
 
-`rmq_trio_cluster` is the same as a `cluster.lab.Cluster`, for tests that run in trio (pytest-trio).
+`rmq_trio_cluster` is the same as a `rmqlab.cluster.lab.Cluster`, for tests that run in trio (pytest-trio).
 
 Clusters are made below pytest's own temporary directory, at addresses of their own: any number of them, in any
 number of pytest processes, do not meet. A test that fails is told what happened in its clusters.
@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 if TYPE_CHECKING:  # pytest loads this file in every suite beside which rmqlab is installed: it must cost them nothing
-    from cluster.blocking import BlockingCluster
-    from cluster.directory import ClusterDirectory
-    from cluster.lab import Cluster
-    from cluster.topology import ClusterSpec
+    from rmqlab.cluster.blocking import BlockingCluster
+    from rmqlab.cluster.lab import Cluster
+    from rmqlab.cluster.supervisor.directory import ClusterDirectory
+    from rmqlab.cluster.supervisor.topology import ClusterSpec
 
 Scope = Literal["session", "package", "module", "class", "function"]
 
@@ -54,7 +54,7 @@ def cluster_fixture(scope: Scope = "function", **keys: Any) -> Callable[..., Any
     def cluster(
         request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     ) -> "Iterator[BlockingCluster]":
-        from cluster.blocking import BlockingCluster  # noqa: PLC0415 -- see above
+        from rmqlab.cluster.blocking import BlockingCluster  # noqa: PLC0415 -- see above
 
         spec, directory = _place(request, tmp_path_factory, keys)
         with _settings_named(), BlockingCluster(spec, directory) as running:
@@ -71,7 +71,7 @@ async def rmq_trio_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> "AsyncIterator[Cluster]":
     """A cluster for a test that runs in trio."""
-    from cluster.lab import open_cluster  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.lab import open_cluster  # noqa: PLC0415 -- see above
 
     spec, directory = _place(request, tmp_path_factory, {})
     with _settings_named():
@@ -82,7 +82,7 @@ async def rmq_trio_cluster(
 @contextlib.contextmanager
 def _settings_named() -> Iterator[None]:
     """Fail a test whose cluster has settings that no broker takes with their names alone, without a traceback."""
-    from cluster.trial import BadSettingsError  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.supervisor.check_settings import BadSettingsError  # noqa: PLC0415 -- see above
 
     try:
         yield
@@ -95,8 +95,8 @@ def _place(
 ) -> "tuple[ClusterSpec, ClusterDirectory]":
     import attrs  # noqa: PLC0415 -- see above
 
-    from cluster.directory import ClusterDirectory  # noqa: PLC0415 -- see above
-    from cluster.topology import ClusterSpec  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.supervisor.directory import ClusterDirectory  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.supervisor.topology import ClusterSpec  # noqa: PLC0415 -- see above
 
     mark = request.node.get_closest_marker(MARK)
     given = {"name": f"rmq-{next(_numbers)}", **keys, **(mark.kwargs if mark else {})}
@@ -136,7 +136,7 @@ def _directory_of(value: object) -> "ClusterDirectory | None":
 
 
 def _history(directory: "ClusterDirectory") -> str:
-    from cluster.scenario.history import history_lines  # noqa: PLC0415 -- see above
-    from remoting.journal import read_journals  # noqa: PLC0415 -- see above
+    from rmqlab.cluster.scenario.history import history_lines  # noqa: PLC0415 -- see above
+    from rmqlab.runtime.journal import read_journals  # noqa: PLC0415 -- see above
 
     return "\n".join(list(history_lines(read_journals(directory.journal_dir)))[-_TOLD_LINES:])

@@ -3,9 +3,9 @@
 import trio
 import typer
 
-from client.admin import Admin
-from client.config import ClientConfig
-from client.instance import open_client
+from rmqlab.client.admin import Admin
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.instance import open_client
 
 
 async def main(namesrv_addr: str, topic: str | None = None) -> None:

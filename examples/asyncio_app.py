@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import typer
 
-from client.aio import open_asyncio_client
-from client.config import ClientConfig, ConsumerConfig
-from client.message import Message, ReceivedMessage
-from remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.client.aio import open_asyncio_client
+from rmqlab.client.config import ClientConfig, ConsumerConfig
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 
 COUNT = 10
 

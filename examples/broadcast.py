@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import trio
 import typer
 
-from client.config import ClientConfig, ConsumerConfig
-from client.consuming import OnMessages
-from client.instance import Client, open_client
-from client.message import Message, ReceivedMessage
-from client.producer import Producer
-from client.push import PushConsumer
-from remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
+from rmqlab.client.config import ClientConfig, ConsumerConfig
+from rmqlab.client.consuming import OnMessages
+from rmqlab.client.instance import Client, open_client
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.producer import Producer
+from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 
 COUNT = 5
 

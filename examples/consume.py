@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import trio
 import typer
 
-from client.config import ClientConfig, ConsumerConfig
-from client.instance import open_client
-from client.message import ReceivedMessage
-from client.push import PushConsumer
-from remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.client.config import ClientConfig, ConsumerConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 
 
 async def main(namesrv_addr: str, topic: str, count: int) -> None:

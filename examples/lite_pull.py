@@ -3,11 +3,11 @@
 import trio
 import typer
 
-from client.config import ClientConfig
-from client.instance import open_client
-from client.litepull import LitePullConsumer
-from client.message import Message
-from client.producer import Producer
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.litepull import LitePullConsumer
+from rmqlab.client.message import Message
+from rmqlab.client.producer import Producer
 
 
 async def main(namesrv_addr: str, topic: str) -> None:

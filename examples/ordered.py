@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import trio
 import typer
 
-from client.config import ClientConfig, ConsumerConfig
-from client.instance import open_client
-from client.message import Message, ReceivedMessage
-from client.producer import Producer, SelectQueue
-from client.push import PushConsumer
-from remoting.bodies.heartbeat import ConsumeFromWhere
-from remoting.bodies.queue import MessageQueue
+from rmqlab.client.config import ClientConfig, ConsumerConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.producer import Producer, SelectQueue
+from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.remoting.bodies.queue import MessageQueue
 
 CUSTOMERS = ("ann", "bob", "eve")
 STEPS = ("opened", "filled", "paid", "shipped")

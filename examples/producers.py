@@ -3,11 +3,11 @@
 import trio
 import typer
 
-from client.config import ClientConfig
-from client.errors import SendError
-from client.instance import open_client
-from client.message import Message
-from client.producer import Outcome, Producer
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.errors import SendError
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message
+from rmqlab.client.producer import Outcome, Producer
 
 
 async def main(namesrv_addr: str, topic: str) -> None:

@@ -3,10 +3,10 @@
 import trio
 import typer
 
-from client.calls import PullStatus
-from client.config import ClientConfig
-from client.instance import open_client
-from client.pull import PullConsumer
+from rmqlab.client.broker_api import PullStatus
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.pull import PullConsumer
 
 
 async def main(namesrv_addr: str, topic: str) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import trio
 import typer
 
-from client.config import ClientConfig, ConsumerConfig
-from client.instance import open_client
-from client.message import Message, ReceivedMessage
-from client.producer import Producer
-from client.push import PushConsumer
-from client.requestreply import NoReplyError, reply_to, request
-from remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.client.config import ClientConfig, ConsumerConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.producer import Producer
+from rmqlab.client.push import PushConsumer
+from rmqlab.client.requestreply import NoReplyError, reply_to, request
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 
 PRICES = {b"RB-1": b"9.99", b"RB-2": b"24.50"}
 

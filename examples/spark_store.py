@@ -8,7 +8,7 @@ import sys
 
 from pyspark.sql import functions as sf
 
-from pipeline.session import open_session
+from rmqlab.pipeline.session import open_session
 
 with open_session("local[*]") as spark:
     records = spark.read.format("rocketmq-store").load(sys.argv[1])

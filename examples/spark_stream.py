@@ -17,7 +17,7 @@ import tempfile
 
 from pyspark.sql.functions import window
 
-from pipeline.session import open_session
+from rmqlab.pipeline.session import open_session
 
 arguments = argparse.ArgumentParser()
 arguments.add_argument("source")

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import trio
 import typer
 
-from client.config import ClientConfig, ConsumerConfig
-from client.instance import open_client
-from client.message import Message, ReceivedMessage
-from client.push import PushConsumer
-from client.transaction import TransactionProducer, TransactionState
-from remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.client.config import ClientConfig, ConsumerConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.push import PushConsumer
+from rmqlab.client.transaction import TransactionProducer, TransactionState
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 
 ACCOUNTS = {"ann": 100, "bob": 5}
 BOOKED: set[str] = set()

@@ -1,8 +1,8 @@
-"""`python -m nameserver CONFIG`: run one nameserver without any supervisor."""
+"""`python -m rmqlab.nameserver CONFIG`: run one nameserver without any supervisor."""
 
-from nameserver.config import load_config
-from nameserver.main import main
-from remoting.alone import run_alone
+from rmqlab.nameserver.config import load_config
+from rmqlab.nameserver.main import main
+from rmqlab.runtime.standalone import run_alone
 
 
 def run() -> None:

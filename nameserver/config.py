@@ -11,9 +11,8 @@ from typing import Any
 
 import attrs
 
-from remoting.checks import FIXED, INT32, is_host, line_fault, one_line_texts, shown, within
-from remoting.properties import properties_file_text, write_properties_text
-from remoting.settings import (
+from rmqlab.remoting.properties import properties_file_text, write_properties_text
+from rmqlab.runtime.settings import (
     NO_KEY,
     PROPERTIES_SUFFIXES,
     SettingsError,
@@ -24,9 +23,10 @@ from remoting.settings import (
     setting_fields,
     settings_lines,
 )
+from rmqlab.runtime.validators import FIXED, INT32, is_host, line_fault, one_line_texts, shown, within
 
 NEVER_CHANGED = "configBlackList"
-"""Beside all paths (remoting.checks.FIXED), the key that request 318 may never touch."""
+"""Beside all paths (rmqlab.runtime.validators.FIXED), the key that request 318 may never touch."""
 
 _seconds: Any = within(0.001, 1e9)
 """Of a period: 0 would never sleep."""

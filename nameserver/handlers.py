@@ -10,9 +10,9 @@ import pathlib
 
 import msgspec
 
-from nameserver.config import config_text, is_black_listed, stored_text, updated_config
-from nameserver.kvconfig import ORDER_TOPIC_CONFIG, KvLimitError
-from nameserver.lookup import (
+from rmqlab.nameserver.config import config_text, is_black_listed, stored_text, updated_config
+from rmqlab.nameserver.kvconfig import ORDER_TOPIC_CONFIG, KvLimitError
+from rmqlab.nameserver.lookup import (
     cluster_info,
     find_route,
     system_topics,
@@ -21,17 +21,17 @@ from nameserver.lookup import (
     unit_sub_un_unit_topics,
     unit_topics,
 )
-from nameserver.route import Registration, RouteTableFullError
-from nameserver.state import Nameserver
-from remoting.bodies.registration import body_crc32, decode_registration
-from remoting.bodies.topic import DataVersion, TopicList
-from remoting.body import BodyError
-from remoting.codes import RequestCode, ResponseCode, version_number
-from remoting.dispatch import Reply, Request, Route, handler_table
-from remoting.header import FALSE, TRUE
-from remoting.headers import nameserver as headers
-from remoting.settings import SettingsError, parse_change
-from store.configfile import save_config_file
+from rmqlab.nameserver.route import Registration, RouteTableFullError
+from rmqlab.nameserver.state import Nameserver
+from rmqlab.remoting.bodies.registration import body_crc32, decode_registration
+from rmqlab.remoting.bodies.topic import DataVersion, TopicList
+from rmqlab.remoting.body import BodyError
+from rmqlab.remoting.codes import RequestCode, ResponseCode, version_number
+from rmqlab.remoting.header import FALSE, TRUE
+from rmqlab.remoting.headers import nameserver as headers
+from rmqlab.runtime.dispatch import Reply, Request, Route, handler_table
+from rmqlab.runtime.settings import SettingsError, parse_change
+from rmqlab.store.configfile import save_config_file
 
 STANDARD_JSON_VERSION = version_number(4, 9, 4)
 """Peers of this version and later are given routes as strict JSON (remoting#16)."""

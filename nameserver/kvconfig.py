@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 import attrs
 import msgspec
 
-from store.configfile import backup_path, save_config_file
+from rmqlab.store.configfile import backup_path, save_config_file
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 """Topic, then `brokerName:queueNums` joined by `;`. Answered to every registration; in routes only if enabled."""

@@ -5,8 +5,8 @@ Source: remoting-and-nameserver sections 3.10, 3.11, 4.7; class RouteInfoManager
 
 from collections.abc import Callable
 
-from nameserver.route import BrokerName, RouteTable
-from remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
+from rmqlab.nameserver.route import BrokerName, RouteTable
+from rmqlab.remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
 
 UNIT = 1
 """Bit of a topic's system flag: the topic belongs to one unit."""

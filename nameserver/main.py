@@ -5,15 +5,15 @@ from typing import Any, NoReturn
 
 import trio
 
-from nameserver.config import NameserverConfig, load_config
-from nameserver.handlers import HANDLERS
-from nameserver.kvconfig import KvConfig, KvFileError, load_kv_config
-from nameserver.state import Nameserver
-from remoting.control import ControlLink
-from remoting.dispatch import Dispatcher
-from remoting.process import StartError
-from remoting.reactor import open_reactor
-from remoting.server import Server, open_listener
+from rmqlab.nameserver.config import NameserverConfig, load_config
+from rmqlab.nameserver.handlers import HANDLERS
+from rmqlab.nameserver.kvconfig import KvConfig, KvFileError, load_kv_config
+from rmqlab.nameserver.state import Nameserver
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.dispatch import Dispatcher
+from rmqlab.runtime.process import StartError
+from rmqlab.runtime.reactor import open_reactor
+from rmqlab.runtime.server import Server, open_listener
 
 __all__ = ["load_config", "main"]  # what is asked of the module of any node
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import attrs
 import msgspec
 
-from nameserver.changes import BrokerChange, BrokerChangeKind, Change, QueueChange
-from remoting.bodies.route import QueueData
-from remoting.bodies.topic import DataVersion, TopicConfig
-from remoting.names import MASTER_ID
+from rmqlab.nameserver.changes import BrokerChange, BrokerChangeKind, Change, QueueChange
+from rmqlab.remoting.bodies.route import QueueData
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
+from rmqlab.remoting.names import MASTER_ID
 
 EXPIRY = 120.0
 """Seconds without a registration after which a broker is dropped (remoting#33)."""

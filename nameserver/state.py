@@ -6,12 +6,12 @@ from typing import Any
 
 import attrs
 
-from nameserver.changes import BrokerChange, Change
-from nameserver.config import NameserverConfig
-from nameserver.kvconfig import KvConfig
-from nameserver.route import RouteTable
-from remoting.bounds import LEFT_OUT, SNAPSHOT
-from remoting.channel import Channel
+from rmqlab.nameserver.changes import BrokerChange, Change
+from rmqlab.nameserver.config import NameserverConfig
+from rmqlab.nameserver.kvconfig import KvConfig
+from rmqlab.nameserver.route import RouteTable
+from rmqlab.runtime.bounds import LEFT_OUT, SNAPSHOT
+from rmqlab.runtime.channel import Channel
 
 TOPICS_IN_AN_EVENT = 50
 """Topics named in one event; the count is of all."""

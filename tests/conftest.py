@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import hypothesis
 import pytest
 
-from remoting.settings import snake
-from store.disk import Disk
+from rmqlab.runtime.settings import snake
+from rmqlab.store.disk import Disk
 
 # A deadline judges the machine, not the code. What a change broke must not show in somebody else's.
 hypothesis.settings.register_profile("rmqlab", deadline=None, derandomize="CI" in os.environ)

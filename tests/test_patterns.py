@@ -49,13 +49,14 @@ def patterns() -> dict[str, re.Pattern[str]]:
 
 def readers() -> list[Callable[[str], object]]:
     """Functions that are given foreign text whole."""
-    from broker.filter.lexer import MAX_LENGTH
-    from broker.filter.sql92 import compile_filter
-    from broker.filter.values import EvaluationError, compare
-    from broker.filter.wanted import wanted_by_tags
-    from remoting import fastjson, properties, settings
-    from remoting.header import java_number
-    from remoting.message import parse_properties
+    from rmqlab.broker.filter.lexer import MAX_LENGTH
+    from rmqlab.broker.filter.message_filter import wanted_by_tags
+    from rmqlab.broker.filter.sql92 import compile_filter
+    from rmqlab.broker.filter.values import EvaluationError, compare
+    from rmqlab.remoting import fastjson, properties
+    from rmqlab.remoting.header import java_number
+    from rmqlab.remoting.message import parse_properties
+    from rmqlab.runtime import settings
 
     def compared(other: float) -> Callable[[str], object]:
         def read(text: str) -> object:
@@ -75,7 +76,7 @@ def readers() -> list[Callable[[str], object]]:
 
 def feed_all() -> None:
     """Run every pattern and reader over every text; then say how many."""
-    from broker.filter.lexer import FilterError
+    from rmqlab.broker.filter.lexer import FilterError
 
     known, functions = patterns(), readers()
     for text in hostile_texts():
@@ -97,7 +98,7 @@ def test_patterns_and_readers_of_foreign_text_are_linear() -> None:
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS)),
     )
     assert fed.returncode == 0, fed.stderr or "more CPU time than any linear pattern needs"
-    assert {"remoting.fastjson._TOKEN", "broker.filter.values._DECIMAL"} <= set(fed.stdout.split())
+    assert {"rmqlab.remoting.fastjson._TOKEN", "rmqlab.broker.filter.values._DECIMAL"} <= set(fed.stdout.split())
 
 
 if __name__ == "__main__":

@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import attrs
 
-from broker.acl.account import PUB, SUB
-from remoting import acl
-from remoting.bodies.heartbeat import HeartbeatData
-from remoting.codes import RequestCode
-from remoting.command import Command
-from remoting.names import RETRY_PREFIX
+from rmqlab.broker.acl.account import PUB, SUB
+from rmqlab.remoting import acl
+from rmqlab.remoting.bodies.heartbeat import HeartbeatData
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.names import RETRY_PREFIX
 
 _NOT_SIGNED = (acl.SIGNATURE, "_UNIQUE_KEY_QUERY")
 """4.9.8 leaves out the second, too, though its own clients sign it: their signed queries by key are denied."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import attrs
 
-from broker.acl.addresses import Matcher, address_matcher
-from broker.acl.denial import AclDenied
-from remoting.acl import SHORTEST_KEY
-from remoting.codes import RequestCode
-from remoting.names import RETRY_PREFIX
+from rmqlab.broker.acl.addresses import Matcher, address_matcher
+from rmqlab.broker.acl.denial import AclDenied
+from rmqlab.remoting.acl import SHORTEST_KEY
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.names import RETRY_PREFIX
 
 DENY, ANY, PUB, SUB = 1, 2, 4, 8
 PERMISSIONS = {"PUB": PUB, "SUB": SUB, "PUB|SUB": PUB | SUB, "SUB|PUB": PUB | SUB, "DENY": DENY}

@@ -14,7 +14,7 @@ IPv6 takes the same forms, with a star or a range in one of its last two groups.
 import ipaddress
 from collections.abc import Callable
 
-from broker.acl.denial import AclDenied
+from rmqlab.broker.acl.denial import AclDenied
 
 Matcher = Callable[[str], bool]
 """Says whether an IP address, as text, is on the list."""

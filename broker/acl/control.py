@@ -1,6 +1,6 @@
 """Access control of one broker: checks requests, follows its files, changes them on request.
 
-Class PlainPermissionManager. The files lie below a home directory; see `broker.acl.files`.
+Class PlainPermissionManager. The files lie below a home directory; see `rmqlab.broker.acl.files`.
 """
 
 import logging
@@ -10,10 +10,10 @@ from typing import Any
 
 import attrs
 
-from broker.acl.access import Access, access_of
-from broker.acl.account import PUB, check_keys, check_resource_perms
-from broker.acl.denial import AclDenied
-from broker.acl.files import (
+from rmqlab.broker.acl.access import Access, access_of
+from rmqlab.broker.acl.account import PUB, check_keys, check_resource_perms
+from rmqlab.broker.acl.denial import AclDenied
+from rmqlab.broker.acl.files import (
     AclFile,
     Document,
     find_acl_files,
@@ -23,10 +23,10 @@ from broker.acl.files import (
     read_acl_file,
     write_acl_file,
 )
-from remoting.acl import is_signed
-from remoting.bodies.topic import DataVersion
-from remoting.command import Command
-from remoting.names import TRACE_TOPIC
+from rmqlab.remoting.acl import is_signed
+from rmqlab.remoting.bodies.topic import DataVersion
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.names import TRACE_TOPIC
 
 log = logging.getLogger(__name__)
 

@@ -21,10 +21,10 @@ from typing import Any, Final
 
 import attrs
 
-from broker.acl.account import Account
-from broker.acl.addresses import Matcher, address_matcher
-from broker.acl.denial import AclDenied
-from remoting.bodies.topic import DataVersion
+from rmqlab.broker.acl.account import Account
+from rmqlab.broker.acl.addresses import Matcher, address_matcher
+from rmqlab.broker.acl.denial import AclDenied
+from rmqlab.remoting.bodies.topic import DataVersion
 
 Document = dict[str, Any]
 

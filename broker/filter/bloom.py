@@ -10,7 +10,7 @@ from typing import Self
 
 import attrs
 
-from remoting.bodies.filter import BloomFilterData
+from rmqlab.remoting.bodies.filter import BloomFilterData
 
 _MASK = 2**64 - 1
 

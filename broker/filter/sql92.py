@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping
 
 import attrs
 
-from broker.filter.lexer import FilterError, Token, tokens
-from broker.filter.values import (
+from rmqlab.broker.filter.lexer import FilterError, Token, tokens
+from rmqlab.broker.filter.values import (
     MAX_DIGITS,
     EvaluationError,
     Value,

@@ -9,12 +9,12 @@ from collections.abc import Callable, Container, Iterable
 
 import msgspec
 
-from broker.filter.bloom import BloomFilter
-from broker.filter.lexer import FilterError
-from broker.filter.sql92 import Matches, compile_filter
-from remoting.bodies.filter import SQL92, ConsumerFilterData, FilterDataByTopic, FilterTableBody
-from remoting.bodies.heartbeat import SubscriptionData
-from store.configfile import keep_config_file, load_config_file
+from rmqlab.broker.filter.bloom import BloomFilter
+from rmqlab.broker.filter.lexer import FilterError
+from rmqlab.broker.filter.sql92 import Matches, compile_filter
+from rmqlab.remoting.bodies.filter import SQL92, ConsumerFilterData, FilterDataByTopic, FilterTableBody
+from rmqlab.remoting.bodies.heartbeat import SubscriptionData
+from rmqlab.store.configfile import keep_config_file, load_config_file
 
 MAX_FILTERS = 10_000
 """Pairs of a topic and a group that have an expression, the dead ones of a day included."""

@@ -5,12 +5,12 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from broker.ha.byterate import ByteRate
-from broker.ha.sender import LogSender, SourceLog
-from broker.ha.settings import HaSettings
-from broker.ha.stream import MasterStream, StreamError
-from remoting.links import Transport
-from remoting.reactor import READ, WRITE, Reactor
+from rmqlab.broker.ha.byterate import ByteRate
+from rmqlab.broker.ha.sender import LogSender, SourceLog
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.stream import MasterStream, StreamError
+from rmqlab.runtime.links import Transport
+from rmqlab.runtime.reactor import READ, WRITE, Reactor
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import NoReturn, Protocol
 
 import trio
 
-from store.messagestore import MessageStore
+from rmqlab.store.messagestore import MessageStore
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Growth(Protocol):
 async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Callable[[], None]) -> NoReturn:
     """Put what a master sent, or a crash left, into queues and index, a piece at a time, so that nobody waits for it.
 
-    Of a bulk, the index comes last (see `store.dispatch.Dispatcher.step`).
+    Of a bulk, the index comes last (see `rmqlab.store.dispatch.Dispatcher.step`).
     """
     quiet_at, has_room = 0.0, True
     while True:

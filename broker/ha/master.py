@@ -14,11 +14,11 @@ from typing import Any, NoReturn
 
 import trio
 
-from broker.ha.connection import HaConnection, address_text
-from broker.ha.sender import SourceLog
-from broker.ha.settings import HaSettings
-from remoting.reactor import Reactor
-from remoting.server import Acceptor, open_listener
+from rmqlab.broker.ha.connection import HaConnection, address_text
+from rmqlab.broker.ha.sender import SourceLog
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.server import Acceptor, open_listener
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 
 import attrs
 
-from broker.ha.settings import HEADER_SIZE
-from broker.ha.stream import FrameHeader, SlaveStream, StreamError
+from rmqlab.broker.ha.settings import HEADER_SIZE
+from rmqlab.broker.ha.stream import FrameHeader, SlaveStream, StreamError
 
 PASS_SIZE: Final = 2**20
 """Bytes after which what came is acknowledged and dispatched, and other sockets get their turn."""

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 import attrs
 
-from broker.ha.settings import HEADER_SIZE
-from broker.ha.stream import HEADER, FrameHeader, MasterStream, StreamError
+from rmqlab.broker.ha.settings import HEADER_SIZE
+from rmqlab.broker.ha.stream import HEADER, FrameHeader, MasterStream, StreamError
 
 PASS_SIZE: Final = 4 * 2**20
 """Bytes for one slave after which other sockets get their turn."""

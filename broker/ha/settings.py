@@ -1,14 +1,14 @@
 """What an operator may set about replication: RocketMQ's keys in snake_case, with its defaults, in ms and bytes.
 
 Those below the line are ours. The switches among them are departures from 4.9, off by default; all of them together
-are the profile "hardened" (see broker.profiles). No peer can tell any of them from the bytes (store-and-ha section 4.6).
+are the profile "hardened" (see rmqlab.broker.profiles). No peer can tell any of them from the bytes (store-and-ha section 4.6).
 """
 
 from typing import Final
 
 import attrs
 
-from remoting.checks import INT32, INT64, is_address, one_line_texts, shown, within
+from rmqlab.runtime.validators import INT32, INT64, is_address, one_line_texts, shown, within
 
 MAX_FRAME: Final = 4 * 2**20
 """Header and body of the largest frame that a 4.9 slave takes: its receive buffer (section 4.5)."""

@@ -12,14 +12,14 @@ from typing import Any, NoReturn, Protocol
 
 import trio
 
-from broker.ha.byterate import ByteRate
-from broker.ha.receiver import LogReceiver, ReplicaLog
-from broker.ha.settings import HaSettings
-from broker.ha.stream import BadFrameError, SlaveStream, StreamError
-from remoting.channel import ConnectError
-from remoting.client import open_connection
-from remoting.links import Transport
-from remoting.reactor import READ, Reactor
+from rmqlab.broker.ha.byterate import ByteRate
+from rmqlab.broker.ha.receiver import LogReceiver, ReplicaLog
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.stream import BadFrameError, SlaveStream, StreamError
+from rmqlab.runtime.channel import ConnectError
+from rmqlab.runtime.links import Transport
+from rmqlab.runtime.reactor import READ, Reactor
+from rmqlab.runtime.remoting_client import open_connection
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ _WRITE_ATTEMPTS = 3
 
 
 class Caution(Protocol):
-    """What a slave does by its switches that 4.9 does not (see broker.ha.examination)."""
+    """What a slave does by its switches that 4.9 does not (see rmqlab.broker.ha.master_precheck)."""
 
     @property
     def verdict(self) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 
 import attrs
 
-from broker.ha.settings import HEADER_SIZE, MAX_FRAME, HaSettings
+from rmqlab.broker.ha.settings import HEADER_SIZE, MAX_FRAME, HaSettings
 
 REPORT: Final = struct.Struct(">q")
 HEADER: Final = struct.Struct(">qi")

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import attrs
 
-from broker.handlers import (
+from rmqlab.broker.handlers import (
     acl,
     client,
     client_call,
@@ -25,9 +25,9 @@ from broker.handlers import (
     topic,
     transaction,
 )
-from broker.state import Broker
-from remoting.codes import RequestCode
-from remoting.dispatch import MAX_UNSERVED, Reply, Request, Route, handler_table
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.runtime.dispatch import MAX_UNSERVED, Reply, Request, Route, handler_table
 
 log = logging.getLogger(__name__)
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import msgspec
 
-from broker.acl.denial import AclDenied
-from broker.state import Broker
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Reply, Request, Route
-from remoting.headers.broker_admin import (
+from rmqlab.broker.acl.denial import AclDenied
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.headers.broker_admin import (
     CreateAccessConfigRequestHeader,
     DeleteAccessConfigRequestHeader,
     GetBrokerAclConfigResponseHeader,
     UpdateGlobalWhiteAddrsConfigRequestHeader,
 )
+from rmqlab.runtime.dispatch import Reply, Request, Route
 
 OFF = "access control is off (aclEnable)"
 

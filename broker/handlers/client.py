@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from broker.clients import MAX_GROUPS_OF_CHANNEL, Member, TooManyClientsError
-from broker.state import Broker
-from remoting import names
-from remoting.bodies.group import GetConsumerListByGroupResponseBody
-from remoting.bodies.heartbeat import ConsumerData, HeartbeatData
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Refusal, Reply, Request, Route
-from remoting.headers.group import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rmqlab.broker.clients import MAX_GROUPS_OF_CHANNEL, Member, TooManyClientsError
+from rmqlab.broker.state import Broker
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
+from rmqlab.remoting.bodies.heartbeat import ConsumerData, HeartbeatData
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.headers.group import GetConsumerListByGroupRequestHeader, UnregisterClientRequestHeader
+from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 MAX_HEARTBEAT_SIZE = 4 * 2**20
 """Bytes. One with 10,000 subscriptions has 1 to 2 MB."""

@@ -6,24 +6,24 @@ the tool's request is parked.
 
 from collections.abc import Generator, Sequence
 
-from broker.clients import Member
-from broker.slices import Work, in_slices
-from broker.state import Broker
-from remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
-from remoting.bodies.queue import MessageQueue
-from remoting.body import BodyError
-from remoting.channel import RemotingError, RequestTimeoutError
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import request as new_request
-from remoting.dispatch import Refusal, Reply, Request, Route
-from remoting.header import HeaderError
-from remoting.headers.broker_admin import (
+from rmqlab.broker.clients import Member
+from rmqlab.broker.slices import Work, in_slices
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody, ResetOffsetBodyForC
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.body import BodyError
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import request as new_request
+from rmqlab.remoting.header import HeaderError
+from rmqlab.remoting.headers.broker_admin import (
     ConsumeMessageDirectlyResultRequestHeader,
     GetConsumerRunningInfoRequestHeader,
     GetConsumerStatusRequestHeader,
     ResetOffsetRequestHeader,
 )
-from remoting.message import RecordError, parse_offset_message_id
+from rmqlab.remoting.message import RecordError, parse_offset_message_id
+from rmqlab.runtime.channel import RemotingError, RequestTimeoutError
+from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 PASS_ON_TIMEOUT = 10.0
 STATUS_TIMEOUT = 5.0

@@ -5,10 +5,10 @@ Class AdminBrokerProcessor. How far a group has come is in progress.py.
 
 from typing import Any
 
-from broker.clients import Member
-from broker.handlers.slave import refuse_on_slave
-from broker.state import Broker
-from remoting.bodies.group import (
+from rmqlab.broker.clients import Member
+from rmqlab.broker.handlers.slave import refuse_on_slave
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.bodies.group import (
     Connection,
     ConsumerConnection,
     ProducerConnection,
@@ -16,14 +16,14 @@ from remoting.bodies.group import (
     ProducerTableInfo,
     SubscriptionGroupConfig,
 )
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Refusal, Reply, Request, Route
-from remoting.headers.group import (
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.headers.group import (
     DeleteSubscriptionGroupRequestHeader,
     GetConsumerConnectionListRequestHeader,
     GetProducerConnectionListRequestHeader,
     GetSubscriptionGroupConfigRequestHeader,
 )
+from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 NO_GROUP = (b"null", b"[]")
 """Bodies that change nothing, and are answered with success."""

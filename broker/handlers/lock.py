@@ -2,12 +2,17 @@
 
 from typing import Any
 
-from broker.config import MAX_QUEUES
-from broker.locks import LockedQueue
-from broker.state import Broker
-from remoting.bodies.queue import LockBatchRequestBody, LockBatchResponseBody, MessageQueue, UnlockBatchRequestBody
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Refusal, Reply, Request, Route
+from rmqlab.broker.config import MAX_QUEUES
+from rmqlab.broker.locks import LockedQueue
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.bodies.queue import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    UnlockBatchRequestBody,
+)
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 
 def lock_batch_mq(broker: Broker, _header: Any, request: Request) -> Reply:

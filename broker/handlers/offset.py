@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from broker.state import Broker
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Reply, Request, Route
-from remoting.headers.offset import (
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.headers.offset import (
     GetEarliestMsgStoretimeRequestHeader,
     GetEarliestMsgStoretimeResponseHeader,
     GetMaxOffsetRequestHeader,
@@ -18,6 +17,7 @@ from remoting.headers.offset import (
     SearchOffsetResponseHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from rmqlab.runtime.dispatch import Reply, Request, Route
 
 
 def query_consumer_offset(broker: Broker, header: QueryConsumerOffsetRequestHeader, _request: Request) -> Reply:

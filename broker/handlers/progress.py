@@ -5,25 +5,21 @@ from datetime import datetime
 
 import msgspec
 
-from broker.slices import Parts, Work, in_slices
-from broker.state import Broker
-from remoting.bodies.offset import (
-    OffsetWrapper,
-    QueryCorrectionOffsetBody,
-    QueueTimeSpan,
-)
-from remoting.bodies.queue import MessageQueue
-from remoting.bodies.topic import GroupList, TopicConfig
-from remoting.body import encode_entry, encode_part
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Refusal, Reply, Request, Route
-from remoting.headers.broker_admin import CloneGroupOffsetRequestHeader, QueryCorrectionOffsetHeader
-from remoting.headers.group import (
+from rmqlab.broker.slices import Parts, Work, in_slices
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.bodies.offset import OffsetWrapper, QueryCorrectionOffsetBody, QueueTimeSpan
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.topic import GroupList, TopicConfig
+from rmqlab.remoting.body import encode_entry, encode_part
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.headers.broker_admin import CloneGroupOffsetRequestHeader, QueryCorrectionOffsetHeader
+from rmqlab.remoting.headers.group import (
     GetConsumeStatsInBrokerHeader,
     GetConsumeStatsRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
     QueryTopicConsumeByWhoRequestHeader,
 )
+from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 INT64_MAX = 2**63 - 1
 

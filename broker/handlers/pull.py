@@ -6,9 +6,8 @@ must answer. Sources: broker-requests section 2, store-and-ha section 6.
 
 import time
 
-from broker.filter.lexer import FilterError
-from broker.filter.table import compiled, is_tag_type
-from broker.filter.wanted import (
+from rmqlab.broker.filter.lexer import FilterError
+from rmqlab.broker.filter.message_filter import (
     EVERYTHING,
     Wanted,
     wanted_by_expression,
@@ -16,26 +15,21 @@ from broker.filter.wanted import (
     wanted_by_tags,
     wanted_of_retries,
 )
-from broker.handlers.offset import commit_offset
-from broker.hold import HeldPull
-from broker.state import Broker
-from broker.topics import PERM_READ
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.bodies.offset import OffsetMovedEvent
-from remoting.bodies.queue import MessageQueue
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import OVERLOAD, Refusal, Reply, Request, Route
-from remoting.header import HeaderError
-from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from remoting.message import (
-    PROPERTY_DELAY,
-    PROPERTY_KEYS,
-    PROPERTY_TAGS,
-    NewMessage,
-    format_properties,
-)
-from remoting.names import OFFSET_MOVED_EVENT, RETRY_PREFIX
-from store.results import GetResult, GetStatus
+from rmqlab.broker.filter.table import compiled, is_tag_type
+from rmqlab.broker.handlers.offset import commit_offset
+from rmqlab.broker.held_pulls import HeldPull
+from rmqlab.broker.state import Broker
+from rmqlab.broker.topics import PERM_READ
+from rmqlab.remoting.bodies.group import SubscriptionGroupConfig
+from rmqlab.remoting.bodies.offset import OffsetMovedEvent
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.header import HeaderError
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rmqlab.remoting.message import PROPERTY_DELAY, PROPERTY_KEYS, PROPERTY_TAGS, NewMessage, format_properties
+from rmqlab.remoting.names import OFFSET_MOVED_EVENT, RETRY_PREFIX
+from rmqlab.runtime.dispatch import OVERLOAD, Refusal, Reply, Request, Route
+from rmqlab.store.results import GetResult, GetStatus
 
 COMMIT_OFFSET, SUSPEND, SUBSCRIPTION = 1, 2, 4
 """Bits of a pull's sysFlag."""

@@ -3,19 +3,19 @@
 Sources: broker-requests sections 5 and 6.2.
 """
 
-from broker.state import Broker
-from remoting.bodies.queue import ConsumeQueueData, QueryConsumeQueueResponseBody
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import NO_REMARK_SET, OVERLOAD, Refusal, Reply, Request, Route
-from remoting.frame import JSON
-from remoting.header import HeaderError
-from remoting.headers.query import (
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.bodies.queue import ConsumeQueueData, QueryConsumeQueueResponseBody
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.frame import JSON
+from rmqlab.remoting.header import HeaderError
+from rmqlab.remoting.headers.query import (
     QueryConsumeQueueRequestHeader,
     QueryMessageRequestHeader,
     QueryMessageResponseHeader,
     ViewMessageRequestHeader,
 )
-from store.config import QUEUE_ENTRY_SIZE
+from rmqlab.runtime.dispatch import NO_REMARK_SET, OVERLOAD, Refusal, Reply, Request, Route
+from rmqlab.store.config import QUEUE_ENTRY_SIZE
 
 MAX_WAITING_QUERIES = 1000
 """Queries that wait for the index, of all clients together."""

@@ -9,16 +9,14 @@ import functools
 import random
 from typing import Any
 
-from broker.commit import WaitingSend
-from broker.handlers.send import check_complete, check_send, peer_address, region_fields, wait_for_copies
-from broker.state import Broker
-from remoting.channel import RemotingError
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.command import request as new_request
-from remoting.dispatch import Refusal, Reply, Request, Route
-from remoting.headers.send import ReplyMessageRequestHeader, SendMessageRequestHeader, SendMessageRequestHeaderV2
-from remoting.message import (
+from rmqlab.broker.handlers.send import check_complete, check_send, peer_address, region_fields, wait_for_copies
+from rmqlab.broker.pending_acks import WaitingSend
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.command import request as new_request
+from rmqlab.remoting.headers.send import ReplyMessageRequestHeader, SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rmqlab.remoting.message import (
     PROPERTY_PUSH_REPLY_TIME,
     PROPERTY_REPLY_TO_CLIENT,
     PROPERTY_WAIT,
@@ -27,6 +25,8 @@ from remoting.message import (
     offset_message_id,
     parse_properties,
 )
+from rmqlab.runtime.channel import RemotingError
+from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 PUSH_TIMEOUT = 10.0
 """Seconds that the asker has to say that it took the reply."""

@@ -6,17 +6,16 @@ from this broker's commit log and stored again, usually by way of the schedule t
 
 import random
 
-from broker.copies import can_be_topic, copy_of
-from broker.handlers.send import OLDEST_WITH_MAX_RECONSUME_TIMES, delay
-from broker.state import Broker
-from broker.topics import PERM_WRITE
-from remoting import names
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Refusal, Reply, Request, Route
-from remoting.header import java_int
-from remoting.headers.send import ConsumerSendMsgBackRequestHeader
-from remoting.message import (
+from rmqlab.broker.handlers.send import OLDEST_WITH_MAX_RECONSUME_TIMES, delay
+from rmqlab.broker.message_copy import can_be_topic, copy_of
+from rmqlab.broker.state import Broker
+from rmqlab.broker.topics import PERM_WRITE
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.group import SubscriptionGroupConfig
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.header import java_int
+from rmqlab.remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from rmqlab.remoting.message import (
     PROPERTY_DELAY,
     PROPERTY_ORIGIN_MESSAGE_ID,
     PROPERTY_RETRY_TOPIC,
@@ -27,7 +26,8 @@ from remoting.message import (
     decode_message,
     format_properties,
 )
-from store.results import PutStatus
+from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.store.results import PutStatus
 
 FIRST_RETRY_LEVEL = 3
 """Delay level of the first retry: 10 s. Each further one waits a level longer."""

@@ -7,12 +7,12 @@ sizes and waits of RocketMQ's thread pools are truly 0, and so is the time for w
 import shutil
 from typing import Any
 
-from broker.state import Broker
-from remoting import names
-from remoting.bodies.runtime import KVTable
-from remoting.codes import VERSION, RequestCode, ResponseCode, version_name
-from remoting.dispatch import Refusal, Reply, Request, Route
-from remoting.headers.broker_admin import ViewBrokerStatsDataRequestHeader
+from rmqlab.broker.state import Broker
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.runtime import KVTable
+from rmqlab.remoting.codes import VERSION, RequestCode, ResponseCode, version_name
+from rmqlab.remoting.headers.broker_admin import ViewBrokerStatsDataRequestHeader
+from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 THREAD_POOLS = {
     "sendThreadPoolQueue": 10_000,

@@ -9,19 +9,18 @@ import random
 import time
 from typing import Any
 
-from broker.commit import WaitingSend
-from broker.state import Broker
-from broker.topics import PERM_READ, PERM_WRITE
-from remoting import names
-from remoting.batch import decode_batch
-from remoting.bodies.topic import TopicConfig
-from remoting.codec import ReplyHead
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.dispatch import Refusal, Reply, Request, Route
-from remoting.header import HeaderError, java_number
-from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from remoting.message import (
+from rmqlab.broker.pending_acks import WaitingSend
+from rmqlab.broker.state import Broker
+from rmqlab.broker.topics import PERM_READ, PERM_WRITE
+from rmqlab.remoting import names
+from rmqlab.remoting.batch import decode_batch
+from rmqlab.remoting.bodies.topic import TopicConfig
+from rmqlab.remoting.codec import ReplyHead
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.header import HeaderError, java_number
+from rmqlab.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rmqlab.remoting.message import (
     PROPERTY_CLUSTER,
     PROPERTY_DELAY,
     PROPERTY_REAL_QID,
@@ -35,7 +34,8 @@ from remoting.message import (
     offset_message_ids,
     parse_properties,
 )
-from store.results import PutResult, PutStatus
+from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.store.results import PutResult, PutStatus
 
 STORED = {
     PutStatus.PUT_OK: ResponseCode.SUCCESS,

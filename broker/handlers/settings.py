@@ -6,23 +6,23 @@ Sources: broker-requests sections 3.5 and 6.5; classes AdminBrokerProcessor, Con
 import logging
 from typing import Any
 
-from broker.config import KINDS, BrokerSettings
-from broker.filter.lexer import FilterError
-from broker.filter.table import compiled, is_tag_type
-from broker.state import Broker
-from broker.unused import set_in_vain
-from remoting.bodies.heartbeat import CheckClientRequestBody
-from remoting.checks import shown
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Refusal, Reply, Request, Route
-from remoting.headers.broker_admin import GetBrokerConfigResponseHeader
-from remoting.properties import write_properties_text
-from remoting.settings import SettingsError, forbidden_keys, parse_change, setting_fields, settings_lines, snake
+from rmqlab.broker.config import KINDS, BrokerSettings
+from rmqlab.broker.filter.lexer import FilterError
+from rmqlab.broker.filter.table import compiled, is_tag_type
+from rmqlab.broker.ignored_settings import set_in_vain
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.headers.broker_admin import GetBrokerConfigResponseHeader
+from rmqlab.remoting.properties import write_properties_text
+from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
+from rmqlab.runtime.settings import SettingsError, forbidden_keys, parse_change, setting_fields, settings_lines, snake
+from rmqlab.runtime.validators import shown
 
 log = logging.getLogger(__name__)
 
 NEVER_CHANGED = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
-"""Keys that no tool may change, whatever the black list of the configuration says. So are all paths (remoting.checks.FIXED)."""
+"""Keys that no tool may change, whatever the black list of the configuration says. So are all paths (rmqlab.runtime.validators.FIXED)."""
 _KNOWN = frozenset(setting_fields(*KINDS))
 _NAMED = 5
 """Keys that a refusal names: a request may hold thousands."""

@@ -1,8 +1,8 @@
 """What a slave leaves to its master (broker-requests section 7; AdminBrokerProcessor.validateSlave)."""
 
-from broker.state import Broker
-from remoting.codes import ResponseCode
-from remoting.dispatch import Refusal
+from rmqlab.broker.state import Broker
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.runtime.dispatch import Refusal
 
 
 def refuse_on_slave(broker: Broker) -> None:

@@ -2,24 +2,24 @@
 
 from typing import Any
 
-from broker.config import MAX_QUEUES
-from broker.handlers.slave import refuse_on_slave
-from broker.slices import Parts, Work, in_slices
-from broker.state import Broker
-from broker.topics import MAX_TOPICS
-from remoting import names
-from remoting.bodies.queue import MessageQueue
-from remoting.bodies.topic import TopicConfig, TopicList, TopicOffset
-from remoting.body import encode_entry
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
-from remoting.header import HeaderError
-from remoting.headers.topic import (
+from rmqlab.broker.config import MAX_QUEUES
+from rmqlab.broker.handlers.slave import refuse_on_slave
+from rmqlab.broker.slices import Parts, Work, in_slices
+from rmqlab.broker.state import Broker
+from rmqlab.broker.topics import MAX_TOPICS
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.topic import TopicConfig, TopicList, TopicOffset
+from rmqlab.remoting.body import encode_entry
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.header import HeaderError
+from rmqlab.remoting.headers.topic import (
     CreateTopicRequestHeader,
     DeleteTopicRequestHeader,
     GetTopicConfigRequestHeader,
     GetTopicStatsInfoRequestHeader,
 )
+from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
 
 
 def update_and_create_topic(broker: Broker, _header: Any, request: Request) -> None:

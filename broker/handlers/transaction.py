@@ -6,17 +6,16 @@ looked for: who commits twice delivers twice, as in RocketMQ.
 
 from typing import Any
 
-from broker.commit import WaitingSend
-from broker.halfmessages import committed, op_record, renewed
-from broker.handlers.send import NOT_STORED, delay, wait_for_copies
-from broker.state import Broker
-from remoting import names
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
-from remoting.header import HeaderError
-from remoting.headers.broker_admin import ResumeCheckHalfMessageRequestHeader
-from remoting.headers.send import EndTransactionRequestHeader
-from remoting.message import (
+from rmqlab.broker.halfmessages import committed, op_record, renewed
+from rmqlab.broker.handlers.send import NOT_STORED, delay, wait_for_copies
+from rmqlab.broker.pending_acks import WaitingSend
+from rmqlab.broker.state import Broker
+from rmqlab.remoting import names
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.header import HeaderError
+from rmqlab.remoting.headers.broker_admin import ResumeCheckHalfMessageRequestHeader
+from rmqlab.remoting.headers.send import EndTransactionRequestHeader
+from rmqlab.remoting.message import (
     PROPERTY_DELAY,
     PROPERTY_PGROUP,
     PROPERTY_TRAN_MSG,
@@ -30,6 +29,7 @@ from remoting.message import (
     format_properties,
     parse_offset_message_id,
 )
+from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
 
 MAX_REMARK = 300
 UNKNOWN = 0

@@ -29,7 +29,7 @@ from pathlib import Path
 
 import attrs
 
-from cluster.checks import (
+from rmqlab.cluster.checks import (
     clocks,
     detection,
     divergence,
@@ -42,10 +42,10 @@ from cluster.checks import (
     routes,
     unavailability,
 )
-from cluster.checks.copies import Stores, read_stores
-from cluster.checks.findings import Finding, Findings, Metric
-from cluster.checks.history import History, read_history
-from remoting.journal import JournalEntry, read_journals
+from rmqlab.cluster.checks.copies import Stores, read_stores
+from rmqlab.cluster.checks.findings import Finding, Findings, Metric
+from rmqlab.cluster.checks.history import History, read_history
+from rmqlab.runtime.journal import JournalEntry, read_journals
 
 
 @attrs.frozen

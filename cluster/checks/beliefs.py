@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from cluster.checks.history import History
-from remoting.journal import JournalEntry
+from rmqlab.cluster.checks.history import History
+from rmqlab.runtime.journal import JournalEntry
 
 GOING = ("broker_connection_lost", "broker_expired", "broker_unregistered")
 

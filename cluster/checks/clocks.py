@@ -19,10 +19,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from cluster.checks.copies import Stores
-from cluster.checks.findings import Evidence, Finding, Metric
-from cluster.checks.history import History
-from remoting.kinds import KINDS
+from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.findings import Evidence, Finding, Metric
+from rmqlab.cluster.checks.history import History
+from rmqlab.runtime.journal_schema import KINDS
 
 METRICS = (
     Metric(

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import attrs
 
-from cluster.checks.history import History, Queue
-from remoting.bodies.offset import ConsumerOffsets
-from remoting.message import PROPERTY_UNIQ_KEY
-from store.compare import Comparison, LogImage, compare_logs
-from store.configfile import load_config_file
-from store.disk import StoreError
-from store.scan import LogScan
+from rmqlab.cluster.checks.history import History, Queue
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.message import PROPERTY_UNIQ_KEY
+from rmqlab.store.compare import Comparison, LogImage, compare_logs
+from rmqlab.store.configfile import load_config_file
+from rmqlab.store.disk import StoreError
+from rmqlab.store.scan import LogScan
 
 
 @attrs.frozen(kw_only=True)

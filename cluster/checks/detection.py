@@ -17,10 +17,10 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-from cluster.checks.beliefs import Belief, Span, beliefs_of_clients, beliefs_of_nameservers, overlap
-from cluster.checks.copies import Stores
-from cluster.checks.findings import EVIDENCE_LIMIT, Evidence, Finding, Metric, unknown
-from cluster.checks.history import Absence, History
+from rmqlab.cluster.checks.beliefs import Belief, Span, beliefs_of_clients, beliefs_of_nameservers, overlap
+from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.findings import EVIDENCE_LIMIT, Evidence, Finding, Metric, unknown
+from rmqlab.cluster.checks.history import Absence, History
 
 METRICS = (
     Metric(

@@ -4,17 +4,17 @@
   equal as far as both go. RocketMQ copies bytes, so any difference is one for good.
 * `behind SLAVE`, `ahead SLAVE`, in bytes: by how much the slave's log ends before or beyond its master's.
 
-What both have in common, and where a log ends, is as `rmqlab diff` says (store/compare.py).
+What both have in common, and where a log ends, is as `rmqlab diff` says (rmqlab/store/compare.py).
 
 Unknown: where one of the stores was not given or is none, and where the logs have no byte in common.
 """
 
 from collections.abc import Iterator
 
-from cluster.checks.copies import Stores
-from cluster.checks.findings import Evidence, Finding, Metric, unknown
-from cluster.checks.history import History
-from store.compare import Comparison, Side, Verdict
+from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, unknown
+from rmqlab.cluster.checks.history import History
+from rmqlab.store.compare import Comparison, Side, Verdict
 
 METRICS = (
     Metric(name="divergence", target="SLAVE", unit="bytes", says="of its log that are not its master's"),

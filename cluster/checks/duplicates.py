@@ -23,10 +23,10 @@ from collections.abc import Iterator
 
 import attrs
 
-from cluster.checks.copies import Copy, Stores
-from cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
-from cluster.checks.history import Delivery, History, Queue, Send
-from cluster.checks.moves import Move, find_moves
+from rmqlab.cluster.checks.copies import Copy, Stores
+from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
+from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
+from rmqlab.cluster.checks.moves import Move, find_moves
 
 _DELIVERIES = "deliveries"
 CAUSES = {

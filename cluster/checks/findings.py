@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from remoting.journal import JournalEntry
+from rmqlab.runtime.journal import JournalEntry
 
 EVIDENCE_LIMIT = 100
 """Pieces of evidence kept for one finding; its value counts all."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from remoting.journal import MESSAGE_KINDS, JournalEntry
+from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry
 
 STORED = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 """Outcomes that say: the message is stored, though perhaps not as safely as was asked for."""

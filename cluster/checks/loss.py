@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from cluster.checks.copies import Copy, NodeStore, Stores
-from cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
-from cluster.checks.history import OUTCOMES, STORED, History, Queue, Send
+from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
+from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
+from rmqlab.cluster.checks.history import OUTCOMES, STORED, History, Queue, Send
 
 _MESSAGES = "messages"
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from cluster.checks.copies import broker_of
-from cluster.checks.history import Commit, History, Queue
-from remoting.journal import JournalEntry
+from rmqlab.cluster.checks.copies import broker_of
+from rmqlab.cluster.checks.history import Commit, History, Queue
+from rmqlab.runtime.journal import JournalEntry
 
 
 @attrs.frozen

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 
 import attrs
 
-from cluster.checks.beliefs import Span
-from cluster.checks.copies import Stores
-from cluster.checks.findings import Evidence, Finding, Metric, unknown
-from cluster.checks.history import Commit, History, Member, Queue
-from cluster.checks.moves import Move, find_moves
+from rmqlab.cluster.checks.beliefs import Span
+from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, unknown
+from rmqlab.cluster.checks.history import Commit, History, Member, Queue
+from rmqlab.cluster.checks.moves import Move, find_moves
 
 _MESSAGES = "messages"
 METRICS = (

@@ -17,10 +17,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from cluster.checks.copies import Copy, Stores
-from cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
-from cluster.checks.history import Delivery, History, Queue, Send
-from remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqlab.cluster.checks.copies import Copy, Stores
+from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
+from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
+from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 
 _MESSAGES = "messages"
 

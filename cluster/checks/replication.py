@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 
 import attrs
 
-from cluster.checks.copies import Stores
-from cluster.checks.findings import Evidence, Finding, Metric, unknown
-from cluster.checks.history import History
-from remoting.journal import JournalEntry
+from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, unknown
+from rmqlab.cluster.checks.history import History
+from rmqlab.runtime.journal import JournalEntry
 
 METRICS = (
     Metric(name="replication_lag", target="SLAVE", unit="bytes", says="the most it was behind its master's log"),

@@ -11,10 +11,10 @@ such group at all.
 
 from collections.abc import Iterator
 
-from cluster.checks.copies import Stores
-from cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
-from cluster.checks.history import History
-from cluster.checks.moves import Move, find_moves
+from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
+from rmqlab.cluster.checks.history import History
+from rmqlab.cluster.checks.moves import Move, find_moves
 
 METRICS = (
     Metric(name="offset_rollbacks", unit="times", says="a consumer offset went back"),

@@ -17,10 +17,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
-from cluster.checks.beliefs import Belief, Span, beliefs_of_clients, beliefs_of_nameservers, merged, overlap, without
-from cluster.checks.copies import Stores
-from cluster.checks.findings import EVIDENCE_LIMIT, Evidence, Finding, Metric, unknown
-from cluster.checks.history import History, Member
+from rmqlab.cluster.checks.beliefs import (
+    Belief,
+    Span,
+    beliefs_of_clients,
+    beliefs_of_nameservers,
+    merged,
+    overlap,
+    without,
+)
+from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.findings import EVIDENCE_LIMIT, Evidence, Finding, Metric, unknown
+from rmqlab.cluster.checks.history import History, Member
 
 METRICS = (
     Metric(name="stale_route", target="WATCHER", unit="s", says="longest time it named a broker that was away"),

@@ -6,11 +6,11 @@ from typing import Any
 
 import attrs
 
-from cluster.checks import judge
-from cluster.checks.copies import Copy, NodeStore, Stores, gather
-from cluster.checks.findings import Findings
-from cluster.checks.history import STORED, History, Queue, read_history
-from remoting.journal import JournalEntry
+from rmqlab.cluster.checks import judge
+from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, gather
+from rmqlab.cluster.checks.findings import Findings
+from rmqlab.cluster.checks.history import STORED, History, Queue, read_history
+from rmqlab.runtime.journal import JournalEntry
 
 SOME_DAY = 1_795_200_000_000
 RECORD_BYTES = 200

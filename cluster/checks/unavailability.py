@@ -28,11 +28,11 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from cluster.checks.copies import Stores
-from cluster.checks.findings import EVIDENCE_LIMIT, IDS_LIMIT, Evidence, Finding, Metric, unknown
-from cluster.checks.history import History, Queue
-from cluster.checks.moves import parse_queue
-from remoting.journal import JournalEntry
+from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.findings import EVIDENCE_LIMIT, IDS_LIMIT, Evidence, Finding, Metric, unknown
+from rmqlab.cluster.checks.history import History, Queue
+from rmqlab.cluster.checks.moves import parse_queue
+from rmqlab.runtime.journal import JournalEntry
 
 METRICS = (
     *(

@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cluster.checks.findings import Evidence, Finding, Metric
-from cluster.view import render_event
-from remoting.printable import printable
+from rmqlab.cluster.checks.findings import Evidence, Finding, Metric
+from rmqlab.cluster.cli.tables import render_event
+from rmqlab.runtime.printable import printable
 
 _IDS_SHOWN = 8
 _EVIDENCE_SHOWN = 5

@@ -8,16 +8,16 @@ from typing import Any, Protocol
 import attrs
 import trio
 
-from cluster.demo.narrator import Line, Narrator
-from cluster.demo.reckoning import Reckoning, reckon
-from cluster.demo.timeline import Timeline
-from cluster.lab import Cluster, Workload
-from cluster.scenario.probe import send_straight
-from cluster.topology import ClusterSpec
-from remoting.clock import real_seconds
-from remoting.codes import ResponseCode
-from remoting.journal import JournalEntry
-from store.scan import LogScan
+from rmqlab.cluster.demo.account import Reckoning, reckon
+from rmqlab.cluster.demo.narrator import Line, Narrator
+from rmqlab.cluster.demo.timeline import Timeline
+from rmqlab.cluster.lab import Cluster, Workload
+from rmqlab.cluster.scenario.probe import send_straight
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.journal import JournalEntry
+from rmqlab.store.scan import LogScan
 
 TOPIC = "orders"
 MASTER, SLAVE = "broker-a:master", "broker-a:slave"
@@ -113,11 +113,11 @@ class Story:
     async def _load(self) -> tuple[Workload, Workload]:
         self._act("Work", "A producer sends 20 messages a second, a consumer group reads them.")
         producer = await self.cluster.run_workload(
-            "cluster.workload.produce", {"topic": TOPIC, "group": "web", "rate_per_second": 20.0}
+            "rmqlab.cluster.workload.produce", {"topic": TOPIC, "group": "web", "rate_per_second": 20.0}
         )
         # A consumer that comes before its topic finds it 30 s later, with its next look at the route.
         await self._until(self._happened(_is_sent("SEND_OK")), "the first message")
-        consumer = await self.cluster.run_workload("cluster.workload.consume", {"topic": TOPIC, "group": "shop"})
+        consumer = await self.cluster.run_workload("rmqlab.cluster.workload.consume", {"topic": TOPIC, "group": "shop"})
         await self._until(lambda: len(self._delivered_to(consumer)) >= 200, "deliveries")
         return consumer, producer
 
@@ -136,7 +136,7 @@ class Story:
     async def _read_from_slave(self) -> int:
         """Let another group read everything, with only the slave there; answer how much it got."""
         stored = sum(outcome == "SEND_OK" for outcome in self.narrator.outcomes.values())
-        reader = await self.cluster.run_workload("cluster.workload.consume", {"topic": TOPIC, "group": "late"})
+        reader = await self.cluster.run_workload("rmqlab.cluster.workload.consume", {"topic": TOPIC, "group": "late"})
         await self._until(lambda: len(self._delivered_to(reader)) >= stored, "the late reader")
         got = len(self._delivered_to(reader))
         self._say(f"a group that starts only now reads all of it from the slave: {got} messages")

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import attrs
 import cattrs
 
-from remoting.codes import RequestCode, ResponseCode
-from remoting.faults import CLOCK_KINDS, DISK_KINDS, LINK_KINDS, REQUEST_KINDS
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.runtime.fault_rules import CLOCK_KINDS, DISK_KINDS, LINK_KINDS, REQUEST_KINDS
 
 PLANES = ("remoting", "vip", "ha")
 OUTSIDE = "outside"

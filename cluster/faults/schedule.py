@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from cluster.faults.rules import FaultError, near_miss
-from cluster.topology import Node, NodeKind, UnknownTargetError, find_targets
-from remoting.checks import at_least
+from rmqlab.cluster.faults.rules import FaultError, near_miss
+from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError, find_targets
+from rmqlab.runtime.validators import at_least
 
 UNDOS: Mapping[str, str] = {
     "kill": "start",

@@ -2,8 +2,8 @@
 
 kill, stop, start, pause, resume, restart,
 power-loss, wipe, isolate = TARGET or [TARGETS]   nodes, or workloads by their names
-fault = {type = ...}                              see `cluster.faults.rules`
-random-faults = {count = N, every = "30 s", ...}  go on, and strike N times meanwhile (`cluster.faults.schedule`)
+fault = {type = ...}                              see `rmqlab.cluster.faults.rules`
+random-faults = {count = N, every = "30 s", ...}  go on, and strike N times meanwhile (`rmqlab.cluster.faults.schedule`)
 heal = LABEL or "all"                             the fault of the step with this label
 produce, consume = WORKLOAD                       start one that says `start = "step"`
 stop-workload = WORKLOAD or [WORKLOADS]           and wait for its end
@@ -18,16 +18,16 @@ from typing import Any
 import attrs
 import trio
 
-from cluster.faults.board import ActiveFault
-from cluster.faults.rules import Fault, FaultError, fault_of, near_miss
-from cluster.faults.schedule import RandomFaults
-from cluster.lab import Cluster, Workload
-from cluster.scenario import model
-from cluster.scenario.chance import Chance
-from cluster.scenario.probe import send_straight
-from cluster.scenario.quantity import parse_seconds
+from rmqlab.cluster.faults.active_faults import ActiveFault
+from rmqlab.cluster.faults.rules import Fault, FaultError, fault_of, near_miss
+from rmqlab.cluster.faults.schedule import RandomFaults
+from rmqlab.cluster.lab import Cluster, Workload
+from rmqlab.cluster.scenario import model
+from rmqlab.cluster.scenario.probe import send_straight
+from rmqlab.cluster.scenario.quantity import parse_seconds
+from rmqlab.cluster.scenario.random_faults import Chance
 
-MODULES = {"produce": "cluster.workload.produce", "consume": "cluster.workload.consume"}
+MODULES = {"produce": "rmqlab.cluster.workload.produce", "consume": "rmqlab.cluster.workload.consume"}
 MEASURE_SECONDS = 10.0
 """Real seconds that a node may take to tell a fact: it is asked once, and without an answer the verdict is unknown."""
 

@@ -1,4 +1,4 @@
-"""Mappings bound to the classes of `cluster.scenario.model`, with errors that say where and what was expected. Pure."""
+"""Mappings bound to the classes of `rmqlab.cluster.scenario.model`, with errors that say where and what was expected. Pure."""
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -6,13 +6,13 @@ from typing import Any
 
 import attrs
 
-from cluster.scenario.actions import VERBS, read_argument
-from cluster.scenario.model import Action, Expectation, Scenario, Step, Variant, Workload
-from cluster.scenario.quantity import Quantity, parse_seconds
-from cluster.topology import ClusterSpec
-from cluster.workload.consume import ConsumeConfig
-from cluster.workload.produce import ProduceConfig
-from remoting.settings import Settings, SettingsError
+from rmqlab.cluster.scenario.actions import VERBS, read_argument
+from rmqlab.cluster.scenario.model import Action, Expectation, Scenario, Step, Variant, Workload
+from rmqlab.cluster.scenario.quantity import Quantity, parse_seconds
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.cluster.workload.consume import ConsumeConfig
+from rmqlab.cluster.workload.produce import ProduceConfig
+from rmqlab.runtime.settings import Settings, SettingsError
 
 Path = tuple[str | int, ...]
 CONFIGS: Mapping[str, Any] = {"produce": ProduceConfig, "consume": ConsumeConfig}

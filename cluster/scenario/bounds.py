@@ -2,15 +2,15 @@
 
 from collections.abc import Collection
 
-from cluster.checks import METRICS
-from cluster.checks.findings import UnknownMetricError, find_metric
-from cluster.scenario.binding import BindingError, Path, near
-from cluster.scenario.cast import Cast, CastError
-from cluster.scenario.model import Expectation
-from cluster.scenario.observation import observation_unit
-from cluster.scenario.quantity import Quantity
-from cluster.scenario.waits import OUTCOMES
-from remoting.kinds import KINDS
+from rmqlab.cluster.checks import METRICS
+from rmqlab.cluster.checks.findings import UnknownMetricError, find_metric
+from rmqlab.cluster.scenario.binding import BindingError, Path, near
+from rmqlab.cluster.scenario.model import Expectation
+from rmqlab.cluster.scenario.observation import observation_unit
+from rmqlab.cluster.scenario.quantity import Quantity
+from rmqlab.cluster.scenario.targets import Cast, CastError
+from rmqlab.cluster.scenario.waits import OUTCOMES
+from rmqlab.runtime.journal_schema import KINDS
 
 
 def review_expectation(expectation: Expectation, path: Path, labels: Collection[str], cast: Cast) -> None:

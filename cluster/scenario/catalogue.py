@@ -6,9 +6,9 @@ from pathlib import Path
 
 import attrs
 
-from cluster.scenario.binding import near
-from cluster.scenario.load import load_scenario
-from cluster.scenario.model import Scenario
+from rmqlab.cluster.scenario.binding import near
+from rmqlab.cluster.scenario.load import load_scenario
+from rmqlab.cluster.scenario.model import Scenario
 
 SUFFIX = ".toml"
 
@@ -27,7 +27,7 @@ class Listed:
 
 def catalogue_dir() -> Path:
     """The canonical scenarios: `examples/scenarios` of the source tree, or their copy in an installed package."""
-    package = Path(str(resources.files("cluster.scenario")))
+    package = Path(str(resources.files("rmqlab.cluster.scenario")))
     beside = package.parents[1] / "examples" / "scenarios"
     return beside if beside.is_dir() else package / "files"
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import attrs
 
-from cluster.checks.findings import Finding
-from cluster.scenario.model import Expectation
-from cluster.scenario.quantity import Quantity
+from rmqlab.cluster.checks.findings import Finding
+from rmqlab.cluster.scenario.model import Expectation
+from rmqlab.cluster.scenario.quantity import Quantity
 
 
 class Verdict(enum.StrEnum):

@@ -5,10 +5,10 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from cluster.ports import has_loopback_network
-from cluster.scenario.binding import BindingError, bind_scenario
-from cluster.scenario.model import Scenario
-from cluster.scenario.review import review
+from rmqlab.cluster.scenario.binding import BindingError, bind_scenario
+from rmqlab.cluster.scenario.model import Scenario
+from rmqlab.cluster.scenario.review import review
+from rmqlab.cluster.supervisor.ports import has_loopback_network
 
 
 class ScenarioError(ValueError):

@@ -1,4 +1,4 @@
-"""What a scenario says, as values. `cluster.scenario.load` makes them from TOML, a program makes them itself.
+"""What a scenario says, as values. `rmqlab.cluster.scenario.load` makes them from TOML, a program makes them itself.
 
     Scenario(
         name="kill-master",
@@ -18,9 +18,9 @@ from typing import Any
 
 import attrs
 
-from cluster.scenario.quantity import Quantity
-from cluster.topology import ClusterSpec
-from remoting.checks import one_of
+from rmqlab.cluster.scenario.quantity import Quantity
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.runtime.validators import one_of
 
 WAIT_SECONDS = 120.0
 WORKLOAD_KINDS = ("produce", "consume")
@@ -34,7 +34,7 @@ class Workload:
     name: str
     kind: str = attrs.field(validator=one_of(WORKLOAD_KINDS))
     config: Mapping[str, Any] = attrs.field(factory=dict)
-    """Keys of its settings (`cluster.workload`)."""
+    """Keys of its settings (`rmqlab.cluster.workload`)."""
     nameservers: tuple[str, ...] = ()
     """The nameservers that it is told of; all, unless some are named."""
     is_early: bool = True
@@ -43,7 +43,7 @@ class Workload:
 
 @attrs.frozen
 class Action:
-    """Something that is done: a verb of `cluster.scenario.actions`, and what it is done to."""
+    """Something that is done: a verb of `rmqlab.cluster.scenario.actions`, and what it is done to."""
 
     verb: str
     argument: Any
@@ -58,7 +58,7 @@ class Step:
     after: float = 0.0
     """Not before so many seconds after the step before."""
     wait: str | None = None
-    """A condition of `cluster.scenario.waits`."""
+    """A condition of `rmqlab.cluster.scenario.waits`."""
     within: float = WAIT_SECONDS
     """How long the condition may take. In vain: the scenario ends here, and is judged by what was seen."""
     action: Action | None = None

@@ -7,10 +7,10 @@ a label that the run never came to, no event to take a value from.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from cluster.checks.findings import Evidence, Finding
-from cluster.scenario.model import Expectation
-from remoting.journal import JournalEntry
-from remoting.kinds import KINDS
+from rmqlab.cluster.checks.findings import Evidence, Finding
+from rmqlab.cluster.scenario.model import Expectation
+from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journal_schema import KINDS
 
 EVIDENCE = 20
 

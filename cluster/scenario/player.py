@@ -6,18 +6,18 @@ from typing import Any
 import attrs
 import trio
 
-from cluster.conditions import Condition
-from cluster.faults.rules import describe_fault, fault_values
-from cluster.faults.schedule import RandomFaults, describe_random
-from cluster.lab import Cluster, WaitTimeoutError
-from cluster.life import NodeState
-from cluster.scenario.actions import VERBS, Stage
-from cluster.scenario.model import Scenario, Step
-from cluster.scenario.review import BEGIN, END, chances_of
-from cluster.scenario.waits import parse_wait
-from cluster.topology import NodeKind
-from remoting.clock import real_seconds
-from remoting.journal import JournalEntry
+from rmqlab.cluster.conditions import Condition
+from rmqlab.cluster.faults.rules import describe_fault, fault_values
+from rmqlab.cluster.faults.schedule import RandomFaults, describe_random
+from rmqlab.cluster.lab import Cluster, WaitTimeoutError
+from rmqlab.cluster.scenario.actions import VERBS, Stage
+from rmqlab.cluster.scenario.model import Scenario, Step
+from rmqlab.cluster.scenario.review import BEGIN, END, chances_of
+from rmqlab.cluster.scenario.waits import parse_wait
+from rmqlab.cluster.supervisor.process_state import NodeState
+from rmqlab.cluster.supervisor.topology import NodeKind
+from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.journal import JournalEntry
 
 Tell = Callable[[str], object]
 Doing = Callable[[Callable[[], str]], object]

@@ -1,12 +1,12 @@
 """A message sent straight to one broker, whatever the routes say: what no client would do."""
 
-from remoting.channel import RemotingError
-from remoting.client import RemotingClient
-from remoting.clock import real_seconds
-from remoting.codes import RequestCode
-from remoting.command import request
-from remoting.headers.send import SendMessageRequestHeaderV2
-from remoting.reactor import open_reactor
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import request
+from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2
+from rmqlab.runtime.channel import RemotingError
+from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.reactor import open_reactor
+from rmqlab.runtime.remoting_client import RemotingClient
 
 PROBE_TOPIC = "rmqlab-probe"
 _SECONDS = 5.0  # real

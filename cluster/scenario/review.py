@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 
-from cluster.conditions import UnknownConditionError
-from cluster.faults.board import check_playable
-from cluster.faults.rules import FaultError
-from cluster.faults.schedule import RandomFaults
-from cluster.scenario.actions import VERBS, names_of
-from cluster.scenario.binding import BindingError, Path, near
-from cluster.scenario.bounds import review_expectation
-from cluster.scenario.cast import Cast, CastError
-from cluster.scenario.model import Action, Scenario, Step
-from cluster.scenario.rehearsal import Rehearsal
-from cluster.scenario.waits import parse_wait
-from cluster.topology import (
+from rmqlab.cluster.conditions import UnknownConditionError
+from rmqlab.cluster.faults.active_faults import check_playable
+from rmqlab.cluster.faults.rules import FaultError
+from rmqlab.cluster.faults.schedule import RandomFaults
+from rmqlab.cluster.scenario.actions import VERBS, names_of
+from rmqlab.cluster.scenario.binding import BindingError, Path, near
+from rmqlab.cluster.scenario.bounds import review_expectation
+from rmqlab.cluster.scenario.dry_run import Rehearsal
+from rmqlab.cluster.scenario.model import Action, Scenario, Step
+from rmqlab.cluster.scenario.targets import Cast, CastError
+from rmqlab.cluster.scenario.waits import parse_wait
+from rmqlab.cluster.supervisor.topology import (
     ClusterSpec,
     Node,
     NodeKind,

@@ -16,23 +16,23 @@ import attrs
 import cattrs
 import trio
 
-from cluster.checks import judge_run
-from cluster.checks.findings import Finding, Findings, unknown
-from cluster.commandserver import serve_commands
-from cluster.lab import Cluster, open_cluster
-from cluster.ports import has_loopback_network
-from cluster.scenario.chance import RandomFaultError, seed_faults
-from cluster.scenario.history import history_lines
-from cluster.scenario.judge import Allowance, Judged, Verdict, judge_expectation, worst
-from cluster.scenario.model import Expectation, Scenario
-from cluster.scenario.observation import labels_of, observe
-from cluster.scenario.player import Doing, Player, StepFailedError, make_whole
-from cluster.scenario.resources import Resources, children_cpu_seconds, memory_of
-from cluster.scenario.review import review
-from cluster.scenario.rundir import RunDirectory
-from cluster.topology import NodeKind, nodes_of
-from remoting.clock import real_seconds
-from remoting.journal import JournalEntry, read_journals
+from rmqlab.cluster.checks import judge_run
+from rmqlab.cluster.checks.findings import Finding, Findings, unknown
+from rmqlab.cluster.lab import Cluster, open_cluster
+from rmqlab.cluster.scenario.history import history_lines
+from rmqlab.cluster.scenario.judge import Allowance, Judged, Verdict, judge_expectation, worst
+from rmqlab.cluster.scenario.model import Expectation, Scenario
+from rmqlab.cluster.scenario.observation import labels_of, observe
+from rmqlab.cluster.scenario.player import Doing, Player, StepFailedError, make_whole
+from rmqlab.cluster.scenario.random_faults import RandomFaultError, seed_faults
+from rmqlab.cluster.scenario.resources import Resources, children_cpu_seconds, memory_of
+from rmqlab.cluster.scenario.review import review
+from rmqlab.cluster.scenario.rundir import RunDirectory
+from rmqlab.cluster.supervisor.commandserver import serve_commands
+from rmqlab.cluster.supervisor.ports import has_loopback_network
+from rmqlab.cluster.supervisor.topology import NodeKind, nodes_of
+from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.journal import JournalEntry, read_journals
 
 ALLOWED_SECONDS = 0.1
 """Real seconds that anything may take a machine at rest: a birth, a sync to disk, a look at the journals (each 0.1 s) and
@@ -129,7 +129,7 @@ Ready = Callable[[Cluster], Awaitable[None]]
 class Stay:
     """A wish that the cluster stays up after the last step, for other programs, until it is said to be over.
 
-    Their traffic is in the brokers' journals (`broker.traffic`), for they keep none.
+    Their traffic is in the brokers' journals (`rmqlab.broker.traffic`), for they keep none.
     """
 
     played: trio.Event = attrs.field(factory=trio.Event)

@@ -3,7 +3,7 @@
 <home>/runs/<scenario>/<UTC time>/         mode 0700; `latest` beside it points to the last one
     scenario.toml                          as it was played
     run.json                               seed, rate, profile, version, the command that replays it, when it began and ended
-    cluster.json  journal/  <node>/        the cluster's own (see cluster.directory); stores are deleted in the end unless wanted
+    cluster.json  journal/  <node>/        the cluster's own (see rmqlab.cluster.supervisor.directory); stores are deleted in the end unless wanted
     verdict.json                           each expectation: its bound, what was found, and the evidence where it does not hold
     checks.json                            all that the quick checks found
     history.txt                            what happened, to be read
@@ -21,8 +21,8 @@ from typing import Any
 
 import attrs
 
-from cluster.directory import ClusterDirectory, NoPlaceError, home
-from remoting.clock import wall_millis
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoPlaceError, home
+from rmqlab.runtime.clock import wall_millis
 
 LATEST = "latest"
 

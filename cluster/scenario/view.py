@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cluster.scenario.catalogue import Listed, large_dir
-from cluster.scenario.model import Scenario
-from cluster.scenario.run import Run
-from remoting.printable import printable, printable_values
+from rmqlab.cluster.scenario.catalogue import Listed, large_dir
+from rmqlab.cluster.scenario.model import Scenario
+from rmqlab.cluster.scenario.run import Run
+from rmqlab.runtime.printable import printable, printable_values
 
 _STYLES = {"holds": "bold green", "violated": "bold red", "unknown": "bold yellow"}
 _MARKS = {"holds": "✓", "violated": "✗", "unknown": "?"}

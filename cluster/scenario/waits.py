@@ -1,4 +1,4 @@
-"""What a step can wait for: conditions on the cluster (`cluster.conditions`), and on what the journals tell. Pure.
+"""What a step can wait for: conditions on the cluster (`rmqlab.cluster.conditions`), and on what the journals tell. Pure.
 
 These count from the moment when the last action began:
 
@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
-from cluster.conditions import Condition, UnknownConditionError, parse_condition
-from cluster.topology import Node, NodeKind, UnknownTargetError
-from remoting.journal import JournalEntry
-from remoting.kinds import KINDS
+from rmqlab.cluster.conditions import Condition, UnknownConditionError, parse_condition
+from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
+from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journal_schema import KINDS
 
 STORED = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 OUTCOMES = (*STORED, "refused", "indeterminate")

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from remoting.acl import Credentials, keys_fault
+from rmqlab.remoting.acl import Credentials, keys_fault
 
 if TYPE_CHECKING:
     import attrs

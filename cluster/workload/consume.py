@@ -8,15 +8,15 @@ import attrs
 import trio
 from attrs import validators
 
-from client.config import ClientConfig, ConsumerConfig
-from client.instance import open_client
-from client.message import ReceivedMessage
-from client.push import PushConsumer
-from cluster.workload.account import credentials_of, fits_access_key
-from remoting.bodies.heartbeat import ConsumeFromWhere
-from remoting.bodies.queue import MessageQueue
-from remoting.control import ControlLink
-from remoting.settings import read_settings
+from rmqlab.client.config import ClientConfig, ConsumerConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.client.push import PushConsumer
+from rmqlab.cluster.workload.account import credentials_of, fits_access_key
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.settings import read_settings
 
 FROM_WHERE = {
     "first": ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,

@@ -13,16 +13,16 @@ import attrs
 import trio
 from attrs import validators
 
-from client.config import ClientConfig, ProducerConfig
-from client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError, SendError
-from client.instance import open_client
-from client.message import Attempt, Message, ReceivedMessage, SendResult
-from client.transaction import TransactionProducer, TransactionState
-from cluster.workload.account import credentials_of, fits_access_key
-from cluster.workload.routes import tell_routes
-from remoting.clock import wall_millis
-from remoting.control import ControlLink
-from remoting.settings import read_settings
+from rmqlab.client.config import ClientConfig, ProducerConfig
+from rmqlab.client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError, SendError
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Attempt, Message, ReceivedMessage, SendResult
+from rmqlab.client.transaction import TransactionProducer, TransactionState
+from rmqlab.cluster.workload.account import credentials_of, fits_access_key
+from rmqlab.cluster.workload.routes import tell_routes
+from rmqlab.runtime.clock import wall_millis
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.settings import read_settings
 
 INDETERMINATE = "indeterminate"
 REFUSED = "refused"

@@ -1,8 +1,8 @@
 """What a producer's client believes about routes, for the journal; a consumer tells it by itself."""
 
-from client.instance import Client
-from remoting.bodies.route import TopicRouteData
-from remoting.control import ControlLink
+from rmqlab.client.instance import Client
+from rmqlab.remoting.bodies.route import TopicRouteData
+from rmqlab.runtime.control import ControlLink
 
 
 def tell_routes(client: Client, link: ControlLink) -> None:

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 
 import trio
 
-from client.config import ClientConfig
-from client.errors import ClientError
-from client.instance import open_client
-from client.message import Message
-from client.producer import Producer
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.errors import ClientError
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message
+from rmqlab.client.producer import Producer
 
 PAUSE = 0.2
 

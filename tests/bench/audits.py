@@ -55,7 +55,7 @@ def measure(place: Path, counts: list[int], memory: str) -> None:
 
 def audit(run: Path, count: int, byte_count: int, memory: str) -> Audited:
     """Audit a run by the command line, and watch how much its processes hold."""
-    command = [sys.executable, "-m", "cluster", "audit", str(run), "--memory", memory]
+    command = [sys.executable, "-m", "rmqlab.cluster", "audit", str(run), "--memory", memory]
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     peaks: dict[str, float] = {}

@@ -13,7 +13,7 @@ from typing import Any
 import msgpack
 import numpy as np
 
-from remoting.message import BLANK_MAGIC, BLANK_SIZE, StoredMessage, body_crc, encode_message
+from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, StoredMessage, body_crc, encode_message
 
 LOST = 3
 _DAY = 1_795_200_000_000

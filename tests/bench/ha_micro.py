@@ -18,15 +18,15 @@ from typing import Any
 import attrs
 import trio
 
-from broker.ha.intake import dispatch_forever, warm_forever
-from broker.ha.master import HaMaster
-from broker.ha.settings import HaSettings
-from broker.ha.slave import HaSlave
-from remoting.clock import wall_millis
-from remoting.message import NewMessage
-from remoting.reactor import Reactor
-from store.config import StoreConfig
-from store.messagestore import MessageStore
+from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
+from rmqlab.broker.ha.master import HaMaster
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.slave import HaSlave
+from rmqlab.remoting.message import NewMessage
+from rmqlab.runtime.clock import wall_millis
+from rmqlab.runtime.reactor import Reactor
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.messagestore import MessageStore
 
 HOST = ("127.0.0.1", 10911)
 BODY = b"x" * 1024

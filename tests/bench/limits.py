@@ -18,11 +18,11 @@ from pathlib import Path
 
 import attrs
 
-from broker.testing import pull_fields, send_fields
-from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from remoting.codec import encode_command
-from remoting.codes import RequestCode
-from remoting.command import request
+from rmqlab.broker.testing import pull_fields, send_fields
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.codec import encode_command
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import request
 from tests.bench.process import own_memory_mb
 from tests.interop.rawrequest import ask
 
@@ -68,7 +68,7 @@ def running_broker(directory: Path, *, topics: int = 0) -> Iterator[Node]:
         f'listen_address = "{HOST}"\nlisten_port = {port}\nfast_listen_port = 0\nha_listen_port = 0\n'
         f'broker_ip1 = "{HOST}"\nstore_path_root_dir = "{store}"\nmapped_file_size_commit_log = 104857600\n'
     )
-    with subprocess.Popen([sys.executable, "-m", "broker", str(config)], stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen([sys.executable, "-m", "rmqlab.broker", str(config)], stdout=subprocess.DEVNULL) as process:
         node = Node((HOST, port), process.pid)
         try:
             wait_for(lambda: is_listening(node))

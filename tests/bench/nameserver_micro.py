@@ -10,15 +10,15 @@ from collections.abc import Callable
 
 import attrs
 
-from nameserver.config import NameserverConfig
-from nameserver.handlers import HANDLERS
-from nameserver.kvconfig import KvConfig
-from nameserver.state import Nameserver
-from remoting.bodies.registration import RegisterBrokerBody, body_crc32
-from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from remoting.codes import RequestCode
-from remoting.command import Command
-from remoting.dispatch import Dispatcher
+from rmqlab.nameserver.config import NameserverConfig
+from rmqlab.nameserver.handlers import HANDLERS
+from rmqlab.nameserver.kvconfig import KvConfig
+from rmqlab.nameserver.state import Nameserver
+from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import Command
+from rmqlab.runtime.dispatch import Dispatcher
 
 REGISTER_PERIOD = 30.0
 

@@ -10,13 +10,13 @@ import pstats
 import tempfile
 import time
 
-from broker.testing import TalkingBroker, open_talking_broker, pull_fields, send_fields
-from remoting.batch import BatchItem, encode_batch
-from remoting.codec import decode_command, encode_command
-from remoting.codes import RequestCode
-from remoting.command import request
-from remoting.frame import FrameDecoder
-from remoting.message import format_properties
+from rmqlab.broker.testing import TalkingBroker, open_talking_broker, pull_fields, send_fields
+from rmqlab.remoting.batch import BatchItem, encode_batch
+from rmqlab.remoting.codec import decode_command, encode_command
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import request
+from rmqlab.remoting.frame import FrameDecoder
+from rmqlab.remoting.message import format_properties
 from tests.bench.send_micro import FILE_SIZES, Sink
 
 QUEUES = 4

@@ -13,13 +13,13 @@ from typing import Any
 
 import attrs
 
-from broker.state import Broker
-from broker.testing import open_talking_broker, send_fields
-from remoting.codec import decode_command, encode_command
-from remoting.codes import RequestCode
-from remoting.command import request
-from remoting.dispatch import Dispatcher
-from remoting.frame import FrameDecoder
+from rmqlab.broker.state import Broker
+from rmqlab.broker.testing import open_talking_broker, send_fields
+from rmqlab.remoting.codec import decode_command, encode_command
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import request
+from rmqlab.remoting.frame import FrameDecoder
+from rmqlab.runtime.dispatch import Dispatcher
 
 BATCH = 16
 WARM_UP = 100

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline.overlay import Machine
-from pipeline.session import open_session
+from rmqlab.pipeline.session import open_session
+from rmqlab.pipeline.spark_home import Machine
 from tests.bench import audits
 from tests.bench.bigrun import write_log
 from tests.bench.spark_topics import fill, live_master, measure_stream, topic_frames

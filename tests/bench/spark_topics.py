@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from client.config import ClientConfig, ProducerConfig
-from client.instance import open_client
-from client.message import Message
-from client.producer import Producer
+from rmqlab.client.config import ClientConfig, ProducerConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message
+from rmqlab.client.producer import Producer
 from tests.interop.ours import OurBroker, OurNameserver
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ import sys
 
 import trio
 
-from client.config import ClientConfig
-from client.instance import open_client
-from client.message import Message
-from client.producer import Producer
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message
+from rmqlab.client.producer import Producer
 
 _PORTIONS = 20  # a second
 

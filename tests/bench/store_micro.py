@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from remoting.batch import Batch, BatchItem
-from remoting.message import NewMessage
-from store.config import StoreConfig
-from store.messagestore import MessageStore
+from rmqlab.remoting.batch import Batch, BatchItem
+from rmqlab.remoting.message import NewMessage
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.messagestore import MessageStore
 
 BODY = b"x" * 128
 HOST = ("127.0.0.1", 10911)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.testing import TalkingBroker, open_talking_broker
+from rmqlab.broker.testing import TalkingBroker, open_talking_broker
 
 
 @pytest.fixture

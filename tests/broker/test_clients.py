@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from broker.clients import ConsumerTable, Member, ProducerTable, TooManyClientsError, subscriptions_size
-from broker.locks import LOCK_LIFE, LockedQueue, QueueLocks
-from broker.stats import MAX_KEYS, BrokerStats
-from broker.testing import ScriptedPeer, TalkingBroker
-from remoting.bodies.heartbeat import ConsumerData, SubscriptionData
-from remoting.codes import RequestCode, ResponseCode
+from rmqlab.broker.clients import ConsumerTable, Member, ProducerTable, TooManyClientsError, subscriptions_size
+from rmqlab.broker.locks import LOCK_LIFE, LockedQueue, QueueLocks
+from rmqlab.broker.stats import MAX_KEYS, BrokerStats
+from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.remoting.bodies.heartbeat import ConsumerData, SubscriptionData
+from rmqlab.remoting.codes import RequestCode, ResponseCode
 
 
 def member(channel: Any, client_id: str = "c@1") -> Member:
@@ -23,7 +23,7 @@ def consumer(group: str, *topics: str, expression: str = "*", version: int = 1) 
 
 
 def test_a_connection_is_in_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.clients.MAX_GROUPS_OF_CHANNEL", 2)
+    monkeypatch.setattr("rmqlab.broker.clients.MAX_GROUPS_OF_CHANNEL", 2)
     consumers, producers, one, other = ConsumerTable(), ProducerTable(), ScriptedPeer(), ScriptedPeer()
     for name in ("a", "b", "a"):
         consumers.register(consumer(name), member(one))
@@ -41,7 +41,7 @@ def test_a_connection_is_in_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_all_groups_have_so_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.clients.MAX_MEMBERS", 2)
+    monkeypatch.setattr("rmqlab.broker.clients.MAX_MEMBERS", 2)
     consumers, producers = ConsumerTable(), ProducerTable()
     peers: list[Any] = [ScriptedPeer() for _ in range(3)]
     for peer in peers[:2]:
@@ -63,7 +63,7 @@ def test_what_subscriptions_take_is_counted_and_limited(monkeypatch: pytest.Monk
     for data in (small, large, large, consumer("g", "T", version=3), large):
         consumers.register(data, member(peer))
         assert consumers.size == subscriptions_size(consumers.groups["g"].subscriptions.values())
-    monkeypatch.setattr("broker.clients.MAX_SUBSCRIPTION_BYTES", consumers.size + 100)
+    monkeypatch.setattr("rmqlab.broker.clients.MAX_SUBSCRIPTION_BYTES", consumers.size + 100)
     with pytest.raises(TooManyClientsError):
         consumers.register(consumer("h", "T"), member(peer))
     assert "h" not in consumers.groups
@@ -99,7 +99,7 @@ def test_a_heartbeat_that_is_too_large_is_refused(talk: TalkingBroker, body: dic
 
 def test_groups_are_made_up_to_a_limit(talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     table = talk.broker.subscriptions
-    monkeypatch.setattr("broker.subscriptions.MAX_GROUPS", len(table.groups) + 1)
+    monkeypatch.setattr("rmqlab.broker.subscriptions.MAX_GROUPS", len(table.groups) + 1)
     assert table.find("one") is not None
     assert table.find("two") is None
     assert table.find("one") is not None
@@ -108,7 +108,7 @@ def test_groups_are_made_up_to_a_limit(talk: TalkingBroker, monkeypatch: pytest.
 
 
 def test_topics_are_made_up_to_a_limit(talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.topics.MAX_TOPICS", len(talk.broker.topics.topics) + 1)
+    monkeypatch.setattr("rmqlab.broker.topics.MAX_TOPICS", len(talk.broker.topics.topics) + 1)
     assert talk.send("one").code == ResponseCode.SUCCESS
     assert talk.send("two").code == ResponseCode.TOPIC_NOT_EXIST
     assert talk.send("one").code == ResponseCode.SUCCESS
@@ -130,7 +130,7 @@ def test_expired_locks_are_forgotten_and_all_are_limited(monkeypatch: pytest.Mon
         assert locks.lock(LockedQueue("g", "T", "b", number), "c", 0.0)
     assert locks.lock(LockedQueue("g", "T", "b", 10_000), "c", LOCK_LIFE + 1)
     assert len(locks) == 1
-    monkeypatch.setattr("broker.locks.MAX_LOCKS", 1)
+    monkeypatch.setattr("rmqlab.broker.locks.MAX_LOCKS", 1)
     assert not locks.lock(LockedQueue("g", "T", "b", 1), "c", LOCK_LIFE + 1)
     assert locks.lock(LockedQueue("g", "T", "b", 10_000), "c", LOCK_LIFE + 1)
     monkeypatch.undo()

@@ -8,12 +8,11 @@ import pytest
 import trio
 import trio.testing
 
-from broker.delay import LEVEL_LIMIT, DelayedDelivery
-from broker.testing import TalkingBroker
-from remoting import names
-from remoting.clock import wall_millis
-from remoting.codes import RequestCode, ResponseCode
-from remoting.message import (
+from rmqlab.broker.delay import LEVEL_LIMIT, DelayedDelivery
+from rmqlab.broker.testing import TalkingBroker
+from rmqlab.remoting import names
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.message import (
     PROPERTY_DELAY,
     PROPERTY_REAL_QID,
     PROPERTY_REAL_TOPIC,
@@ -21,9 +20,10 @@ from remoting.message import (
     StoredMessage,
     decode_messages,
 )
-from store.messagestore import MessageStore
-from store.results import PutResult
-from store.testing import new_message, small_config
+from rmqlab.runtime.clock import wall_millis
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import PutResult
+from rmqlab.store.testing import new_message, small_config
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "store"
 OpenBroker = Callable[..., TalkingBroker]

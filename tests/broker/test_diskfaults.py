@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.diskfaults import open_faulty_disk
-from remoting.faults import DiskRule, NodeFaults, NodeRules
-from store.configfile import save_config_file
-from store.faults import FaultyDisk
+from rmqlab.broker.diskfaults import open_faulty_disk
+from rmqlab.runtime.fault_rules import DiskRule, NodeFaults, NodeRules
+from rmqlab.store.configfile import save_config_file
+from rmqlab.store.faults import FaultyDisk
 
 
 @pytest.fixture

@@ -14,13 +14,13 @@ import attrs
 import pytest
 import trio
 
-from broker.testing import ScriptedPeer, TalkingBroker
-from remoting.codec import decode_command
-from remoting.codes import RequestCode
-from remoting.command import Command
-from remoting.fastjson import parse_fastjson
-from remoting.frame import FrameDecoder
-from remoting.message import decode_messages
+from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.remoting.codec import decode_command
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.fastjson import parse_fastjson
+from rmqlab.remoting.frame import FrameDecoder
+from rmqlab.remoting.message import decode_messages
 
 Opener = Callable[..., TalkingBroker]
 

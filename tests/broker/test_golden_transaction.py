@@ -13,14 +13,14 @@ from typing import Any
 import attrs
 import pytest
 
-from broker.testing import TalkingBroker
-from broker.transactions import TransactionCheck
-from remoting import names
-from remoting.codec import decode_command
-from remoting.codes import RequestCode
-from remoting.command import RESPONSE, Command
-from remoting.frame import FrameDecoder
-from remoting.message import (
+from rmqlab.broker.testing import TalkingBroker
+from rmqlab.broker.transactions import TransactionCheck
+from rmqlab.remoting import names
+from rmqlab.remoting.codec import decode_command
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import RESPONSE, Command
+from rmqlab.remoting.frame import FrameDecoder
+from rmqlab.remoting.message import (
     MESSAGE_MAGIC,
     StoredMessage,
     decode_message,

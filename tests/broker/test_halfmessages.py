@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from broker.halfmessages import (
+from rmqlab.broker.halfmessages import (
     MILLIS_PER_HOUR,
     CheckLimits,
     OpRecords,
@@ -15,7 +15,7 @@ from broker.halfmessages import (
     postponed,
     renewed,
 )
-from remoting.message import (
+from rmqlab.remoting.message import (
     PROPERTY_CHECK_IMMUNITY_TIME,
     PROPERTY_PGROUP,
     PROPERTY_REAL_QID,

@@ -12,14 +12,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from broker.commit import OffsetWaits, WaitingSend
-from broker.loops import _flush_forever, _save_offsets_forever, _Syncs
-from broker.testing import open_talking_broker
-from store.disk import Disk
-from store.flush import FlushJob
-from store.messagestore import MessageStore
-from store.results import PutStatus
-from store.testing import ManualClock, new_message, small_config
+from rmqlab.broker.loops import _flush_forever, _save_offsets_forever, _Syncs
+from rmqlab.broker.pending_acks import OffsetWaits, WaitingSend
+from rmqlab.broker.testing import open_talking_broker
+from rmqlab.store.disk import Disk
+from rmqlab.store.flush import FlushJob
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import PutStatus
+from rmqlab.store.testing import ManualClock, new_message, small_config
 
 
 @attrs.define(eq=False)
@@ -90,8 +90,8 @@ async def test_offsets_and_large_tables_are_saved_every_five_seconds(
 ) -> None:
     """Issue 12.6: in slices, so that nobody waits for them."""
     del autojump_clock
-    monkeypatch.setattr("broker.topics.SAVED_AT_ONCE", 0)
-    monkeypatch.setattr("broker.subscriptions.SAVED_AT_ONCE", 0)
+    monkeypatch.setattr("rmqlab.broker.topics.SAVED_AT_ONCE", 0)
+    monkeypatch.setattr("rmqlab.broker.subscriptions.SAVED_AT_ONCE", 0)
     broker = open_talking_broker(tmp_path).broker
     try:
         monkeypatch.setattr(broker.offsets, "save", lambda: pytest.fail("not in slices"))

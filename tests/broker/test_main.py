@@ -14,27 +14,27 @@ import pytest
 import trio
 import trio.testing
 
-import broker.main as broker_main
-from broker.config import BrokerSettings, load_config
-from broker.main import _close_store, main
-from broker.testing import SMALL_FILES, pull_fields, send_fields
-from remoting.boundary import FatalError
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command, request
-from remoting.control import ControlLink
-from remoting.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from remoting.headers.nameserver import (
+import rmqlab.broker.main as broker_main
+from rmqlab.broker.config import BrokerSettings, load_config
+from rmqlab.broker.main import _close_store, main
+from rmqlab.broker.testing import SMALL_FILES, pull_fields, send_fields
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.headers.nameserver import (
     RegisterBrokerRequestHeader,
     RegisterBrokerResponseHeader,
     UnRegisterBrokerRequestHeader,
 )
-from remoting.process import StartError
-from remoting.reactor import open_reactor
-from remoting.server import Server, open_listener
-from remoting.settings import SettingsError
-from store.messagestore import MessageStore
-from store.rewind import truncate
+from rmqlab.runtime.boundary import FatalError
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from rmqlab.runtime.process import StartError
+from rmqlab.runtime.reactor import open_reactor
+from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.server import Server, open_listener
+from rmqlab.runtime.settings import SettingsError
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.truncate import truncate
 
 RATE = 50.0
 PATIENCE = 3600.0
@@ -468,7 +468,7 @@ async def test_a_store_that_takes_long_to_close_says_how_far_it_is(monkeypatch: 
         if fields["offset"] == 7:
             store.was_seen.set()
 
-    monkeypatch.setattr("broker.main.PROGRESS_PERIOD", 0.01)
+    monkeypatch.setattr("rmqlab.broker.main.PROGRESS_PERIOD", 0.01)
     link = Link()
     monkeypatch.setattr(link, "emit", emit)
     await _close_store(cast("MessageStore", store), link)

@@ -7,17 +7,17 @@ import pytest
 import trio
 import trio.testing
 
-from broker.config import BrokerConfig
-from broker.metadata import MetadataSync
-from broker.offsets import ConsumerOffsetTable
-from broker.subscriptions import SubscriptionGroupTable
-from broker.topics import TopicTable
-from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from remoting.bodies.offset import ConsumerOffsets
-from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.testing import ScriptedClient
+from rmqlab.broker.config import BrokerConfig
+from rmqlab.broker.metadata import MetadataSync
+from rmqlab.broker.offsets import ConsumerOffsetTable
+from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.topics import TopicTable
+from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.runtime.testing import ScriptedClient
 
 MASTER = "10.0.0.1:10911"
 VIP = "10.0.0.1:10909"

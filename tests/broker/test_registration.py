@@ -9,17 +9,17 @@ import pytest
 import trio
 import trio.testing
 
-from broker.config import BrokerConfig
-from broker.registration import Registration
-from broker.topics import TopicTable
-from remoting.bodies.registration import RegisterBrokerBody, body_crc32, decode_registration
-from remoting.bodies.runtime import KVTable
-from remoting.bodies.topic import TopicConfig
-from remoting.channel import RequestTimeoutError
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.headers.nameserver import RegisterBrokerRequestHeader
-from remoting.testing import ScriptedClient
+from rmqlab.broker.config import BrokerConfig
+from rmqlab.broker.registration import Registration
+from rmqlab.broker.topics import TopicTable
+from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, decode_registration
+from rmqlab.remoting.bodies.runtime import KVTable
+from rmqlab.remoting.bodies.topic import TopicConfig
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.headers.nameserver import RegisterBrokerRequestHeader
+from rmqlab.runtime.channel import RequestTimeoutError
+from rmqlab.runtime.testing import ScriptedClient
 
 
 def answer(fields: Mapping[str, str], body: bytes = b"") -> Command:

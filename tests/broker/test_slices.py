@@ -4,19 +4,19 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.slices import MAX_WAITING, UNITS_AT_ONCE, Parts, Slices, Work
-from broker.testing import ScriptedPeer, TalkingBroker
-from remoting.bodies.offset import ConsumeStats, ConsumeStatsList
-from remoting.bodies.topic import TopicStatsTable
-from remoting.boundary import InternalErrors
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.dispatch import Refusal, Reply, Request
+from rmqlab.broker.slices import MAX_WAITING, UNITS_AT_ONCE, Parts, Slices, Work
+from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.remoting.bodies.offset import ConsumeStats, ConsumeStatsList
+from rmqlab.remoting.bodies.topic import TopicStatsTable
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.runtime.boundary import InternalErrors
+from rmqlab.runtime.dispatch import Refusal, Reply, Request
 
 
 @pytest.fixture(autouse=True)
 def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("broker.slices.SECONDS_AT_ONCE", 1000.0)
+    monkeypatch.setattr("rmqlab.broker.slices.SECONDS_AT_ONCE", 1000.0)
 
 
 class Later:

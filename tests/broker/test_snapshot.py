@@ -3,9 +3,9 @@
 from types import SimpleNamespace
 from typing import Any, cast
 
-from broker.snapshot import MOST_ENTRIES, snapshot
-from broker.testing import TalkingBroker
-from remoting.bounds import LEFT_OUT, SNAPSHOT, bounded
+from rmqlab.broker.snapshot import MOST_ENTRIES, snapshot
+from rmqlab.broker.testing import TalkingBroker
+from rmqlab.runtime.bounds import LEFT_OUT, SNAPSHOT, bounded
 
 
 def test_a_snapshot_of_many_groups_holds_the_first_and_the_number_of_all(talk: TalkingBroker) -> None:

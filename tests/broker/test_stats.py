@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from broker.stats import BrokerStats, Times
-from remoting.bodies.runtime import BrokerStatsItem
+from rmqlab.broker.stats import BrokerStats, Times
+from rmqlab.remoting.bodies.runtime import BrokerStatsItem
 
 START = 1_800_000_000_000
 CLUSTER = "DefaultCluster"

@@ -16,21 +16,21 @@ import attrs
 import pytest
 import trio
 
-from broker.config import load_config
-from broker.ha.master import HaMaster
-from broker.ha.settings import HaSettings
-from broker.ha.slave import HaSlave
-from broker.ha.testing import Recorder
-from broker.profiles import PROFILES
-from broker.testing import TalkingBroker, send_fields
-from cluster import topology
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.message import NewMessage
-from remoting.reactor import Reactor, open_reactor
-from remoting.settings import camel, settings_lines
-from store.messagestore import MessageStore
-from store.results import PutStatus
+from rmqlab.broker.config import load_config
+from rmqlab.broker.ha.master import HaMaster
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.slave import HaSlave
+from rmqlab.broker.ha.testing import Recorder
+from rmqlab.broker.profiles import PROFILES
+from rmqlab.broker.testing import TalkingBroker, send_fields
+from rmqlab.cluster.supervisor import topology
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.message import NewMessage
+from rmqlab.runtime.reactor import Reactor, open_reactor
+from rmqlab.runtime.settings import camel, settings_lines
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import PutStatus
 
 HARDENED = PROFILES["hardened"]
 README = pathlib.Path(__file__).parents[2] / "README.md"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from broker.tablefile import TableFile
-from remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
-from remoting.body import encode_pretty_entry
+from rmqlab.broker.tablefile import TableFile
+from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.body import encode_pretty_entry
 
 
 def test_the_text_is_that_of_the_whole_body_whatever_changed_meanwhile() -> None:
@@ -30,7 +30,7 @@ def test_only_the_entry_that_changed_is_encoded_again(monkeypatch: pytest.Monkey
         encoded.append(value)
         return encode_pretty_entry(key, value)
 
-    monkeypatch.setattr("broker.tablefile.encode_pretty_entry", counted)
+    monkeypatch.setattr("rmqlab.broker.tablefile.encode_pretty_entry", counted)
     topics["T7"] = TopicConfig(topic_name="T7", perm=4)
     file.encode(TopicConfigSerializeWrapper(), topics)
     assert encoded == [topics["T7"]]

@@ -6,15 +6,15 @@ import threading
 import pytest
 import trio
 
-from broker.config import BrokerConfig
-from broker.offsets import ConsumerOffsetTable
-from broker.subscriptions import SubscriptionGroupTable
-from broker.topics import TopicTable
-from remoting.bodies.group import SubscriptionGroupWrapper
-from remoting.bodies.offset import ConsumerOffsets
-from remoting.bodies.topic import DataVersion
-from remoting.body import encode_pretty_entry
-from remoting.dispatch import Refusal
+from rmqlab.broker.config import BrokerConfig
+from rmqlab.broker.offsets import ConsumerOffsetTable
+from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.topics import TopicTable
+from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.bodies.topic import DataVersion
+from rmqlab.remoting.body import encode_pretty_entry
+from rmqlab.runtime.dispatch import Refusal
 
 CONFIG = BrokerConfig(broker_cluster_name="C", broker_name="b")
 
@@ -37,8 +37,8 @@ def test_files_of_tables_are_encoded_only_where_they_changed(
         encoded.append(key)
         return encode_pretty_entry(key, value)
 
-    monkeypatch.setattr("broker.tablefile.encode_pretty_entry", encode)
-    monkeypatch.setattr("broker.tablefile._SPARE", 2)
+    monkeypatch.setattr("rmqlab.broker.tablefile.encode_pretty_entry", encode)
+    monkeypatch.setattr("rmqlab.broker.tablefile._SPARE", 2)
     topics, groups = open_topics(tmp_path), open_groups(tmp_path)
     for name in ('a"b', "c\u4e2d", "d", 'a"b', "e"):
         topics.create_plain(name, 3)
@@ -56,8 +56,8 @@ def test_files_of_tables_are_encoded_only_where_they_changed(
 
 def test_the_files_of_large_tables_follow_later(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 12.6: with each of 100,000 groups a file of 30 MB was written."""
-    monkeypatch.setattr("broker.topics.SAVED_AT_ONCE", 0)
-    monkeypatch.setattr("broker.subscriptions.SAVED_AT_ONCE", 0)
+    monkeypatch.setattr("rmqlab.broker.topics.SAVED_AT_ONCE", 0)
+    monkeypatch.setattr("rmqlab.broker.subscriptions.SAVED_AT_ONCE", 0)
     topics, groups = open_topics(tmp_path), open_groups(tmp_path)
     topics.create_plain("T", 3)
     groups.find("g")
@@ -78,7 +78,9 @@ async def test_what_was_loaded_is_encoded_before_the_first_change(
     open_topics(tmp_path).create_plain("T", 3)
     topics = open_topics(tmp_path)
     await topics.file.prepare(topics.topics)
-    monkeypatch.setattr("broker.tablefile.encode_pretty_entry", lambda key, _value: b"\n\t\t" + key.encode() + b":{}")
+    monkeypatch.setattr(
+        "rmqlab.broker.tablefile.encode_pretty_entry", lambda key, _value: b"\n\t\t" + key.encode() + b":{}"
+    )
     topics.create_plain("U", 3)
     assert (tmp_path / "topics.json").read_bytes().count(b"{}") == 1
 
@@ -212,7 +214,7 @@ def test_offsets_that_did_not_change_are_neither_encoded_nor_written(
 ) -> None:
     """Issue 12.6: with 100,000 groups the file has 10 MB."""
     written: list[pathlib.Path] = []
-    monkeypatch.setattr("broker.offsets.keep_config_file", lambda path, _content: written.append(path))
+    monkeypatch.setattr("rmqlab.broker.offsets.keep_config_file", lambda path, _content: written.append(path))
     offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")
     for number in range(100):
         offsets.commit(f"g{number}", "T", 0, 1)
@@ -227,8 +229,10 @@ def test_offsets_that_did_not_change_are_neither_encoded_nor_written(
 
 async def test_offsets_are_saved_in_slices(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: list[threading.Thread] = []
-    monkeypatch.setattr("broker.offsets.keep_config_file", lambda *_args: threads.append(threading.current_thread()))
-    monkeypatch.setattr("broker.offsets._WRITTEN_AT_ONCE", 1000)
+    monkeypatch.setattr(
+        "rmqlab.broker.offsets.keep_config_file", lambda *_args: threads.append(threading.current_thread())
+    )
+    monkeypatch.setattr("rmqlab.broker.offsets._WRITTEN_AT_ONCE", 1000)
     offsets, turns = ConsumerOffsetTable(tmp_path / "consumerOffset.json"), 0
     for number in range(5000):
         offsets.commit(f"g{number}", "T", 0, 1)
@@ -263,7 +267,7 @@ def test_a_full_table_of_offsets_takes_no_more(
     assert (len(offsets.offsets), offsets.query("g0", "T", 0)) == (3, 2)
     monkeypatch.undo()
     offsets.remove_group("g0")
-    monkeypatch.setattr("broker.offsets.MAX_OFFSETS", 3)
+    monkeypatch.setattr("rmqlab.broker.offsets.MAX_OFFSETS", 3)
     offsets.commit("g3", "T", 0, 1)
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.handlers import handlers_of
-from broker.testing import TalkingBroker, open_talking_broker, pull_fields, send_fields
-from broker.traffic import watched
-from remoting.codes import RequestCode, ResponseCode
+from rmqlab.broker.handlers import handlers_of
+from rmqlab.broker.testing import TalkingBroker, open_talking_broker, pull_fields, send_fields
+from rmqlab.broker.traffic import watched
+from rmqlab.remoting.codes import RequestCode, ResponseCode
 
 
 @pytest.fixture

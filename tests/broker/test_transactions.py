@@ -7,17 +7,17 @@ import pytest
 import trio
 import trio.testing
 
-from broker.halfmessages import MILLIS_PER_HOUR
-from broker.state import Broker
-from broker.testing import ScriptedPeer, TalkingBroker
-from broker.transactions import TransactionCheck
-from remoting import names
-from remoting.bodies.heartbeat import HeartbeatData, ProducerData
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.message import NewMessage, StoredMessage, decode_message, decode_messages, format_properties
-from store.results import PutResult
-from store.testing import new_message
+from rmqlab.broker.halfmessages import MILLIS_PER_HOUR
+from rmqlab.broker.state import Broker
+from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.broker.transactions import TransactionCheck
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.heartbeat import HeartbeatData, ProducerData
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.message import NewMessage, StoredMessage, decode_message, decode_messages, format_properties
+from rmqlab.store.results import PutResult
+from rmqlab.store.testing import new_message
 
 COMMIT, ROLLBACK = 8, 12
 OpenBroker = Callable[..., TalkingBroker]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 import attrs
 import trio
 
-from client.config import ConsumerConfig
-from client.instance import Client
-from client.message import ReceivedMessage
-from client.push import PushConsumer
+from rmqlab.client.config import ConsumerConfig
+from rmqlab.client.instance import Client
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.client.push import PushConsumer
 
 if TYPE_CHECKING:
     from tests.client.conftest import FakeBroker

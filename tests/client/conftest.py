@@ -12,22 +12,22 @@ import pytest
 import trio
 import trio.testing
 
-from client.config import ClientConfig
-from client.instance import Client, open_client
-from remoting.batch import decode_batch
-from remoting.bodies.group import GetConsumerListByGroupResponseBody
-from remoting.bodies.heartbeat import HeartbeatData
-from remoting.bodies.queue import LockBatchRequestBody, LockBatchResponseBody
-from remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command, request
-from remoting.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from remoting.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
-from remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
-from remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
-from remoting.message import HEADS, MESSAGE_MAGIC, offset_message_id, pack_host
-from remoting.reactor import Reactor, open_reactor
-from remoting.server import Server
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.instance import Client, open_client
+from rmqlab.remoting.batch import decode_batch
+from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
+from rmqlab.remoting.bodies.heartbeat import HeartbeatData
+from rmqlab.remoting.bodies.queue import LockBatchRequestBody, LockBatchResponseBody
+from rmqlab.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.headers.offset import QueryConsumerOffsetRequestHeader, UpdateConsumerOffsetRequestHeader
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2, SendMessageResponseHeader
+from rmqlab.remoting.message import HEADS, MESSAGE_MAGIC, offset_message_id, pack_host
+from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from rmqlab.runtime.reactor import Reactor, open_reactor
+from rmqlab.runtime.server import Server
 
 Answer = Reply | None | Callable[[Request], Reply | None]
 """What to say next to a request code; None says nothing."""

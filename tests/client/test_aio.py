@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from client.aio import AsyncioClient, open_asyncio_client
-from client.config import ConsumerConfig
-from client.errors import ClientClosedError, RefusedError
-from client.message import Message, ReceivedMessage
-from client.transaction import TransactionState
-from remoting.bodies.heartbeat import ConsumeFromWhere
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Reply, Request
+from rmqlab.client.aio import AsyncioClient, open_asyncio_client
+from rmqlab.client.config import ConsumerConfig
+from rmqlab.client.errors import ClientClosedError, RefusedError
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.transaction import TransactionState
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.runtime.dispatch import Reply, Request
 
 if TYPE_CHECKING:
     from tests.client.conftest import FakeBroker, World

@@ -2,7 +2,7 @@
 
 import pytest
 
-from client.consumestats import ConsumeStats, Recent
+from rmqlab.client.consumestats import ConsumeStats, Recent
 
 
 def test_what_is_older_than_its_steps_is_forgotten() -> None:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from client.config import ConsumerConfig
-from client.consuming import ConsumeLaterError
-from client.instance import Client
-from client.litepull import LitePullConsumer
-from client.message import Message, ReceivedMessage
-from client.producer import Producer
-from client.push import PushConsumer
-from remoting.codes import RequestCode
-from remoting.fastjson import parse_fastjson
+from rmqlab.client.config import ConsumerConfig
+from rmqlab.client.consuming import ConsumeLaterError
+from rmqlab.client.instance import Client
+from rmqlab.client.litepull import LitePullConsumer
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.producer import Producer
+from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.fastjson import parse_fastjson
 
 if TYPE_CHECKING:
     from tests.client.conftest import World

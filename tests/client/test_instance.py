@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from client.config import ClientConfig, client_id
-from client.errors import BrokerError, NoRouteError
-from client.instance import Client, open_client
-from client.litepull import LitePullConsumer
-from client.message import Message
-from client.producer import Producer
-from client.pull import PullConsumer
-from client.push import PushConsumer
-from remoting.channel import ConnectError
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Reply
+from rmqlab.client.config import ClientConfig, client_id
+from rmqlab.client.errors import BrokerError, NoRouteError
+from rmqlab.client.instance import Client, open_client
+from rmqlab.client.litepull import LitePullConsumer
+from rmqlab.client.message import Message
+from rmqlab.client.producer import Producer
+from rmqlab.client.pull import PullConsumer
+from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.runtime.channel import ConnectError
+from rmqlab.runtime.dispatch import Reply
 
 if TYPE_CHECKING:
     from tests.client.conftest import World

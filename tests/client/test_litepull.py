@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from client.config import ConsumerConfig
-from client.instance import Client, open_client
-from client.litepull import LitePullConsumer
-from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData
-from remoting.bodies.queue import MessageQueue
-from remoting.bodies.runtime import ConsumerRunningInfo
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import request
+from rmqlab.client.config import ConsumerConfig
+from rmqlab.client.instance import Client, open_client
+from rmqlab.client.litepull import LitePullConsumer
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, ConsumeType, HeartbeatData
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.runtime import ConsumerRunningInfo
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import request
 
 if TYPE_CHECKING:
-    from client.message import ReceivedMessage
+    from rmqlab.client.message import ReceivedMessage
     from tests.client.conftest import World
 
 QUEUE = MessageQueue(topic="orders", broker_name="a", queue_id=0)

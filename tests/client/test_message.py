@@ -4,8 +4,8 @@ import zlib
 
 import pytest
 
-from client.message import MAX_INFLATED_TOGETHER, received_all
-from remoting.message import COMPRESSED, MAX_INFLATED, StoredMessage, body_crc, encode_message
+from rmqlab.client.message import MAX_INFLATED_TOGETHER, received_all
+from rmqlab.remoting.message import COMPRESSED, MAX_INFLATED, StoredMessage, body_crc, encode_message
 
 HOST = ("127.0.0.1", 1)
 

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from client.instance import open_client
-from client.messagequery import query_by_key, query_by_unique_key
-from remoting.codes import RequestCode
-from remoting.dispatch import Reply, Request
+from rmqlab.client.instance import open_client
+from rmqlab.client.messagequery import query_by_key, query_by_unique_key
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.runtime.dispatch import Reply, Request
 from tests.client.conftest import record
 
 if TYPE_CHECKING:

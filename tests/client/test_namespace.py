@@ -2,7 +2,7 @@
 
 import pytest
 
-from client.namespace import with_namespace, without_namespace
+from rmqlab.client.namespace import with_namespace, without_namespace
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ import pathlib
 
 import pytest
 
-from client.errors import OffsetFileError
-from client.offsets import LocalOffsets
-from remoting.bodies.queue import MessageQueue
-from remoting.fastjson import parse_fastjson
+from rmqlab.client.errors import OffsetFileError
+from rmqlab.client.offsets import LocalOffsets
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.fastjson import parse_fastjson
 
 QUEUE = MessageQueue(topic="orders", broker_name="a", queue_id=0)
 OTHER = MessageQueue(topic="orders", broker_name="a", queue_id=1)

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from client.config import ConsumerConfig
-from client.consuming import ConsumeLaterError
-from client.instance import Client, open_client
-from client.message import ReceivedMessage
-from client.push import PushConsumer
-from remoting.codes import RequestCode
+from rmqlab.client.config import ConsumerConfig
+from rmqlab.client.consuming import ConsumeLaterError
+from rmqlab.client.instance import Client, open_client
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
     from tests.client.conftest import World

@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.message import ReceivedMessage
-from client.processqueue import FlowLimits, ProcessQueue
-from remoting.bodies.queue import MessageQueue
-from remoting.message import StoredMessage
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.client.processqueue import FlowLimits, ProcessQueue
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.message import StoredMessage
 
 QUEUE = MessageQueue(topic="t", broker_name="b", queue_id=0)
 HOST = ("127.0.0.1", 1)

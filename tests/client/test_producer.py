@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from client.config import ProducerConfig
-from client.errors import (
+from rmqlab.client.config import ProducerConfig
+from rmqlab.client.errors import (
     BROKER_NOT_EXIST,
     NO_NAME_SERVER,
     NOT_FOUND_TOPIC,
@@ -14,14 +14,14 @@ from client.errors import (
     RefusedError,
     TooManySendsError,
 )
-from client.instance import Client, open_client
-from client.message import Attempt, Message, SendResult, SendStatus
-from client.producer import Outcome, Producer
-from remoting.bodies.queue import MessageQueue
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Reply, Request
-from remoting.headers.send import SendMessageRequestHeaderV2
-from remoting.message import parse_properties
+from rmqlab.client.instance import Client, open_client
+from rmqlab.client.message import Attempt, Message, SendResult, SendStatus
+from rmqlab.client.producer import Outcome, Producer
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2
+from rmqlab.remoting.message import parse_properties
+from rmqlab.runtime.dispatch import Reply, Request
 
 if TYPE_CHECKING:
     from tests.client.conftest import World

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from client.calls import PullStatus
-from client.instance import Client
-from client.message import ReceivedMessage
-from client.pull import PullConsumer
-from remoting.bodies.queue import MessageQueue
-from remoting.codes import RequestCode
+from rmqlab.client.broker_api import PullStatus
+from rmqlab.client.instance import Client
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.client.pull import PullConsumer
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.codes import RequestCode
 
 if TYPE_CHECKING:
     from tests.client.conftest import World

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from client.errors import BrokerError
-from client.instance import Client, open_client
-from client.message import Message
-from client.producer import Producer
-from client.push import PushConsumer
-from client.subscription import Sql
-from remoting.acl import Credentials, signature, signed_content
-from remoting.bodies.heartbeat import CheckClientRequestBody, ConsumeFromWhere, HeartbeatData, MessageModel
-from remoting.bodies.queue import MessageQueue
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Reply
+from rmqlab.client.errors import BrokerError
+from rmqlab.client.instance import Client, open_client
+from rmqlab.client.message import Message
+from rmqlab.client.producer import Producer
+from rmqlab.client.push import PushConsumer
+from rmqlab.client.subscription import Sql
+from rmqlab.remoting.acl import Credentials, signature, signed_content
+from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody, ConsumeFromWhere, HeartbeatData, MessageModel
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.runtime.dispatch import Reply
 from tests.client.application import Application, fill, start
 
 if TYPE_CHECKING:

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from client.consuming import ConsumeLaterError
-from client.instance import Client
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Reply
+from rmqlab.client.consuming import ConsumeLaterError
+from rmqlab.client.instance import Client
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.runtime.dispatch import Reply
 from tests.client.application import start
 
 if TYPE_CHECKING:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from client.config import ConsumerConfig
-from client.instance import Client
-from client.processqueue import FlowLimits
-from client.push import PushConsumer
-from remoting.bodies.heartbeat import ConsumeFromWhere
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.dispatch import Reply
-from remoting.headers.pull import PullMessageRequestHeader
+from rmqlab.client.config import ConsumerConfig
+from rmqlab.client.instance import Client
+from rmqlab.client.processqueue import FlowLimits
+from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader
+from rmqlab.runtime.dispatch import Reply
 from tests.client.application import Application, start
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client import rebalance
-from client.rebalance import Strategy, allocate
-from remoting.bodies.queue import MessageQueue
+from rmqlab.client import rebalance
+from rmqlab.client.rebalance import Strategy, allocate
+from rmqlab.remoting.bodies.queue import MessageQueue
 
 
 def queues(count: int, broker_name: str = "b") -> list[MessageQueue]:

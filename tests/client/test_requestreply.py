@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from client.errors import RefusedError
-from client.instance import Client
-from client.message import Message, ReceivedMessage, received
-from client.producer import Producer
-from client.requestreply import NoReplyError, NotARequestError, reply_to, request
-from remoting.bodies.heartbeat import HeartbeatData
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.command import request as command_of
-from remoting.dispatch import Reply, Request
-from remoting.headers.send import SendMessageRequestHeaderV2
-from remoting.message import decode_message, parse_properties
+from rmqlab.client.errors import RefusedError
+from rmqlab.client.instance import Client
+from rmqlab.client.message import Message, ReceivedMessage, received
+from rmqlab.client.producer import Producer
+from rmqlab.client.requestreply import NoReplyError, NotARequestError, reply_to, request
+from rmqlab.remoting.bodies.heartbeat import HeartbeatData
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.command import request as command_of
+from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2
+from rmqlab.remoting.message import decode_message, parse_properties
+from rmqlab.runtime.dispatch import Reply, Request
 from tests.client.conftest import record
 
 if TYPE_CHECKING:
-    from client.inbound import ReplyMessage
+    from rmqlab.client.client_handlers import ReplyMessage
     from tests.client.conftest import FakeBroker, World
 
 WIRE = pathlib.Path(__file__).parents[1] / "golden" / "wire"

@@ -2,10 +2,17 @@
 
 import pytest
 
-from client.routes import RouteCache, check_route, choose_queue, publish_queues, route_from_template, subscribe_queues
-from remoting.bodies.queue import MessageQueue
-from remoting.bodies.route import BrokerData, QueueData, TopicRouteData
-from remoting.body import BodyError
+from rmqlab.client.routes import (
+    RouteCache,
+    check_route,
+    choose_queue,
+    publish_queues,
+    route_from_template,
+    subscribe_queues,
+)
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.route import BrokerData, QueueData, TopicRouteData
+from rmqlab.remoting.body import BodyError
 
 
 def route(*, order: str | None = None, **brokers: tuple[dict[int, str], int]) -> TopicRouteData:

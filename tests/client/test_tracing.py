@@ -8,19 +8,19 @@ import attrs
 import pytest
 import trio
 
-from client.config import ConsumerConfig, ProducerConfig
-from client.consuming import ConsumeLaterError
-from client.instance import Client, open_client
-from client.message import Message, ReceivedMessage
-from client.producer import Producer
-from client.push import PushConsumer
-from client.transaction import TransactionProducer, TransactionState
-from remoting.codes import RequestCode, ResponseCode
-from remoting.dispatch import Reply
-from remoting.header import FALSE, TRUE
-from remoting.headers.send import SendMessageResponseHeader
-from remoting.message import StoredMessage, decode_message
-from remoting.names import TRACE_TOPIC
+from rmqlab.client.config import ConsumerConfig, ProducerConfig
+from rmqlab.client.consuming import ConsumeLaterError
+from rmqlab.client.instance import Client, open_client
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.producer import Producer
+from rmqlab.client.push import PushConsumer
+from rmqlab.client.transaction import TransactionProducer, TransactionState
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.header import FALSE, TRUE
+from rmqlab.remoting.headers.send import SendMessageResponseHeader
+from rmqlab.remoting.message import StoredMessage, decode_message
+from rmqlab.remoting.names import TRACE_TOPIC
+from rmqlab.runtime.dispatch import Reply
 
 if TYPE_CHECKING:
     from tests.client.conftest import FakeBroker, World

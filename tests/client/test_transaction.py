@@ -6,19 +6,19 @@ import attrs
 import pytest
 import trio
 
-from client.instance import Client
-from client.message import Message, ReceivedMessage
-from client.transaction import TransactionProducer, TransactionState
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import request
-from remoting.dispatch import Reply
-from remoting.header import TRUE
-from remoting.headers.send import (
+from rmqlab.client.instance import Client
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.transaction import TransactionProducer, TransactionState
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import request
+from rmqlab.remoting.header import TRUE
+from rmqlab.remoting.headers.send import (
     EndTransactionRequestHeader,
     SendMessageRequestHeaderV2,
     SendMessageResponseHeader,
 )
-from remoting.message import offset_message_id, parse_properties
+from rmqlab.remoting.message import offset_message_id, parse_properties
+from rmqlab.runtime.dispatch import Reply
 from tests.client.conftest import record
 
 if TYPE_CHECKING:

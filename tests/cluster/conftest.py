@@ -5,12 +5,12 @@ from typing import Any, cast
 
 import pytest
 
-from cluster.directory import ClusterDirectory
-from cluster.eventlog import EventLog
-from cluster.life import Life
-from cluster.supervisor import Supervisor
-from cluster.topology import ClusterSpec, Placement, nodes_of, place
-from remoting.clock import ClockSettings, RatedClock
+from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.eventlog import EventLog
+from rmqlab.cluster.supervisor.process_state import Life
+from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, nodes_of, place
+from rmqlab.runtime.clock import ClockSettings, RatedClock
 
 
 @pytest.fixture(autouse=True)

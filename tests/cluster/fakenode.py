@@ -8,8 +8,8 @@ from typing import Any
 import attrs
 import trio
 
-from remoting.control import ControlLink
-from remoting.process import StartError
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.process import StartError
 
 
 def load_config(path: str | pathlib.Path) -> dict[str, Any]:

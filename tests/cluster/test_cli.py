@@ -16,7 +16,7 @@ import attrs
 import pytest
 from typer.testing import CliRunner
 
-from cluster.__main__ import app
+from rmqlab.cluster.__main__ import app
 
 
 @attrs.frozen
@@ -308,7 +308,7 @@ def test_a_detached_supervisor_killed_with_9_leaves_nothing_and_hinders_nobody(r
 
 
 def test_ctrl_c_in_the_foreground_stops_all_without_noise(home: pathlib.Path, rmqlab: Run) -> None:
-    command = [sys.executable, "-m", "cluster", "up", "-n", "front", "--slaves", "0"]
+    command = [sys.executable, "-m", "rmqlab.cluster", "up", "-n", "front", "--slaves", "0"]
     environment = {**os.environ, "RMQLAB_HOME": str(home), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as up:
         assert up.stdout is not None

@@ -7,13 +7,13 @@ import attrs
 import pytest
 from rich.console import Console
 
-from cluster.command import COMMANDS, Answer
-from cluster.conditions import UnknownConditionError, parse_condition
-from cluster.life import Life
-from cluster.status import Document, Facts, is_cluster_ready, masters_behind, status_document
-from cluster.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
-from cluster.view import render_status
-from remoting.mapcodec import MAX_MESSAGE
+from rmqlab.cluster.cli.tables import render_status
+from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
+from rmqlab.cluster.supervisor.command import COMMANDS, Answer
+from rmqlab.cluster.supervisor.process_state import Life
+from rmqlab.cluster.supervisor.status import Document, Facts, is_cluster_ready, masters_behind, status_document
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
+from rmqlab.runtime.mapcodec import MAX_MESSAGE
 
 SPEC = ClusterSpec(nameservers=2)
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))

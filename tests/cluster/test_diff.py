@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cluster.__main__ import app
+from rmqlab.cluster.__main__ import app
 
 pytestmark = pytest.mark.timeout(300)  # a dozen commands, three starts of brokers: long on a slow machine
 

@@ -9,11 +9,11 @@ import pytest
 import trio
 from typer.testing import CliRunner
 
-from client.calls import PullStatus
-from client.config import ClientConfig
-from client.instance import open_client
-from client.pull import PullConsumer
-from cluster.__main__ import app
+from rmqlab.client.broker_api import PullStatus
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.pull import PullConsumer
+from rmqlab.cluster.__main__ import app
 
 
 @attrs.frozen

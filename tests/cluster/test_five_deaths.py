@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from cluster.lab import Cluster, open_cluster
-from cluster.topology import ClusterSpec
-from remoting.journal import JournalEntry
+from rmqlab.cluster.lab import Cluster, open_cluster
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.runtime.journal import JournalEntry
 
 RATE = 20
 LONG = 60.0
@@ -65,7 +65,7 @@ async def test_of_a_killed_one_the_sockets_close_and_of_a_powerless_one_bytes_va
     cluster: Cluster, *, is_powerless: bool
 ) -> None:
     since = len(list(cluster.events))
-    workload = await cluster.run_workload("cluster.workload.produce", {"count": 3})
+    workload = await cluster.run_workload("rmqlab.cluster.workload.produce", {"count": 3})
     await workload.wait_ended()
     if is_powerless:
         await cluster.power_loss("broker-a:master")

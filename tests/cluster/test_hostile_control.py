@@ -10,18 +10,18 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from cluster import commandserver, eventlog
-from cluster.children import ForkServer
-from cluster.command import COMMANDS, Answer, Ask, Failure, Item
-from cluster.commandserver import HANDLERS, answer_connection
-from cluster.eventlog import EventLog
-from cluster.forkserver import REPORTS, Continued, Exited, ForkLoop, Spawned
-from cluster.lab import Cluster
-from cluster.life import NodeState
-from cluster.supervisor import Supervisor
-from remoting.control import CONTROL, Event, Hello, Ready, RulesSet, Snapshot, SnapshotRequest, Stopping
-from remoting.journal import JournalEntry
-from remoting.mapcodec import MAX_MESSAGE
+from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.supervisor import commandserver, eventlog
+from rmqlab.cluster.supervisor.children import ForkServer
+from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, Failure, Item
+from rmqlab.cluster.supervisor.commandserver import HANDLERS, answer_connection
+from rmqlab.cluster.supervisor.eventlog import EventLog
+from rmqlab.cluster.supervisor.forkserver import REPORTS, Continued, Exited, ForkLoop, Spawned
+from rmqlab.cluster.supervisor.process_state import NodeState
+from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.runtime.control import CONTROL, Event, Hello, Ready, RulesSet, Snapshot, SnapshotRequest, Stopping
+from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.mapcodec import MAX_MESSAGE
 
 GARBAGE = [
     b"\xc1",
@@ -223,7 +223,7 @@ def test_a_signal_that_the_system_refuses_does_not_end_the_fork_server(tmp_path:
     del tmp_path
     loop = ForkLoop(cast("Any", None), is_forking=False)
     loop._children.add(2**22 + 1)  # beyond the largest process id
-    from cluster.forkserver import Signal
+    from rmqlab.cluster.supervisor.forkserver import Signal
 
     loop._obey(Signal(2**22 + 1, 15), cast("Any", None))
     loop._obey(Signal(2**22 + 1, 4000), cast("Any", None))

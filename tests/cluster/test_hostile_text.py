@@ -12,19 +12,19 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from cluster.__main__ import app
-from cluster.checks.findings import Evidence, Finding
-from cluster.checks.view import render_evidence, render_findings
-from cluster.command import COMMANDS, Answer, Ask, Failure, Item
-from cluster.demo.narrator import Line
-from cluster.demo.stage import Terminal
-from cluster.directory import ClusterDirectory, Record
-from cluster.live.keys import Hand
-from cluster.live.view import render_live
-from cluster.screen import PlainConsole
-from cluster.topology import ClusterSpec, Placement, place
-from cluster.view import clock_text, render_comparison, render_event, render_log_line, render_status
-from remoting.journal import JournalEntry, JournalWriter, pack_entry
+from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.checks.findings import Evidence, Finding
+from rmqlab.cluster.checks.view import render_evidence, render_findings
+from rmqlab.cluster.cli.live.keys import Hand
+from rmqlab.cluster.cli.live.view import render_live
+from rmqlab.cluster.cli.screen import PlainConsole
+from rmqlab.cluster.cli.tables import clock_text, render_comparison, render_event, render_log_line, render_status
+from rmqlab.cluster.demo.console import Terminal
+from rmqlab.cluster.demo.narrator import Line
+from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, Failure, Item
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
+from rmqlab.runtime.journal import JournalEntry, JournalWriter, pack_entry
 
 FORGED = "FORGED 12:00:00.000  broker-a node_killed"
 HOSTILE = [

@@ -11,17 +11,17 @@ import pytest
 import trio
 from rich.console import Console, RenderableType
 
-from cluster import supervisor
-from cluster.faults.rules import ClockFault, FaultError, HaReportFault, LinkFault, RequestFault
-from cluster.lab import WaitTimeoutError, open_cluster
-from cluster.life import NodeFailedError, WrongStateError
-from cluster.ports import PortTakenError, claim_subnet
-from cluster.topology import ClusterSpec, Node, NodeKind, UnknownTargetError, check_workload_name
-from cluster.view import render_up
-from remoting.journal import read_journals
-from store.messagestore import MessageStore
-from store.powerloss import Lost
-from store.testing import ManualClock, new_message, small_config
+from rmqlab.cluster.cli.tables import render_up
+from rmqlab.cluster.faults.rules import ClockFault, FaultError, HaReportFault, LinkFault, RequestFault
+from rmqlab.cluster.lab import WaitTimeoutError, open_cluster
+from rmqlab.cluster.supervisor import supervisor
+from rmqlab.cluster.supervisor.ports import PortTakenError, claim_subnet
+from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, NodeKind, UnknownTargetError, check_workload_name
+from rmqlab.runtime.journal import read_journals
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.powerloss import Lost
+from rmqlab.store.testing import ManualClock, new_message, small_config
 
 LONG = 60.0
 """Real seconds that a node may take to answer on a busy machine."""

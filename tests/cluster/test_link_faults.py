@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from cluster.faults.rules import FaultError, LinkFault
-from cluster.lab import Cluster, open_cluster
-from cluster.topology import ClusterSpec
-from remoting.channel import RequestTimeoutError
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.command import request as command
-from remoting.faults import NodeFaults
-from remoting.journal import JournalEntry, read_journals
-from remoting.reactor import open_reactor
+from rmqlab.cluster.faults.rules import FaultError, LinkFault
+from rmqlab.cluster.lab import Cluster, open_cluster
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import request as command
+from rmqlab.runtime.channel import RequestTimeoutError
+from rmqlab.runtime.fault_rules import NodeFaults
+from rmqlab.runtime.journal import JournalEntry, read_journals
+from rmqlab.runtime.reactor import open_reactor
+from rmqlab.runtime.remoting_client import RemotingClient
 
 LONG = 60.0
 """Real seconds."""
@@ -36,7 +36,7 @@ async def cluster(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Asy
 async def send(cluster: Cluster, count: int, **config: object) -> list[JournalEntry]:
     """Send; what became of each."""
     workload = await cluster.run_workload(
-        "cluster.workload.produce",
+        "rmqlab.cluster.workload.produce",
         {"count": count, "rate_per_second": 0, "topic": "orders", "send_timeout": 60.0, **config},
     )
     assert await workload.wait_ended(LONG) == 0

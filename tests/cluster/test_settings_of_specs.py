@@ -6,14 +6,14 @@ from typing import Any, cast
 
 import pytest
 
-from cluster.blocking import BlockingCluster
-from cluster.commands.up import parse_setting
-from cluster.directory import ClusterDirectory
-from cluster.lab import open_cluster
-from cluster.pytest_plugin import _place, _settings_named
-from cluster.serve import UP_FAILURES
-from cluster.topology import ClusterSpec
-from cluster.trial import BadSettingsError, try_settings
+from rmqlab.cluster.blocking import BlockingCluster
+from rmqlab.cluster.cli.up import parse_setting
+from rmqlab.cluster.lab import open_cluster
+from rmqlab.cluster.pytest_plugin import _place, _settings_named
+from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
+from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.serve import UP_FAILURES
+from rmqlab.cluster.supervisor.topology import ClusterSpec
 
 BAD = [
     ({"flush_disk_typ": "SYNC_FLUSH"}, r"unknown key flush_disk_typ; did you mean flush_disk_type\?"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from cluster.__main__ import app
+from rmqlab.cluster.__main__ import app
 
 pytestmark = pytest.mark.timeout(300)
 

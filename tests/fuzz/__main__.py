@@ -21,13 +21,13 @@ from typing import Any
 import attrs
 import trio
 
-from broker.handlers import HANDLERS as BROKER_HANDLERS_OF_4_9
-from broker.handlers import HANDLERS_OF_5X
-from cluster.lab import Cluster, open_cluster
-from cluster.topology import ClusterSpec, NodeKind
-from nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
-from remoting.codes import RequestCode
-from remoting.dispatch import Route
+from rmqlab.broker.handlers import HANDLERS as BROKER_HANDLERS_OF_4_9
+from rmqlab.broker.handlers import HANDLERS_OF_5X
+from rmqlab.cluster.lab import Cluster, open_cluster
+from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+from rmqlab.nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.runtime.dispatch import Route
 from tests.fuzz import frames, health
 from tests.fuzz.evil import EvilServer, serve_ha
 from tests.fuzz.odd import Odd

@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import trio
 
-from remoting.codes import RequestCode
+from rmqlab.remoting.codes import RequestCode
 from tests.fuzz.frames import BODIES, Fields, encode, garbage
 from tests.fuzz.odd import Odd
 

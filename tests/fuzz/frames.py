@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-import remoting.bodies
-from remoting.codes import RequestCode
-from remoting.dispatch import Route
-from remoting.header import Header
+import rmqlab.remoting.bodies
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.header import Header
+from rmqlab.runtime.dispatch import Route
 from tests.fuzz.odd import Odd
 
 JSON, BINARY = 0, 1
@@ -24,8 +24,8 @@ Fields = list[tuple[str, Any]]
 BODIES: list[type[msgspec.Struct]] = sorted(
     {
         kind
-        for module in pkgutil.iter_modules(remoting.bodies.__path__)
-        for kind in vars(importlib.import_module(f"remoting.bodies.{module.name}")).values()
+        for module in pkgutil.iter_modules(rmqlab.remoting.bodies.__path__)
+        for kind in vars(importlib.import_module(f"rmqlab.remoting.bodies.{module.name}")).values()
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct)
     },
     key=lambda kind: kind.__name__,

@@ -8,9 +8,9 @@ from pathlib import Path
 import attrs
 import trio
 
-from remoting.client import RemotingClient
-from remoting.command import request
-from remoting.reactor import open_reactor
+from rmqlab.remoting.command import request
+from rmqlab.runtime.reactor import open_reactor
+from rmqlab.runtime.remoting_client import RemotingClient
 from tests.bench.process import pss_mb
 
 MEMORY_MB = 50.0

@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from client.admin import Admin
-from client.config import ClientConfig, ConsumerConfig
-from client.errors import ClientError
-from client.groupadmin import GroupAdmin
-from client.instance import FAILURES, Client, open_client
-from client.message import Message, ReceivedMessage
-from client.producer import Producer
-from client.push import PushConsumer
+from rmqlab.client.admin import Admin
+from rmqlab.client.config import ClientConfig, ConsumerConfig
+from rmqlab.client.errors import ClientError
+from rmqlab.client.groupadmin import GroupAdmin
+from rmqlab.client.instance import FAILURES, Client, open_client
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.producer import Producer
+from rmqlab.client.push import PushConsumer
 
 ROUND_SECONDS = 3.0
 CONSUMING_SECONDS = 0.5

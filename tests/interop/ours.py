@@ -1,4 +1,4 @@
-"""The system under test: `rmqlab up` for whole clusters, `python -m nameserver|broker` for single servers."""
+"""The system under test: `rmqlab up` for whole clusters, `python -m rmqlab.nameserver|broker` for single servers."""
 
 import contextlib
 import itertools
@@ -29,7 +29,7 @@ class OurNameserver(Server):
         super().__init__(directory, "our-nameserver", f"127.0.0.1:{port}", properties)
 
     def spawn(self, config: Path) -> Child:
-        return Child(self.name, [sys.executable, "-m", "nameserver", str(config)])
+        return Child(self.name, [sys.executable, "-m", "rmqlab.nameserver", str(config)])
 
     def wait_ready(self) -> None:
         wait_until(lambda: is_listening(self.address), f"{self.name} listens")
@@ -42,7 +42,7 @@ class OurBroker(BrokerServer):
         super().__init__(directory, "our", namesrv, **options)
 
     def spawn(self, config: Path) -> Child:
-        return Child(self.name, [sys.executable, "-m", "broker", str(config)])
+        return Child(self.name, [sys.executable, "-m", "rmqlab.broker", str(config)])
 
 
 class OurCluster:

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from client.config import ClientConfig
-from client.errors import RefusedError
-from client.instance import open_client
-from client.message import Message
-from client.producer import Producer
-from remoting.acl import Credentials
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.errors import RefusedError
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message
+from rmqlab.client.producer import Producer
+from rmqlab.remoting.acl import Credentials
 from tests.interop.conftest import SYSTEMS
 from tests.interop.java import CLIENTS, Java
 from tests.interop.lonemaster import lone_master

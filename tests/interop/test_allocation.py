@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from client import rebalance
-from client.rebalance import Strategy
-from remoting.bodies.queue import MessageQueue
+from rmqlab.client import rebalance
+from rmqlab.client.rebalance import Strategy
+from rmqlab.remoting.bodies.queue import MessageQueue
 from tests.interop.java import Java
 
 pytestmark = pytest.mark.interop

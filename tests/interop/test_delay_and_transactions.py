@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from remoting.message import decode_message
+from rmqlab.remoting.message import decode_message
 from tests.interop.conftest import SYSTEMS
 from tests.interop.java import Java
 from tests.interop.ours import OurBroker, OurNameserver

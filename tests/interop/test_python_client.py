@@ -8,21 +8,22 @@ from typing import Any
 import pytest
 import trio
 
-from client import calls, messagequery
-from client.admin import Admin
-from client.config import ClientConfig, ConsumerConfig
-from client.consuming import ConsumeLaterError
-from client.errors import NoRouteError, RefusedError, SendError
-from client.groupadmin import LATEST, GroupAdmin
-from client.instance import Client, open_client
-from client.litepull import LitePullConsumer
-from client.message import Message, ReceivedMessage, SendStatus
-from client.producer import Outcome, Producer
-from client.pull import PullConsumer
-from client.push import PushConsumer
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.bodies.heartbeat import ConsumeFromWhere
-from remoting.bodies.topic import TopicConfig
+from rmqlab.client import broker_api as calls
+from rmqlab.client import messagequery
+from rmqlab.client.admin import Admin
+from rmqlab.client.config import ClientConfig, ConsumerConfig
+from rmqlab.client.consuming import ConsumeLaterError
+from rmqlab.client.errors import NoRouteError, RefusedError, SendError
+from rmqlab.client.groupadmin import LATEST, GroupAdmin
+from rmqlab.client.instance import Client, open_client
+from rmqlab.client.litepull import LitePullConsumer
+from rmqlab.client.message import Message, ReceivedMessage, SendStatus
+from rmqlab.client.producer import Outcome, Producer
+from rmqlab.client.pull import PullConsumer
+from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.bodies.group import SubscriptionGroupConfig
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.remoting.bodies.topic import TopicConfig
 from tests.interop.topology import Cluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.long, pytest.mark.timeout(300)]

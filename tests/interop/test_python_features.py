@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 import trio
 
-from client.config import ClientConfig, ConsumerConfig
-from client.errors import BrokerError
-from client.instance import Client, open_client
-from client.litepull import LitePullConsumer
-from client.message import Message, ReceivedMessage
-from client.producer import Producer
-from client.push import PushConsumer
-from client.requestreply import NoReplyError, reply_to, request
-from client.subscription import Expression, Sql
-from client.transaction import TransactionProducer, TransactionState
-from remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
+from rmqlab.client.config import ClientConfig, ConsumerConfig
+from rmqlab.client.errors import BrokerError
+from rmqlab.client.instance import Client, open_client
+from rmqlab.client.litepull import LitePullConsumer
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.producer import Producer
+from rmqlab.client.push import PushConsumer
+from rmqlab.client.requestreply import NoReplyError, reply_to, request
+from rmqlab.client.subscription import Expression, Sql
+from rmqlab.client.transaction import TransactionProducer, TransactionState
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
 from tests.interop import rawrequest
 from tests.interop.java import CLIENTS, Java, Mqadmin
 from tests.interop.lonemaster import lone_master

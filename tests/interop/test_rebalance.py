@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from client.config import ClientConfig, ConsumerConfig
-from client.instance import open_client
-from client.message import ReceivedMessage
-from client.push import PushConsumer
-from remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.client.config import ClientConfig, ConsumerConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 from tests.interop.java import CLIENTS, Java
 from tests.interop.topology import Cluster
 from tests.interop.waiting import wait_until

@@ -31,7 +31,7 @@ COLUMNS = (
 
 @pytest.fixture(scope="module")
 def spark() -> Iterator["SparkSession"]:
-    from pipeline.session import open_session
+    from rmqlab.pipeline.session import open_session
 
     with open_session("local[2,4]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
         yield session

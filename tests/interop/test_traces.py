@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 import pytest
 import trio
 
-from client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from client.instance import open_client
-from client.message import Message, ReceivedMessage
-from client.producer import Producer
-from client.push import PushConsumer
-from remoting.bodies.heartbeat import ConsumeFromWhere
+from rmqlab.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.producer import Producer
+from rmqlab.client.push import PushConsumer
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
 from tests.interop.conftest import SYSTEMS
 from tests.interop.java import CLIENTS, Java, Mqadmin
 from tests.interop.lonemaster import lone_master

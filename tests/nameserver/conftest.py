@@ -6,17 +6,17 @@ from typing import Any
 import attrs
 import pytest
 
-from nameserver.config import NameserverConfig
-from nameserver.handlers import HANDLERS
-from nameserver.kvconfig import load_kv_config
-from nameserver.state import Nameserver
-from remoting.bodies.registration import RegisterBrokerBody, body_crc32
-from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from remoting.codec import decode_command
-from remoting.codes import VERSION, RequestCode
-from remoting.command import Command
-from remoting.dispatch import Dispatcher
-from remoting.frame import FrameDecoder
+from rmqlab.nameserver.config import NameserverConfig
+from rmqlab.nameserver.handlers import HANDLERS
+from rmqlab.nameserver.kvconfig import load_kv_config
+from rmqlab.nameserver.state import Nameserver
+from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.codec import decode_command
+from rmqlab.remoting.codes import VERSION, RequestCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.frame import FrameDecoder
+from rmqlab.runtime.dispatch import Dispatcher
 
 
 @attrs.define(eq=False)

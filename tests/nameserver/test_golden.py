@@ -8,11 +8,11 @@ from typing import Any
 import attrs
 import pytest
 
-from remoting.codec import decode_command
-from remoting.codes import RequestCode
-from remoting.command import Command
-from remoting.fastjson import parse_fastjson
-from remoting.frame import FrameDecoder
+from rmqlab.remoting.codec import decode_command
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.fastjson import parse_fastjson
+from rmqlab.remoting.frame import FrameDecoder
 
 WIRE = pathlib.Path(__file__).parents[1] / "golden" / "wire"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from nameserver.handlers import HANDLERS, ROUTES
-from remoting.bodies.route import ClusterInfo
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
+from rmqlab.nameserver.handlers import HANDLERS, ROUTES
+from rmqlab.remoting.bodies.route import ClusterInfo
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
 
 
 def test_exactly_the_twenty_requests_of_4_9_are_served() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nameserver.config import NameserverConfig, config_text, load_config
-from remoting.codes import RequestCode, ResponseCode
-from remoting.properties import parse_properties_text
-from remoting.settings import SettingsError, setting_fields
+from rmqlab.nameserver.config import NameserverConfig, config_text, load_config
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.properties import parse_properties_text
+from rmqlab.runtime.settings import SettingsError, setting_fields
 
 Lines = list[tuple[int, int, int, str]]
 Hostile = Callable[[Iterable[str], Lines], bytes]

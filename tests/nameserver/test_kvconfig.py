@@ -5,8 +5,8 @@ import pathlib
 
 import pytest
 
-from nameserver.kvconfig import KvConfig, KvFileError, KvLimitError, load_kv_config
-from store.configfile import save_config_file
+from rmqlab.nameserver.kvconfig import KvConfig, KvFileError, KvLimitError, load_kv_config
+from rmqlab.store.configfile import save_config_file
 
 
 def test_every_change_is_in_the_file_before_it_is_answered_and_the_former_content_in_the_backup(

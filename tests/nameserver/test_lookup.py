@@ -2,7 +2,7 @@
 
 import pytest
 
-from nameserver.lookup import (
+from rmqlab.nameserver.lookup import (
     cluster_info,
     find_route,
     system_topics,
@@ -11,9 +11,9 @@ from nameserver.lookup import (
     unit_sub_un_unit_topics,
     unit_topics,
 )
-from nameserver.route import Registration, RouteTable
-from remoting.bodies.route import QueueData
-from remoting.bodies.topic import DataVersion, TopicConfig
+from rmqlab.nameserver.route import Registration, RouteTable
+from rmqlab.remoting.bodies.route import QueueData
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
 
 ORDERS = TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4)
 

@@ -15,19 +15,19 @@ import pytest
 import trio
 import trio.testing
 
-from nameserver.config import NameserverConfig
-from nameserver.kvconfig import KvConfig
-from nameserver.main import expire_forever, main, print_forever
-from remoting.bodies.registration import RegisterBrokerBody
-from remoting.bodies.route import TopicRouteData
-from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from remoting.channel import Channel
-from remoting.client import RemotingClient
-from remoting.codes import RequestCode
-from remoting.command import Command, request
-from remoting.control import ControlLink
-from remoting.process import StartError
-from remoting.reactor import Reactor, open_reactor
+from rmqlab.nameserver.config import NameserverConfig
+from rmqlab.nameserver.kvconfig import KvConfig
+from rmqlab.nameserver.main import expire_forever, main, print_forever
+from rmqlab.remoting.bodies.registration import RegisterBrokerBody
+from rmqlab.remoting.bodies.route import TopicRouteData
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import Command, request
+from rmqlab.runtime.channel import Channel
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.process import StartError
+from rmqlab.runtime.reactor import Reactor, open_reactor
+from rmqlab.runtime.remoting_client import RemotingClient
 
 
 @attrs.define(eq=False)
@@ -208,12 +208,12 @@ async def test_the_key_value_table_is_printed_after_a_minute_and_then_every_ten(
                 printed.append(autojump_clock.current_time())
 
     caplog.set_level(logging.INFO)
-    logging.getLogger("nameserver.main").addHandler(handler := Noted())
+    logging.getLogger("rmqlab.nameserver.main").addHandler(handler := Noted())
     try:
         with trio.move_on_after(1300):
             await print_forever(kv)
     finally:
-        logging.getLogger("nameserver.main").removeHandler(handler)
+        logging.getLogger("rmqlab.nameserver.main").removeHandler(handler)
     assert printed == [60, 660, 1260]
 
 
@@ -252,17 +252,17 @@ async def test_a_restart_on_the_same_port_finds_its_keys_again(config: Nameserve
 
 
 def run_module(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `python -m nameserver` until it ends by itself."""
-    command = [sys.executable, "-m", "nameserver", *arguments]
+    """Run `python -m rmqlab.nameserver` until it ends by itself."""
+    command = [sys.executable, "-m", "rmqlab.nameserver", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_the_command_says_how_it_is_used_and_what_is_wrong(tmp_path: pathlib.Path) -> None:
     for arguments in ((), ("a", "b"), ("--chek", "a")):
         ended = run_module(*arguments)
-        assert (ended.returncode, ended.stdout, ended.stderr[:27]) == (2, "", "usage: python -m nameserver")
+        assert (ended.returncode, ended.stdout, ended.stderr[:34]) == (2, "", "usage: python -m rmqlab.nameserver")
     ended = run_module("--help")
-    assert (ended.returncode, ended.stderr, ended.stdout[:27]) == (0, "", "usage: python -m nameserver")
+    assert (ended.returncode, ended.stderr, ended.stdout[:34]) == (0, "", "usage: python -m rmqlab.nameserver")
     path = tmp_path / "ns.toml"
     path.write_text("listen_prot = 1")
     ended = run_module(str(path))
@@ -276,7 +276,7 @@ def test_the_command_says_how_it_is_used_and_what_is_wrong(tmp_path: pathlib.Pat
 def test_the_command_says_ready_with_its_address_serves_and_stops_on_sigterm(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "ns.toml"
     path.write_text(f"listen_port = 0\nkv_config_path = {json.dumps(str(tmp_path / 'kv.json'))}\n")
-    command = [sys.executable, "-m", "nameserver", str(path)]
+    command = [sys.executable, "-m", "rmqlab.nameserver", str(path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         ready, _, address = process.stdout.readline().strip().partition(" ")

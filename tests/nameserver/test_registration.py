@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from remoting.bodies.registration import RegisterBrokerBody, body_crc32, encode_compressed
-from remoting.bodies.route import TopicRouteData
-from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from remoting.codes import RequestCode, version_number
-from remoting.command import ONEWAY, Command
+from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, encode_compressed
+from rmqlab.remoting.bodies.route import TopicRouteData
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.codes import RequestCode, version_number
+from rmqlab.remoting.command import ONEWAY, Command
 
 FIVE_X_BODY = json.dumps(
     {

@@ -5,13 +5,11 @@ import sys
 import attrs
 import pytest
 
-from nameserver.changes import BrokerChange, BrokerChangeKind, QueueChange
-from nameserver.lookup import (
-    find_route,
-)
-from nameserver.route import Registered, Registration, RouteTable, RouteTableFullError
-from remoting.bodies.route import QueueData
-from remoting.bodies.topic import DataVersion, TopicConfig
+from rmqlab.nameserver.changes import BrokerChange, BrokerChangeKind, QueueChange
+from rmqlab.nameserver.lookup import find_route
+from rmqlab.nameserver.route import Registered, Registration, RouteTable, RouteTableFullError
+from rmqlab.remoting.bodies.route import QueueData
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
 
 TEMPLATE = TopicConfig(topic_name="TBW102", read_queue_nums=8, write_queue_nums=8, perm=7)
 ORDERS = TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4)
@@ -407,7 +405,7 @@ def test_a_table_that_is_full_takes_no_more_and_stays_as_it_is(
 
 
 def test_what_a_broker_takes_with_it_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nameserver.route.MAX_QUEUE_DATA", 2)
+    monkeypatch.setattr("rmqlab.nameserver.route.MAX_QUEUE_DATA", 2)
     table = RouteTable()
     for _ in range(3):
         register(table, MASTER)
@@ -420,7 +418,7 @@ def test_what_a_broker_takes_with_it_makes_room(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_very_many_silent_brokers_expire_in_several_scans(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nameserver.route.MAX_EXPIRED_AT_ONCE", 2)
+    monkeypatch.setattr("rmqlab.nameserver.route.MAX_EXPIRED_AT_ONCE", 2)
     table = RouteTable()
     for broker in (MASTER, SLAVE, OTHER):
         register(table, broker)

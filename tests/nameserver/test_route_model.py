@@ -10,9 +10,9 @@ import hypothesis
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from nameserver.lookup import find_route, topics_of_cluster
-from nameserver.route import EXPIRY, Registration, RouteTable
-from remoting.bodies.topic import DataVersion, TopicConfig
+from rmqlab.nameserver.lookup import find_route, topics_of_cluster
+from rmqlab.nameserver.route import EXPIRY, Registration, RouteTable
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
 
 NAMES = {"broker-a": "c1", "broker-b": "c1", "broker-c": "c2"}
 TOPICS = ("t1", "t2", "t3")

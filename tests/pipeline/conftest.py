@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from client.admin import Admin
-from client.config import ClientConfig
-from client.errors import ClientError
-from client.instance import open_client
-from client.message import Message, ReceivedMessage
-from client.producer import Producer
-from client.pull import PullConsumer
-from remoting.bodies.topic import TopicConfig
+from rmqlab.client.admin import Admin
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.errors import ClientError
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.producer import Producer
+from rmqlab.client.pull import PullConsumer
+from rmqlab.remoting.bodies.topic import TopicConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -44,7 +44,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
-    from pipeline.session import open_session
+    from rmqlab.pipeline.session import open_session
 
     with open_session("local[2,4]", settings={"spark.sql.shuffle.partitions": "2"}) as session:
         yield session
@@ -75,7 +75,7 @@ def golden(manifest: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture
 def write_log(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
     """Writes one commit log file of records with these bodies below `tmp_path / node`; answers the store's directory."""
-    from remoting.message import StoredMessage, body_crc, encode_message
+    from rmqlab.remoting.message import StoredMessage, body_crc, encode_message
 
     def writer(node: str, bodies: list[bytes], *, size: int = 64 * 1024, **changes: Any) -> pathlib.Path:
         raw = b""
@@ -107,14 +107,14 @@ class Lab:
 
     def run(self, *arguments: str) -> str:
         """A command of rmqlab; its output. It must succeed."""
-        program = [sys.executable, "-m", "cluster", *arguments]
+        program = [sys.executable, "-m", "rmqlab.cluster", *arguments]
         done = subprocess.run(program, check=False, capture_output=True, text=True, env=self.environment, timeout=300)
         assert done.returncode == 0, (arguments, done.stdout, done.stderr)
         return done.stdout
 
     def start(self, *arguments: str) -> "subprocess.Popen[bytes]":
         """A command of rmqlab that goes on beside the test."""
-        program = [sys.executable, "-m", "cluster", *arguments]
+        program = [sys.executable, "-m", "rmqlab.cluster", *arguments]
         return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=self.environment)
 
     def send(self, topic: str, bodies: Sequence[bytes], **changes: Any) -> None:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from client.config import ClientConfig
-from client.instance import open_client
-from client.message import Message
-from client.producer import Producer
-from remoting.acl import Credentials
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message
+from rmqlab.client.producer import Producer
+from rmqlab.remoting.acl import Credentials
 from tests.pipeline.conftest import Lab
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cluster.checks import judge_directory
-from cluster.scenario.catalogue import list_scenarios
-from pipeline.audit.audit import audit_run
-from pipeline.runs import home
+from rmqlab.cluster.checks import judge_directory
+from rmqlab.cluster.scenario.catalogue import list_scenarios
+from rmqlab.pipeline.audit.audit import audit_run
+from rmqlab.pipeline.runs import home
 from tests.pipeline.test_audit import differences
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _has_stores(run: pathlib.Path) -> bool:
 def play(scenario: str, profile: str) -> pathlib.Path:
     """Play a scenario, and give its run, whatever the verdict: both judges have to say the same of it."""
     options = ["--profile", profile, "--keep-stores", "--json"]
-    program = [sys.executable, "-m", "cluster", "run", scenario, *options]
+    program = [sys.executable, "-m", "rmqlab.cluster", "run", scenario, *options]
     done = subprocess.run(program, check=False, capture_output=True, text=True, timeout=600)
     run = last_run(scenario, profile)
     assert run is not None, (done.returncode, done.stdout, done.stderr)

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
-from cluster.checks import judge_directory
-from cluster.checks.findings import Finding as QuickFinding
-from cluster.checks.findings import Findings
-from cluster.checks.testing import ADDRESSES, MadeUpRun
-from pipeline.audit.audit import Summary, audit_run
-from pipeline.audit.findings import Finding
-from remoting.bodies.offset import ConsumerOffsets
-from remoting.journal import pack_entry
-from remoting.message import StoredMessage, body_crc, encode_message
+from rmqlab.cluster.checks import judge_directory
+from rmqlab.cluster.checks.findings import Finding as QuickFinding
+from rmqlab.cluster.checks.findings import Findings
+from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
+from rmqlab.pipeline.audit.audit import Summary, audit_run
+from rmqlab.pipeline.audit.findings import Finding
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.message import StoredMessage, body_crc, encode_message
+from rmqlab.runtime.journal import pack_entry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

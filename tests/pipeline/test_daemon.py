@@ -6,8 +6,8 @@ import subprocess
 
 from pyspark.serializers import read_int
 
-from pipeline.java import Java
-from pipeline.overlay import Machine, make_overlay
+from rmqlab.pipeline.java import Java
+from rmqlab.pipeline.spark_home import Machine, make_overlay
 
 PLANNER = "pyspark.sql.worker.lookup_data_sources"
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from remoting.clock import wall_millis
+from rmqlab.runtime.clock import wall_millis
 
 if TYPE_CHECKING:
     from tests.pipeline.conftest import Lab

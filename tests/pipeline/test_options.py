@@ -1,7 +1,7 @@
 import attrs
 import pytest
 
-from pipeline.options import OptionError, at_least, bind_options, boolean, names, one_of, option, text
+from rmqlab.pipeline.options import OptionError, at_least, bind_options, boolean, names, one_of, option, text
 
 
 @attrs.frozen(kw_only=True)

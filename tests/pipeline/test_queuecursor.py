@@ -8,14 +8,14 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from client.errors import BrokerError
-from client.instance import Client
-from pipeline import queuecursor
-from pipeline.queuecursor import Chunk, QueueCursor, ReadError
-from pipeline.queues import Filter, Pulled, Reading
-from pipeline.topicoffsets import QueueName, QueueRange
-from remoting.channel import ConnectError, RequestTimeoutError
-from remoting.codes import ResponseCode
+from rmqlab.client.errors import BrokerError
+from rmqlab.client.instance import Client
+from rmqlab.pipeline import queuecursor
+from rmqlab.pipeline.queuecursor import Chunk, QueueCursor, ReadError
+from rmqlab.pipeline.queues import Filter, Pulled, Reading
+from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.runtime.channel import ConnectError, RequestTimeoutError
 
 QUEUE = QueueName("orders", "broker-a", 0)
 CLIENT = cast("Client", None)

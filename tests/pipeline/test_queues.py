@@ -7,12 +7,12 @@ import pytest
 import trio
 from hypothesis import strategies
 
-from client.instance import Client
-from pipeline import queues
-from pipeline.queues import Pulled, offset_at
-from pipeline.topicoffsets import QueueName
-from remoting.codes import ResponseCode
-from remoting.message import StoredMessage, encode_message
+from rmqlab.client.instance import Client
+from rmqlab.pipeline import queues
+from rmqlab.pipeline.queues import Pulled, offset_at
+from rmqlab.pipeline.topicoffsets import QueueName
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.remoting.message import StoredMessage, encode_message
 
 QUEUE = QueueName("orders", "broker-a", 0)
 

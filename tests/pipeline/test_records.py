@@ -5,8 +5,8 @@ import zlib
 import pyarrow as pa
 import pytest
 
-from pipeline import records
-from remoting.message import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZLIB, COMPRESSION_ZSTD, MAX_INFLATED
+from rmqlab.pipeline import records
+from rmqlab.remoting.message import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_ZLIB, COMPRESSION_ZSTD, MAX_INFLATED
 
 
 @pytest.mark.parametrize("kind", [COMPRESSION_ZLIB, COMPRESSION_LZ4, COMPRESSION_ZSTD])

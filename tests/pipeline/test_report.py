@@ -8,9 +8,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from pipeline.report.data import NoAuditError
-from pipeline.report.page import write_report
-from pipeline.report.svg import Axis, Plot, log_ticks, short, ticks
+from rmqlab.pipeline.report.data import NoAuditError
+from rmqlab.pipeline.report.page import write_report
+from rmqlab.pipeline.report.svg import Axis, Plot, log_ticks, short, ticks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ QUIETLY = (
 @pytest.fixture(scope="module")
 def page(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The page of a made-up run with everything in it."""
-    from pipeline.audit.audit import audit_run
+    from rmqlab.pipeline.audit.audit import audit_run
     from tests.pipeline.test_audit import PLANTED, clean_run, write_run
 
     run = clean_run()

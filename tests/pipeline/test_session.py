@@ -5,13 +5,13 @@ import sys
 
 import pytest
 
-from pipeline import session
-from pipeline.java import find_java
-from pipeline.overlay import Machine, make_overlay
+from rmqlab.pipeline import session
+from rmqlab.pipeline.java import find_java
+from rmqlab.pipeline.spark_home import Machine, make_overlay
 
 PROGRAM = """
 import sys
-from pipeline.session import open_session
+from rmqlab.pipeline.session import open_session
 
 with open_session("local[1]") as spark:
     rows = spark.read.format("rocketmq-store").load(sys.argv[1]).count()

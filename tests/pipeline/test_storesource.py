@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql.types import StructType
 
-from pipeline.commitlogs import stretches
-from store.scan import LogScan
+from rmqlab.pipeline.commitlogs import stretches
+from rmqlab.store.scan import LogScan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -245,7 +245,7 @@ class Copier:
 
     PROGRAM = """
 import sys
-from pipeline.session import open_session
+from rmqlab.pipeline.session import open_session
 server, checkpoint = sys.argv[1:]
 with open_session("local[2]") as spark:
     source = {"nameServer": server, "topic": "copied-from", "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"}
@@ -352,8 +352,8 @@ def test_a_task_that_fails_is_repeated_under_the_same_names(spark: "SparkSession
 
 def wait_for_a_message(server: str, topic: str) -> None:
     """Return when a topic has a message. Runs in a worker of Spark's."""
-    from pipeline.topicbounds import Bounds
-    from pipeline.topicoptions import TopicOptions
+    from rmqlab.pipeline.topicbounds import Bounds
+    from rmqlab.pipeline.topicoptions import TopicOptions
 
     bounds = Bounds(TopicOptions(name_server=server, topic=topic))
     bounds.look()

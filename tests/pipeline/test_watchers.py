@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audit.watchers import Span, shared, uncovered
+from rmqlab.pipeline.audit.watchers import Span, shared, uncovered
 
 END = 30
 spans = st.builds(

@@ -3,11 +3,11 @@
 import json
 import pathlib
 
-from remoting import acl
-from remoting.codec import decode_command
-from remoting.codes import RequestCode
-from remoting.command import Command, request
-from remoting.frame import FrameDecoder
+from rmqlab.remoting import acl
+from rmqlab.remoting.codec import decode_command
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.frame import FrameDecoder
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "wire"
 TOOLS = acl.Credentials("rocketmq2", "12345678")

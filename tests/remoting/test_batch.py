@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.batch import Batch, BatchItem, decode_batch, encode_batch
-from remoting.message import RecordError, parse_properties
+from rmqlab.remoting.batch import Batch, BatchItem, decode_batch, encode_batch
+from rmqlab.remoting.message import RecordError, parse_properties
 
 WIRE = pathlib.Path(__file__).parents[1] / "golden" / "wire"
 

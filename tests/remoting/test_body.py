@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
-from remoting.bodies.offset import ConsumerOffsets, ConsumeStats, ConsumeStatsList, DelayOffsets, ResetOffsetBody
-from remoting.bodies.queue import LockBatchRequestBody, MessageQueue
-from remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
-from remoting.bodies.runtime import ConsumerRunningInfo, KVTable
-from remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, TopicList, TopicStatsTable
-from remoting.body import Body, BodyError
-from remoting.fastjson import parse_fastjson
+from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.offset import ConsumerOffsets, ConsumeStats, ConsumeStatsList, DelayOffsets, ResetOffsetBody
+from rmqlab.remoting.bodies.queue import LockBatchRequestBody, MessageQueue
+from rmqlab.remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
+from rmqlab.remoting.bodies.runtime import ConsumerRunningInfo, KVTable
+from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, TopicList, TopicStatsTable
+from rmqlab.remoting.body import Body, BodyError
+from rmqlab.remoting.fastjson import parse_fastjson
 
 CONFIG = pathlib.Path(__file__).parents[1] / "golden" / "store" / "master" / "config"
 ROUND_TRIPS = [

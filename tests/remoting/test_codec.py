@@ -4,13 +4,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.codec import ReplyHead, decode_command, encode_command, encode_reply_head
-from remoting.command import Command, request
-from remoting.dispatch import Reply, Request
-from remoting.frame import JSON, MAX_HEADER, ROCKETMQ, Frame, FrameDecoder, HeaderTooLargeError, RemoteProtocolError
-from remoting.header import HeaderError
-from remoting.headers.send import SendMessageRequestHeader
-from remoting.strangers import MAX_HOSTS, OncePerHost
+from rmqlab.remoting.codec import ReplyHead, decode_command, encode_command, encode_reply_head
+from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.frame import (
+    JSON,
+    MAX_HEADER,
+    ROCKETMQ,
+    Frame,
+    FrameDecoder,
+    HeaderTooLargeError,
+    RemoteProtocolError,
+)
+from rmqlab.remoting.header import HeaderError
+from rmqlab.remoting.headers.send import SendMessageRequestHeader
+from rmqlab.remoting.strangers import MAX_HOSTS, OncePerHost
+from rmqlab.runtime.dispatch import Reply, Request
 
 plain = st.text(alphabet="0123456789ABCDEF,", min_size=1, max_size=300)
 texts = st.text(alphabet=st.characters(codec="utf-8"), max_size=40)

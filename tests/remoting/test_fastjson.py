@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from remoting.fastjson import (
+from rmqlab.remoting.fastjson import (
     MAX_DEPTH,
     MAX_EXPANDED,
     MAX_REFERENCES,

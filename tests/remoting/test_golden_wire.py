@@ -12,18 +12,18 @@ from typing import NamedTuple
 import attrs
 import pytest
 
-from remoting.bodies import group, heartbeat, offset, queue, registration, route, runtime, topic
-from remoting.body import Body
-from remoting.codec import decode_command, encode_command
-from remoting.codes import RequestCode
-from remoting.command import Command
-from remoting.frame import JSON, FrameDecoder
-from remoting.header import Header, header_to_fields
-from remoting.headers import broker_admin, nameserver, pull, query, send
-from remoting.headers import group as group_headers
-from remoting.headers import offset as offset_headers
-from remoting.headers import topic as topic_headers
-from remoting.properties import parse_properties_text, write_properties_text
+from rmqlab.remoting.bodies import group, heartbeat, offset, queue, registration, route, runtime, topic
+from rmqlab.remoting.body import Body
+from rmqlab.remoting.codec import decode_command, encode_command
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.frame import JSON, FrameDecoder
+from rmqlab.remoting.header import Header, header_to_fields
+from rmqlab.remoting.headers import broker_admin, nameserver, pull, query, send
+from rmqlab.remoting.headers import group as group_headers
+from rmqlab.remoting.headers import offset as offset_headers
+from rmqlab.remoting.headers import topic as topic_headers
+from rmqlab.remoting.properties import parse_properties_text, write_properties_text
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "wire"
 FILES = sorted(path.name for path in GOLDEN.glob("*.jsonl") if not path.name.endswith("_ha_stream.jsonl"))

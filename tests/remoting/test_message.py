@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.message import (
+from rmqlab.remoting.message import (
     COMPRESSED,
     COMPRESSION_LZ4,
     COMPRESSION_ZSTD,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.properties import parse_properties_text, properties_file_text, write_properties_text
+from rmqlab.remoting.properties import parse_properties_text, properties_file_text, write_properties_text
 
 PLAIN = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\\=:#! \t\f\r\n"), min_size=1)
 

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting import codec
-from remoting.codec import decode_command, encode_command
-from remoting.command import Command, request
-from remoting.frame import ROCKETMQ, FrameDecoder
-from remoting.header import Header, HeaderError, header_from_fields
-from remoting.headers.pull import PullMessageRequestHeader
-from remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
-from remoting.templates import PATIENCE, AlikeFields
+from rmqlab.remoting import codec
+from rmqlab.remoting.codec import decode_command, encode_command
+from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.frame import ROCKETMQ, FrameDecoder
+from rmqlab.remoting.header import Header, HeaderError, header_from_fields
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader
+from rmqlab.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rmqlab.remoting.templates import PATIENCE, AlikeFields
 
 SEND = {
     "a": "producers", "b": "orders", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1700000000000", "h": "0",

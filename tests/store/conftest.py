@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from store.config import StoreConfig
-from store.messagestore import MessageStore
-from store.testing import ManualClock, small_config
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, small_config
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "store"
 

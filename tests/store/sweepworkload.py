@@ -7,15 +7,15 @@ from typing import Final
 
 import attrs
 
-from remoting.batch import Batch, BatchItem
-from remoting.message import decode_message
-from store.config import StoreConfig
-from store.configfile import keep_config_file, on_disk, save_config_file
-from store.disk import Disk, StoreError
-from store.messagestore import MessageStore
-from store.results import PutResult
-from store.rewind import save_from, start_anew, truncate
-from store.testing import ManualClock, new_message, small_config
+from rmqlab.remoting.batch import Batch, BatchItem
+from rmqlab.remoting.message import decode_message
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.configfile import keep_config_file, on_disk, save_config_file
+from rmqlab.store.disk import Disk, StoreError
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import PutResult
+from rmqlab.store.testing import ManualClock, new_message, small_config
+from rmqlab.store.truncate import save_from, start_anew, truncate
 
 _HOURS: Final = 3_600_000
 

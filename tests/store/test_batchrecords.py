@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remoting.batch import Batch, BatchItem
-from remoting.message import NewMessage
-from store.config import StoreConfig
-from store.messagestore import MessageStore
-from store.testing import SOME_DAY, ManualClock, small_config
+from rmqlab.remoting.batch import Batch, BatchItem
+from rmqlab.remoting.message import NewMessage
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import SOME_DAY, ManualClock, small_config
 
 HEX = "0123456789ABCDEF"
 COUNTED = st.integers(0, 2**32 - 1).map(lambda number: f"C00002020D4B4E0E2F2A65D1{number:08X}")

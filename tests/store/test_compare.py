@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from store.compare import Comparison, LogImage, Verdict, compare_logs
-from store.config import StoreConfig
-from store.disk import StoreError
-from store.messagestore import MessageStore
-from store.testing import SOME_DAY, ManualClock, new_message, small_config
+from rmqlab.store.compare import Comparison, LogImage, Verdict, compare_logs
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.disk import StoreError
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import SOME_DAY, ManualClock, new_message, small_config
 
 Open = Callable[..., MessageStore]
 FILE = 64 * 1024

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from remoting.message import decode_message
-from store.disk import StoreError
-from store.messagestore import MessageStore
-from store.testing import ManualClock, new_message, small_config
+from rmqlab.remoting.message import decode_message
+from rmqlab.store.disk import StoreError
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, new_message, small_config
 
 Open = Callable[..., MessageStore]
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-import store.dispatch
-from store.config import StoreConfig
-from store.indexing import KeyReader, index_hashes
-from store.messagestore import MessageStore
-from store.testing import new_message
+import rmqlab.store.dispatch
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.indexing import KeyReader, index_hashes
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import new_message
 
 Open = Callable[..., MessageStore]
 COUNT = 1500
@@ -71,7 +71,7 @@ def test_after_a_crash_the_index_of_a_long_log_comes_when_there_is_time(
 ) -> None:
     """Section 3.5, steps 4 and 8: what was lost is indexed again. Messages are stored and found meanwhile."""
     shutil.copytree(master.config.store_path_root_dir, tmp_path / "killed")
-    monkeypatch.setattr(store.dispatch, "INDEX_AT_ONCE", 100_000)
+    monkeypatch.setattr(rmqlab.store.dispatch, "INDEX_AT_ONCE", 100_000)
     again = open_store("killed", mapped_file_size_commit_log=FILE, max_index_num=1000)
     assert again.max_queue_offset("orders", 0) == COUNT // 3
     assert again.dispatcher.indexed == 0
@@ -90,7 +90,7 @@ def test_what_a_crash_left_unindexed_is_finished_at_a_stop(
 ) -> None:
     """store-ha#5."""
     shutil.copytree(master.config.store_path_root_dir, tmp_path / "killed")
-    monkeypatch.setattr(store.dispatch, "INDEX_AT_ONCE", 0)
+    monkeypatch.setattr(rmqlab.store.dispatch, "INDEX_AT_ONCE", 0)
     again = open_store("killed", mapped_file_size_commit_log=FILE, max_index_num=1000)
     assert again.dispatcher.is_index_behind
     again.close()
@@ -142,7 +142,7 @@ def test_an_index_that_is_wanted_is_taken_along(slave: MessageStore) -> None:
 def test_the_index_is_never_far_behind(
     bound: str, most: int, master: MessageStore, slave: MessageStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store.dispatch, bound, most)
+    monkeypatch.setattr(rmqlab.store.dispatch, bound, most)
     size = master.max_commit_log_offset / COUNT
     furthest = 0
     while slave.dispatch(50_000, may_index=False):

@@ -1,6 +1,6 @@
 """Every call that touches the disk fails in turn; afterwards a restart finds what was acknowledged (issue 12).
 
-A point is one call of `store.disk.Disk` in a fixed life of a store, or the second half of a write.
+A point is one call of `rmqlab.store.disk.Disk` in a fixed life of a store, or the second half of a write.
 """
 
 import errno
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-import store.disk
-from remoting.message import decode_message
-from store.configfile import keep_unsaved_files, load_config_file
-from store.messagestore import MessageStore
-from store.powerloss import lose_unsynced
-from store.results import GetStatus, PutResult
-from store.testing import ManualClock, new_message
+import rmqlab.store.disk
+from rmqlab.remoting.message import decode_message
+from rmqlab.store.configfile import keep_unsaved_files, load_config_file
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.powerloss import lose_unsynced
+from rmqlab.store.results import GetStatus, PutResult
+from rmqlab.store.testing import ManualClock, new_message
 from tests.store.failingdisk import ERRNOS, FailingDisk
 from tests.store.sweepworkload import SlaveWorkload, Workload, sweep_config
 
@@ -131,7 +131,7 @@ def test_all_calls_of_the_store_go_through_one_seam() -> None:
     )
     ours = re.compile(r"(LogFile|IndexFile|FlushedMarks|MessageStore|queues|self|cls)\.open\(")
     tools = {"disk.py", "compare.py", "powerloss.py", "queuefile.py", "scan.py"}
-    paths = [path for path in Path(store.disk.__file__).parent.glob("*.py") if path.name not in tools]
+    paths = [path for path in Path(rmqlab.store.disk.__file__).parent.glob("*.py") if path.name not in tools]
     found = [
         f"{path.name}: {line.strip()}"
         for path in paths

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from store.checkpoint import Checkpoint
-from store.disk import StoreLocked
-from store.faults import FaultyDisk
-from store.messagestore import MessageStore
-from store.powerloss import lose_unsynced
-from store.testing import new_message, small_config
+from rmqlab.store.checkpoint import Checkpoint
+from rmqlab.store.disk import StoreLocked
+from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.powerloss import lose_unsynced
+from rmqlab.store.testing import new_message, small_config
 
 Open = Callable[..., MessageStore]
 

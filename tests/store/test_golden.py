@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from remoting.message import BLANK_MAGIC, NewMessage, StoredMessage, decode_message
-from store.config import StoreConfig
-from store.messagestore import MessageStore
-from store.testing import ManualClock
+from rmqlab.remoting.message import BLANK_MAGIC, NewMessage, StoredMessage, decode_message
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock
 
 COPIES = ["master", "slave", "master-kill9"]
 END_OF_TIME = 2**62

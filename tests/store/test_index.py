@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from remoting.message import decode_message
-from store.disk import Disk
-from store.index import Index, key_hash
-from store.messagestore import MessageStore
-from store.testing import SOME_DAY, ManualClock, new_message
+from rmqlab.remoting.message import decode_message
+from rmqlab.store.disk import Disk
+from rmqlab.store.index import Index, key_hash
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import SOME_DAY, ManualClock, new_message
 
 Open = Callable[..., MessageStore]
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store.indexing import index_hashes, topic_parts_of, unique_key_hash
+from rmqlab.store.indexing import index_hashes, topic_parts_of, unique_key_hash
 
 TOPICS = st.text(min_size=1, max_size=40)
 CLIENTS_KEYS = st.sampled_from([32, 56]).flatmap(lambda size: st.text("0123456789ABCDEF", min_size=size, max_size=size))

@@ -10,10 +10,10 @@ from typing import NoReturn
 import attrs
 import pytest
 
-from store.disk import Disk, StoreCorrupt
-from store.faults import FaultyDisk
-from store.filequeue import FileQueue
-from store.logfile import LogFile, offset_name
+from rmqlab.store.disk import Disk, StoreCorrupt
+from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.filequeue import FileQueue
+from rmqlab.store.logfile import LogFile, offset_name
 
 MB = 2**20
 

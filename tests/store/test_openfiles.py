@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from store import logfile, openfiles
-from store.config import QUEUE_ENTRY_SIZE
-from store.disk import Disk
-from store.faults import FaultyDisk
-from store.messagestore import MessageStore
-from store.openfiles import OpenFiles, default_limit
-from store.rewind import truncate
-from store.testing import ManualClock, new_message, small_config
+from rmqlab.store import logfile, openfiles
+from rmqlab.store.config import QUEUE_ENTRY_SIZE
+from rmqlab.store.disk import Disk
+from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.openfiles import OpenFiles, default_limit
+from rmqlab.store.testing import ManualClock, new_message, small_config
+from rmqlab.store.truncate import truncate
 
 Open = Callable[..., MessageStore]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import attrs
 import pytest
 
-from store.disk import StoreError, StoreLocked
-from store.messagestore import MessageStore
-from store.powerloss import Lost, has_store, lose_unsynced, wipe_store
-from store.testing import new_message, small_config
+from rmqlab.store.disk import StoreError, StoreLocked
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.powerloss import Lost, has_store, lose_unsynced, wipe_store
+from rmqlab.store.testing import new_message, small_config
 
 Open = Callable[..., MessageStore]
 

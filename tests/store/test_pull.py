@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
-from remoting.message import decode_messages
-from store.messagestore import MessageStore
-from store.results import GetStatus
-from store.testing import new_message
+from rmqlab.remoting.message import decode_messages
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import GetStatus
+from rmqlab.store.testing import new_message
 
 Open = Callable[..., MessageStore]
 

@@ -11,14 +11,14 @@ from typing import Any
 import attrs
 import pytest
 
-from remoting.batch import Batch, BatchItem
-from remoting.message import BLANK_MAGIC, StoredMessage, decode_message
-from store.config import StoreConfig
-from store.disk import Disk
-from store.faults import FaultyDisk
-from store.messagestore import MessageStore
-from store.results import PutStatus
-from store.testing import ManualClock, new_message
+from rmqlab.remoting.batch import Batch, BatchItem
+from rmqlab.remoting.message import BLANK_MAGIC, StoredMessage, decode_message
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.disk import Disk
+from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import PutStatus
+from rmqlab.store.testing import ManualClock, new_message
 
 Open = Callable[..., MessageStore]
 

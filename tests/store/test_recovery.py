@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remoting.message import MESSAGE_MAGIC
-from store.consumequeue import ConsumeQueue
-from store.disk import Disk
-from store.messagestore import MessageStore
-from store.queues import EnteredOffsets
-from store.recovery import (
+from rmqlab.remoting.message import MESSAGE_MAGIC
+from rmqlab.store.consumequeue import ConsumeQueue
+from rmqlab.store.disk import Disk
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.queues import EnteredOffsets
+from rmqlab.store.recovery import (
     FirstRecord,
     LogWalk,
     first_file_after_clean_stop,
@@ -24,7 +24,7 @@ from store.recovery import (
     log_end,
     record_size,
 )
-from store.testing import ManualClock, new_message, small_config
+from rmqlab.store.testing import ManualClock, new_message, small_config
 
 Open = Callable[..., MessageStore]
 

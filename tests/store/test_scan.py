@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from store.config import StoreConfig
-from store.scan import LogScan
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.scan import LogScan
 
 
 @pytest.mark.parametrize("copy", ["master", "slave", "master-kill9"])

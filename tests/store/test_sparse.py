@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from store import sparse
-from store.disk import Disk
-from store.messagestore import MessageStore
-from store.powerloss import lose_unsynced
-from store.sparse import first_hole, zero_from
-from store.testing import new_message
+from rmqlab.store import sparse
+from rmqlab.store.disk import Disk
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.powerloss import lose_unsynced
+from rmqlab.store.sparse import first_hole, zero_from
+from rmqlab.store.testing import new_message
 
 Open = Callable[..., MessageStore]
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from remoting.message import decode_message
-from store.messagestore import MessageStore
-from store.rewind import start_anew, truncate
-from store.testing import ManualClock, new_message, small_config
+from rmqlab.remoting.message import decode_message
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, new_message, small_config
+from rmqlab.store.truncate import start_anew, truncate
 
 Open = Callable[..., MessageStore]
 

@@ -10,15 +10,15 @@ from typing import Any
 import attrs
 import pytest
 
-from store.checkpoint import Checkpoint
-from store.disk import Disk
-from store.faults import FaultyDisk
-from store.flush import FlushJob
-from store.logfile import LogFile
-from store.messagestore import MessageStore
-from store.powerloss import lose_unsynced
-from store.rewind import save_from, start_anew, truncate
-from store.testing import new_message, small_config
+from rmqlab.store.checkpoint import Checkpoint
+from rmqlab.store.disk import Disk
+from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.flush import FlushJob
+from rmqlab.store.logfile import LogFile
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.powerloss import lose_unsynced
+from rmqlab.store.testing import new_message, small_config
+from rmqlab.store.truncate import save_from, start_anew, truncate
 
 Open = Callable[..., MessageStore]
 Rewritten = list[tuple[str, int, int]]
@@ -135,7 +135,7 @@ def test_a_failed_sync_is_remembered_over_files_and_by_a_slave_within_a_record(
 
 
 def test_a_bulk_is_rewritten_in_parts(open_store: Open, rewritten: Rewritten, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store.flush._REWRITTEN_AT_ONCE", 10_000)
+    monkeypatch.setattr("rmqlab.store.flush._REWRITTEN_AT_ONCE", 10_000)
     disk = FaultyDisk(sync_fails=True)
     store = open_store(disk=disk)
     ends = [store.put(new_message(b"b" * 3000)).end_offset for _ in range(8)]

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from store.messagestore import MessageStore
-from store.testing import ManualClock, new_message
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, new_message
 
 Open = Callable[..., MessageStore]
 

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from store.messagestore import MessageStore
-from store.rewind import truncate
-from store.testing import ManualClock, new_message, small_config
-from store.verify import LogVerifier
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, new_message, small_config
+from rmqlab.store.truncate import truncate
+from rmqlab.store.verify import LogVerifier
 
 Open = Callable[..., MessageStore]
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.acl.addresses import address_matcher
-from broker.acl.denial import AclDenied
+from rmqlab.broker.acl.addresses import address_matcher
+from rmqlab.broker.acl.denial import AclDenied
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from broker.acl.access import Access, access_of
-from broker.acl.account import PUB, SUB
-from broker.acl.control import AccessControl
-from broker.acl.denial import AclDenied
-from remoting.acl import Credentials, sign
-from remoting.codes import RequestCode
-from remoting.command import Command, request
+from rmqlab.broker.acl.access import Access, access_of
+from rmqlab.broker.acl.account import PUB, SUB
+from rmqlab.broker.acl.control import AccessControl
+from rmqlab.broker.acl.denial import AclDenied
+from rmqlab.remoting.acl import Credentials, sign
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import Command, request
 
 ACL_FILE = """
 globalWhiteRemoteAddresses:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker.filter.bloom import BloomFilter, murmur3_low64
-from remoting.bodies.filter import BloomFilterData
+from rmqlab.broker.filter.bloom import BloomFilter, murmur3_low64
+from rmqlab.remoting.bodies.filter import BloomFilterData
 
 
 def test_the_default_filter_is_that_of_4_9() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.filter.lexer import FilterError
-from broker.filter.sql92 import MAX_OPERANDS, compile_filter
+from rmqlab.broker.filter.lexer import FilterError
+from rmqlab.broker.filter.sql92 import MAX_OPERANDS, compile_filter
 
 MESSAGE = {
     "a": "5", "b": "5.5", "c": "abc", "yes": "true", "no": "False", "long": "9999999999", "spaced": " 7 ", "TAGS": "TagA",

@@ -7,10 +7,10 @@ from collections.abc import Callable  # noqa: TC003 - as everywhere
 import attrs
 import pytest
 
-from broker.filter.bloom import BloomFilter
-from broker.filter.table import ConsumerFilterTable
-from remoting.bodies.filter import ConsumerFilterData
-from remoting.bodies.heartbeat import SubscriptionData
+from rmqlab.broker.filter.bloom import BloomFilter
+from rmqlab.broker.filter.table import ConsumerFilterTable
+from rmqlab.remoting.bodies.filter import ConsumerFilterData
+from rmqlab.remoting.bodies.heartbeat import SubscriptionData
 
 DAY = 86_400_000
 BLOOM = BloomFilter.of(20, 32)
@@ -152,7 +152,7 @@ def test_a_file_with_bits_of_another_size_is_not_used(scene: Scene) -> None:
 def test_a_file_is_written_only_after_a_change(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 12.6: all expressions were written each 10 s."""
     written: list[pathlib.Path] = []
-    monkeypatch.setattr("broker.filter.table.keep_config_file", lambda path, _content: written.append(path))
+    monkeypatch.setattr("rmqlab.broker.filter.table.keep_config_file", lambda path, _content: written.append(path))
     changes: list[Callable[[], object]] = [
         lambda: None,
         scene.register,

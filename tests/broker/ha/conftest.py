@@ -3,8 +3,8 @@
 import pytest
 import trio
 
-from broker.ha.testing import Recorder
-from remoting.reactor import Reactor
+from rmqlab.broker.ha.testing import Recorder
+from rmqlab.runtime.reactor import Reactor
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.ha.divergence import Span, common_end
+from rmqlab.broker.ha.divergence import Span, common_end
 
 
 def search(sizes: list[int], same: int, *, end: int | None = None, start: int = 0) -> tuple[int | None, list[Span]]:

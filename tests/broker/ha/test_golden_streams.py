@@ -10,11 +10,11 @@ from typing import Any
 import attrs
 import pytest
 
-from broker.ha.receiver import LogReceiver
-from broker.ha.sender import LogSender
-from broker.ha.settings import HaSettings
-from broker.ha.stream import MasterStream, SlaveStream, StreamError
-from broker.ha.testing import FileSize, MemoryLog
+from rmqlab.broker.ha.receiver import LogReceiver
+from rmqlab.broker.ha.sender import LogSender
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.stream import MasterStream, SlaveStream, StreamError
+from rmqlab.broker.ha.testing import FileSize, MemoryLog
 
 WIRE = pathlib.Path(__file__).parents[2] / "golden" / "wire"
 FILE = FileSize(65_536)  # of the recorded master; both sides had the same

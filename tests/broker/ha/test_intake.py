@@ -9,11 +9,11 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-import store.dispatch
-from broker.ha.intake import WARM_AHEAD, dispatch_forever, warm_forever
-from store.logfile import LogFile
-from store.messagestore import MessageStore
-from store.testing import ManualClock, new_message, small_config
+import rmqlab.store.dispatch
+from rmqlab.broker.ha.intake import WARM_AHEAD, dispatch_forever, warm_forever
+from rmqlab.store.logfile import LogFile
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, new_message, small_config
 
 FILE = 16 * 2**20
 
@@ -45,7 +45,7 @@ async def test_a_master_brings_up_the_index_that_a_crash_took(
     for number in range(1000):
         killed.put(new_message(b"x" * 200, keys=f"k{number}"))
     shutil.copytree(tmp_path / "master", tmp_path / "again")
-    monkeypatch.setattr(store.dispatch, "INDEX_AT_ONCE", 0)
+    monkeypatch.setattr(rmqlab.store.dispatch, "INDEX_AT_ONCE", 0)
     again = open_store("again")
     assert again.dispatcher.is_index_behind
     nursery.start_soon(dispatch_forever, again, Growth(), lambda: None)

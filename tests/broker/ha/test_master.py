@@ -11,10 +11,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.ha.master import HaMaster, copied_offset
-from broker.ha.settings import HaSettings
-from broker.ha.testing import MemoryLog, Recorder
-from remoting.reactor import Reactor
+from rmqlab.broker.ha.master import HaMaster, copied_offset
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.testing import MemoryLog, Recorder
+from rmqlab.runtime.reactor import Reactor
 
 LINUX = sys.platform == "linux"  # other systems have one loopback address only
 

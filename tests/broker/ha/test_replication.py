@@ -9,14 +9,14 @@ import attrs
 import pytest
 import trio
 
-from broker.ha.master import HaMaster
-from broker.ha.settings import HaSettings
-from broker.ha.slave import HaSlave
-from broker.ha.testing import Recorder
-from remoting.message import NewMessage
-from remoting.reactor import Reactor
-from store.config import StoreConfig
-from store.messagestore import MessageStore
+from rmqlab.broker.ha.master import HaMaster
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.slave import HaSlave
+from rmqlab.broker.ha.testing import Recorder
+from rmqlab.remoting.message import NewMessage
+from rmqlab.runtime.reactor import Reactor
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.messagestore import MessageStore
 
 AT_ONCE = HaSettings(ha_report_at_once=True)
 FILE = 65_536

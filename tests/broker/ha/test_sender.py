@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.ha.sender import PASS_SIZE, LogSender
-from broker.ha.settings import HaSettings
-from broker.ha.stream import MasterStream, StreamError
-from broker.ha.testing import FileSize, MemoryLog
+from rmqlab.broker.ha.sender import PASS_SIZE, LogSender
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.stream import MasterStream, StreamError
+from rmqlab.broker.ha.testing import FileSize, MemoryLog
 
 
 @attrs.define

@@ -12,10 +12,10 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.ha.settings import HaSettings
-from broker.ha.slave import HaSlave
-from broker.ha.testing import MemoryLog, Recorder
-from remoting.reactor import Reactor
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.slave import HaSlave
+from rmqlab.broker.ha.testing import MemoryLog, Recorder
+from rmqlab.runtime.reactor import Reactor
 
 AT_ONCE = HaSettings(ha_report_at_once=True)
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.ha.settings import MAX_FRAME, HaSettings
-from broker.ha.stream import BadFrameError, FrameHeader, MasterStream, SlaveStream, StreamError
+from rmqlab.broker.ha.settings import MAX_FRAME, HaSettings
+from rmqlab.broker.ha.stream import BadFrameError, FrameHeader, MasterStream, SlaveStream, StreamError
 
 FILE = 65_536
 SETTINGS = HaSettings()

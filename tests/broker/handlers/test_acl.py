@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.testing import ScriptedPeer, TalkingBroker, send_fields
-from remoting.acl import Credentials, sign
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command, request
+from rmqlab.broker.testing import ScriptedPeer, TalkingBroker, send_fields
+from rmqlab.remoting.acl import Credentials, sign
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command, request
 
 ACL_FILE = """
 accounts:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from broker.clients import EXPIRY
-from broker.testing import ScriptedPeer, TalkingBroker
-from remoting.bodies.group import GetConsumerListByGroupResponseBody
-from remoting.codes import RequestCode, ResponseCode
+from rmqlab.broker.clients import EXPIRY
+from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
+from rmqlab.remoting.codes import RequestCode, ResponseCode
 
 Opener = Callable[..., TalkingBroker]
 

@@ -5,11 +5,11 @@ import json
 import pytest
 import trio
 
-from broker.testing import ScriptedPeer, TalkingBroker
-from remoting.bodies.offset import ResetOffsetBody
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.message import decode_message
+from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.remoting.bodies.offset import ResetOffsetBody
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.message import decode_message
 
 CLIENT = "127.0.0.1:50009@test"
 RUNNING = {"consumerGroup": "G", "clientId": CLIENT, "jstackEnable": "false"}

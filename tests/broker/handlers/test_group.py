@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.testing import ScriptedPeer, TalkingBroker
-from remoting.bodies.group import (
+from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.remoting.bodies.group import (
     ConsumerConnection,
     ProducerConnection,
     ProducerTableInfo,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
 )
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
 
 GROUP = (  # as mqadmin sends it (recording b2)
     b'{"brokerId":0,"consumeBroadcastEnable":false,"consumeEnable":true,"consumeFromMinEnable":false,'

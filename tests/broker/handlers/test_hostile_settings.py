@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.config import KINDS, BrokerSettings, load_config
-from broker.profiles import PROFILES
-from broker.testing import TalkingBroker
-from remoting.codes import RequestCode, ResponseCode
-from remoting.properties import parse_properties_text
-from remoting.settings import camel, setting_fields, settings_lines
+from rmqlab.broker.config import KINDS, BrokerSettings, load_config
+from rmqlab.broker.profiles import PROFILES
+from rmqlab.broker.testing import TalkingBroker
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.properties import parse_properties_text
+from rmqlab.runtime.settings import camel, setting_fields, settings_lines
 
 Opener = Callable[..., TalkingBroker]
 KNOWN = setting_fields(*KINDS)

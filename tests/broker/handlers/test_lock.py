@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from broker.testing import TalkingBroker
-from remoting.bodies.queue import LockBatchResponseBody
-from remoting.codes import RequestCode, ResponseCode
+from rmqlab.broker.testing import TalkingBroker
+from rmqlab.remoting.bodies.queue import LockBatchResponseBody
+from rmqlab.remoting.codes import RequestCode, ResponseCode
 
 QUEUES = [{"brokerName": "broker-a", "queueId": queue_id, "topic": "T"} for queue_id in range(3)]
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from broker.testing import TalkingBroker
-from remoting.bodies.offset import ConsumerOffsets
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
+from rmqlab.broker.testing import TalkingBroker
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
 
 
 def query(talk: TalkingBroker, queue_id: int = 0, *, group: str = "g", topic: str = "T") -> Command:

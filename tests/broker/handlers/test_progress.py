@@ -2,16 +2,16 @@
 
 import pytest
 
-from broker.testing import TalkingBroker
-from remoting.bodies.offset import (
+from rmqlab.broker.testing import TalkingBroker
+from rmqlab.remoting.bodies.offset import (
     ConsumeStats,
     ConsumeStatsList,
     OffsetWrapper,
     QueryConsumeTimeSpanBody,
     QueryCorrectionOffsetBody,
 )
-from remoting.bodies.topic import GroupList
-from remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.bodies.topic import GroupList
+from rmqlab.remoting.codes import RequestCode, ResponseCode
 
 
 @pytest.fixture

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from broker.filter.wanted import Wanted
-from broker.hold import WAKES_AT_ONCE
-from broker.testing import ScriptedPeer, TalkingBroker, pull_fields
-from remoting import names
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.dispatch import OVERLOAD
-from remoting.message import decode_messages
+from rmqlab.broker.filter.message_filter import Wanted
+from rmqlab.broker.held_pulls import WAKES_AT_ONCE
+from rmqlab.broker.testing import ScriptedPeer, TalkingBroker, pull_fields
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.group import SubscriptionGroupConfig
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.message import decode_messages
+from rmqlab.runtime.dispatch import OVERLOAD
 
 Opener = Callable[..., TalkingBroker]
 
@@ -261,8 +261,8 @@ def test_a_held_pull_is_answered_by_the_message_it_waits_for(filled: TalkingBrok
 
 
 def test_a_batch_wakes_a_held_pull_once(filled: TalkingBroker) -> None:
-    from broker.testing import send_fields
-    from remoting.batch import BatchItem, encode_batch
+    from rmqlab.broker.testing import send_fields
+    from rmqlab.remoting.batch import BatchItem, encode_batch
 
     peer = ScriptedPeer("127.0.0.1:50002")
     hold(filled, 5, peer=peer)
@@ -317,7 +317,7 @@ def test_a_held_pull_of_a_topic_that_is_deleted_is_not_left_hanging(filled: Talk
 
 def test_a_pull_beyond_the_limit_of_held_ones_is_refused(talk: TalkingBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Issue 12.6: as RocketMQ refuses one when the queue of its pull threads is full."""
-    monkeypatch.setattr("broker.hold.MAX_HELD_OF_CHANNEL", 3)
+    monkeypatch.setattr("rmqlab.broker.held_pulls.MAX_HELD_OF_CHANNEL", 3)
     talk.send("T")
     for _ in range(3):
         hold(talk, 1)

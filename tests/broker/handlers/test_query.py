@@ -2,12 +2,12 @@
 
 import pytest
 
-from broker.handlers.query import answer_waiting_queries
-from broker.testing import TalkingBroker, send_fields
-from remoting.bodies.queue import QueryConsumeQueueResponseBody
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.message import decode_messages
+from rmqlab.broker.handlers.query import answer_waiting_queries
+from rmqlab.broker.testing import TalkingBroker, send_fields
+from rmqlab.remoting.bodies.queue import QueryConsumeQueueResponseBody
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.message import decode_messages
 
 FOREVER = {"beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
 

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import trio
 
-from broker.testing import ScriptedPeer, TalkingBroker, send_fields
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.headers.send import ReplyMessageRequestHeader
-from remoting.message import decode_messages, parse_properties
+from rmqlab.broker.testing import ScriptedPeer, TalkingBroker, send_fields
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.headers.send import ReplyMessageRequestHeader
+from rmqlab.remoting.message import decode_messages, parse_properties
 
 TOPIC = "DefaultCluster_REPLY_TOPIC"
 Opener = Callable[..., TalkingBroker]

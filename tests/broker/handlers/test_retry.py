@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.testing import TalkingBroker, send_fields
-from remoting import names
-from remoting.bodies.group import SubscriptionGroupConfig
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.message import StoredMessage, decode_message, parse_offset_message_id
+from rmqlab.broker.testing import TalkingBroker, send_fields
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.group import SubscriptionGroupConfig
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.message import StoredMessage, decode_message, parse_offset_message_id
 
 Opener = Callable[..., TalkingBroker]
 

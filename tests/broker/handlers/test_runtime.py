@@ -6,10 +6,10 @@ import pytest
 import trio
 import trio.testing
 
-from broker.loops import _sample_stats_forever
-from broker.testing import TalkingBroker
-from remoting.bodies.runtime import BrokerStatsData, KVTable
-from remoting.codes import RequestCode, ResponseCode
+from rmqlab.broker.loops import _sample_stats_forever
+from rmqlab.broker.testing import TalkingBroker
+from rmqlab.remoting.bodies.runtime import BrokerStatsData, KVTable
+from rmqlab.remoting.codes import RequestCode, ResponseCode
 
 OpenBroker = Callable[..., TalkingBroker]
 

@@ -4,17 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.testing import TalkingBroker, send_fields
-from remoting import names
-from remoting.batch import BatchItem, encode_batch
-from remoting.codes import RequestCode, ResponseCode
-from remoting.message import (
-    decode_message,
-    java_hash,
-    parse_offset_message_id,
-    parse_properties,
-)
-from store.results import PutStatus
+from rmqlab.broker.testing import TalkingBroker, send_fields
+from rmqlab.remoting import names
+from rmqlab.remoting.batch import BatchItem, encode_batch
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.message import decode_message, java_hash, parse_offset_message_id, parse_properties
+from rmqlab.store.results import PutStatus
 
 Opener = Callable[..., TalkingBroker]
 
@@ -49,7 +44,7 @@ def test_a_js_client_sends_numbers_and_no_batch_field(talk: TalkingBroker) -> No
     """broker-requests#4, #12: the values may be JSON numbers and booleans; unknown fields change nothing (#6)."""
     import msgspec
 
-    from remoting.command import Command
+    from rmqlab.remoting.command import Command
 
     fields = (
         b'{"a":"P","b":"T","c":"TBW102","d":4,"e":1,"f":0,"g":1700000000000,"h":0,"i":"","j":0,"k":false,'
@@ -217,7 +212,7 @@ def test_all_ext_fields_of_an_answer_are_text(talk: TalkingBroker) -> None:
     """broker-requests#3, #10."""
     import msgspec
 
-    from remoting.codec import encode_command
+    from rmqlab.remoting.codec import encode_command
 
     reply = talk.send("T")
     raw = msgspec.json.decode(encode_command(reply)[8:])
@@ -398,7 +393,7 @@ def test_a_slave_takes_no_messages(slave: TalkingBroker) -> None:
 
 @pytest.mark.parametrize("status", list(PutStatus))
 def test_every_outcome_of_the_store_has_a_code(status: PutStatus) -> None:
-    from broker.handlers.send import NOT_STORED, STORED
+    from rmqlab.broker.handlers.send import NOT_STORED, STORED
 
     stored = {
         PutStatus.PUT_OK,

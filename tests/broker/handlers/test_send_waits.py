@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.testing import TalkingBroker, send_fields
-from remoting.codes import RequestCode, ResponseCode
+from rmqlab.broker.testing import TalkingBroker, send_fields
+from rmqlab.remoting.codes import RequestCode, ResponseCode
 
 Opener = Callable[..., TalkingBroker]
 

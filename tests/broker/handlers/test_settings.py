@@ -6,14 +6,14 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from broker.config import BrokerConfig, load_config
-from broker.ha.settings import HaSettings
-from broker.testing import TalkingBroker, send_fields
-from broker.unused import DEFAULTS
-from remoting.codes import RequestCode, ResponseCode
-from remoting.properties import parse_properties_text
-from remoting.settings import camel, snake
-from store.config import StoreConfig
+from rmqlab.broker.config import BrokerConfig, load_config
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ignored_settings import DEFAULTS
+from rmqlab.broker.testing import TalkingBroker, send_fields
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.properties import parse_properties_text
+from rmqlab.runtime.settings import camel, snake
+from rmqlab.store.config import StoreConfig
 
 Opener = Callable[..., TalkingBroker]
 

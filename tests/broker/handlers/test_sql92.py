@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.testing import ScriptedPeer, TalkingBroker, pull_fields
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.message import decode_messages
+from rmqlab.broker.testing import ScriptedPeer, TalkingBroker, pull_fields
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.message import decode_messages
 
 SUSPEND, SUBSCRIPTION = 2, 4
 

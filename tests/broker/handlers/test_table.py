@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.handlers import HANDLERS, HANDLERS_OF_5X, NOT_SERVED, SERVED_BY_CLIENTS, handlers_of
-from broker.testing import TalkingBroker, over_the_wire, pull_fields, send_fields
-from nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.frame import JSON, ROCKETMQ
+from rmqlab.broker.handlers import HANDLERS, HANDLERS_OF_5X, NOT_SERVED, SERVED_BY_CLIENTS, handlers_of
+from rmqlab.broker.testing import TalkingBroker, over_the_wire, pull_fields, send_fields
+from rmqlab.nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.frame import JSON, ROCKETMQ
 
 OpenBroker = Callable[..., TalkingBroker]
 UNSERVED = {code for codes in NOT_SERVED.values() for code in codes}
@@ -182,8 +182,8 @@ def test_a_header_with_a_line_feed_after_it_is_taken(talk: TalkingBroker) -> Non
     """broker-requests#5: as C++ clients write it."""
     import msgspec
 
-    from remoting.codec import decode_command
-    from remoting.frame import Frame
+    from rmqlab.remoting.codec import decode_command
+    from rmqlab.remoting.frame import Frame
 
     header = msgspec.json.encode({"code": 30, "flag": 0, "opaque": 1, "extFields": {"topic": "T", "queueId": 0}})
     talk.dispatcher.serve(talk.peer, decode_command(Frame(JSON, header + b"\n")))

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from broker.testing import TalkingBroker
-from remoting import names
-from remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, TopicList, TopicStatsTable
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.frame import ROCKETMQ
+from rmqlab.broker.testing import TalkingBroker
+from rmqlab.remoting import names
+from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper, TopicList, TopicStatsTable
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.frame import ROCKETMQ
 
 OpenBroker = Callable[..., TalkingBroker]
 

@@ -4,17 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.testing import TalkingBroker, send_fields
-from remoting import names
-from remoting.codes import RequestCode, ResponseCode
-from remoting.command import Command
-from remoting.message import (
-    StoredMessage,
-    decode_messages,
-    offset_message_id,
-    parse_offset_message_id,
-)
-from store.testing import new_message
+from rmqlab.broker.testing import TalkingBroker, send_fields
+from rmqlab.remoting import names
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.message import StoredMessage, decode_messages, offset_message_id, parse_offset_message_id
+from rmqlab.store.testing import new_message
 
 COMMIT, ROLLBACK = 8, 12
 OpenBroker = Callable[..., TalkingBroker]

@@ -4,7 +4,7 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.testing import MadeUpRun
 
 GRID = 10
 """ms: everything in a made-up run happens at a multiple of it."""

@@ -3,7 +3,7 @@
 import attrs
 import pytest
 
-from cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.testing import MadeUpRun
 
 
 def busy_run() -> MadeUpRun:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.checks.testing import ADDRESSES, MadeUpRun
+from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
 
 
 def learn(run: MadeUpRun, *nodes: str, client: str = "produce-1") -> None:

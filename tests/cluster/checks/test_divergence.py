@@ -7,11 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.checks import judge_run
-from cluster.checks.findings import Findings
-from cluster.checks.testing import MadeUpRun
-from store.messagestore import MessageStore
-from store.testing import ManualClock, new_message, small_config
+from rmqlab.cluster.checks import judge_run
+from rmqlab.cluster.checks.findings import Findings
+from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, new_message, small_config
 
 Judge = Callable[[list[str], list[str]], tuple[Findings, list[bytes]]]
 

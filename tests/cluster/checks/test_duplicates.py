@@ -5,10 +5,10 @@ import collections
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.checks.duplicates import CAUSES
-from cluster.checks.findings import Findings
-from cluster.checks.history import Queue
-from cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.duplicates import CAUSES
+from rmqlab.cluster.checks.findings import Findings
+from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.testing import MadeUpRun
 
 
 def clean_run() -> MadeUpRun:

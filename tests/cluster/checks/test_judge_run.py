@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cluster.__main__ import app
-from cluster.checks import METRICS, judge_directory, judge_run
-from cluster.checks.findings import EVIDENCE_LIMIT, UnknownMetricError, find_metric
-from cluster.checks.testing import MadeUpRun
-from remoting.journal import JournalEntry, JournalWriter, journal_path
-from store.messagestore import MessageStore
-from store.testing import ManualClock, new_message, small_config
+from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.checks import METRICS, judge_directory, judge_run
+from rmqlab.cluster.checks.findings import EVIDENCE_LIMIT, UnknownMetricError, find_metric
+from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.runtime.journal import JournalEntry, JournalWriter, journal_path
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, new_message, small_config
 
 Write = Callable[[MadeUpRun], Path]
 

@@ -4,8 +4,8 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.checks.history import OUTCOMES, STORED, Queue
-from cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.history import OUTCOMES, STORED, Queue
+from rmqlab.cluster.checks.testing import MadeUpRun
 
 
 def test_a_clean_run_has_lost_nothing() -> None:

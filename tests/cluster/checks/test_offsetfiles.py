@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.testing import MadeUpRun
 
 METRIC = "offset_file_behind broker-a"
 

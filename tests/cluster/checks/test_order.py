@@ -6,10 +6,10 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.checks.copies import Copy
-from cluster.checks.history import Queue
-from cluster.checks.order import Placed, find_inversions
-from cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.copies import Copy
+from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.checks.order import Placed, find_inversions
+from rmqlab.cluster.checks.testing import MadeUpRun
 
 
 def test_a_clean_run_is_in_order() -> None:

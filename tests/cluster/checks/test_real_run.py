@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from cluster.checks import judge_directory
-from cluster.lab import Cluster, open_cluster
-from cluster.topology import ClusterSpec
-from remoting.clock import real_seconds
+from rmqlab.cluster.checks import judge_directory
+from rmqlab.cluster.lab import Cluster, open_cluster
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.runtime.clock import real_seconds
 
 COUNT = 600
 SPEC = ClusterSpec(
@@ -25,9 +25,9 @@ async def test_a_killed_master_is_seen_by_every_check(tmp_path: Path) -> None:
     async with open_cluster(SPEC, directory=tmp_path) as cluster:
         await cluster.wait_until("slave-in-sync broker-a")
         sends = {"topic": "orders", "rate_per_second": 20.0, "count": COUNT, "send_timeout": 60.0}
-        producer = await cluster.run_workload("cluster.workload.produce", sends)
+        producer = await cluster.run_workload("rmqlab.cluster.workload.produce", sends)
         await happened(cluster, "sent")
-        consumer = await cluster.run_workload("cluster.workload.consume", {"topic": "orders", "group": "shop"})
+        consumer = await cluster.run_workload("rmqlab.cluster.workload.consume", {"topic": "orders", "group": "shop"})
         await happened(cluster, "delivered")
         await cluster.kill("broker-a:master")
         await cluster.wait_until("route-gone broker-a:master")

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.checks.replication import lag_series
-from cluster.checks.testing import SOME_DAY, MadeUpRun
-from remoting.journal import JournalEntry
+from rmqlab.cluster.checks.replication import lag_series
+from rmqlab.cluster.checks.testing import SOME_DAY, MadeUpRun
+from rmqlab.runtime.journal import JournalEntry
 
 
 def sampled(run: MadeUpRun, master: int | None = None, slave: int | None = None) -> None:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.testing import MadeUpRun
 
 
 def test_offsets_that_only_rise_are_no_rollback() -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.checks.beliefs import Span, merged, overlap, without
-from cluster.checks.testing import ADDRESSES, MadeUpRun
+from rmqlab.cluster.checks.beliefs import Span, merged, overlap, without
+from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
 
 TWO = ("namesrv-1", "namesrv-2", "broker-a", "broker-a-s")
 

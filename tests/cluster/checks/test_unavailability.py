@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.checks.testing import MadeUpRun
-from cluster.checks.unavailability import Attempt, find_windows
+from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.unavailability import Attempt, find_windows
 
 
 def test_a_clean_run_was_never_unavailable_however_long_nobody_tried() -> None:

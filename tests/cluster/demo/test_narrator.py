@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from cluster.demo.narrator import Narrator
-from remoting.journal import JournalEntry
+from rmqlab.cluster.demo.narrator import Narrator
+from rmqlab.runtime.journal import JournalEntry
 
 ROLES = {"127.77.1.20:10911": "the master", "127.77.1.21:10911": "the slave"}
 

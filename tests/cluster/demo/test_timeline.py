@@ -5,7 +5,7 @@ import functools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.demo.timeline import Timeline
+from rmqlab.cluster.demo.timeline import Timeline
 
 
 def test_what_happened_first_is_shown_first_though_it_came_last() -> None:

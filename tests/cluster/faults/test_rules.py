@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cluster.faults.rules import (
+from rmqlab.cluster.faults.rules import (
     ClockFault,
     DiskFault,
     Fault,

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from cluster.live.keys import Hand
-from cluster.live.view import render_live, size
+from rmqlab.cluster.cli.live.keys import Hand
+from rmqlab.cluster.cli.live.view import render_live, size
 
 Document = dict[str, Any]
 SOME_DAY = 1_795_200_000_000

@@ -2,7 +2,13 @@
 
 import pytest
 
-from cluster.scenario.catalogue import NoScenarioError, catalogue_dir, find_by_source, find_scenario, list_scenarios
+from rmqlab.cluster.scenario.catalogue import (
+    NoScenarioError,
+    catalogue_dir,
+    find_by_source,
+    find_scenario,
+    list_scenarios,
+)
 
 CANONICAL = [
     "kill-master",

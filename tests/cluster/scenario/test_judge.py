@@ -5,10 +5,10 @@ from typing import Any
 import attrs
 import pytest
 
-from cluster.checks.findings import Finding
-from cluster.scenario.judge import Allowance, Verdict, judge_expectation, worst
-from cluster.scenario.model import Expectation
-from cluster.scenario.quantity import Quantity
+from rmqlab.cluster.checks.findings import Finding
+from rmqlab.cluster.scenario.judge import Allowance, Verdict, judge_expectation, worst
+from rmqlab.cluster.scenario.model import Expectation
+from rmqlab.cluster.scenario.quantity import Quantity
 
 HOLDS, VIOLATED, UNKNOWN = Verdict.HOLDS, Verdict.VIOLATED, Verdict.UNKNOWN
 

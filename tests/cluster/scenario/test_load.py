@@ -4,10 +4,10 @@ import pathlib
 
 import pytest
 
-from cluster.faults.schedule import RandomFaults
-from cluster.scenario.load import ScenarioError, load_scenario, parse_scenario
-from cluster.scenario.model import Action, Step
-from cluster.scenario.quantity import Quantity
+from rmqlab.cluster.faults.schedule import RandomFaults
+from rmqlab.cluster.scenario.load import ScenarioError, load_scenario, parse_scenario
+from rmqlab.cluster.scenario.model import Action, Step
+from rmqlab.cluster.scenario.quantity import Quantity
 
 GOOD = """\
 name = "x"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from cluster.scenario.model import Expectation
-from cluster.scenario.observation import labels_of, observe
-from remoting.journal import JournalEntry
+from rmqlab.cluster.scenario.model import Expectation
+from rmqlab.cluster.scenario.observation import labels_of, observe
+from rmqlab.runtime.journal import JournalEntry
 
 BOUND: dict[str, Any] = {"equals": "x"}
 

@@ -1,6 +1,6 @@
 import pytest
 
-from cluster.scenario.quantity import Quantity, QuantityError, parse_seconds
+from rmqlab.cluster.scenario.quantity import Quantity, QuantityError, parse_seconds
 
 
 @pytest.mark.parametrize(

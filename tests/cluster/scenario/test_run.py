@@ -14,21 +14,21 @@ import pytest
 import trio
 from typer.testing import CliRunner
 
-from client.config import ClientConfig
-from client.instance import open_client
-from client.message import Message
-from client.producer import Producer
-from client.pull import PullConsumer
-from cluster.__main__ import app
-from cluster.scenario import player
-from cluster.scenario.binding import BindingError
-from cluster.scenario.load import parse_scenario
-from cluster.scenario.model import Action, Expectation, Scenario, Step
-from cluster.scenario.quantity import Quantity
-from cluster.scenario.run import Options, Run, run_scenario
-from cluster.scenario.rundir import RunDirectory
-from cluster.topology import ClusterSpec
-from remoting.journal import read_journals
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.instance import open_client
+from rmqlab.client.message import Message
+from rmqlab.client.producer import Producer
+from rmqlab.client.pull import PullConsumer
+from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.scenario import player
+from rmqlab.cluster.scenario.binding import BindingError
+from rmqlab.cluster.scenario.load import parse_scenario
+from rmqlab.cluster.scenario.model import Action, Expectation, Scenario, Step
+from rmqlab.cluster.scenario.quantity import Quantity
+from rmqlab.cluster.scenario.run import Options, Run, run_scenario
+from rmqlab.cluster.scenario.rundir import RunDirectory
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.runtime.journal import read_journals
 
 pytestmark = pytest.mark.timeout(300)  # whole runs of clusters: long on a busy machine
 
@@ -65,7 +65,7 @@ UNKNOWN = SMALL.replace("ended orders", "told power_lost").replace("count = 20",
 
 def rmqlab(home: pathlib.Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "cluster", *arguments],
+        [sys.executable, "-m", "rmqlab.cluster", *arguments],
         capture_output=True,
         text=True,
         timeout=250,
@@ -124,7 +124,7 @@ def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
 
 def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_path: pathlib.Path) -> None:
     (tmp_path / "small.toml").write_text(HOLDS.replace('mark = "done"', 'after = "1 h"\nmark = "done"'))
-    command = [sys.executable, "-m", "cluster", "run", str(tmp_path / "small.toml")]
+    command = [sys.executable, "-m", "rmqlab.cluster", "run", str(tmp_path / "small.toml")]
     environment = {**os.environ, "RMQLAB_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None
@@ -150,7 +150,7 @@ def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_p
 
 def test_an_attached_run_stays_up_for_others_whose_traffic_is_in_the_journal(tmp_path: pathlib.Path) -> None:
     (tmp_path / "small.toml").write_text(HOLDS)
-    command = [sys.executable, "-m", "cluster", "run", str(tmp_path / "small.toml"), "--attach"]
+    command = [sys.executable, "-m", "rmqlab.cluster", "run", str(tmp_path / "small.toml"), "--attach"]
     environment = {**os.environ, "RMQLAB_HOME": str(tmp_path), "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
         assert run.stdout is not None

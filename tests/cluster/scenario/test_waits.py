@@ -2,10 +2,10 @@ from typing import Any
 
 import pytest
 
-from cluster.conditions import Condition, UnknownConditionError
-from cluster.scenario.waits import JournalCondition, parse_wait
-from cluster.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
-from remoting.journal import JournalEntry
+from rmqlab.cluster.conditions import Condition, UnknownConditionError
+from rmqlab.cluster.scenario.waits import JournalCondition, parse_wait
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
+from rmqlab.runtime.journal import JournalEntry
 
 SPEC = ClusterSpec(name="x")
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=1)))

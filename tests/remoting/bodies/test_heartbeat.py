@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from broker.filter.lexer import FilterError
-from broker.filter.wanted import wanted_by_tags
-from remoting.bodies.heartbeat import (
+from rmqlab.broker.filter.lexer import FilterError
+from rmqlab.broker.filter.message_filter import wanted_by_tags
+from rmqlab.remoting.bodies.heartbeat import (
     MAX_TAGS,
     ConsumeFromWhere,
     ConsumerData,
@@ -16,7 +16,7 @@ from remoting.bodies.heartbeat import (
     SubscriptionData,
     tags_of,
 )
-from remoting.body import BodyError
+from rmqlab.remoting.body import BodyError
 
 TAG_A = 2598919
 """Java's hash of `TagA`, as recorded."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from remoting.bodies.offset import (
+from rmqlab.remoting.bodies.offset import (
     ConsumerOffsets,
     ConsumeStats,
     ConsumeStatsList,
@@ -13,8 +13,8 @@ from remoting.bodies.offset import (
     ResetOffsetBody,
     ResetOffsetBodyForC,
 )
-from remoting.bodies.queue import MessageQueue
-from remoting.bodies.topic import TopicOffset, TopicStatsTable
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.topic import TopicOffset, TopicStatsTable
 
 QUEUE = MessageQueue(broker_name="b", queue_id=1, topic="T")
 KEY = b'{"brokerName":"b","queueId":1,"topic":"T"}'

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.bodies.registration import (
+from rmqlab.remoting.bodies.registration import (
     MAX_INFLATED,
     MAX_TOPICS,
     RegisterBrokerBody,
@@ -15,9 +15,9 @@ from remoting.bodies.registration import (
     decode_registration,
     encode_compressed,
 )
-from remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
-from remoting.body import BodyError
-from remoting.codes import VERSION
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.body import BodyError
+from rmqlab.remoting.codes import VERSION
 
 NAMES = st.text(alphabet="%|_-abcXYZ019", min_size=1, max_size=12)
 COUNTS = st.integers(0, 2**31 - 1)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from remoting.bodies.queue import MessageQueue
-from remoting.bodies.runtime import (
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.runtime import (
     CMResult,
     ConsumeMessageDirectlyResult,
     ConsumerRunningInfo,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import remoting.headers
-from remoting.header import (
+import rmqlab.remoting.headers
+from rmqlab.remoting.header import (
     Header,
     HeaderError,
     JavaBoolean,
@@ -20,7 +20,8 @@ from remoting.header import (
 )
 
 MODULES = [
-    importlib.import_module(f"remoting.headers.{m.name}") for m in pkgutil.iter_modules(remoting.headers.__path__)
+    importlib.import_module(f"rmqlab.remoting.headers.{m.name}")
+    for m in pkgutil.iter_modules(rmqlab.remoting.headers.__path__)
 ]
 KINDS = sorted(
     {

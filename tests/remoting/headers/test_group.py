@@ -2,8 +2,8 @@
 
 import pytest
 
-from remoting.header import header_from_json
-from remoting.headers.group import DeleteSubscriptionGroupRequestHeader, UnregisterClientRequestHeader
+from rmqlab.remoting.header import header_from_json
+from rmqlab.remoting.headers.group import DeleteSubscriptionGroupRequestHeader, UnregisterClientRequestHeader
 
 
 @pytest.mark.parametrize(

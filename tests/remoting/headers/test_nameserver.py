@@ -2,8 +2,8 @@
 
 import pytest
 
-from remoting.header import Header, HeaderError, header_from_json
-from remoting.headers.nameserver import (
+from rmqlab.remoting.header import Header, HeaderError, header_from_json
+from rmqlab.remoting.headers.nameserver import (
     DeleteKVConfigRequestHeader,
     DeleteTopicFromNamesrvRequestHeader,
     GetKVConfigRequestHeader,

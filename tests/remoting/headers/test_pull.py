@@ -1,7 +1,7 @@
 """Headers of pulls."""
 
-from remoting.header import header_from_json
-from remoting.headers.pull import PullMessageRequestHeader
+from rmqlab.remoting.header import header_from_json
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 
 
 def test_a_pull_of_a_cpp_client_has_numbers_and_no_expression_type() -> None:

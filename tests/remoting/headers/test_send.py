@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from remoting.header import (
+from rmqlab.remoting.header import (
     FALSE,
     TRUE,
     HeaderError,
@@ -12,7 +12,7 @@ from remoting.header import (
     header_from_json,
     header_to_fields,
 )
-from remoting.headers.send import (
+from rmqlab.remoting.headers.send import (
     ConsumerSendMsgBackRequestHeader,
     SendMessageRequestHeader,
     SendMessageRequestHeaderV2,

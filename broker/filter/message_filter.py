@@ -1,0 +1,70 @@
+"""What a pull lets through: by the tags code in a queue's entry, by the properties in the record, or all.
+
+Classes ExpressionMessageFilter, ExpressionForRetryMessageFilter.
+"""
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from rmqlab.broker.filter.lexer import FilterError
+from rmqlab.broker.filter.sql92 import Matches
+from rmqlab.broker.filter.table import ConsumerFilterTable, compiled
+from rmqlab.remoting.bodies.filter import ConsumerFilterData
+from rmqlab.remoting.bodies.heartbeat import MAX_TAGS, SubscriptionData
+from rmqlab.remoting.message import java_hash
+from rmqlab.remoting.names import RETRY_PREFIX
+
+
+@attrs.frozen
+class Wanted:
+    """Two filters; a message must pass both. None lets all through."""
+
+    by_code: Callable[[int], bool] | None = None
+    by_properties: Matches | None = None
+
+
+EVERYTHING = Wanted()
+
+
+def wanted_by_tags(expression: str | None) -> Wanted:
+    """Make the filter of a tag expression such as `TagA || TagB` (FilterAPI).
+
+    FilterError for one of bars alone, or of more than MAX_TAGS tags. Blanks alone are no tag, and let nothing through.
+    """
+    if expression in (None, "", "*"):
+        return EVERYTHING
+    if expression.count("||") >= MAX_TAGS:
+        raise FilterError(f"more than {MAX_TAGS} tags")
+    parts = expression.split("||")
+    if not any(parts):
+        raise FilterError(f"{expression}: there is no tag between the bars")
+    codes = {java_hash(part.strip()) for part in parts if part.strip()}
+    return Wanted(by_code=codes.__contains__)
+
+
+def wanted_by_subscription(data: SubscriptionData) -> Wanted:
+    """Make the filter of a heartbeat's tags: its codes count, not its text, unless that is every tag."""
+    if data.sub_string in ("", "*"):
+        return EVERYTHING
+    return Wanted(by_code=frozenset(data.code_set).__contains__)
+
+
+def wanted_by_expression(data: ConsumerFilterData) -> Wanted:
+    """Make the filter of a registered expression. One from a file that does not compile lets all through."""
+    try:
+        return Wanted(by_properties=compiled(data.expression_type, data.expression))
+    except FilterError:
+        return EVERYTHING
+
+
+def wanted_of_retries(table: ConsumerFilterTable, retry_topic: str, by_tags: Wanted) -> Wanted:
+    """Filter retries by what the group wants of the topic that each came from (filterSupportRetry)."""
+    group = retry_topic.removeprefix(RETRY_PREFIX)
+
+    def matches(properties: Mapping[str, str]) -> bool:
+        data = table.find(properties.get("RETRY_TOPIC", ""), group)
+        wanted = EVERYTHING if data is None else wanted_by_expression(data)
+        return wanted.by_properties is None or wanted.by_properties(properties)
+
+    return Wanted(by_tags.by_code, matches)

@@ -1,0 +1,244 @@
+"""A slave's caution: what it asks the broker at its master's address before it follows it, and how it looks at what comes.
+
+It asks who that is, and whether their logs are one.
+
+The HA stream has no place for such questions, so they go to the remoting port, as requests that any broker serves: its
+settings (26), its runtime values (28), a record by its commit log offset (33). Thus a real master answers them as well.
+One that refuses them is followed as 4.9 follows it; one that does not answer is not followed before it does.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import attrs
+import trio
+
+from rmqlab.broker.ha.divergence import Span, common_end
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.remoting.bodies.runtime import KVTable
+from rmqlab.remoting.body import BodyError
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.header import java_long
+from rmqlab.remoting.headers.query import ViewMessageRequestHeader
+from rmqlab.remoting.properties import parse_properties_text
+from rmqlab.runtime.channel import RemotingError
+from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.truncate import save_from, start_anew, truncate
+from rmqlab.store.verify import LogVerifier
+
+log = logging.getLogger(__name__)
+
+TIMEOUT = 3.0
+"""Seconds for each answer."""
+HA_PORT_DISTANCE = 1
+_DISPATCH_CHUNK = 2 * 2**20
+
+
+class Unfit(Exception):
+    """This master is not to be followed. The text says why."""
+
+
+class Unwilling(Exception):
+    """It does not answer such questions. The text says what it said instead."""
+
+
+class Ask(Protocol):
+    """One request to the broker that is examined. Unwilling, RemotingError."""
+
+    async def __call__(self, command: Command) -> bytes:
+        """Answer the body of a success."""
+
+
+@attrs.frozen
+class Identity:
+    """To which group a broker belongs."""
+
+    cluster_name: str
+    broker_name: str
+
+    def __str__(self) -> str:
+        return f"{self.broker_name} in {self.cluster_name}"
+
+
+def identity_of(settings: bytes) -> Identity:
+    """Who a broker is, by its settings as request 26 gives them. Unwilling where they do not say."""
+    try:
+        values = parse_properties_text(settings.decode())
+        return Identity(values["brokerClusterName"], values["brokerName"])
+    except (ValueError, KeyError) as exc:
+        raise Unwilling(f"settings without a broker's name: {exc}") from None
+
+
+def log_span_of(runtime_info: bytes) -> tuple[int, int]:
+    """Where a broker's commit log begins and ends, by request 28. Unwilling where it does not say."""
+    try:
+        values = KVTable.decode(runtime_info).table
+        first, end = (java_long(values[name]) for name in ("commitLogMinOffset", "commitLogMaxOffset"))
+    except (BodyError, KeyError, ValueError) as exc:
+        raise Unwilling(f"runtime values without a commit log: {exc}") from None
+    if max(first, 0) > end:  # nothing of ours is dropped on the word of a broker that has no such log
+        raise Unwilling(f"a commit log from {first} to {end}")
+    return max(first, 0), end
+
+
+@attrs.define(eq=False)
+class Examination:
+    """A slave's caution, for one connection after the other. Without its switches it asks nothing."""
+
+    store: MessageStore
+    identity: Identity
+    client: RemotingClient
+    emit: Callable[..., None]
+    master_address: Callable[[], str | None] = lambda: None
+    """The master's remoting address as the nameservers have it, if they do."""
+    verdict: str = attrs.field(default="", init=False)
+    """What was said last of a master that is not followed, or unexamined; empty if all is well."""
+    _verifier: LogVerifier | None = attrs.field(default=None, init=False)
+
+    def begin(self, settings: HaSettings) -> None:
+        """A connection begins."""
+        store = self.store
+        self._verifier = LogVerifier(store.log, store.dispatched_offset) if settings.ha_verify_received else None
+
+    def find_fault(self) -> str | None:
+        """Look at what was received; cut off what is no log, and answer what was wrong with it."""
+        fault = self._verifier.find_fault() if self._verifier is not None else None
+        if fault is None:
+            return None
+        had = self.store.max_commit_log_offset
+        truncate(self.store, fault)
+        self.emit("received_fault", offset=fault, dropped=had - fault)
+        return f"what it sent from {fault} on is no record: {had - fault} bytes are dropped"
+
+    async def is_fit(self, ha_address: str, settings: HaSettings) -> bool:
+        """Look at the master; shorten or drop our log if need be. False if it is not to be followed now."""
+        if not settings.examines_master:
+            return True
+        address = self._remoting_address(ha_address, settings)
+
+        async def ask(command: Command) -> bytes:
+            reply = await self.client.request(address, command, TIMEOUT)
+            if reply.code != ResponseCode.SUCCESS:
+                raise Unwilling(f"code {reply.code}, {reply.remark}")
+            return reply.body
+
+        try:
+            await self._examine(ask, settings, ha_address)
+        except (Unfit, RemotingError, OSError) as exc:
+            self._say(f"master {ha_address} is not followed: {exc}")
+            return False
+        except Unwilling as exc:
+            self._say(f"master {ha_address} is followed unexamined, as 4.9 does it: {exc}")
+        else:
+            self.verdict = ""
+        return True
+
+    def _remoting_address(self, ha_address: str, settings: HaSettings) -> str:
+        """What the nameservers say of the master; of one that was set by hand, the port that 4.9 always has."""
+        known = self.master_address()
+        if known is not None and settings.fixed_master is None:
+            return known
+        host, _, port = ha_address.rpartition(":")
+        return f"{host}:{int(port) - HA_PORT_DISTANCE}"
+
+    def _say(self, text: str) -> None:
+        if text != self.verdict:  # once, not every 5 s
+            log.warning("%s", text)
+            self.emit("ha_master_examined", verdict=text)
+        self.verdict = text
+
+    async def _examine(self, ask: Ask, settings: HaSettings, ha_address: str) -> None:
+        if settings.ha_check_master:
+            found = identity_of(await ask(request(RequestCode.GET_BROKER_CONFIG)))
+            if found != self.identity:
+                raise Unfit(f"it belongs to {found}, we to {self.identity}")
+        store = self.store
+        if not store.max_commit_log_offset or not (settings.ha_truncate_diverged or settings.ha_restart_expired_slave):
+            return
+        first, end = log_span_of(await ask(request(RequestCode.GET_BROKER_RUNTIME_INFO)))
+        is_expired = settings.ha_restart_expired_slave and store.max_commit_log_offset < first
+        # Without a byte of its own the slave contradicts no master: it lost its place, not its data (issue 12.10).
+        is_astray = settings.ha_truncate_diverged and self._is_log_empty and store.max_commit_log_offset > end
+        if is_expired or is_astray:
+            self._start_anew(ha_address, first)
+        elif settings.ha_truncate_diverged:
+            await self._compare(ask, ha_address, first, end)
+
+    @property
+    def _is_log_empty(self) -> bool:
+        """True also for a log that begins beyond 0: its other files expired while the last one got no byte."""
+        return self.store.min_commit_log_offset == self.store.max_commit_log_offset
+
+    def _start_anew(self, ha_address: str, first: int) -> None:
+        store = self.store
+        begin, end = store.min_commit_log_offset, store.max_commit_log_offset
+        log.warning(
+            "our log has %d to %d, that of master %s begins at %d: ours is dropped", begin, end, ha_address, first
+        )
+        start_anew(store)
+        self.emit("log_dropped", master=ha_address, begin=begin, end=end, master_begin=first)
+
+    async def _compare(self, ask: Ask, ha_address: str, first: int, end: int) -> None:
+        """Cut our log where it parts from the master's. What can't be told, a record cut in two, goes as well."""
+        store = self.store
+        while store.dispatch(_DISPATCH_CHUNK, may_index=False):  # records are known by their queue entries
+            await trio.lowlevel.checkpoint()
+        had = store.max_commit_log_offset
+        common = await self._common_end(ask, first, min(had, end))
+        if common is None and had <= end and self._record_before(had, first) is None:
+            # Of what the master still has we have no whole record: nothing is lost if that begins again.
+            common = max(first, store.min_commit_log_offset)
+        if common is None:
+            raise Unfit(
+                f"our log, {store.min_commit_log_offset} to {had}, has nothing in common with its own, {first} to {end}:"
+                " empty the one that is wrong"
+            )
+        if common < had:
+            self._truncate(ha_address, common, end)
+
+    async def _common_end(self, ask: Ask, first: int, end: int) -> int | None:
+        search, is_same = common_end(lambda offset: self._record_before(offset, first), end), None
+        while True:
+            try:
+                span = next(search) if is_same is None else search.send(is_same)
+            except StopIteration as done:
+                found: int | None = done.value
+                return found
+            is_same = await self._has(ask, span)
+
+    def _record_before(self, offset: int, first: int) -> Span | None:
+        """Our last record that ends there and that the master, whose log begins at `first`, could have.
+
+        Queues also name records that have expired here: those prove nothing.
+        """
+        found = self.store.record_before(offset)
+        return None if found is None or found[0] < max(first, self.store.min_commit_log_offset) else Span(*found)
+
+    async def _has(self, ask: Ask, span: Span) -> bool:
+        """Whether the master has the same record there. One that it cannot read is another."""
+        try:
+            theirs = await ask(request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=span.start)))
+        except Unwilling:
+            return False
+        ours = self.store.message_at(span.start, span.size)
+        return ours is not None and ours == theirs
+
+    def _truncate(self, ha_address: str, common: int, master_end: int) -> None:
+        store, had = self.store, self.store.max_commit_log_offset
+        kept = save_from(store, common)
+        if common:
+            truncate(store, common)
+        else:  # a log without a byte begins wherever the master does
+            start_anew(store)
+        log.warning(
+            "our log ended at %d and differs from that of master %s, which ends at %d, from %d on: cut there, the rest is in %s",
+            had,
+            ha_address,
+            master_end,
+            common,
+            kept,
+        )
+        self.emit("log_truncated", master=ha_address, had=had, end=common, master_end=master_end, kept=str(kept))

@@ -1,0 +1,219 @@
+"""Held pulls: long polls that wait for a message to arrive (broker-requests section 2.7).
+
+Class PullRequestHoldService. A pull is held under its topic and queue. On a master the arrival of a matching
+message wakes it; on every role a sweep each 5 s checks all of them, which is the only thing that wakes one on a
+slave, and the only thing that ends one whose time is over.
+
+Each woken pull makes an answer of up to 256 KB. So they are woken in portions, and those of a peer that does not take
+what it is owed stay here until it does (issue 12.6).
+"""
+
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import attrs
+
+from rmqlab.broker.filter.message_filter import EVERYTHING, Wanted
+from rmqlab.runtime.boundary import InternalErrors
+from rmqlab.runtime.dispatch import Request
+
+SWEEP_PERIOD = 5.0
+"""Seconds."""
+WAKES_AT_ONCE = 64
+"""Pulls that are woken before sockets, timers and tasks have their turn, at most."""
+QUEUES_SWEPT_AT_ONCE = 1000
+MAX_HELD = 100_000
+"""Pulls that are held, at most: what RocketMQ's pull thread pool queues (pullThreadPoolQueueCapacity)."""
+MAX_HELD_OF_CHANNEL = 10_000
+MAX_HELD_BYTES_OF_CHANNEL = 16 * 2**20
+"""Bytes of the texts in the headers of one channel's pulls."""
+
+Queue = tuple[str, int]
+"""Topic and queue id."""
+
+
+@attrs.define(eq=False)
+class HeldPull:
+    """One pull that found nothing. `deadline` is in seconds of the process's clock."""
+
+    request: Request
+    header: Any
+    queue_offset: int
+    deadline: float
+    wanted: Wanted = EVERYTHING
+    size: int = 0
+    """Bytes of the texts in its header."""
+
+
+@attrs.define(eq=False)
+class _Share:
+    """What one channel has in the hold."""
+
+    pulls: int = 0
+    size: int = 0
+    postponed: list[HeldPull] = attrs.field(factory=list)
+    """Those that are due and wait until the peer takes what it is owed."""
+
+
+@attrs.define(eq=False)
+class PullHold:
+    """The pulls that are held, by topic and queue."""
+
+    max_offset: Callable[[str, int], int]
+    """Returns a queue's end."""
+    wake: Callable[[HeldPull], None] = lambda _pull: None
+    """Runs a pull again, this time for an answer."""
+    properties_of: Callable[[str, int, int], Mapping[str, str] | None] = lambda _topic, _queue_id, _offset: None
+    """Returns the properties of the message at a place of a queue."""
+    errors: InternalErrors = attrs.field(factory=InternalErrors)
+    later: Callable[[Callable[[], None]], None] = lambda fn: fn()
+    """Calls a function once sockets, timers and tasks had their turn."""
+    _held: dict[Queue, list[HeldPull]] = attrs.field(factory=dict, init=False)
+    _shares: dict[Any, _Share] = attrs.field(factory=dict, init=False)  # by channel
+    _due: collections.deque[HeldPull] = attrs.field(factory=collections.deque, init=False)
+    _wakes_left: int = attrs.field(default=WAKES_AT_ONCE, init=False)
+    _count: int = attrs.field(default=0, init=False)
+    _to_sweep: list[Queue] = attrs.field(factory=list, init=False)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, topic: str, queue_id: int, pull: HeldPull) -> bool:
+        """Hold a pull. False if its channel, or the broker, holds too many."""
+        share = self._shares.get(pull.request.channel)
+        if share is None:
+            share = self._shares[pull.request.channel] = _Share()
+        if (
+            self._count >= MAX_HELD
+            or share.pulls >= MAX_HELD_OF_CHANNEL
+            or share.size + pull.size > MAX_HELD_BYTES_OF_CHANNEL
+        ):
+            return False
+        share.pulls += 1
+        share.size += pull.size
+        self._count += 1
+        self._held.setdefault((topic, queue_id), []).append(pull)
+        return True
+
+    def arrived(self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int]) -> None:
+        """Wake the pulls that new messages, the last of their queue, are for; those that want others stay."""
+        for max_offset, tags_code in enumerate(tags_codes, queue_offset + 1):
+            if (topic, queue_id) not in self._held:
+                break
+            self._check(
+                (topic, queue_id),
+                lambda pull, end=max_offset, code=tags_code: (  # type: ignore[misc]  # bound now, called now
+                    end > pull.queue_offset and self._is_for(pull, topic, queue_id, end - 1, code)
+                ),
+            )
+
+    def _check(self, queue: Queue, is_due: Callable[[HeldPull], bool]) -> None:
+        """Wake the pulls of a queue that are due; forget those whose connection is closed."""
+        held, stay = self._held.pop(queue), []
+        for pull in held:
+            if pull.request.channel.is_closed:
+                self._forget(pull)
+            elif self._judge(is_due, pull):
+                self._wake(pull)
+            else:
+                stay.append(pull)
+        if stay:
+            self._held.setdefault(queue, []).extend(stay)
+
+    def _judge(self, is_due: Callable[[HeldPull], bool], pull: HeldPull) -> bool:
+        """Apply a condition. A filter that raises makes the pull due: it runs again, and its consumer gets the error."""
+        try:
+            return is_due(pull)
+        except Exception as exc:  # noqa: BLE001 - a boundary: other pulls, and sends, do not depend on this one
+            self.errors.caught("filter of a held pull", exc, pull.request.channel.peer)
+            return True
+
+    def _is_for(self, pull: HeldPull, topic: str, queue_id: int, offset: int, tags_code: int) -> bool:
+        wanted = pull.wanted
+        if wanted.by_code is not None and not wanted.by_code(tags_code):
+            return False
+        if wanted.by_properties is None:
+            return True
+        properties = self.properties_of(topic, queue_id, offset)
+        return properties is None or wanted.by_properties(properties)
+
+    # -- waking ----------------------------------------------------------------------------------
+
+    def _wake(self, pull: HeldPull) -> None:
+        """Wake a pull now; in the next portion; or when its peer has taken what it is owed."""
+        channel = pull.request.channel
+        if channel.is_congested:
+            self._postpone(pull)
+        elif self._wakes_left:
+            self._wakes_left -= 1
+            self._forget(pull)
+            self.wake(pull)
+        else:
+            self._due.append(pull)
+            if len(self._due) == 1:
+                self.later(self._wake_due)
+
+    def _wake_due(self) -> None:
+        """Wake the next portion."""
+        self._wakes_left = WAKES_AT_ONCE
+        while self._due and self._wakes_left:
+            pull = self._due.popleft()
+            if pull.request.channel.is_closed:
+                self._forget(pull)
+            else:
+                self._wake(pull)
+        if self._due:
+            self.later(self._wake_due)
+
+    def _postpone(self, pull: HeldPull) -> None:
+        channel = pull.request.channel
+        postponed = self._shares[channel].postponed
+        postponed.append(pull)
+        if len(postponed) == 1:
+            channel.when_drained(partial(self._drained, channel))
+
+    def _drained(self, channel: Any) -> None:
+        """Wake what was postponed for this channel, as far as it may be owed more."""
+        if (share := self._shares.get(channel)) is None:
+            return
+        waiting, share.postponed = share.postponed, []
+        for pull in waiting:
+            self._wake(pull)
+
+    def _forget(self, pull: HeldPull) -> None:
+        self._count -= 1
+        share = self._shares[pull.request.channel]
+        share.pulls -= 1
+        share.size -= pull.size
+
+    # -- sweeping --------------------------------------------------------------------------------
+
+    def sweep(self, now: float) -> None:
+        """Wake every pull whose queue has grown, whatever the tags, and every one whose time is over."""
+        self._drop_closed()
+        if not self._to_sweep:  # otherwise the last sweep still goes on
+            self._to_sweep = list(self._held)
+            self._sweep_some(now)
+
+    def _drop_closed(self) -> None:
+        """Forget what was postponed for channels that are closed, and channels that hold nothing."""
+        for channel, share in list(self._shares.items()):
+            if channel.is_closed:
+                for pull in share.postponed:
+                    self._forget(pull)
+                share.postponed.clear()
+            if not share.pulls:
+                del self._shares[channel]
+
+    def _sweep_some(self, now: float) -> None:
+        """Sweep a portion of the queues."""
+        portion = self._to_sweep[-QUEUES_SWEPT_AT_ONCE:]
+        del self._to_sweep[-QUEUES_SWEPT_AT_ONCE:]
+        for queue in portion:
+            if queue in self._held:
+                end = self.max_offset(*queue)
+                self._check(queue, lambda pull, end=end: pull.deadline <= now or end > pull.queue_offset)  # type: ignore[misc]
+        if self._to_sweep:
+            self.later(partial(self._sweep_some, now))

@@ -1,0 +1,63 @@
+"""The command that judges what became of a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rmqlab.cluster.checks import METRICS, judge_directory
+from rmqlab.cluster.checks.findings import Findings, UnknownMetricError
+from rmqlab.cluster.checks.view import render_evidence, render_findings, render_metrics
+from rmqlab.cluster.cli.progress import working
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, console, directory_of, fail, misused, print_json
+
+Run = Annotated[str, typer.Argument(metavar="[CLUSTER|DIRECTORY]", help="A cluster's name, or a run's directory.")]
+
+
+def check(
+    run: Run = DEFAULT_NAME,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", "-m", help="Only this metric, with its evidence; repeatable.")
+    ] = None,
+    *,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Each single queue, too.")] = False,
+    metrics: Annotated[bool, typer.Option("--metrics", help="Print what can be measured, and end.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Judge a run by its journal and its stores: loss, duplicates, order, outages, who noticed what and when.
+
+    Nothing is changed; the cluster may be up or down. What cannot be known is told as unknown, with what is missing.
+    """
+    if metrics:
+        console.print(render_metrics(METRICS))
+        return
+    try:
+        with working(f"judging {run}"):
+            findings = judge_directory(_directory(run))
+        chosen = [findings[name] for name in metric or ()]
+    except UnknownMetricError as exc:
+        misused(str(exc))
+    except FileNotFoundError as exc:
+        fail(f"{exc.filename}: {exc.strerror}; expected the name of a cluster that was started, or a run's directory")
+    except OSError as exc:
+        fail(f"{exc.filename}: {exc.strerror}")
+    if as_json:
+        print_json({finding.metric: finding.as_json() for finding in chosen} if chosen else findings.as_json())
+    elif chosen:
+        for finding in chosen:
+            console.print(render_evidence(finding))
+    else:
+        _show(findings, every=every)
+
+
+def _show(findings: Findings, *, every: bool) -> None:
+    rows = list(findings) if every else [finding for finding in findings if "@" not in finding.metric]
+    console.print(render_findings(rows))
+    hidden = len(findings.by_metric) - len(rows)
+    if hidden:
+        console.print(f"{hidden} metrics of single queues: --all shows them", style="dim")
+
+
+def _directory(run: str) -> Path:
+    path = Path(run)
+    return path if (path / "journal").is_dir() or "/" in run else directory_of(run).path

@@ -1,0 +1,84 @@
+"""demo: the main job, from start to verdict."""
+
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import attrs
+import trio
+import typer
+from rich.text import Text
+
+from rmqlab.cluster.cli.terms import console, fail
+from rmqlab.cluster.demo.console import Terminal
+from rmqlab.cluster.demo.story import SPEC, Ending, Story
+from rmqlab.cluster.lab import WaitTimeoutError, open_cluster
+from rmqlab.cluster.supervisor.directory import ClusterDirectory
+from rmqlab.cluster.supervisor.serve import UP_FAILURES
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+
+
+def demo(
+    rate: Annotated[float, typer.Option(help="Cluster seconds per real second.", min=1, max=20)] = SPEC.rate,
+) -> None:
+    """Start a cluster, load it, kill its master, and show what happens and what is lost.
+
+    Exit status 0: nothing acknowledged was lost. 1: something was.
+    """
+    directory = ClusterDirectory.named(SPEC.name)
+    stage = Terminal(console)
+    console.print(
+        Text("rmqlab demo", "bold").append(
+            f": a RocketMQ master is killed under load. Time runs {rate:g} times as fast as real time,"
+            " and all times below are the cluster's.",
+            "not bold",
+        )
+    )
+    try:
+        ending = trio.run(_play, attrs.evolve(SPEC, rate=rate), directory, stage)
+    except BaseExceptionGroup as group:
+        known = group.subgroup((*UP_FAILURES, WaitTimeoutError, TimeoutError))
+        if known is None:
+            raise
+        fail(str(_first(known)))
+    if ending is None:
+        fail("interrupted; everything is stopped")
+    stage.ending(ending, str(directory.path))
+    raise typer.Exit(0 if ending.holds else 1)
+
+
+async def _play(spec: ClusterSpec, directory: ClusterDirectory, stage: Terminal) -> Ending | None:
+    scope = trio.CancelScope()
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_on_signal, signals, scope)
+            ending = None
+            with scope:
+                _forget_last(directory)
+                async with open_cluster(spec, directory=directory.path) as cluster:
+                    stage.story = Story(cluster, stage)
+                    ending = await stage.story.run()
+            nursery.cancel_scope.cancel()
+    return ending
+
+
+def _forget_last(directory: ClusterDirectory) -> None:
+    """Begin on empty disks. Another showing that is under way keeps its own: the directory is locked."""
+    directory.create()
+    with directory.locked():
+        for path in directory.path.iterdir():
+            if path.is_dir():
+                shutil.rmtree(path)
+
+
+async def _cancel_on_signal(signals: AsyncIterator[int], scope: trio.CancelScope) -> None:
+    async for _ in signals:
+        scope.cancel()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    exc: BaseException = group
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return exc

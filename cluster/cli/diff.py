@@ -1,0 +1,78 @@
+"""diff: where the commit logs of two brokers part. Reads their files; who runs goes on."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import typer
+from rich.text import Text
+
+from rmqlab.cluster.cli.progress import working
+from rmqlab.cluster.cli.tables import render_comparison
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, console, directory_of, misused, print_json
+from rmqlab.cluster.supervisor.command import explain_absence
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.nodestore import store_config
+from rmqlab.cluster.supervisor.topology import NodeKind, UnknownTargetError, find_targets, nodes_of
+from rmqlab.store.compare import SHOWN, Comparison, LogImage, Verdict, compare_logs
+from rmqlab.store.disk import StoreError
+
+_EXIT = {Verdict.EQUAL: 0, Verdict.DIFFERENT: 1, Verdict.UNKNOWN: 2}
+
+Which = Annotated[str, typer.Argument(help="A broker (broker-a:master, broker-a-s), or a store's directory.")]
+
+
+def diff(
+    a: Which,
+    b: Which,
+    name: Name = DEFAULT_NAME,
+    lines: Annotated[int, typer.Option("--lines", "-l", min=0, help="Messages to list of each side.")] = SHOWN,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Compare two commit logs: their common range, the first byte that differs, and whose messages lie there.
+
+    Exit status 0: the same bytes and the same end. 1: not so. 2: nothing in common, or no such store.
+    """
+    directory = directory_of(name)
+    try:
+        with (
+            working(f"comparing {a} and {b}"),
+            LogImage.open(log_directory(a, directory)) as ours,
+            LogImage.open(log_directory(b, directory)) as theirs,
+        ):
+            comparison = compare_logs(ours, theirs, shown=lines)
+    except (StoreError, NoClusterError, UnknownTargetError, OSError) as exc:
+        misused(str(exc))
+    if as_json:
+        print_json(comparison_document(comparison, a, b))
+    else:
+        console.print(Text("\n").join(render_comparison(comparison_document(comparison, a, b))))
+    raise typer.Exit(_EXIT[comparison.verdict])
+
+
+def log_directory(target: str, directory: ClusterDirectory) -> Path:
+    """Where the commit log of a broker is, or that of a store whose path is given: one that exists, or has a slash."""
+    if "/" in target or Path(target).is_dir():
+        return Path(target)
+    record = directory.read_record()
+    if record is None:
+        raise NoClusterError(f"{target!r} is no directory here, and {explain_absence(directory)}")
+    found = find_targets(target, nodes_of(record.spec, record.placement))
+    if found[0].kind is not NodeKind.BROKER:
+        raise UnknownTargetError(
+            f"{target} is a {found[0].kind}: only brokers, and directories of stores, have commit logs"
+        )
+    if len(found) > 1:
+        raise UnknownTargetError(f"{target} means {', '.join(node.name for node in found)}: name one of them")
+    store = store_config(directory, found[0].name)
+    log = store.store_path_commit_log
+    return log if log.is_dir() else store.store_path_root_dir
+
+
+def comparison_document(comparison: Comparison, a: str, b: str) -> dict[str, Any]:
+    """What `diff --json` prints."""
+    document = attrs.asdict(comparison)
+    for key, target in (("a", a), ("b", b)):
+        document[key] = {"target": target, **document[key]}
+    return document

@@ -1,0 +1,192 @@
+"""What the live view shows and acts on: a cluster of this process, or one that another process supervises."""
+
+import contextlib
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Protocol
+
+import attrs
+import trio
+
+from rmqlab.cluster.faults.rules import FaultError
+from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.supervisor.children import ForkServerGoneError
+from rmqlab.cluster.supervisor.command import (
+    COMMANDS,
+    Answer,
+    Ask,
+    CommandFailedError,
+    CommandUsageError,
+    Failure,
+    Item,
+    explain_absence,
+)
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.status import Document
+from rmqlab.runtime.mapcodec import CHUNK
+
+
+class DeedFailedError(Exception):
+    """What a key asked for could not be done; the text is a line."""
+
+
+class Subject(Protocol):
+    """A cluster, as the live view needs it."""
+
+    leaving: str
+    """What becomes of it when the view ends, in a word for the key that does it."""
+
+    async def status(self) -> Document:
+        """What `rmqlab status --json` prints. NoClusterError when it is no more."""
+        ...
+
+    async def wait_changed(self) -> None:
+        """Return when something has happened."""
+        ...
+
+    def follow(self) -> contextlib.AbstractAsyncContextManager[AsyncIterator[dict[str, Any]]]:
+        """Events from now on. They may end early."""
+        ...
+
+    async def do(self, verb: str, target: str) -> None:
+        """A method of `rmqlab.cluster.lab.Cluster`. DeedFailedError."""
+        ...
+
+    async def heal(self, *ids: str) -> None:
+        """End faults. DeedFailedError."""
+        ...
+
+    async def leave(self) -> None:
+        """The view shall end."""
+        ...
+
+
+_FAILURES = (NodeFailedError, WrongStateError, FaultError, ForkServerGoneError)
+
+
+@attrs.define(eq=False)
+class OwnCluster:
+    """The cluster of this process: it ends with the view."""
+
+    cluster: Cluster
+    leaving: str = "quit"
+
+    async def status(self) -> Document:
+        return await self.cluster.status()
+
+    async def wait_changed(self) -> None:
+        await self.cluster.events.wait_changed()
+
+    @asynccontextmanager
+    async def follow(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        async def events() -> AsyncGenerator[dict[str, Any], None]:
+            async with self.cluster.events.follow() as following:
+                async for event in following:
+                    yield event.as_json()
+
+        async with aclosing(events()) as generator:
+            yield generator
+
+    async def do(self, verb: str, target: str) -> None:
+        try:
+            await getattr(self.cluster, verb)(target)
+        except _FAILURES as exc:
+            raise DeedFailedError(str(exc)) from exc
+
+    async def heal(self, *ids: str) -> None:
+        try:
+            await self.cluster.supervisor.faults.heal(*ids)
+        except _FAILURES as exc:
+            raise DeedFailedError(str(exc)) from exc
+
+    async def leave(self) -> None:
+        await trio.lowlevel.checkpoint()
+        signal.raise_signal(signal.SIGINT)  # q is Ctrl-C: a second one kills
+
+
+@attrs.define(eq=False)
+class OthersCluster:
+    """A cluster that another process supervises: it goes on when the view has ended."""
+
+    directory: ClusterDirectory
+    leaving: str = "leave"
+    past: int = 50
+    """How many events that were before are of interest."""
+    left: trio.Event = attrs.field(factory=trio.Event, init=False)
+    """Set when the view shall end."""
+    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def status(self) -> Document:
+        document: Document = await self._ask("status")
+        return document
+
+    async def wait_changed(self) -> None:
+        await self._changed.wait()
+
+    @asynccontextmanager
+    async def follow(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
+        async def events() -> AsyncGenerator[dict[str, Any], None]:
+            past, self.past = self.past, 0  # once: who begins anew has seen them
+            asked = self._messages("events", last=past, follow=True, every=False)
+            async with aclosing(asked) as messages:
+                async for message in messages:
+                    if isinstance(message, Item):
+                        self._changed.set()
+                        self._changed = trio.Event()
+                        yield message.value
+
+        async with aclosing(events()) as generator:
+            yield generator
+
+    async def do(self, verb: str, target: str) -> None:
+        if verb == "isolate":
+            await self._deed("fault", values={"type": "isolate", "target": target})
+        else:
+            await self._deed(verb, target=target)
+
+    async def heal(self, *ids: str) -> None:
+        await self._deed("heal", ids=list(ids))
+
+    async def leave(self) -> None:
+        await trio.lowlevel.checkpoint()
+        self.left.set()
+
+    async def _deed(self, verb: str, **arguments: Any) -> None:
+        try:
+            await self._ask(verb, **arguments)
+        except (CommandFailedError, CommandUsageError) as exc:
+            raise DeedFailedError(str(exc)) from exc
+
+    async def _ask(self, verb: str, **arguments: Any) -> Any:
+        value = None
+        async with aclosing(self._messages(verb, **arguments)) as messages:
+            async for message in messages:
+                value = message.value
+        return value
+
+    async def _messages(self, verb: str, **arguments: Any) -> AsyncGenerator[Item | Answer, None]:
+        """Ask, and give what comes as it comes; the answer last. As `rmqlab.cluster.supervisor.command.ask_stream`."""
+        try:
+            stream = await trio.open_unix_socket(self.directory.command_socket)
+        except OSError:
+            raise NoClusterError(explain_absence(self.directory)) from None
+        decoder = COMMANDS.decoder()
+        async with stream:
+            try:
+                await stream.send_all(COMMANDS.encode(Ask(verb, arguments)))
+                while data := await stream.receive_some(CHUNK):
+                    decoder.feed(bytes(data))
+                    for message in decoder.messages():
+                        match message:
+                            case Failure(text=text, is_usage=is_usage):
+                                raise CommandUsageError(text) if is_usage else CommandFailedError(text)
+                            case Item():
+                                yield message
+                            case Answer():
+                                yield message
+                                return
+            except trio.BrokenResourceError:
+                pass  # it has ended, as at an end of the stream
+        raise NoClusterError(explain_absence(self.directory))

@@ -1,0 +1,144 @@
+"""The live view on a terminal: draws, reads keys, and does what they say, until it is cancelled."""
+
+import collections
+import contextlib
+import functools
+import os
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import attrs
+import trio
+from rich.console import Console
+from rich.live import Live
+
+from rmqlab.cluster.cli.live.keys import Act, Deed, Hand, Heal, Quit, decode_keys, press
+from rmqlab.cluster.cli.live.subject import DeedFailedError, Subject
+from rmqlab.cluster.cli.live.view import render_live
+from rmqlab.runtime.clock import real_seconds
+
+PROBE_SECONDS = 0.5
+DRAW_SECONDS = 0.05
+"""Real seconds between two pictures, at least."""
+EVENTS_KEPT = 200
+_DOING = {"pause": "pausing", "stop": "stopping", "isolate": "isolating"}
+
+
+def is_terminal(console: Console) -> bool:
+    """True if there is somebody who sees and types."""
+    return console.is_terminal and not console.is_dumb_terminal and sys.stdin.isatty()
+
+
+@attrs.define(eq=False)
+class LiveView:
+    """What is on the screen. One nursery: a prober, a reader of events, a reader of keys, a painter."""
+
+    subject: Subject
+    console: Console
+    document: dict[str, Any]
+    hand: Hand = attrs.field(factory=Hand)
+    events: collections.deque[dict[str, Any]] = attrs.field(factory=lambda: collections.deque(maxlen=EVENTS_KEPT))
+    _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def run(self, keyboard: int) -> NoReturn:
+        """Show the cluster until cancelled; the terminal is then as it was before, if it is still there."""
+        live = Live(console=self.console, screen=True, auto_refresh=False, transient=True)
+        with raw_keys(keyboard):
+            try:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._probe_forever)
+                    nursery.start_soon(self._follow_forever)
+                    nursery.start_soon(self._read_forever, keyboard, nursery)
+                    await self._paint_forever(live)
+            finally:
+                with contextlib.suppress(OSError):
+                    live.stop()
+        raise AssertionError("the painter never ends")
+
+    async def _probe_forever(self) -> NoReturn:
+        """Ask the nodes how they are, as often as is good for those who see and those who are asked."""
+        while True:
+            self.document = {**await self.subject.status()}
+            self._changed.set()
+            with trio.move_on_after(real_seconds(PROBE_SECONDS)):
+                await self.subject.wait_changed()
+            await trio.sleep(real_seconds(PROBE_SECONDS / 5))
+
+    async def _follow_forever(self) -> NoReturn:
+        while True:  # a reader that fell behind begins anew
+            async with self.subject.follow() as events:
+                async for event in events:
+                    self.events.append(event)
+                    self._changed.set()
+
+    async def _read_forever(self, keyboard: int, nursery: trio.Nursery) -> None:
+        while data := await read_keyboard(keyboard):
+            for key in decode_keys(data):
+                self.hand, deed = press(self.hand, key, self.document)
+                if deed is not None:
+                    nursery.start_soon(self._do, deed)
+                self._changed.set()
+
+    async def _paint_forever(self, live: Live) -> NoReturn:
+        """Paint what has changed. In a thread: a terminal that takes nothing (Ctrl-S) must not hold up the supervisor."""
+        try:
+            live.start()
+            while True:
+                self._changed = trio.Event()  # before the picture: what comes during it asks for another
+                size, leaving = self.console.size, self.subject.leaving
+                picture = render_live(self.document, self.hand, tuple(self.events), *size, leaving)
+                show = functools.partial(live.update, picture, refresh=True)
+                await trio.to_thread.run_sync(show, abandon_on_cancel=True)
+                await self._changed.wait()
+                await trio.sleep(real_seconds(DRAW_SECONDS))
+        except OSError:  # the terminal is gone; its end (SIGHUP) stops the cluster in order
+            await trio.sleep_forever()
+
+    async def _do(self, deed: Deed) -> None:
+        """Do what a key meant, and say what came of it."""
+        match deed:
+            case Quit():
+                self._say("leaving ..." if self.subject.leaving == "leave" else "stopping the cluster ...")
+                await self.subject.leave()
+                return
+            case Heal(ids=ids):
+                self._say(f"healing {', '.join(ids)} ...")
+            case Act(verb=verb, target=target):
+                self._say(f"{_DOING.get(verb, f'{verb}ing')} {target} ...")
+        try:
+            if isinstance(deed, Heal):
+                await self.subject.heal(*deed.ids)
+                self._say(f"healed {', '.join(deed.ids)}")
+            else:
+                await self.subject.do(deed.verb, deed.target)
+                self._say(f"{deed.verb} {deed.target}: done")
+        except DeedFailedError as exc:
+            self._say(str(exc).partition("\n")[0])
+
+    def _say(self, text: str) -> None:
+        self.hand = attrs.evolve(self.hand, says=text)
+        self._changed.set()
+
+
+@contextlib.contextmanager
+def raw_keys(keyboard: int) -> Iterator[None]:
+    """Keys one by one, unseen. Ctrl-C stays a signal."""
+    before = termios.tcgetattr(keyboard)
+    tty.setcbreak(keyboard)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(termios.error):  # it may be gone
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+
+
+async def read_keyboard(keyboard: int) -> bytes:
+    """What is typed next, as it comes; nothing when the terminal is gone."""
+    await trio.lowlevel.wait_readable(keyboard)
+    try:
+        return os.read(keyboard, 1024)
+    except OSError:
+        return b""

@@ -1,0 +1,252 @@
+"""The picture: a status document and the latest events, laid out for a screen of a given size. Pure.
+
+Lines are never wrapped; one that is too long ends in an ellipsis. What does not fit is counted, and the events take
+what the rest leaves.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from rmqlab.cluster.cli.live.keys import Document, Hand, first_selected, in_order, state_of
+from rmqlab.cluster.cli.tables import EVENT_STYLES, STATE_STYLES, clock_text
+from rmqlab.runtime.printable import printable, printable_values
+
+BAR_CELLS = 8
+_STYLES = {**STATE_STYLES, "isolated": "magenta"}
+FULL_BAR = 256 * 2**20
+"""Bytes: as far behind as haSlaveFallbehindMax lets a slave be before its master no longer waits for it."""
+LEAST_EVENTS = 4
+MOST_EVENTS = 200
+_KEYS = (
+    ("↑↓", "choose"), ("k", "kill"), ("s", "start"), ("x", "stop"), ("p", "pause"), ("i", "isolate"),
+    ("h", "heal"),
+)  # fmt: skip
+
+
+def render_live(
+    document: Document,
+    hand: Hand,
+    events: Sequence[Document],
+    width: int = 80,
+    height: int = 24,
+    leaving: str = "quit",
+) -> RenderableType:
+    """Fill a screen: so many lines, none longer than its width. `leaving` names what the key q does."""
+    document, events = printable_values(document), printable_values(events[-MOST_EVENTS:])
+    room = max(height - 3, 0)  # the head, and two lines at the foot
+    lines = [_head(document, width)]
+    for section in (_nodes, _routes, _clients, _faults):
+        part = section(document, hand, max(room // 3, 3))
+        lines += part
+        room -= len(part)
+    lines += _events(events, document, max(room, LEAST_EVENTS))
+    del lines[max(height - 2, 0) :]
+    lines += [Text()] * (height - 2 - len(lines))
+    lines += [Text(printable(f" {hand.says}"), "yellow"), _foot(leaving)]
+    for line in lines:
+        line.no_wrap = True
+        line.truncate(width, overflow="ellipsis")
+    return Group(*lines[-height:] if height > 0 else ())
+
+
+def _head(document: Document, width: int) -> Text:
+    left = Text(f" rmqlab {document['name']}", "bold")
+    if document["rate"] != 1:
+        left.append(f"  time x{document['rate']:g}", "yellow")
+    clock = f"  {_clock(document['clock_millis'])} "
+    address = f"  NAMESRV_ADDR={document['namesrv_addr']}"
+    if left.cell_len + len(address) + len(clock) <= width:  # half an address is of no use to anybody
+        left.append(address, "not bold dim")
+    return left.append(clock.rjust(max(width - left.cell_len, 0)), "not bold dim")
+
+
+def _foot(leaving: str) -> Text:
+    text = Text(" ")
+    for key, what in (*_KEYS, ("q", leaving)):
+        text.append(key, "bold cyan").append(f" {what}  ", "dim")
+    return text
+
+
+# ---- nodes and replication ---------------------------------------------------------------------------
+
+
+def _nodes(document: Document, hand: Hand, room: int) -> list[Text]:
+    nodes = [node for node in in_order(document["nodes"]) if node["kind"] != "workload"]
+    selected = hand.selected or first_selected(document)
+    rows = {row["slave"]: row for row in document["replication"]}
+    lines = [_node_line(number, node, selected, rows, document) for number, node in enumerate(nodes, 1)]
+    chosen = next((index for index, node in enumerate(nodes) if node["name"] == selected), 0)
+    well = sum(state_of(node, document["faults"]) == "ready" for node in nodes)
+    window = _window(lines, chosen, room, f"{well} of all {len(nodes)} are ready")
+    return [_title("   NODE          ROLE         STATE     LOG END       REPLICATION"), *window]
+
+
+def _node_line(number: int, node: Document, selected: str, rows: Mapping[str, Document], document: Document) -> Text:
+    line = Text()
+    line.append(f"{'>' if node['name'] == selected else ' '}", "bold cyan")
+    line.append(f"{number if number < 10 else ' '} ", "dim")
+    line.append(f"{node['name']:13} ", "bold reverse" if node["name"] == selected else "bold")
+    line.append(f"{node['role'] or node['kind']:12} ")
+    state = state_of(node, document["faults"])
+    line.append(f"{state:9} ", _STYLES.get(state, ""))
+    if node["kind"] == "broker":
+        end = (node.get("commit_log") or {}).get("max")
+        line.append(f"{'?' if end is None else f'{end:,}':>12}  ")
+    if node["name"] in rows:
+        line.append_text(_lag(rows[node["name"]]))
+    return line
+
+
+def _lag(row: Document) -> Text:
+    """A bar of the lag on a logarithmic scale: full at 256 MB."""
+    if row["lag"] is None:
+        return Text(f"{'·' * BAR_CELLS} lag unknown", "dim")
+    cells = math.ceil(BAR_CELLS * min(math.log1p(abs(row["lag"])) / math.log1p(FULL_BAR), 1))
+    text = Text("█" * cells, "red" if cells > BAR_CELLS // 2 else "yellow").append("░" * (BAR_CELLS - cells), "dim")
+    is_cut_off = row["connected"] is False
+    behind = " behind" if not is_cut_off else ""
+    if row["lag"] < 0:
+        text.append(f" {size(-row['lag'])} ahead", "red")
+    else:
+        text.append(f" {size(row['lag'])}{behind}" if row["lag"] else " in step")
+    return text.append(", cut off", "red") if is_cut_off else text
+
+
+def size(byte_count: int) -> str:
+    """A number of bytes in four figures at most."""
+    amount = float(byte_count)
+    for unit in ("B", "KB", "MB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" else f"{amount:.3g} {unit}"
+        amount /= 1000
+    return f"{amount:.3g} GB"
+
+
+# ---- routes ------------------------------------------------------------------------------------------
+
+
+def _routes(document: Document, _hand: Hand, room: int) -> list[Text]:
+    """What each nameserver believes, in the names of nodes: whom it names, who is not there, who is left out."""
+    brokers = {node["address"]: node for node in document["nodes"] if node["kind"] == "broker"}
+    lines = []
+    for nameserver, view in document["routes"].items():
+        line = Text(f"   {nameserver:13} ", "bold")
+        if view is None:
+            lines.append(line.append("does not answer", "red"))
+            continue
+        named = [address for addresses in view.values() for _, address in sorted(addresses.items())]
+        wrong = [
+            (_name(address, brokers), state)
+            for address in named
+            if (state := _state(address, brokers, document["faults"])) != "ready"
+        ]
+        left_out = [
+            node["name"] for address, node in brokers.items() if node["state"] == "ready" and address not in named
+        ]
+        lines.append(_belief(line, [_name(address, brokers) for address in named], wrong, left_out))
+    return [_title("   ROUTES        AS EACH NAMESERVER BELIEVES"), *_window(lines, 0, max(room // 2, 2))]
+
+
+def _belief(line: Text, named: Sequence[str], wrong: Sequence[tuple[str, str]], left_out: Sequence[str]) -> Text:
+    if wrong:
+        line.append("WRONG ", "bold red")
+        line.append("still names ", "red").append(", ".join(f"{name} ({state})" for name, state in wrong), "red")
+    if left_out:
+        line.append("; " if wrong else "WRONG ", "bold red").append(f"leaves out {', '.join(left_out)}", "red")
+    if not wrong and not left_out:
+        line.append("true  ", "green").append(" ".join(named) or "nobody", "dim")
+    return line
+
+
+def _state(address: str, brokers: Mapping[str, Document], faults: Sequence[Document]) -> str:
+    return state_of(brokers[address], faults) if address in brokers else "unknown here"
+
+
+def _name(address: str, brokers: Mapping[str, Document]) -> str:
+    return brokers[address]["name"] if address in brokers else address
+
+
+# ---- clients, faults, events -------------------------------------------------------------------------
+
+
+def _clients(document: Document, hand: Hand, room: int) -> list[Text]:
+    clients = [node for node in document["nodes"] if node["kind"] == "workload"]
+    lines = []
+    for node in clients:
+        line = Text(f"{'>' if node['name'] == hand.selected else ' '}  {node['name']:13} ", "bold")
+        line.append(f"{node['state']:9} ", _STYLES.get(node["state"], ""))
+        lines.append(line.append("  ".join(_counts(node.get("messages") or {}))))
+    chosen = next((index for index, node in enumerate(clients) if node["name"] == hand.selected), 0)
+    return [_title("   CLIENT"), *_window(lines, chosen, room)] if lines else []
+
+
+def _counts(messages: Document) -> list[str]:
+    """Numbers of what a workload told: of sends each outcome, of attempts that failed the sum."""
+    failed = sum(number for kind, number in messages.items() if kind.startswith("attempt_failed"))
+    told = [
+        f"{kind.removeprefix('sent.')} {number:,}"
+        for kind, number in messages.items()
+        if not kind.startswith("attempt_failed")
+    ]
+    return told + ([f"failed attempts {failed:,}"] if failed else [])
+
+
+def _faults(document: Document, _hand: Hand, room: int) -> list[Text]:
+    lines = []
+    for fault in document["faults"]:
+        line = Text(f"   {fault['id']:13} ", "bold").append(f"{fault['type']} ", "magenta")
+        rest = {key: value for key, value in fault.items() if key not in ("id", "type", "applied_at")}
+        line.append("  ".join(f"{key}={value}" for key, value in rest.items()))
+        seconds = (document["clock_millis"] - fault["applied_at"]) / 1000
+        lines.append(line.append(f"  for {seconds:.0f} s", "dim"))
+    return [_title("   FAULTS        IN FORCE"), *_window(lines, 0, max(room // 2, 2))] if lines else []
+
+
+def _events(events: Sequence[Document], document: Document, room: int) -> list[Text]:
+    """The latest; what one node tells again and again is one line, with the last of it and its number."""
+    names = {node["address"]: node["name"] for node in document["nodes"]}
+    folded: list[tuple[Document, int]] = []
+    for event in events:
+        if folded and (folded[-1][0]["node"], folded[-1][0]["kind"]) == (event["node"], event["kind"]):
+            folded[-1] = (event, folded[-1][1] + 1)
+        else:
+            folded.append((event, 1))
+    lines = [_event(event, times, names) for event, times in folded[max(0, len(folded) - room + 1) :]]
+    return [_title("   EVENTS"), *lines]
+
+
+def _event(event: Document, times: int, names: Mapping[str, str]) -> Text:
+    line = Text(f" {_clock(event['at'])} ", "dim").append(f"{event['node'] or 'cluster':12} ", "bold")
+    line.append(event["kind"], EVENT_STYLES.get(event["kind"], "default"))
+    if times > 1:
+        line.append(f" x{times}", "dim")
+    for key, value in event.items():
+        if key not in ("at", "node", "kind") and isinstance(
+            value, str | int | float
+        ):  # lists and maps are for `events`
+            line.append(f" {key}=", "dim").append(str(names.get(value, value) if isinstance(value, str) else value))
+    return line
+
+
+# ---- lines -------------------------------------------------------------------------------------------
+
+
+def _window(lines: list[Text], chosen: int, room: int, note: str = "") -> list[Text]:
+    """As many lines as there is room for, the chosen one among them; how many are not shown takes the last."""
+    if len(lines) <= room:
+        return lines
+    first = min(max(0, chosen - (room - 1) // 2), len(lines) - (room - 1))
+    shown = lines[first : first + room - 1]
+    more = f"   ... and {len(lines) - len(shown)} more"
+    return [*shown, Text(f"{more}; {note}" if note else more, "dim")]
+
+
+def _title(text: str) -> Text:
+    return Text(text, "bold dim")
+
+
+def _clock(millis: int) -> str:
+    return clock_text(millis)[:-4]

@@ -1,0 +1,280 @@
+"""scenarios, run and repro: what can be seen, and seeing it."""
+
+import functools
+import shlex
+import signal
+from collections.abc import AsyncIterator, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import trio
+import typer
+from rich.text import Text
+
+from rmqlab.cluster.cli.playall import PlayAll
+from rmqlab.cluster.cli.tables import render_nodes
+from rmqlab.cluster.cli.telling import Telling
+from rmqlab.cluster.cli.terms import AsJson, console, fail, misused, print_json
+from rmqlab.cluster.lab import Cluster, WaitTimeoutError
+from rmqlab.cluster.scenario.catalogue import (
+    Listed,
+    NoScenarioError,
+    find_by_source,
+    find_scenario,
+    large_dir,
+    list_scenarios,
+)
+from rmqlab.cluster.scenario.load import ScenarioError, load_scenario
+from rmqlab.cluster.scenario.model import Scenario
+from rmqlab.cluster.scenario.run import Options, Run, Stay, draw_seed, run_scenario
+from rmqlab.cluster.scenario.rundir import RunDirectory
+from rmqlab.cluster.scenario.view import render_catalogue, render_head, render_run, render_summary
+from rmqlab.cluster.supervisor.check_settings import try_settings
+from rmqlab.cluster.supervisor.serve import UP_FAILURES
+from rmqlab.cluster.supervisor.topology import PROFILES
+
+BOTH = "both"
+Profile = Annotated[
+    str, typer.Option(help="4.9, hardened (all switches that depart from it), or both, one after the other.")
+]
+
+
+def scenarios(
+    *,
+    run_all: Annotated[bool, typer.Option("--run", help="Run all but the large ones, and show one table.")] = False,
+    both: Annotated[
+        bool, typer.Option("--both", help="With --run: under both profiles also where the outcome is the same.")
+    ] = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many at a time.")] = 2,
+    directory: Annotated[Path | None, typer.Option("--dir", help="Of other scenario files.")] = None,
+    keep_stores: Annotated[bool, typer.Option("--keep-stores", help="With --run: also where the claim holds.")] = False,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="With --run: repeat up to 5 runs that do not hold, each alone; for CI.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List the canonical scenarios, or run them all, under both profiles where the outcome differs.
+
+    Exit status with --run: 0 all hold, 1 one is violated, 2 one is unknown.
+    """
+    try:
+        listed = list(list_scenarios(directory))
+        if directory is None and not run_all:
+            listed += list_scenarios(large_dir())
+    except ScenarioError as exc:
+        misused(str(exc))
+    if run_all:
+        more = ["--keep-stores"] if keep_stores else []
+        _run_all(listed, jobs, as_json=as_json, both=both, more=more, retry=retry)
+    elif as_json:
+        print_json([_summary_of(it) for it in listed])
+    else:
+        console.print(render_catalogue(listed))
+
+
+def _summary_of(listed: Listed) -> dict[str, Any]:
+    scenario = listed.scenario
+    return {
+        "name": scenario.name,
+        "claim": scenario.claim,
+        "why": scenario.why,
+        "sources": list(scenario.sources),
+        "hardened": scenario.differs_hardened,
+        "same_hardened": scenario.hardened.same if scenario.hardened else "",
+        "file": str(listed.path),
+    }
+
+
+def run(
+    scenario: Annotated[str, typer.Argument(help="A name that `rmqlab scenarios` lists, or a file.")],
+    profile: Profile = "4.9",
+    rate: Annotated[float | None, typer.Option(min=0.01, help="Cluster seconds per real second.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of random choices; drawn and told unless given.")] = None,
+    *,
+    keep_stores: Annotated[bool, typer.Option("--keep-stores", help="Also where the claim holds.")] = False,
+    attach: Annotated[
+        bool, typer.Option("--attach", help="At rate 1, and up until Ctrl-C after the last step: for other programs.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a scenario and judge it. Exit status: 0 the claim holds, 1 it is violated, 2 not known."""
+    try:
+        path = find_scenario(scenario)
+    except NoScenarioError as exc:
+        misused(str(exc))
+    if attach and rate not in (None, 1.0):
+        misused("--attach: other programs live in real time, so the rate is 1")
+    if attach and profile == BOTH:
+        misused("--attach: one cluster stays up, so expected one profile")
+    options = {"profile": profile, "rate": 1.0 if attach else rate, "seed": seed}
+    options["keeps_stores"] = True if keep_stores else None
+    raise typer.Exit(_run(path, scenario, options, as_json=as_json, stays_up=attach))
+
+
+def repro(
+    issue: Annotated[str, typer.Argument(help="Such as rmq#1094 or ali#400.")],
+    profile: Profile = "4.9",
+    seed: Annotated[int | None, typer.Option(help="Of random choices; drawn and told unless given.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Run the scenarios that reproduce an issue. Exit status as `run`: the worst of them."""
+    try:
+        found = find_by_source(issue)
+    except NoScenarioError as exc:
+        misused(str(exc))
+    except ScenarioError as exc:
+        misused(str(exc))
+    options = {"profile": profile, "seed": seed}
+    raise typer.Exit(_worst(_run(it.path, it.scenario.name, options, as_json=as_json) for it in found))
+
+
+def _worst(statuses: Iterable[int]) -> int:
+    """Violated if any is, else unknown if any is."""
+    known = [*statuses]
+    return 1 if 1 in known else max(known)
+
+
+def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool = False) -> int:
+    """Run one scenario file under its profile or under both, show it, and answer its exit status."""
+    profile = options["profile"]
+    if profile not in (*PROFILES, BOTH):
+        misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}, or {BOTH}")
+    if profile != BOTH:
+        return _run_once(path, target, options, as_json=as_json, stays_up=stays_up).verdict.exit_status
+    seed = draw_seed() if options["seed"] is None else options["seed"]
+    runs = []
+    for one in PROFILES:
+        runs.append(_run_once(path, target, {**options, "seed": seed, "profile": one}, as_json=as_json))
+        if not as_json:
+            console.print()
+    if not as_json:
+        row = {"scenario": runs[0].scenario.name, **{done.profile: done.as_json() for done in runs}}
+        console.print(render_summary([row]))
+    return _worst(done.verdict.exit_status for done in runs)
+
+
+def _run_once(path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool = False) -> Run:
+    """Run a scenario file under one profile, and show what came of it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        scenario = load_scenario(path)
+        chosen = Options(source=text, target=target, **options)
+        played = scenario.under_profile(chosen.profile)
+        try_settings(played.cluster.broker_settings)
+    except (ScenarioError, OSError, ValueError) as exc:
+        misused(str(exc))
+    if not as_json:
+        console.print(render_head(played, chosen.profile))
+    directory = RunDirectory.create(scenario.name)
+    telling = Telling(is_silent=as_json)
+    try:
+        done = trio.run(_play, scenario, chosen, directory, telling, stays_up)
+    except BaseExceptionGroup as group:
+        known = group.subgroup((*UP_FAILURES, WaitTimeoutError, TimeoutError))
+        if known is None:
+            raise
+        fail(str(_first(known)))
+    except UP_FAILURES as exc:
+        fail(str(exc))
+    finally:
+        telling.doing(None)
+    if done is None:
+        fail(f"interrupted; everything is stopped. What was seen: {directory.path}")
+    if as_json:
+        print_json(done.as_json())
+    else:
+        console.print(render_run(done))
+    return done
+
+
+async def _play(
+    scenario: Scenario,
+    options: Options,
+    directory: RunDirectory,
+    telling: Telling,
+    stays_up: bool,  # noqa: FBT001 -- trio.run hands arguments over by position
+) -> Run | None:
+    """Run it. The first signal ends it: a cluster that only stays up for others in good order, else as it is."""
+    scope, stay = trio.CancelScope(), None
+    done: list[Run] = []
+
+    async def ready(cluster: Cluster) -> None:
+        where = shlex.quote(str(directory.path))
+        if stay is not None:
+            telling.line(render_nodes(await cluster.status()))
+            telling.line(f"\nexport NAMESRV_ADDR='{cluster.namesrv_addr}'")
+            telling.line(f"rmqlab status --name {where}\nrmqlab watch --name {where}\n")
+        else:
+            telling.line(Text(f"to watch it: rmqlab watch --name {where}", "dim"))
+
+    async with trio.open_nursery() as nursery:
+        if stays_up:
+            stay = Stay()
+            nursery.start_soon(_tell_played, stay, telling)
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            nursery.start_soon(_end_on_signal, signals, scope, stay, telling)
+            run = functools.partial(run_scenario, tell=telling.line, doing=telling.doing, ready=ready, stay=stay)
+            with scope:
+                done.append(await run(scenario, options, directory=directory))
+            nursery.cancel_scope.cancel()
+    return done[0] if done else None
+
+
+async def _tell_played(stay: Stay, telling: Telling) -> None:
+    await stay.played.wait()
+    telling.doing(None)
+    telling.line("all steps are done; the cluster stays up. Ctrl-C ends the run, and judges it.")
+
+
+async def _end_on_signal(
+    signals: AsyncIterator[int], scope: trio.CancelScope, stay: Stay | None, telling: Telling
+) -> None:
+    async for _ in signals:
+        telling.doing(lambda: "healing faults, stopping all nodes")
+        if stay is not None and stay.played.is_set() and not stay.over.is_set():
+            stay.over.set()
+        else:
+            scope.cancel()
+
+
+def _run_all(
+    listed: Sequence[Listed], jobs: int, *, as_json: bool, both: bool, more: Sequence[str], retry: bool
+) -> None:
+    """Run each scenario as a process of its own, so many at a time, and show what came of them."""
+    telling = Telling(is_silent=as_json)
+    every = PlayAll.of(listed, telling, more, both=both)
+
+    async def work() -> None:
+        await every.play(jobs)
+        if retry:
+            await every.retry()
+
+    telling.doing(lambda: f"playing {', '.join(every.playing)}")
+    try:
+        trio.run(work)
+    except* KeyboardInterrupt:
+        interrupted = True
+    else:
+        interrupted = False
+    finally:
+        telling.doing(None)
+    if interrupted:
+        fail("interrupted; every run is stopped, and has left its directory")
+    verdicts = every.verdicts()
+    if as_json:
+        print_json(every.rows())
+    else:
+        console.print(render_summary(every.rows()))
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in verdicts.items())
+        console.print(f"{len(listed)} scenarios, {len(every.runs)} runs: {counts}")
+        if retry:
+            print("\n".join(every.closing_lines()))
+    raise typer.Exit(1 if verdicts["violated"] else 2 if verdicts["unknown"] else 0)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    exc: BaseException = group
+    while isinstance(exc, BaseExceptionGroup):
+        exc = exc.exceptions[0]
+    return exc

@@ -1,0 +1,143 @@
+"""Commands that look and change nothing: status, logs, events."""
+
+import contextlib
+import time
+from typing import Annotated
+
+import attrs
+import typer
+from rich.live import Live
+
+from rmqlab.cluster.cli.tables import render_event, render_log_line, render_schema, render_status
+from rmqlab.cluster.cli.terms import (
+    DEFAULT_NAME,
+    AsJson,
+    Name,
+    Target,
+    ask_quietly,
+    command,
+    console,
+    directory_of,
+    fail,
+    live_console,
+    misused,
+    print_json,
+)
+from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream, explain_absence
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record
+from rmqlab.cluster.supervisor.logs import LogTail, last_lines
+from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError, find_targets, nodes_of
+from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
+from rmqlab.runtime.journal_schema import KINDS
+
+Last = Annotated[int, typer.Option("--lines", "-l", min=0, help="How many of the latest to show.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
+
+_WATCH_SECONDS = 1.0
+_LOG_SECONDS = 0.1
+
+
+def status(
+    name: Name = DEFAULT_NAME,
+    *,
+    as_json: AsJson = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")] = False,
+) -> None:
+    """Show who runs, who lags, and what each nameserver believes: asked of the nodes now."""
+    if watch and not as_json:
+        with Live(render_status(command(name, "status")), console=live_console, auto_refresh=False) as live:
+            while True:
+                time.sleep(_WATCH_SECONDS)
+                live.update(render_status(ask_quietly(name, "status")), refresh=True)
+    document = command(name, "status")
+    while watch:
+        print_json(document)
+        time.sleep(_WATCH_SECONDS)
+        document = command(name, "status")
+    if as_json:
+        print_json(document)
+    else:
+        console.print(render_status(document))
+
+
+def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow: Follow = False) -> None:
+    """Show what nodes wrote to their logs; of a stopped cluster too. `supervisor` is a target as well."""
+    directory = directory_of(name)
+    record = _record(directory)
+    if target == "supervisor":
+        paths = {"supervisor": directory.supervisor_log}
+    else:
+        paths = {node.name: directory.log_path(node.name) for node in _find(target, record)}
+    with contextlib.ExitStack() as stack:
+        tails: dict[str, LogTail] = {}
+        for node, path in paths.items():
+            for line in last_lines(path, lines) if lines else []:
+                console.print(render_log_line(node, line))
+            if follow:
+                tails[node] = stack.enter_context(contextlib.closing(LogTail(path)))
+        while follow:
+            for node, tail in tails.items():
+                for line in tail.added_lines():
+                    console.print(render_log_line(node, line))
+            time.sleep(_LOG_SECONDS)
+
+
+def events(
+    name: Name = DEFAULT_NAME,
+    lines: Last = 50,
+    *,
+    follow: Follow = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Each message of a workload, too.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Tell what kinds of events there are, and end.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what happened, as the supervisor learnt it; of a stopped cluster from its journals.
+
+    Without --all, single messages of workloads are passed over.
+    """
+    if schema:
+        _print_schema(as_json=as_json)
+        return
+    directory = directory_of(name)
+    try:
+        for message in ask_stream(directory, "events", last=lines, follow=follow, every=every):
+            if message.value is not None:
+                _print_event(message.value, as_json=as_json)
+    except NoClusterError as exc:
+        known = read_journals(directory.journal_dir)
+        if follow or not known:
+            fail(str(exc))
+        shown = [event for event in known if every or event.kind not in MESSAGE_KINDS]
+        for event in shown[max(0, len(shown) - lines) :]:
+            _print_event(event.as_json(), as_json=as_json)
+    except CommandFailedError as exc:
+        if not follow:
+            fail(str(exc))
+
+
+def _print_schema(*, as_json: bool) -> None:
+    if as_json:
+        print_json({"version": VERSION, "kinds": [attrs.asdict(kind) for kind in KINDS.values()]})
+    else:
+        console.print(render_schema(KINDS.values()))
+
+
+def _print_event(event: dict[str, object], *, as_json: bool) -> None:
+    if as_json:
+        print_json(event)
+    else:
+        console.print(render_event(event))
+
+
+def _record(directory: ClusterDirectory) -> Record:
+    record = directory.read_record()
+    if record is None:
+        fail(explain_absence(directory))
+    return record
+
+
+def _find(target: str, record: Record) -> list[Node]:
+    try:
+        return find_targets(target, nodes_of(record.spec, record.placement))
+    except UnknownTargetError as exc:
+        misused(str(exc))

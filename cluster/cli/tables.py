@@ -1,0 +1,402 @@
+"""What a person sees of a cluster. Only functions named `render_*`, only here, know rich."""
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from rmqlab.cluster.faults.rules import describe_fault
+from rmqlab.cluster.supervisor.topology import PROFILES
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.runtime.journal_schema import Kind
+from rmqlab.runtime.printable import printable, printable_values
+
+Document = Mapping[str, Any]
+
+STATE_STYLES = {
+    "ready": "green",
+    "starting": "yellow",
+    "stopping": "yellow",
+    "paused": "magenta",
+    "stopped": "dim",
+    "killed": "red",
+    "powerless": "red",
+    "crashed": "bold red",
+}
+EVENT_STYLES = {
+    "node_ready": "green",
+    "node_killed": "bold red",
+    "node_crashed": "bold red",
+    "power_lost": "bold red",
+    "fault_applied": "bold red",
+    "fault_healed": "green",
+    "store_wiped": "bold red",
+    "node_paused": "magenta",
+    "node_stopped": "yellow",
+    "command": "bold cyan",
+    "broker_unregistered": "yellow",
+    "route_changed": "cyan",
+}
+_LONGEST_VALUE = 60
+_MOST_ROWS = 100
+"""Of one table, of what peers may make many of; `--json` has them all."""
+_MOST_ADDRESSES = 10
+
+
+def render_nodes(document: Document) -> Table:
+    """One row per node."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    document = printable_values(document)
+    for column in ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID"):
+        table.add_column(column, no_wrap=column != "STATUS")  # how it ended may take a second line; nothing is cut
+    for node in document["nodes"]:
+        status = Text(node["state"], STATE_STYLES.get(node["state"], ""))
+        if node["end"] and node["state"] == "crashed":
+            status.append(f" ({node['end']})")
+        table.add_row(
+            node["name"],
+            _role_of(node),
+            status,
+            node["address"],
+            _beside(node["address"], node["ha_address"]),
+            str(node["pid"] or "-"),
+        )
+    return table
+
+
+def _role_of(node: Document) -> Text:
+    """Role of a broker, kind of any other node. A broker that is not what the cluster's record says is marked."""
+    text, planned = Text(node["role"] or node["kind"]), node.get("planned")
+    if planned:
+        text.append(f" id {node['broker_id']}, planned: {planned['role']} id {planned['broker_id']}", "red")
+    return text
+
+
+def _beside(address: str, other: str | None) -> str:
+    """A second address of a node: its port alone where the host is the same, so that a row fits into 80 columns."""
+    if other is None:
+        return "-"
+    host, _, port = other.rpartition(":")
+    return f":{port}" if address.startswith(f"{host}:") else other
+
+
+def render_up(document: Document) -> RenderableType:
+    """What `up` shows when the cluster is ready: the nodes, what to export, what to try."""
+    document = printable_values(document)
+    name = document["name"]
+    option = "" if name == "default" else f" --name {name}"
+    slave = next((node["name"] for node in document["nodes"] if node["broker_id"]), None)
+    parts: list[RenderableType] = [
+        Text.assemble("cluster ", (name, "bold"), " is ready", _rate_note(document)),
+        *([Text(document["moved"], "yellow")] if document.get("moved") else []),
+        *_settings_note(document),
+        render_nodes(document),
+        "",
+        Text(f"export NAMESRV_ADDR='{document['namesrv_addr']}'"),
+        "",
+        "Try:",
+        Text(f"  rmqlab produce{option}              # send messages, count their outcomes"),
+        Text(f"  rmqlab status --watch{option}       # offsets, lag and routes, live"),
+        Text(f"  rmqlab kill{option} broker-a:master"),
+        Text(f"  rmqlab wait{option} route-gone broker-a:master"),
+    ]
+    if slave:
+        parts.append(Text(f"  rmqlab pause{option} {slave}"))
+    parts.append(Text(f"  rmqlab down{option}"))
+    return Group(*parts)
+
+
+def render_status(document: Document) -> RenderableType:
+    """Nodes, replication, and what each nameserver believes against who runs."""
+    document = printable_values(document)
+    parts: list[RenderableType] = [
+        Text.assemble(
+            "cluster ",
+            (document["name"], "bold"),
+            f"  nameservers {document['namesrv_addr']}",
+            _profile_note(document),
+            _rate_note(document),
+        ),
+        *_settings_note(document),
+        render_nodes(document),
+    ]
+    if document["replication"]:
+        parts += ["", _render_replication(document)]
+    parts += ["", _render_routes(document)]
+    if document.get("faults"):
+        parts += ["", render_faults(document["faults"])]
+    unflushed = [line for node in document["nodes"] for line in _unflushed_lines(node)]
+    parts += _at_most(unflushed, "red")
+    of_5x = [line for node in document["nodes"] for line in _request_lines(node, "served_of_5x")]
+    if of_5x:
+        heading = "Requests of 5.x, served by serve_requests_of_5x (a real 4.9.8 answers code 3):"
+        parts += ["", heading, *_at_most(of_5x, "yellow")]
+    unserved = [line for node in document["nodes"] for line in _request_lines(node, "unserved")]
+    if unserved:
+        parts += ["", "Requests that nobody serves:", *_at_most(unserved, "yellow")]
+    errors = [line for node in [{**document, "name": "supervisor"}, *document["nodes"]] for line in _error_lines(node)]
+    if errors:
+        parts += ["", "Internal errors (`rmqlab logs` has the first of each place):", *_at_most(errors, "red")]
+    return Group(*parts)
+
+
+def _unflushed_lines(node: Document) -> Iterator[str]:
+    """Say of a broker whose last flush failed how much of its log is on the disk."""
+    commit_log = node.get("commit_log")
+    if isinstance(commit_log, Mapping) and (error := commit_log.get("flush_error")):
+        yield f"{node['name']}: the commit log is not synced beyond {_known(commit_log.get('flushed'))}: {error}"
+
+
+def _at_most(lines: Sequence[str], style: str) -> Iterator[Text]:
+    yield from (Text(line, style) for line in lines[:_MOST_ROWS])
+    if len(lines) > _MOST_ROWS:
+        yield Text(f"  ... and {len(lines) - _MOST_ROWS} more; --json has them", "dim")
+
+
+def _error_lines(node: Document) -> Iterator[str]:
+    """One line for each place."""
+    errors = node.get("internal_errors")
+    for place, count in errors.items() if isinstance(errors, Mapping) else ():
+        yield f"  {node['name']}: {place}, {count} times"
+
+
+def _request_lines(node: Document, key: str) -> Iterator[str]:
+    """One line for each peer and code."""
+    names = {code.value: code.name for code in RequestCode}
+    counts = node.get(key)
+    for asked, count in counts.items() if isinstance(counts, Mapping) else ():
+        peer, _, code = str(asked).rpartition(" ")
+        name = names.get(int(code), "not of 4.9") if code.lstrip("-").isdecimal() else "not of 4.9"
+        yield f"  {node['name']}: code {code} ({name}) from {peer}, {count} times"
+
+
+def _profile_note(document: Document) -> Text:
+    """Silent about the behaviour that everybody expects."""
+    profile = document.get("profile", PROFILES[0])
+    return Text("" if profile == PROFILES[0] else f"  profile {profile}", "yellow")
+
+
+def _settings_note(document: Document) -> list[Text]:
+    """What was set by hand, perhaps at an earlier start."""
+    settings = document.get("broker_settings") or {}
+    return (
+        [Text("broker settings: " + "  ".join(f"{key}={value}" for key, value in settings.items()))] if settings else []
+    )
+
+
+def _rate_note(document: Document) -> Text:
+    return Text("" if document["rate"] == 1 else f"  time runs {document['rate']:g} times as fast", "yellow")
+
+
+def _render_replication(document: Document) -> Text:
+    """A line per master, and under it each slave with the labels of mqadmin haStatus."""
+    logs = {node["name"]: node.get("commit_log") or {} for node in document["nodes"]}
+    text = Text()
+    master = ""
+    for row in document["replication"]:
+        if row["master"] != master:
+            master = row["master"]
+            text.append(f"{master:12} ", "bold").append(f"commit log {_span(logs[master])}\n")
+        text.append(f"  {row['slave']:12} ", "bold").append(f"commit log {_span(logs[row['slave']])}  ")
+        text.append_text(_render_lag(row["lag"]))
+        text.append("" if row["connected"] is not False else "  not connected", "red")
+        text.append(
+            f"\n    slaveAckOffset {_known(row['slaveAckOffset'])}  diff {_known(row['diff'])}"
+            f"  inSync {_known(row['inSync'])}  state {_known(row['state'])}\n"
+            f"    transferredByteInSecond {_known(row['transferredByteInSecond'])}"
+            f"  transferFromWhere {_known(row['transferFromWhere'])}\n"
+        )
+        if row["verdict"]:
+            text.append(f"    {row['verdict']}\n", "red")
+    text.rstrip()
+    return text
+
+
+def _render_lag(lag: int | None) -> Text:
+    if lag is not None and lag < 0:
+        return Text(f"ahead of its master by {-lag}", "red")
+    return Text("lag ").append(_known(lag), "yellow" if lag else "")
+
+
+def _span(commit_log: Document) -> str:
+    return f"{_known(commit_log.get('min'))}..{_known(commit_log.get('max'))}"
+
+
+def _known(value: object) -> str:
+    return "?" if value is None else str(value)
+
+
+def _render_routes(document: Document) -> Table:
+    states = {node["address"]: node["state"] for node in document["nodes"]}
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("NAMESERVER", "GROUP", "KNOWS"):
+        table.add_column(column)
+    for nameserver, view in document["routes"].items():
+        if not view:
+            table.add_row(nameserver, "-", "no answer" if view is None else "no brokers")
+            continue
+        left_out = document.get("routes_left_out", {}).get(nameserver, 0) + max(len(view) - _MOST_ROWS, 0)
+        for group, addresses in islice(sorted(view.items()), _MOST_ROWS):
+            line = Text()
+            for broker_id, address in islice(sorted(addresses.items()), _MOST_ADDRESSES):
+                state = states.get(address, "unknown")
+                line.append(_short(f"{broker_id}={address}"))
+                if state != "ready":  # it believes in somebody who is not there
+                    line.append(f" ({state})", STATE_STYLES.get(state, "yellow"))
+                line.append("  ")
+            if len(addresses) > _MOST_ADDRESSES:
+                line.append(f"... and {len(addresses) - _MOST_ADDRESSES} more")
+            table.add_row(nameserver, Text(_short(group)), line)
+        if left_out:
+            table.add_row(nameserver, "...", f"and {left_out} more broker names; --json has them")
+    return table
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
+
+
+def render_comparison(document: Document) -> list[Text]:
+    """What each of two commit logs has, where they part, and the messages that lie there."""
+    document = printable_values(document)
+    lines = []
+    for side in (document["a"], document["b"]):
+        line = Text(f"{side['target']}  ", "bold").append(f"commit log {side['min_offset']}..{side['max_offset']}", "")
+        lines += [line, Text(f"  {side['directory']}", "dim")]
+    verdict = Text(document["verdict"], "green" if document["verdict"] == "equal" else "red")
+    lines.append(verdict.append(f": {document['reason']}", "default"))
+    if document["common_to"] > document["common_from"]:
+        lines.append(Text(f"common range {document['common_from']}..{document['common_to']}"))
+    if document["last_common"]:
+        lines.append(Text("last message before it: ").append(_record_line(document["last_common"])))
+    for part, what in (("differing", "from there on"), ("beyond", "beyond the other's end")):
+        for side in (document["a"], document["b"]):
+            if stretch := side[part]:
+                lines += _stretch_lines(side["target"], what, stretch)
+    return lines
+
+
+def _stretch_lines(target: str, what: str, stretch: Document) -> list[Text]:
+    head = Text(target, "bold").append(
+        f" has {stretch['record_count']} messages, {stretch['byte_count']} bytes, {what}", "default"
+    )
+    lines = [head, *(Text("  ").append(_record_line(record)) for record in stretch["first"])]
+    if stretch["record_count"] > len(stretch["first"]):
+        lines.append(Text(f"  ... and {stretch['record_count'] - len(stretch['first'])} more", "dim"))
+    return lines
+
+
+def _record_line(record: Document) -> str:
+    born = clock_text(record["born_millis"])
+    return (
+        f"{record['offset']} {record['topic']}-{record['queue_id']} #{record['queue_offset']}"
+        f" {record['message_id'] or record['offset_message_id']} born {born}"
+        f" ({record['size']} bytes{'' if record['is_intact'] else ', spoilt'})"
+    )
+
+
+def render_faults(faults: Sequence[Document]) -> Text:
+    """One line per fault in force."""
+    text = Text("Faults in force:" if faults else "no fault is in force")
+    faults = printable_values(faults)
+    for fault in faults:
+        text.append(f"\n  {fault['id']:4} ", "bold").append(describe_fault(fault), "red")
+    return text
+
+
+def render_event(event: Document) -> Text:
+    """One line: time of the cluster's clock, node, what happened, and the particulars; single messages in few words."""
+    event = printable_values(event)
+    line = Text(f"{clock_text(event['at'])}  ", "dim")
+    line.append(f"{event['node'] or 'cluster':12} ", "bold")
+    if (tell := _MESSAGES.get(event["kind"])) is not None:
+        return line.append_text(tell(event))
+    line.append(event["kind"], EVENT_STYLES.get(event["kind"], ""))
+    for key, value in event.items():
+        if key not in ("at", "node", "kind"):
+            text = str(value)
+            line.append(f"  {key}=", "dim")
+            line.append(text if key == "error" else _short(text))
+    return line
+
+
+def clock_text(millis: int) -> str:
+    """The time of day in milliseconds. Question marks for what is no time: a peer may claim any."""
+    seconds, rest = divmod(millis, 1000)
+    try:
+        return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest:03}"
+    except (ValueError, OverflowError, OSError):
+        return "??:??:??.???"
+
+
+def _tell_sent(event: Document) -> Text:
+    outcome = str(event.get("outcome"))
+    line = Text(f"sent #{event.get('number')} ").append(outcome, "green" if outcome == "SEND_OK" else "yellow")
+    if event.get("broker"):
+        line.append(f" {_place(event)}", "dim")
+    line.append(f" {event.get('took')} ms", "dim").append(f": {event['remark']}" if event.get("remark") else "")
+    return _with_error(line, event)
+
+
+def _tell_attempt(event: Document) -> Text:
+    line = Text(f"attempt {event.get('attempt')} at {event.get('broker') or 'no broker'} ")
+    return _with_error(
+        line.append(str(event.get("outcome")), "yellow").append(f" {event.get('took')} ms", "dim"), event
+    )
+
+
+def _tell_delivered(event: Document) -> Text:
+    line = Text(f"got #{event.get('number')} ").append(_place(event), "dim")
+    if event.get("from_broker_id"):
+        line.append(f" from slave {event['from_broker_id']}", "yellow")
+    return line.append(f" again ({event['reconsume_times']})" if event.get("reconsume_times") else "", "yellow")
+
+
+def _tell_committed(event: Document) -> Text:
+    line = Text("committed ").append(_place(event), "dim")
+    return line.append(f" to slave {event['broker_id']}" if event.get("broker_id") else "", "yellow")
+
+
+def _tell_sample(event: Document) -> Text:
+    return Text(f"log ends at {event.get('max_offset')}", "dim")
+
+
+def _place(event: Document) -> str:
+    return f"{event.get('topic')}@{event.get('broker')}:{event.get('queue')} at {event.get('offset')}"
+
+
+def _with_error(line: Text, event: Document) -> Text:
+    return line.append(f": {event['error']}") if event.get("error") else line
+
+
+_MESSAGES = {
+    "sent": _tell_sent,
+    "attempt_failed": _tell_attempt,
+    "delivered": _tell_delivered,
+    "committed": _tell_committed,
+    "log_sampled": _tell_sample,
+}
+"""Kinds of which there are many: told without the names of their fields, which `--json` has."""
+
+
+def render_schema(kinds: Iterable[Kind]) -> Text:
+    """All kinds of events, each with its fields under it."""
+    text = Text()
+    for kind in kinds:
+        text.append(kind.name, "bold").append(f"  ({kind.teller})  {kind.meaning}\n")
+        for name, field in kind.fields.items():
+            unit = f", {field.unit}" if field.unit else ""
+            text.append(f"    {name}", "cyan").append(f": {field.type}{unit}", "dim").append(f"  {field.meaning}\n")
+        if kind.is_open:
+            text.append("    further fields may come\n", "dim")
+    text.rstrip()
+    return text
+
+
+def render_log_line(node: str, line: str) -> Text:
+    """One line of a node's log. Tabs stay what they are for."""
+    return Text(f"{node}| ", "dim").append(printable(line.expandtabs()), "not dim")

@@ -1,0 +1,243 @@
+"""up and down: the life of a cluster."""
+
+import contextlib
+import shutil
+import sys
+import tomllib
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Annotated, Any
+
+import attrs
+import cattrs
+import typer
+
+from rmqlab.cluster.cli.live.subject import OwnCluster
+from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
+from rmqlab.cluster.cli.progress import Progress, working
+from rmqlab.cluster.cli.tables import render_event, render_up
+from rmqlab.cluster.cli.terms import (
+    DEFAULT_NAME,
+    AsJson,
+    Name,
+    command,
+    console,
+    directory_of,
+    error_text,
+    fail,
+    live_console,
+    misused,
+    print_json,
+)
+from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
+from rmqlab.cluster.supervisor.command import explain_absence
+from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError, home
+from rmqlab.cluster.supervisor.serve import UpFailedError, run_detached, run_foreground
+from rmqlab.cluster.supervisor.status import Document
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, check_spec, node_names, place
+from rmqlab.runtime.logfile import log_to_file
+from rmqlab.runtime.settings import snake
+
+UP_KEYS = ("name", "kind", "role", "broker_id", "address", "ha_address", "pid", "data_dir")
+
+
+def up(
+    name: Name = DEFAULT_NAME,
+    groups: Annotated[int | None, typer.Option(help="Broker groups: a master and its slaves each. [1]")] = None,
+    slaves: Annotated[int | None, typer.Option(help="Slaves of each master. [1]")] = None,
+    nameservers: Annotated[int | None, typer.Option(help="Nameservers. [1]")] = None,
+    role: Annotated[str | None, typer.Option(help="SYNC_MASTER or ASYNC_MASTER. [ASYNC_MASTER]")] = None,
+    flush: Annotated[str | None, typer.Option(help="ASYNC_FLUSH or SYNC_FLUSH. [ASYNC_FLUSH]")] = None,
+    profile: Annotated[
+        str | None, typer.Option(help="4.9, or hardened: with every switch on that mends it. [4.9]")
+    ] = None,
+    rate: Annotated[float | None, typer.Option(help="Cluster seconds per real second. [1]")] = None,
+    single_address: Annotated[
+        bool | None,
+        typer.Option("--single-address/--own-addresses", help="All at 127.0.0.1, or an address per node. [own]"),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A broker setting, beside those of before; repeatable."),
+    ] = None,
+    unset: Annotated[
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Take a broker setting back; repeatable.")
+    ] = None,
+    *,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready.")] = False,
+    plain: Annotated[bool, typer.Option("--plain", help="Events line by line, even in a terminal.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start a cluster, and stop it again at Ctrl-C (or, with --detach, at `rmqlab down`).
+
+    What is not said is as it was at the last start of the cluster of this name; [ ] shows what a new one gets.
+    """
+    given = {
+        "groups": groups,
+        "slaves": slaves,
+        "nameservers": nameservers,
+        "role": role,
+        "flush": flush,
+        "profile": profile,
+        "rate": rate,
+        "single_address": single_address,
+    }
+    directory = directory_of(name)
+    spec = build_spec(
+        directory,
+        {key: value for key, value in given.items() if value is not None},
+        dict(map(parse_setting, settings or [])),
+        unset or [],
+    )
+    if settings:
+        _try(spec)
+    try:
+        if detach:
+            with working(f"starting {node_count(spec)} nodes"):
+                document = run_detached(spec, directory)
+            if as_json:
+                print_json(up_document(document))
+            else:
+                console.print(render_up(document))
+        else:
+            is_live = not plain and not as_json and is_terminal(live_console)
+            _run_here(spec, directory, _follow_as_json if as_json else _show_live if is_live else _follow)
+            if not as_json:
+                _print_if_possible("stopped")
+    except (UpFailedError, NoPlaceError) as exc:
+        fail(str(exc))
+
+
+def down(
+    name: Name = DEFAULT_NAME,
+    *,
+    purge: Annotated[bool, typer.Option("--purge", help="Delete its stores, logs and addresses as well.")] = False,
+) -> None:
+    """Stop a cluster in order. Its data stay for the next `up`, unless purged."""
+    directory = directory_of(name)
+    if directory.is_up():
+        command(name, "down")
+    elif not directory.record_path.exists():
+        fail(explain_absence(directory))
+    try:
+        with working("stopping"), directory.locked(patient=True):  # returns once the supervisor has ended
+            if purge:
+                shutil.rmtree(directory.path)
+    except AlreadyUpError as exc:
+        fail(str(exc))
+
+
+def build_spec(
+    directory: ClusterDirectory, given: Mapping[str, Any], settings: Mapping[str, Any], unset: Collection[str]
+) -> ClusterSpec:
+    """What the user asked for, over what the cluster was before; so with the brokers' settings, one by one."""
+    try:
+        record = directory.read_record()
+        if record is None and directory.path.parent != home():
+            misused(f"no cluster in {directory.path}: expected a run's directory, or a name without / for a new one")
+        before = record.spec if record else ClusterSpec(name=directory.path.name)
+        kept = _without(before.broker_settings, unset)
+        spec = attrs.evolve(before, **given, broker_settings={**kept, **settings})
+        check_spec(spec)
+        place(spec, Placement(subnet=1))  # too many nodes are told now, not after the first have started
+    except (ValueError, cattrs.BaseValidationError) as exc:
+        misused(str(exc.args[0] if exc.args else exc))
+    return spec
+
+
+def _without(settings: Mapping[str, Any], unset: Collection[str]) -> dict[str, Any]:
+    for key in unset:
+        if snake(key) not in settings:
+            misused(f"--unset {key}: not set; set are: {', '.join(settings) or 'none'}")
+    return {key: value for key, value in settings.items() if key not in map(snake, unset)}
+
+
+def _try(spec: ClusterSpec) -> None:
+    """Let a broker read its settings before anything starts."""
+    try:
+        for remark in try_settings(spec.broker_settings):
+            print(error_text(remark), file=sys.stderr)
+    except BadSettingsError as exc:
+        misused(f"--set: {exc}")
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`key=value` with a TOML value, or a string where it is none. RocketMQ's own spelling of the key is understood."""
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        misused(f"--set {text}: expected KEY=VALUE, such as --set syncFlushTimeout=3000")
+    try:
+        parsed = tomllib.loads(f"value = {value}")
+    except (ValueError, RecursionError):
+        return snake(key.strip()), value
+    if parsed.keys() == {"value"} and isinstance(parsed["value"], (str, bool, int, float)):
+        return snake(key.strip()), parsed["value"]
+    return snake(key.strip()), value  # a date, a list, or several lines: text to a broker
+
+
+def up_document(document: Document) -> Document:
+    """What `up --json` prints: who is where."""
+    nodes = [{key: node[key] for key in UP_KEYS} for node in document["nodes"]]
+    moved = {"moved": document["moved"]} if document.get("moved") else {}
+    return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes, **moved}
+
+
+def node_count(spec: ClusterSpec) -> int:
+    """How many nodes a cluster begins with."""
+    return sum(map(len, node_names(spec)))
+
+
+def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[Cluster], Awaitable[None]]) -> None:
+    """Be the supervisor until the cluster ends; tell how far the start is."""
+    progress = Progress()
+    count = node_count(spec)
+
+    def started(cluster: Cluster) -> None:
+        lives = cluster.supervisor.processes.lives
+
+        def how_far() -> str:
+            return f"starting: {sum(life.ready is not None for life in [*lives.values()])} of {count} nodes are ready"
+
+        progress.begin(how_far)
+
+    async def when_ready(cluster: Cluster) -> None:
+        progress.end()
+        await ready(cluster)
+
+    try:
+        directory.create()
+        log_to_file(directory.supervisor_log)
+        run_foreground(spec, directory, when_ready, started=started)
+    finally:
+        progress.end()
+
+
+async def _show_live(cluster: Cluster) -> None:
+    """The live view, and afterwards, where it had been, what was there to know."""
+    document = await cluster.status()
+    console.print(render_up(document))
+    try:
+        await LiveView(OwnCluster(cluster), live_console, document).run(sys.stdin.fileno())
+    finally:
+        _print_if_possible("\nstopping all nodes ...")
+
+
+def _print_if_possible(text: str) -> None:
+    """A terminal that was closed is no reason to fail."""
+    with contextlib.suppress(OSError):
+        console.print(text)
+
+
+async def _follow(cluster: Cluster) -> None:
+    console.print(render_up(await cluster.status()))
+    console.print("\nCtrl-C stops it. Events:", style="dim")
+    async with cluster.events.follow() as events:
+        async for event in events:
+            console.print(render_event(event.as_json()))
+
+
+async def _follow_as_json(cluster: Cluster) -> None:
+    print_json(up_document(await cluster.status()))
+    async with cluster.events.follow() as events:
+        async for event in events:
+            print_json(event.as_json())

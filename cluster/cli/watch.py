@@ -1,0 +1,63 @@
+"""The live view of a cluster that another process supervises."""
+
+import signal
+import sys
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import trio
+import typer
+
+from rmqlab.cluster.cli.live.subject import OthersCluster
+from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
+from rmqlab.cluster.cli.tables import render_event, render_status
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, Name, command, console, directory_of, live_console
+from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
+from rmqlab.cluster.supervisor.status import Document
+
+
+def watch(
+    name: Name = DEFAULT_NAME,
+    *,
+    plain: Annotated[bool, typer.Option("--plain", help="Events line by line, even in a terminal.")] = False,
+) -> None:
+    """Watch a cluster that runs already, and act on it: the screen of `up`, until q or Ctrl-C; the cluster goes on.
+
+    Without a terminal: its status, and then a line for each event.
+    """
+    directory = directory_of(name)
+    document = command(name, "status")
+    try:
+        if plain or not is_terminal(live_console):
+            _follow(directory, document)
+        else:
+            trio.run(_show, directory, document)
+    except* KeyboardInterrupt:
+        pass  # so one leaves
+    except* (NoClusterError, CommandFailedError):
+        console.print(f"cluster {document['name']} has ended")
+
+
+def _follow(directory: ClusterDirectory, document: Document) -> None:
+    console.print(render_status(document))
+    console.print("\nCtrl-C ends the watching. Events:", style="dim")
+    for message in ask_stream(directory, "events", last=0, follow=True, every=False):
+        if message.value is not None:
+            console.print(render_event(message.value))
+
+
+async def _show(directory: ClusterDirectory, document: Document) -> None:
+    """Show it until the user leaves, or the cluster ends."""
+    subject = OthersCluster(directory)
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_leave_on_signal, signals, subject)
+            nursery.start_soon(LiveView(subject, live_console, {**document}).run, sys.stdin.fileno())
+            await subject.left.wait()
+            nursery.cancel_scope.cancel()
+
+
+async def _leave_on_signal(signals: AsyncIterator[int], subject: OthersCluster) -> None:
+    async for _ in signals:
+        await subject.leave()

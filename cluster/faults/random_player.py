@@ -1,0 +1,85 @@
+"""Plays random faults on a running cluster, and leaves none of them behind."""
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+from rmqlab.cluster.faults.rules import FaultError
+from rmqlab.cluster.faults.schedule import UNDOS, RandomFaults, Strike, strikes
+from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.supervisor.children import ForkServerGoneError
+from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
+from rmqlab.runtime.clock import real_seconds
+
+UNDO_SECONDS = 60.0
+_FAILURES = (WrongStateError, NodeFailedError, FaultError, ForkServerGoneError)
+Tell = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+async def play_random_faults(cluster: Cluster, faults: RandomFaults, tell: Tell, label: str = "") -> None:
+    """Play until the count is reached, or until cancelled; then undo what is in force.
+
+    Each thing done is told as {at, action, target, error}: seconds of the cluster's clock since the begin, and why it
+    could not be done, as when somebody else had killed the node. The journal has them under the label, and, where
+    their number is known, all that was drawn before the first is done.
+    """
+    player = _Player(cluster)
+    supervisor = cluster.supervisor
+    targets = faults.targets([*supervisor.nodes.values()])
+    drawn = [str(strike) for strike in strikes(faults, targets)] if faults.count else None
+    supervisor.record("", "random_faults_drawn", label=label, seed=faults.seed, drawn=drawn)
+    began, rate = trio.current_time(), supervisor.clock.rate
+    try:
+        for strike in strikes(faults, targets):
+            await trio.sleep_until(began + real_seconds(strike.at / rate))
+            error = await player.do(strike)
+            done = {"action": strike.action, "target": strike.target, "error": error}
+            planned = round(strike.at * 1000)
+            supervisor.record("", "random_fault", label=label, planned=planned, undoes=strike.undoes, **done)
+            await tell({"at": strike.at, **done})
+    finally:
+        with trio.move_on_after(real_seconds(UNDO_SECONDS)) as undoing:
+            undoing.shield = True
+            await player.undo_all()
+        supervisor.record("", "random_faults_over", label=label)
+
+
+class _Player:
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._in_force: dict[str, str] = {}  # what would undo it, by target
+        self._isolated: dict[str, str] = {}  # ids of faults, by target
+
+    async def do(self, strike: Strike) -> str | None:
+        """Do it; answer why it could not be done."""
+        try:
+            if strike.undoes:
+                self._in_force.pop(strike.target, None)
+                await self._undo(strike.target, strike.action)
+            else:
+                await self._strike(strike.target, strike.action)
+        except _FAILURES as exc:
+            return str(exc)
+        return None
+
+    async def undo_all(self) -> None:
+        """Undo what is in force, unless the cluster is about to end anyway."""
+        for target, action in self._in_force.items():
+            if not self._cluster.supervisor.is_stopping:
+                with contextlib.suppress(*_FAILURES):
+                    await self._undo(target, action)
+
+    async def _strike(self, target: str, action: str) -> None:
+        self._in_force[target] = UNDOS[action]
+        if action == "isolate":
+            self._isolated[target] = (await self._cluster.isolate(target)).id
+        else:
+            await getattr(self._cluster, action)(target)
+
+    async def _undo(self, target: str, action: str) -> None:
+        if action != "heal":
+            await getattr(self._cluster, action)(target)
+        elif (fault := self._isolated.pop(target, None)) is not None:
+            await self._cluster.heal(fault)

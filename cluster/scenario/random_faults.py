@@ -1,0 +1,69 @@
+"""Random faults in a scenario: drawn from the run's seed, played beside the steps.
+
+The same seed draws the same faults: each step's own seed follows from the run's and from its place. What nodes and
+machine make of them is another matter.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from rmqlab.cluster.faults.random_player import play_random_faults
+from rmqlab.cluster.faults.schedule import RandomFaults
+from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.scenario.model import Scenario, Step
+
+_SEED_BITS = 32
+
+
+class RandomFaultError(Exception):
+    """A fault that was drawn could not be done, or not undone."""
+
+
+def seed_faults(scenario: Scenario, seed: int) -> Scenario:
+    """The scenario with a seed for each of its random faults. Pure."""
+
+    def seeded(number: int, step: Step) -> Step:
+        action = step.action
+        if action is None or not isinstance(action.argument, RandomFaults):
+            return step
+        chance = random.Random(f"{seed}/{number}")  # noqa: S311 -- to be repeated, not to be secret
+        faults = attrs.evolve(action.argument, seed=chance.getrandbits(_SEED_BITS))
+        return attrs.evolve(step, action=attrs.evolve(action, argument=faults))
+
+    return attrs.evolve(scenario, steps=tuple(seeded(number, step) for number, step in enumerate(scenario.steps)))
+
+
+@attrs.define(eq=False)
+class Chance:
+    """One schedule of random faults, as it is played."""
+
+    cluster: Cluster
+    faults: RandomFaults
+    label: str
+    tell: Callable[[str], object]
+    _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
+    _over: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    async def play(self) -> None:
+        """Strike until all are done and undone. RandomFaultError for one that could not be."""
+        try:
+            with self._scope:
+                await play_random_faults(self.cluster, self.faults, self._told, self.label)
+        finally:
+            self._over.set()
+
+    async def end(self) -> None:
+        """Undo what is in force, and strike no more."""
+        self._scope.cancel()
+        await self._over.wait()
+
+    async def _told(self, strike: Mapping[str, Any]) -> None:
+        await trio.lowlevel.checkpoint()
+        what = f"{strike['action'].replace('_', '-')} {strike['target']}"
+        if strike["error"] is not None:
+            raise RandomFaultError(f"random faults{self.label and f' {self.label!r}'}: {what}: {strike['error']}")
+        self.tell(what)

@@ -1,0 +1,87 @@
+"""Everybody whom a scenario may name: nodes, workloads, consumer groups; and who fits where. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from rmqlab.cluster.scenario.binding import near
+from rmqlab.cluster.scenario.model import Scenario
+from rmqlab.cluster.supervisor.topology import Node, NodeKind, find_targets
+from rmqlab.cluster.workload.consume import ConsumeConfig
+
+_BROKERS_ONLY = ("probe", "wipe")
+_NODES_ONLY = ("power-loss", "measure", "isolate")
+
+
+class CastError(ValueError):
+    """Somebody is named who is not there, or cannot be meant. The text says who could be."""
+
+
+@attrs.frozen
+class Cast:
+    """Who plays in a scenario."""
+
+    scenario: Scenario
+    nodes: Sequence[Node]
+
+    def workloads(self, kind: str | None = None) -> list[str]:
+        return [workload.name for workload in self.scenario.workloads if kind in (None, workload.kind)]
+
+    def groups(self) -> set[str]:
+        """Groups of all consumers."""
+        default = ConsumeConfig().group
+        return {
+            str(workload.config.get("group", default))
+            for workload in self.scenario.workloads
+            if workload.kind == "consume"
+        }
+
+    def check_target(self, verb: str, target: str) -> None:
+        """Whether a verb can be done to a target that is there."""
+        if target in self.workloads() and verb in (*_BROKERS_ONLY, *_NODES_ONLY):
+            raise CastError(f"{target} is a workload: {verb} needs a node of the cluster")
+        if verb in _BROKERS_ONLY and target not in self.workloads():
+            for node in find_targets(target, self.nodes):
+                _expect(node.kind is NodeKind.BROKER, f"{node.name} is a {node.kind}: {verb} needs a broker")
+
+    def check_wait(self, text: str) -> None:
+        """Whether what is waited for can be told of those whom it names."""
+        name, *words = text.split() or [""]
+        verb = name.partition(".")[0]
+        if verb in ("sent", "delivered") and words:
+            kind = "produce" if verb == "sent" else "consume"
+            known = self.workloads(kind)
+            _expect(words[0] in known, f"{verb}: no workload {words[0]!r} of kind {kind}{near(words[0], known)}")
+        if verb == "told" and len(words) == 2:
+            self.check_teller(words[1])
+        if verb == "consumed-all" and words:
+            groups = self.groups()
+            _expect(words[0] in groups, f"consumed-all: nobody consumes as {words[0]!r}{near(words[0], groups)}")
+
+    def check_teller(self, name: str) -> None:
+        """Whether somebody of this name writes a journal."""
+        known = [*self._names(), *self.workloads(), ""]
+        _expect(name in known, f"nobody is called {name!r}{near(name, filter(None, known))}")
+
+    def check_metric_target(self, kind: str, target: str) -> None:
+        """Whether a metric's target, of a kind such as SLAVE, is there. Queues are known only when the run is over."""
+        brokers = [node for node in self.nodes if node.kind is NodeKind.BROKER]
+        known: dict[str, Iterable[str]] = {
+            "NODE": (node.name for node in brokers),
+            "SLAVE": (node.name for node in brokers if node.is_slave),
+            "BROKER": (node.group or "" for node in brokers),
+            "NAMESERVER": (node.name for node in self.nodes if node.kind is NodeKind.NAMESERVER),
+            "WATCHER": [*self._names(NodeKind.NAMESERVER), *self.workloads()],
+            "GROUP": self.groups(),
+        }
+        if kind in known:
+            names = set(known[kind])
+            _expect(target in names, f"no {kind.lower()} {target!r} here{near(target, names)}")
+
+    def _names(self, kind: NodeKind | None = None) -> list[str]:
+        return [node.name for node in self.nodes if kind in (None, node.kind)]
+
+
+def _expect(is_so: bool, text: str) -> None:  # noqa: FBT001 -- what is expected reads as a sentence
+    if not is_so:
+        raise CastError(text)

@@ -1,0 +1,276 @@
+"""The supervisor's answers to the command line."""
+
+import os
+from collections.abc import Awaitable, Callable, Container, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from rmqlab.cluster.conditions import UnknownConditionError
+from rmqlab.cluster.faults.random_player import play_random_faults
+from rmqlab.cluster.faults.rules import FaultError, fault_of
+from rmqlab.cluster.faults.schedule import RandomFaults
+from rmqlab.cluster.lab import Cluster, WaitTimeoutError
+from rmqlab.cluster.supervisor.children import ForkServerGoneError
+from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, CommandMessage, Failure, Item
+from rmqlab.cluster.supervisor.nodelink import unexpected
+from rmqlab.cluster.supervisor.process_state import NodeFailedError, NodeState, WrongStateError
+from rmqlab.cluster.supervisor.processes import leaves
+from rmqlab.cluster.supervisor.topology import UnknownTargetError
+from rmqlab.runtime.bounds import cut_text
+from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.mapcodec import CHUNK, ControlError
+
+Arguments = Mapping[str, Any]
+Send = Callable[[Any], Awaitable[None]]
+Handler = Callable[[Cluster, Arguments, Send], Awaitable[Any]]
+
+ASK_SECONDS = 5.0
+_LONGEST_ERROR = 10_000
+"""Characters of a failure's text."""
+ENDS = {f"node_{state}" for state in (NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED)}
+
+
+class BadQuestionError(Exception):
+    """The arguments of a command are of a kind that no command line sends."""
+
+
+_USAGE = (BadQuestionError, UnknownTargetError, UnknownConditionError, FaultError)
+_FAILURES = (NodeFailedError, WrongStateError, WaitTimeoutError, ForkServerGoneError)
+_GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
+
+
+async def serve_commands(
+    cluster: Cluster, down: Callable[[], object], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+) -> None:
+    """Answer commands until cancelled. `down` is called once a command has stopped the cluster."""
+    path = cluster.supervisor.directory.command_socket
+    with trio.socket.socket(trio.socket.AF_UNIX) as listening:
+        path.unlink(missing_ok=True)  # of a supervisor that was killed: the lock says that none lives
+        await listening.bind(os.fspath(path))
+        path.chmod(0o600)
+        listening.listen()
+        task_status.started()
+
+        async def serve(stream: trio.SocketStream) -> None:
+            async with stream:
+                if await answer_connection(cluster, stream) == "down":
+                    down()
+
+        try:
+            await trio.serve_listeners(serve, [trio.SocketListener(listening)])
+        finally:
+            path.unlink(missing_ok=True)
+
+
+async def answer_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | None:
+    """Answer the one question of a connection; the verb that was answered. What is asked ends with the connection.
+
+    Whatever arrives ends this connection at most: bytes that are no question are recorded, defects counted.
+    """
+    supervisor = cluster.supervisor
+    answered = None
+
+    async def send(message: CommandMessage) -> None:
+        await stream.send_all(COMMANDS.encode(message))
+
+    try:
+        question = await _receive_question(stream)
+        if question is None:
+            return None
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_cancel_at_end, stream, nursery.cancel_scope)
+            await _send_answer(send, await _answer(cluster, question, send))
+            answered = question.verb
+            nursery.cancel_scope.cancel()
+    except* _GONE:
+        pass  # it went away: nobody to tell
+    except* ControlError as group:
+        for exc in leaves(group):
+            supervisor.record("", "control_error", reason=f"command socket: {exc}")
+    except* Exception as group:  # noqa: BLE001 - a boundary
+        for exc in leaves(group):
+            supervisor.processes.errors.caught("command connection", exc)
+    return answered
+
+
+async def _send_answer(send: Callable[[CommandMessage], Awaitable[None]], answer: Answer | Failure) -> None:
+    try:
+        await send(answer)
+    except ControlError as exc:
+        await send(Failure(f"the answer cannot be sent: {exc}", is_usage=False))
+
+
+async def _receive_question(stream: trio.abc.Stream) -> Ask | None:
+    decoder = COMMANDS.decoder()
+    with trio.move_on_after(real_seconds(ASK_SECONDS)):
+        while data := await stream.receive_some(CHUNK):
+            decoder.feed(bytes(data))
+            for message in decoder.messages():
+                if isinstance(message, Ask):
+                    return message
+                raise unexpected(message)
+    return None
+
+
+async def _cancel_at_end(stream: trio.abc.Stream, scope: trio.CancelScope) -> None:
+    while await stream.receive_some(CHUNK):
+        pass
+    scope.cancel()
+
+
+async def _answer(
+    cluster: Cluster, question: Ask, send: Callable[[CommandMessage], Awaitable[None]]
+) -> Answer | Failure:
+    async def send_item(value: Any) -> None:
+        await send(Item(value))
+
+    handler = HANDLERS.get(question.verb)
+    if handler is None:
+        return _failure(f"no command {question.verb!r}", is_usage=True)
+    try:
+        return Answer(await handler(cluster, question.arguments, send_item))
+    except _USAGE as exc:
+        return _failure(str(exc), is_usage=True)
+    except _FAILURES as exc:
+        return _failure(str(exc), is_usage=False)
+    except _GONE:
+        raise
+    except ExceptionGroup as group:  # of a command with tasks of its own
+        if (errors := group.split(_GONE)[1]) is None:
+            raise
+        return _internal_failure(cluster, question.verb, next(leaves(errors)))
+    except Exception as exc:  # noqa: BLE001 - a boundary: a defect of a command must not end the cluster
+        return _internal_failure(cluster, question.verb, exc)
+
+
+def _internal_failure(cluster: Cluster, verb: str, exc: Exception) -> Failure:
+    cluster.supervisor.processes.errors.caught(f"command {verb}", exc)
+    return _failure(f"internal error in {verb}: {type(exc).__name__}: {exc}", is_usage=False)
+
+
+def _failure(text: str, *, is_usage: bool) -> Failure:
+    return Failure(cut_text(text, _LONGEST_ERROR), is_usage)
+
+
+async def _status(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
+    return await cluster.status()
+
+
+def _action(verb: str) -> Handler:
+    async def act(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+        await getattr(cluster, verb)(arguments["target"])
+        return await _entries(cluster, {node.name for node in cluster.supervisor.find(arguments["target"])})
+
+    return act
+
+
+async def _power_loss(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    losses = await cluster.power_loss(arguments["target"])
+    return [{**node, "lost": attrs.asdict(losses[node["name"]])} for node in await _entries(cluster, losses)]
+
+
+async def _wipe(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    deleted = await cluster.wipe(arguments["target"])
+    return [{**node, "deleted_files": deleted[node["name"]]} for node in await _entries(cluster, deleted)]
+
+
+async def _entries(cluster: Cluster, names: Container[str]) -> list[dict[str, Any]]:
+    """What the status says of these nodes."""
+    return [node for node in (await cluster.status())["nodes"] if node["name"] in names]
+
+
+async def _wait(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    return await cluster.wait_until(arguments["condition"], arguments["seconds"])
+
+
+async def _events(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
+    last, is_following = arguments["last"], arguments["follow"]
+    if arguments["every"]:
+        await _journal(cluster, last, send, is_following=is_following)
+        return
+    async with cluster.events.follow(replay=True) as events:
+        past = [await events.receive() for _ in range(events.statistics().current_buffer_used)]
+        for event in past[max(0, len(past) - last) :]:
+            await send(event.as_json())
+        if is_following:
+            async for event in events:
+                await send(event.as_json())
+
+
+async def _journal(cluster: Cluster, last: int, send: Send, *, is_following: bool) -> None:
+    """Tell the last of what is in the journals, single messages included, and what comes."""
+    async with cluster.follow_journal() as batches:
+        past = await anext(batches)  # the supervisor's own start is always there
+        for event in past[max(0, len(past) - last) :]:
+            await send(event.as_json())
+        if is_following:
+            async for batch in batches:
+                for event in batch:
+                    await send(event.as_json())
+
+
+async def _down(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
+    with trio.CancelScope(shield=True):  # half a cluster is of no use to who asked, gone or not
+        await cluster.supervisor.stop_all()
+
+
+async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
+    """Run a workload for as long as who asked listens; its events are the items, its exit status the answer."""
+    module = arguments["module"]
+    if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
+        raise BadQuestionError("the module of a workload is not a module's name")  # it becomes a directory's name
+    workload = await cluster.run_workload(module, arguments["config"])
+    try:
+        await _tell(cluster, workload.name, send)
+    finally:
+        with trio.CancelScope(shield=True):
+            await workload.stop()
+    return {"name": workload.name, "status": workload.life.exit_status}
+
+
+async def _tell(cluster: Cluster, name: str, send: Send) -> None:
+    """Send on what a process tells, each message included, until it has ended."""
+    async with cluster.follow_journal() as batches:
+        async for batch in batches:
+            for event in batch:
+                if event.node == name:
+                    await send(event.as_json())
+                    if event.kind in ENDS:
+                        return
+
+
+async def _fault(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    return (await cluster.fault(fault_of(arguments["values"]))).as_json()
+
+
+async def _faults(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
+    await trio.lowlevel.checkpoint()
+    return [active.as_json() for active in cluster.faults]
+
+
+async def _heal(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
+    ids = list(dict.fromkeys(arguments["ids"]))
+    healed = await (cluster.heal_all() if ids == ["all"] else cluster.supervisor.faults.heal(*ids))
+    return [active.as_json() for active in healed]
+
+
+async def _random_faults(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
+    await play_random_faults(cluster, RandomFaults(**arguments), send)
+
+
+HANDLERS: Mapping[str, Handler] = {
+    "status": _status,
+    **{verb: _action(verb) for verb in ("start", "stop", "kill", "pause", "resume", "restart")},
+    "power-loss": _power_loss,
+    "wipe": _wipe,
+    "fault": _fault,
+    "faults": _faults,
+    "heal": _heal,
+    "random-faults": _random_faults,
+    "wait": _wait,
+    "events": _events,
+    "down": _down,
+    "work": _work,
+}

@@ -1,0 +1,53 @@
+"""A detached supervisor as a process: `python -m rmqlab.cluster.supervisor.detached ARGUMENTS FD`, as `rmqlab.cluster.supervisor.serve.run_detached` starts it.
+
+It tells through the pipe FD how the start went, then serves until it is stopped.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from rmqlab.cluster.supervisor.forklaunch import launch
+
+
+def main() -> None:
+    """Be the detached supervisor."""
+    given = json.loads(sys.argv[1])
+    os.set_inheritable(int(sys.argv[2]), False)
+    directory = Path(given["directory"])
+    launched = launch(directory / "forkserver.log")
+
+    # What follows takes a while, and the fork server imports its own meanwhile. It ends with us, whatever happens.
+    import cattrs  # noqa: PLC0415
+
+    from rmqlab.cluster.lab import Cluster  # noqa: PLC0415
+    from rmqlab.cluster.supervisor.children import ForkServer  # noqa: PLC0415
+    from rmqlab.cluster.supervisor.directory import ClusterDirectory  # noqa: PLC0415
+    from rmqlab.cluster.supervisor.serve import UpFailedError, run_foreground  # noqa: PLC0415
+    from rmqlab.cluster.supervisor.topology import ClusterSpec  # noqa: PLC0415
+    from rmqlab.runtime.logfile import log_to_file  # noqa: PLC0415
+
+    pipe = os.fdopen(int(sys.argv[2]), "w")
+
+    def tell(value: dict[str, Any]) -> None:
+        with pipe:
+            json.dump(value, pipe)
+
+    async def ready(cluster: Cluster) -> None:
+        tell(await cluster.status())
+
+    log_to_file(directory / "supervisor.log", takes_output=True)
+    try:
+        spec = cattrs.structure(given["spec"], ClusterSpec)
+        run_foreground(spec, ClusterDirectory(directory), ready, forks=ForkServer(*launched))
+    except UpFailedError as exc:
+        print(exc, file=sys.stderr)
+        if not pipe.closed:
+            tell({"error": str(exc)})
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

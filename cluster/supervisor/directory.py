@@ -1,0 +1,198 @@
+"""What a cluster keeps on disk: its record, settings, stores, logs, journal and sockets; one supervisor at a time.
+
+<home>/<cluster>/            mode 0700; home is ~/.rmqlab, or $RMQLAB_HOME
+    cluster.json             the record: what was asked for, and the addresses, used again at every start
+    <node>/config.toml       written anew at every start
+    <node>/node.log  store/  ...
+    journal/<node>.msgpack   what each process saw (see rmqlab.runtime.journal); journal.old is that of the last time
+    supervisor.log  forkserver.log  supervisor.lock  control.sock  command.sock
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+import cattrs
+
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement
+from rmqlab.runtime.journal import journal_path
+
+_LONGEST_SOCKET_PATH = 100  # the system's limit is 104 to 108 bytes
+_RECORD_VERSION = 1
+_LOCK_ATTEMPTS = 4
+_PATIENT_ATTEMPTS = 1000
+
+
+class AlreadyUpError(Exception):
+    """Another supervisor runs this cluster."""
+
+
+class NoPlaceError(Exception):
+    """A cluster cannot be where it was said to be: its directory cannot be made, or its network is none."""
+
+
+class NoClusterError(Exception):
+    """There is no such cluster, or it is not running."""
+
+
+@attrs.frozen(kw_only=True)
+class Record:
+    """What outlives a supervisor."""
+
+    version: int = _RECORD_VERSION
+    spec: ClusterSpec
+    placement: Placement
+    clock_millis: int = 0
+    """The cluster's time when it last stopped in order."""
+
+
+def home() -> Path:
+    return Path(os.environ.get("RMQLAB_HOME") or Path.home() / ".rmqlab")
+
+
+@attrs.frozen
+class ClusterDirectory:
+    """The paths of one cluster. Making one of these touches nothing."""
+
+    path: Path
+    is_lasting: bool = True
+    """False for a cluster that is started once only: its addresses are free for others when it has ended."""
+
+    @classmethod
+    def named(cls, name: str) -> "ClusterDirectory":
+        return cls(home() / name)
+
+    @classmethod
+    def at(cls, path: "ClusterDirectory | str | os.PathLike[str]") -> "ClusterDirectory":
+        return path if isinstance(path, ClusterDirectory) else cls(Path(path).absolute())
+
+    @property
+    def record_path(self) -> Path:
+        return self.path / "cluster.json"
+
+    @property
+    def journal_dir(self) -> Path:
+        return self.path / "journal"
+
+    def journal_path(self, node: str) -> Path:
+        return journal_path(self.journal_dir, node)
+
+    def begin_journal(self) -> None:
+        """Make room for new journals; those of the last time are kept beside them as `journal.old`."""
+        if self.journal_dir.exists():
+            old = self.journal_dir.with_name("journal.old")
+            if old.exists():
+                shutil.rmtree(old)
+            self.journal_dir.replace(old)
+        self.journal_dir.mkdir(mode=0o700)
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.path / "supervisor.log"
+
+    @property
+    def control_socket(self) -> Path:
+        """Where the processes of the cluster report to."""
+        return self._socket("control.sock")
+
+    @property
+    def command_socket(self) -> Path:
+        """Where the command line speaks with the supervisor."""
+        return self._socket("command.sock")
+
+    def data_dir(self, node: str) -> Path:
+        return self.path / node
+
+    def config_path(self, node: str) -> Path:
+        return self.data_dir(node) / "config.toml"
+
+    def log_path(self, node: str) -> Path:
+        return self.data_dir(node) / "node.log"
+
+    def create(self) -> None:
+        """Make the directory where it is missing. NoPlaceError where that cannot be."""
+        try:
+            for path in (self.path.parent, self.path):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as exc:
+            raise NoPlaceError(f"{self.path} cannot be made: {exc.strerror} (see RMQLAB_HOME)") from None
+
+    def read_record(self) -> Record | None:
+        """The record of the last start; None for a cluster that never was."""
+        try:
+            text = self.record_path.read_text()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return cattrs.structure(json.loads(text), Record)
+
+    def restore_record(self, record: Record | None) -> None:
+        """Put back what was recorded before, or nothing: a start that failed shall not shape the next one."""
+        if record is None:
+            self.record_path.unlink(missing_ok=True)
+        else:
+            self.write_record(record)
+
+    def write_record(self, record: Record) -> None:
+        fresh = self.record_path.with_suffix(".json.new")
+        fresh.touch(mode=0o600)
+        fresh.write_text(json.dumps(cattrs.unstructure(record), indent=2) + "\n")
+        fresh.replace(self.record_path)
+
+    def siblings(self) -> Iterator[Record]:
+        """Records of the other lasting clusters of this home."""
+        around = self.path.parent if self.is_lasting else home()
+        for path in around.glob("*/cluster.json"):
+            with contextlib.suppress(OSError, ValueError, cattrs.BaseValidationError):  # not ours to mend
+                other = ClusterDirectory(path.parent)
+                if other.path != self.path and (record := other.read_record()):
+                    yield record
+
+    @contextlib.contextmanager
+    def locked(self, *, patient: bool = False) -> Iterator[None]:
+        """Be the one supervisor of this cluster. AlreadyUpError where there is one, and stays for a while."""
+        descriptor = os.open(self.path / "supervisor.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        with os.fdopen(descriptor, "r+") as lock:
+            for attempt in itertools.count(1):
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if attempt == (_PATIENT_ATTEMPTS if patient else _LOCK_ATTEMPTS):
+                        what = f"cluster {self.path.name} is already up (supervisor pid {lock.read()})"
+                        raise AlreadyUpError(what) from None
+                    time.sleep(0.01)  # somebody may only have looked, see is_up
+            lock.truncate()
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
+
+    def is_up(self) -> bool:
+        """Tell whether a supervisor runs this cluster."""
+        try:
+            with (self.path / "supervisor.lock").open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except FileNotFoundError:
+            return False
+        except BlockingIOError:
+            return True
+        return False
+
+    def _socket(self, name: str) -> Path:
+        path = self.path / name
+        if len(os.fsencode(path)) <= _LONGEST_SOCKET_PATH:
+            return path
+        key = hashlib.sha1(os.fsencode(self.path.resolve()), usedforsecurity=False).hexdigest()[:16]
+        short = Path(tempfile.gettempdir()) / f"rmqlab-{os.getuid()}"
+        short.mkdir(mode=0o700, exist_ok=True)
+        if short.stat().st_uid != os.getuid() or short.stat().st_mode & 0o077:
+            raise PermissionError(f"{short} is not ours alone")
+        return short / f"{key}-{name}"

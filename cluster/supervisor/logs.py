@@ -1,0 +1,67 @@
+"""The log files of nodes: their last lines, and what is added."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import attrs
+
+from rmqlab.runtime.logfile import open_log
+
+_TAIL_BYTES = 64 * 2**10
+
+
+def last_lines(path: Path, count: int = 10, *, since: int = 0) -> list[str]:
+    """The last lines of what was written after a position, whole or not."""
+    try:
+        with path.open("rb") as file:
+            end = file.seek(0, os.SEEK_END)
+            if end < since:  # the log was full, and this is its next file
+                since = 0
+            file.seek(max(since, end - _TAIL_BYTES))
+            return file.read().decode(errors="replace").splitlines()[-count:]
+    except FileNotFoundError:
+        return []
+
+
+@attrs.define(eq=False)
+class LogTail:
+    """Follows a log from its present end on, into the next file when it is full."""
+
+    path: Path
+    _file: BinaryIO = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        open_log(self.path).close()
+        self._file = self.path.open("rb")
+        self._file.seek(0, os.SEEK_END)
+
+    def added_lines(self) -> Iterator[str]:
+        """Whole lines written since the last call. The beginning of a line stays for the next one."""
+        while True:
+            is_last = not self._is_left()  # asked before: what comes until it is left is read still
+            yield from self._lines()
+            if is_last:
+                return
+            self._file.close()
+            self._file = self.path.open("rb")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _is_left(self) -> bool:
+        """True if the path is another file by now."""
+        try:
+            return not os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
+        except FileNotFoundError:  # between the two
+            return False
+
+    def _lines(self) -> Iterator[str]:
+        while True:
+            start = self._file.tell()
+            line = self._file.readline()
+            if not line.endswith(b"\n"):
+                self._file.seek(start)
+                return
+            yield line.decode(errors="replace").rstrip("\n")

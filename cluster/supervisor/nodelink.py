@@ -1,0 +1,119 @@
+"""The supervisor's end of one process's control channel."""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import attrs
+import trio
+
+from rmqlab.runtime.bounds import SNAPSHOT, bounded, cut_text
+from rmqlab.runtime.clock import real_seconds
+from rmqlab.runtime.control import (
+    CONTROL,
+    Event,
+    Hello,
+    Message,
+    Ready,
+    RulesSet,
+    SetRules,
+    Snapshot,
+    SnapshotRequest,
+    Stopping,
+)
+from rmqlab.runtime.fault_rules import NodeRules
+from rmqlab.runtime.mapcodec import ControlError, receive_messages
+
+HELLO_SECONDS = 10.0
+_SHOWN_CHARACTERS = 300
+
+
+@attrs.define(eq=False)
+class NodeLink:
+    """A connection to a process that has said who it is."""
+
+    stream: trio.abc.Stream
+    hello: Hello
+    rules: NodeRules = attrs.field(factory=NodeRules, init=False)
+    """The fault rules that are in force in the process, as far as it has said."""
+    _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
+    _asked: dict[int, trio.MemorySendChannel[Mapping[str, Any]]] = attrs.field(factory=dict, init=False)
+    _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
+    _told: dict[int, tuple[NodeRules, trio.Event]] = attrs.field(factory=dict, init=False)
+
+    async def snapshot(self, seconds: float) -> Mapping[str, Any] | None:
+        """The process's live facts; None when it does not answer within so many real seconds."""
+        number = next(self._numbers)
+        send, receive = trio.open_memory_channel[Mapping[str, Any]](1)
+        self._asked[number] = send
+        try:
+            with trio.move_on_after(real_seconds(seconds)):
+                async with self._sending:
+                    await self.stream.send_all(CONTROL.encode(SnapshotRequest(number)))
+                return await receive.receive()
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.EndOfChannel):
+            pass
+        finally:
+            self._asked.pop(number, None)
+            send.close()
+            receive.close()
+        return None
+
+    async def set_rules(self, rules: NodeRules) -> None:
+        """Tell the process its fault rules, and wait until they are in force: as long as it takes, paused or not."""
+        number = next(self._numbers)
+        taken = trio.Event()
+        self._told[number] = rules, taken
+        async with self._sending:
+            await self.stream.send_all(CONTROL.encode(SetRules(number, rules)))
+        await taken.wait()
+
+    def rules_set(self, answer: RulesSet) -> None:
+        """They are in force."""
+        if told := self._told.pop(answer.id, None):
+            self.rules, taken = told
+            taken.set()
+
+    def answered(self, snapshot: Snapshot) -> None:
+        """Give an answer to who waits for it; one that comes too late has nobody."""
+        if waiting := self._asked.pop(snapshot.id, None):
+            waiting.send_nowait(bounded(snapshot.facts, SNAPSHOT))
+
+
+async def attend_connection(
+    stream: trio.abc.Stream,
+    admit: Callable[[NodeLink], bool],
+    heard: Callable[[NodeLink, Ready | Event | Stopping], object],
+) -> None:
+    """Serve one connection to its end. The first message must be a Hello that is admitted, and come soon.
+
+    Raises ControlError for bytes that are no message, and for a message that does not belong here. `heard` gets what is
+    not an answer, and does not raise.
+    """
+    link: NodeLink | None = None
+
+    def handle(message: Message) -> None:
+        nonlocal link
+        if link is None:
+            if not isinstance(message, Hello) or not admit(newcomer := NodeLink(stream, message)):
+                raise unexpected(message)
+            link = newcomer
+            waiting.deadline = float("inf")
+            return
+        match message:
+            case Ready() | Event() | Stopping():
+                heard(link, message)
+            case Snapshot():
+                link.answered(message)
+            case RulesSet():
+                link.rules_set(message)
+            case _:
+                raise unexpected(message)
+
+    with trio.move_on_after(real_seconds(HELLO_SECONDS)) as waiting:
+        await receive_messages(stream, CONTROL, handle)
+
+
+def unexpected(message: object) -> ControlError:
+    """Return the error for a message that is well-formed, but not expected here."""
+    return ControlError(f"unexpected {cut_text(repr(message), _SHOWN_CHARACTERS)}")

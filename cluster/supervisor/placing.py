@@ -1,0 +1,137 @@
+"""Find a place for a cluster on this machine: the recorded one, or one that nobody holds."""
+
+import contextlib
+import hashlib
+import socket
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import attrs
+
+from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
+from rmqlab.cluster.supervisor.ports import (
+    PortTakenError,
+    check_free,
+    claim_shift,
+    claim_subnet,
+    has_loopback_network,
+    loopback_network,
+)
+from rmqlab.cluster.supervisor.topology import SHIFT_STEP, ClusterSpec, Placement, nodes_of, place
+
+_SUBNETS = range(1, 255)
+_SHIFTS = range(0, 40_000, SHIFT_STEP)
+
+
+class AddressesClaimedError(PortTakenError):
+    """Another cluster lives at the addresses of this one."""
+
+
+@attrs.frozen
+class Place:
+    """Where a cluster lives from now on."""
+
+    placement: Placement
+    moved_from: str = ""
+    """Its addresses of before, where it had to leave them."""
+    reason: str = ""
+    """Why it had to."""
+
+    @property
+    def note(self) -> str:
+        """One line for who starts it; empty where it did not move."""
+        if not self.moved_from:
+            return ""
+        return (
+            f"addresses moved from {self.moved_from} to {addresses_of(self.placement)}: {self.reason}. The stores are kept;"
+            " clients need the new NAMESRV_ADDR, and offset message ids of before name the old addresses"
+        )
+
+
+@contextmanager
+def placed(spec: ClusterSpec, directory: ClusterDirectory, record: Record | None) -> Iterator[Place]:
+    """Hold a place where all ports are free.
+
+    A recorded one is used again. It is left for another only where another cluster has claimed its addresses, and the
+    place says so; a port that something else has taken is an error: PortTakenError names the holder.
+    """
+    is_single = spec.single_address or not has_loopback_network()
+    free = _shifts(directory) if is_single else _subnets(directory)
+    if record is not None and (record.placement.subnet is None) == is_single:
+        found, claim = _again(spec, directory, place(spec, record.placement), free)
+    else:
+        placement, claim = _first_free(spec, directory, free)
+        found = Place(placement)
+    with claim:
+        yield found
+
+
+def addresses_of(placement: Placement) -> str:
+    """The addresses of a placement in a word or three."""
+    if placement.subnet is None:
+        return f"127.0.0.1 with ports shifted by {placement.shift}"
+    return f"{placement.network}.{placement.subnet}.*"
+
+
+def _again(
+    spec: ClusterSpec, directory: ClusterDirectory, before: Placement, free: Iterable[Placement]
+) -> tuple[Place, socket.socket]:
+    try:
+        return Place(before), _hold(spec, before, directory)
+    except AddressesClaimedError as exc:
+        others = (attrs.evolve(empty, slots=before.slots) for empty in free)  # each node keeps its number
+        try:
+            placement, claim = _first_free(spec, directory, others)
+        except PortTakenError:
+            raise PortTakenError(f"{exc}; and no other is free") from None
+        return Place(placement, addresses_of(before), str(exc)), claim
+
+
+def _hold(spec: ClusterSpec, placement: Placement, directory: ClusterDirectory) -> socket.socket:
+    """Claim a place all of whose ports are free. PortTakenError names the holder of what is not."""
+    claim = _claim(placement, directory)
+    try:
+        check_free(nodes_of(spec, placement))
+    except PortTakenError:
+        claim.close()
+        raise
+    return claim
+
+
+def _claim(placement: Placement, directory: ClusterDirectory) -> socket.socket:
+    try:
+        if placement.subnet is None:
+            return claim_shift(placement.shift)
+        return claim_subnet(placement.network, placement.subnet)
+    except PortTakenError as exc:
+        what = (
+            f"the addresses of cluster {directory.path.name}, {addresses_of(placement)}, are claimed by another cluster"
+        )
+        raise AddressesClaimedError(f"{what}: {exc}") from None
+
+
+def _first_free(
+    spec: ClusterSpec, directory: ClusterDirectory, places: Iterable[Placement]
+) -> tuple[Placement, socket.socket]:
+    for empty in places:
+        placement = place(spec, empty)
+        with contextlib.suppress(PortTakenError):
+            return placement, _hold(spec, placement, directory)
+    raise PortTakenError("no address or range of ports is left; clusters that are down keep theirs until purged")
+
+
+def _subnets(directory: ClusterDirectory) -> Iterator[Placement]:
+    network = loopback_network()
+    recorded = {(sibling.placement.network, sibling.placement.subnet) for sibling in directory.siblings()}
+    # Where to begin depends on the path, so that clusters of several homes rarely want the same.
+    digest = hashlib.sha256(str(directory.path.absolute()).encode()).digest()
+    first = int.from_bytes(digest[:4], "big")
+    for step in range(len(_SUBNETS)):
+        subnet = _SUBNETS[(first + step) % len(_SUBNETS)]
+        if (network, subnet) not in recorded:
+            yield Placement(network=network, subnet=subnet)
+
+
+def _shifts(directory: ClusterDirectory) -> Iterator[Placement]:
+    recorded = {sibling.placement.shift for sibling in directory.siblings() if sibling.placement.subnet is None}
+    return (Placement(shift=shift) for shift in _SHIFTS if shift not in recorded)

@@ -1,0 +1,153 @@
+"""Run a supervisor as a process: in the foreground of a terminal, or detached from it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import cattrs
+import trio
+
+from rmqlab.cluster.lab import Cluster, open_cluster
+from rmqlab.cluster.supervisor.check_settings import BadSettingsError
+from rmqlab.cluster.supervisor.children import ForkServer, ForkServerGoneError
+from rmqlab.cluster.supervisor.commandserver import serve_commands
+from rmqlab.cluster.supervisor.directory import AlreadyUpError, ClusterDirectory, NoPlaceError
+from rmqlab.cluster.supervisor.logs import last_lines
+from rmqlab.cluster.supervisor.ports import PortTakenError
+from rmqlab.cluster.supervisor.process_state import NodeFailedError
+from rmqlab.cluster.supervisor.status import Document
+from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.runtime.logfile import open_log
+
+UP_FAILURES = (
+    NodeFailedError,
+    PortTakenError,
+    AlreadyUpError,
+    ForkServerGoneError,
+    NoPlaceError,
+    BadSettingsError,
+)
+
+
+class UpFailedError(Exception):
+    """The cluster did not come up, and nothing of it was left behind."""
+
+
+async def serve_cluster(
+    spec: ClusterSpec,
+    directory: ClusterDirectory,
+    ready: Callable[[Cluster], Awaitable[None]],
+    started: Callable[[Cluster], object],
+    forks: ForkServer | None = None,
+) -> None:
+    """Run a cluster until a signal or a command ends it, calling `ready` once all nodes are. UpFailedError otherwise.
+
+    `started` gets the cluster before its nodes start.
+
+    The first SIGINT or SIGTERM stops all nodes in order, the next one kills them.
+    """
+    serving = trio.CancelScope()
+    supervisors: list[Supervisor] = []
+
+    def begin(cluster: Cluster) -> None:
+        supervisors.append(cluster.supervisor)
+        started(cluster)
+
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_stop_on_signal, signals, serving, supervisors)
+            with serving:
+                await _serve(spec, directory, ready, begin, forks, serving)
+            nursery.cancel_scope.cancel()
+
+
+async def _serve(
+    spec: ClusterSpec,
+    directory: ClusterDirectory,
+    ready: Callable[[Cluster], Awaitable[None]],
+    started: Callable[[Cluster], object],
+    forks: ForkServer | None,
+    serving: trio.CancelScope,
+) -> None:
+    try:
+        async with (
+            open_cluster(spec, directory=directory.path, started=started, forks=forks) as cluster,
+            trio.open_nursery() as nursery,
+        ):
+            await nursery.start(serve_commands, cluster, serving.cancel)
+            await ready(cluster)
+            await trio.sleep_forever()
+    except UP_FAILURES as exc:
+        raise UpFailedError(str(exc)) from None
+
+
+async def _stop_on_signal(
+    signals: AsyncIterator[int], serving: trio.CancelScope, supervisors: list[Supervisor]
+) -> None:
+    async for _ in signals:
+        if serving.cancel_called:
+            for supervisor in supervisors:
+                await supervisor.kill_all()
+        serving.cancel()
+
+
+def run_foreground(
+    spec: ClusterSpec,
+    directory: ClusterDirectory,
+    ready: Callable[[Cluster], Awaitable[None]],
+    *,
+    started: Callable[[Cluster], object] = lambda _: None,
+    forks: ForkServer | None = None,
+) -> None:
+    """Run a cluster in this process; as `serve_cluster`."""
+    try:
+        trio.run(serve_cluster, spec, directory, ready, started, forks)
+    except BaseExceptionGroup as group:
+        raise _known_failure(group) or group from None
+
+
+def run_detached(spec: ClusterSpec, directory: ClusterDirectory) -> Document:
+    """Start a supervisor of its own session, and return its status when the cluster is ready. UpFailedError otherwise."""
+    try:
+        directory.create()
+    except NoPlaceError as exc:
+        raise UpFailedError(str(exc)) from None
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as answer, open_log(directory.supervisor_log) as log:
+        arguments = json.dumps({"spec": cattrs.unstructure(spec), "directory": str(directory.path)})
+        process = subprocess.Popen(  # noqa: S603 -- ourselves
+            [sys.executable, "-m", "rmqlab.cluster.supervisor.detached", arguments, str(writing)],
+            pass_fds=[writing],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # no terminal: neither Ctrl-C nor its closing reaches it
+        )
+        os.close(writing)
+        try:
+            text = answer.read()
+        except KeyboardInterrupt:
+            process.terminate()
+            process.wait()
+            raise
+    if not text:
+        lines = "".join(f"\n  {line}" for line in last_lines(directory.supervisor_log))
+        raise UpFailedError(f"the supervisor ended with status {process.wait()}{lines}")
+    told: dict[str, Any] = json.loads(text)
+    if "error" in told:
+        process.wait()  # when it has ended nothing is left
+        raise UpFailedError(told["error"])
+    process.returncode = 0  # it lives on without us: nothing to wait for
+    return told
+
+
+def _known_failure(group: BaseExceptionGroup[BaseException]) -> UpFailedError | None:
+    known, unknown = group.split(UpFailedError)
+    while isinstance(known, BaseExceptionGroup):
+        known = known.exceptions[0]  # type: ignore[assignment]  # down to the leaf
+    return known if unknown is None and isinstance(known, UpFailedError) else None

@@ -1,0 +1,185 @@
+"""What is true of a cluster now, as one document: who runs, who follows whom, what each nameserver believes. Pure."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from rmqlab.cluster.supervisor.process_state import Life, NodeState, describe_end
+from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.runtime.bounds import LEFT_OUT, SNAPSHOT, bounded
+
+Facts = Mapping[str, Any] | None
+Document = dict[str, Any]
+
+MOST_FACTS = 6 * 2**20
+"""Bytes of the live facts of all nodes together: a document holds routes twice, and must fit into one message."""
+
+
+def node_entry(node: Node, life: Life, data_dir: str) -> Document:
+    """A node as `up --json` and `status --json` list it."""
+    return {
+        "name": node.name,
+        "kind": str(node.kind),
+        "group": node.group,
+        "role": node.role,
+        "broker_id": node.broker_id,
+        "address": node.address,
+        "ha_address": node.ha_address,
+        "pid": life.pid if life.is_alive else None,
+        "data_dir": data_dir,
+        "state": str(life.state),
+        "end": None if life.is_alive or life.exit_status is None else describe_end(life.exit_status),
+    }
+
+
+def live_entry(node: Node, facts: Facts) -> Document:
+    """The live facts of a node. What is not known is None, never 0."""
+    facts = facts or {}
+    if node.kind is NodeKind.BROKER:
+        return {
+            "commit_log": facts.get("commit_log"),
+            "ha": facts.get("ha"),
+            "queues": facts.get("queues"),
+            "delayed": facts.get("delayed"),
+            "half_messages": facts.get("half_messages"),
+            "unserved": facts.get("unserved"),
+            "internal_errors": facts.get("internal_errors"),
+            "served_of_5x": facts.get("served_of_5x"),
+            **_actual_role(node, facts),
+        }
+    if node.kind is NodeKind.NAMESERVER:
+        return {key: facts.get(key) for key in ("routes", "topics", "unserved", "internal_errors")}
+    return dict(facts)
+
+
+def _actual_role(node: Node, facts: Mapping[str, Any]) -> Document:
+    """Role and id as the broker has them; `planned` has those of the cluster's record where they differ, else None.
+
+    They differ after request 25 changed `brokerRole`, or after the settings file was edited by hand.
+    """
+    planned = {"role": node.role, "broker_id": node.broker_id}
+    actual = {key: facts.get(key, value) for key, value in planned.items()}
+    return {**actual, "planned": planned if actual != planned else None}
+
+
+def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Document]:
+    """One row per slave, with the labels of mqadmin haStatus. Offsets are bytes of the commit log.
+
+    A negative lag is that of a slave which has more than its master, as after a power loss.
+    """
+    brokers = [node for node in nodes if node.kind is NodeKind.BROKER]
+    rows = []
+    for slave in brokers:
+        if not slave.is_slave:
+            continue
+        master = next(node for node in brokers if node.is_master and node.group == slave.group)
+        known = facts.get(master.name) or {}
+        connections = [one for one in _list(_map(known, "ha"), "connections") if isinstance(one, Mapping)]
+        link = _link_of(slave, connections, alone=sum(node.group == slave.group for node in brokers) == 2)
+        master_max, slave_max = commit_log_max(known), commit_log_max(facts.get(slave.name))
+        rows.append(
+            {
+                "group": slave.group,
+                "master": master.name,
+                "slave": slave.name,
+                "connected": None if not known else link is not None,
+                "masterCommitLogMaxOffset": master_max,
+                "slaveCommitLogMaxOffset": slave_max,
+                "lag": None if master_max is None or slave_max is None else master_max - slave_max,
+                "slaveAckOffset": link and link.get("slave_ack_offset"),
+                "diff": link and link.get("diff"),
+                "transferredByteInSecond": link and link.get("transferred_bytes_per_second"),
+                "inSync": link and link.get("in_sync"),
+                "transferFromWhere": link and link.get("transfer_from_where"),
+                "state": link and link.get("state"),
+                "verdict": (_map(facts.get(slave.name), "ha") or {}).get("verdict"),
+            }
+        )
+    return rows
+
+
+def masters_behind(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[str]:
+    """The masters that have less than a slave of theirs, as far as is known."""
+    known = [row for row in replication(nodes, facts) if row["lag"] is not None]
+    return list(dict.fromkeys(row["master"] for row in known if row["lag"] < 0))
+
+
+def _link_of(slave: Node, connections: Iterable[Mapping[str, Any]], *, alone: bool) -> Mapping[str, Any] | None:
+    """The HA connection that comes from this slave. At a single address only an only slave can be told."""
+    for connection in connections:
+        host = str(connection.get("address", "")).rpartition(":")[0].lstrip("/")
+        if host == slave.host and (alone or host != "127.0.0.1"):
+            return connection
+    return None
+
+
+def commit_log_max(facts: Facts) -> int | None:
+    """End of a broker's commit log."""
+    end = (_map(facts, "commit_log") or {}).get("max")
+    return end if isinstance(end, int) else None
+
+
+def route_views(nodes: Iterable[Node], lives: Mapping[str, Life], facts: Mapping[str, Facts]) -> Document:
+    """The brokers that each nameserver knows, as {nameserver: {group: {broker id: address}}}.
+
+    None for one that does not answer, and for those that do not run.
+    """
+    views: Document = {}
+    for node in nodes:
+        if node.kind is NodeKind.NAMESERVER:
+            routes = _map(facts.get(node.name), "routes")
+            is_alive = lives.get(node.name, Life()).is_alive
+            views[node.name] = (
+                {
+                    str(group): {str(number): str(at) for number, at in (_map(route, "addresses") or {}).items()}
+                    for group, route in routes.items()
+                    if isinstance(route, Mapping)
+                }
+                if is_alive and routes is not None
+                else None
+            )
+    return views
+
+
+def routes_left_out(facts: Mapping[str, Facts]) -> dict[str, int]:
+    """Return, by nameserver, how many broker names it knows beyond those that its view holds; none are left out mostly."""
+    numbers = {name: (_map(known, "routes") or {}).get(LEFT_OUT) for name, known in facts.items()}
+    return {name: number for name, number in numbers.items() if isinstance(number, int)}
+
+
+def _list(facts: object, key: str) -> list[Any]:
+    part = facts.get(key) if isinstance(facts, Mapping) else None
+    return part if isinstance(part, list) else []
+
+
+def _map(facts: object, key: str) -> Mapping[Any, Any] | None:
+    """Return a part of what a node told that is a map; None for anything else."""
+    part = facts.get(key) if isinstance(facts, Mapping) else None
+    return part if isinstance(part, Mapping) else None
+
+
+def status_document(
+    head: Document, nodes: Iterable[Node], lives: Mapping[str, Life], facts: Mapping[str, Facts], root: str
+) -> Document:
+    """Everything that `status --json` prints."""
+    known = list(nodes)
+    share = attrs.evolve(SNAPSHOT, total=min(SNAPSHOT.total, MOST_FACTS // max(len(facts), 1)))
+    facts = {name: None if told is None else bounded(told, share) for name, told in facts.items()}
+    entries = []
+    for node in known:
+        entry = node_entry(node, lives.get(node.name, Life()), f"{root}/{node.name}")
+        entries.append(entry | live_entry(node, facts.get(node.name)))
+    return {
+        **head,
+        "nodes": entries,
+        "replication": replication(known, facts),
+        "routes": route_views(known, lives, facts),
+        "routes_left_out": routes_left_out(facts),
+    }
+
+
+def is_cluster_ready(document: Document) -> bool:
+    """Every nameserver and broker is ready."""
+    servers = [node for node in document["nodes"] if node["kind"] != NodeKind.WORKLOAD]
+    return all(node["state"] == NodeState.READY for node in servers)

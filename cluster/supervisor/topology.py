@@ -1,0 +1,319 @@
+"""Which nodes a cluster has, what they are called, where they listen, and what their settings say. Pure.
+
+Every node has an address of its own, 127.77.C.N, with RocketMQ's standard ports: a peer is known by its IP, and
+every cluster looks alike. 127.77 is the network, which `$RMQLAB_NETWORK` may say otherwise, C is the cluster's
+(`Placement.subnet`), N the node's. Where the machine has 127.0.0.1 only, nodes differ by their ports instead.
+"""
+
+import difflib
+import enum
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from rmqlab.runtime.validators import above, at_least, one_of, within
+
+NAMESERVER_PORT = 9876
+BROKER_PORT = 10911
+PORT_STEP = 10  # between nodes at a single address: a broker uses listen port - 2 to + 1
+SHIFT_STEP = 500  # between clusters at a single address
+NETWORK = "127.77"
+
+# N of 127.77.C.N, by what lives there. One more, CLAIM_SLOT, is held by the supervisor to claim C.
+NAMESERVER_SLOTS = range(1, 20)
+BROKER_SLOTS = range(20, 240)
+WORKLOAD_SLOTS = range(240, 254)
+CLAIM_SLOT = 254
+
+MASTER_ROLES = ("SYNC_MASTER", "ASYNC_MASTER")
+FLUSH_TYPES = ("ASYNC_FLUSH", "SYNC_FLUSH")
+PROFILES = ("4.9", "hardened")
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+
+
+_RESERVED = frozenset(
+    ("cluster", "cluster.json", "journal", "journal.old", "supervisor.log", "forkserver.log", "supervisor.lock",
+     "control.sock", "command.sock")
+)  # fmt: skip
+"""Names in a cluster's directory, and of the supervisor's journal."""
+
+
+class UnknownTargetError(Exception):
+    """No node goes by this name. The text lists what exists."""
+
+
+class NodeKind(enum.StrEnum):
+    """What a process of the cluster is."""
+
+    NAMESERVER = "nameserver"
+    BROKER = "broker"
+    WORKLOAD = "workload"
+
+
+def _is_name(_instance: object, _attribute: object, value: str) -> None:
+    if not _NAME.fullmatch(value):
+        raise ValueError(f"cluster name {value!r}: letters, digits and _.- up to 64, the first a letter or digit")
+
+
+@attrs.frozen(kw_only=True)
+class ClusterSpec:
+    """What the user asked for."""
+
+    name: str = attrs.field(default="default", validator=_is_name)
+    groups: int = attrs.field(default=1, validator=at_least(1))
+    """Broker groups: a master and its slaves each."""
+    slaves: int = attrs.field(default=1, validator=at_least(0))
+    """Slaves of each master."""
+    nameservers: int = attrs.field(default=1, validator=at_least(1))
+    role: str = attrs.field(default="ASYNC_MASTER", validator=one_of(MASTER_ROLES))
+    flush: str = attrs.field(default="ASYNC_FLUSH", validator=one_of(FLUSH_TYPES))
+    profile: str = attrs.field(default="4.9", validator=one_of(PROFILES))
+    """What the brokers are like: RocketMQ 4.9, or with every switch on that mends it."""
+    rate: float = attrs.field(default=1.0, validator=[above(0), within(0, 1000)])
+    single_address: bool = False
+    broker_settings: Mapping[str, Any] = attrs.field(factory=dict)
+    """Keys of the brokers' settings file, over what follows from the rest."""
+
+
+@attrs.frozen(kw_only=True)
+class Placement:
+    """Where a cluster lives. Recorded at its first start and used again ever after."""
+
+    network: str = NETWORK
+    """The first two numbers of all its addresses."""
+    subnet: int | None = None
+    """C of 127.77.C.N; None means that all nodes share 127.0.0.1."""
+    shift: int = 0
+    """Added to the standard ports at a single address, so that clusters do not meet."""
+    slots: Mapping[str, int] = attrs.field(factory=dict)
+    """N of each node that ever was."""
+
+
+@attrs.frozen(kw_only=True)
+class Node:
+    """One nameserver or broker, or a workload process with an address to speak from."""
+
+    name: str
+    kind: NodeKind
+    host: str
+    port: int | None = None
+    group: str | None = None
+    """The broker name, in RocketMQ's sense: the same for a master and its slaves."""
+    role: str | None = None
+    broker_id: int | None = None
+
+    @property
+    def address(self) -> str:
+        """Where clients reach it."""
+        return self.host if self.port is None else f"{self.host}:{self.port}"
+
+    @property
+    def ha_port(self) -> int | None:
+        """Listen port + 1: RocketMQ 4.9 leaves no choice."""
+        return self.port + 1 if self.kind is NodeKind.BROKER and self.port else None
+
+    @property
+    def ha_address(self) -> str | None:
+        return f"{self.host}:{self.ha_port}" if self.ha_port else None
+
+    @property
+    def is_master(self) -> bool:
+        return self.broker_id == 0
+
+    @property
+    def is_slave(self) -> bool:
+        return bool(self.broker_id)
+
+    @property
+    def listen_ports(self) -> tuple[int, ...]:
+        """All ports that must be free for it."""
+        if self.port is None:
+            return ()
+        return (self.port - 2, self.port, self.port + 1) if self.kind is NodeKind.BROKER else (self.port,)
+
+
+def check_workload_name(name: str, nodes: Mapping[str, Node]) -> None:
+    """ValueError for a name that is no file name, or whose directory or journal belongs to something else."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"workload name {name!r}: letters, digits and _.- up to 64, the first a letter or digit")
+    if name in _RESERVED or (name in nodes and nodes[name].kind is not NodeKind.WORKLOAD):
+        raise ValueError(
+            f"workload name {name!r}: taken; expected one that nothing else in the cluster's directory has"
+        )
+
+
+def check_spec(spec: ClusterSpec) -> None:
+    """ValueError for what fits part by part, but not together."""
+    for key in spec.broker_settings:
+        if key in _NODES_OWN:
+            raise ValueError(f"broker setting {key}: each node has its own{_NODES_OWN[key]}")
+    copies, wanted = spec.slaves + 1, spec.broker_settings.get("in_sync_replicas")
+    if isinstance(wanted, int) and wanted > copies:
+        raise ValueError(
+            f"in_sync_replicas = {wanted}: a group has {copies} logs, its master's and those of its slaves"
+            f" ({spec.slaves}): no send would ever be SEND_OK"
+        )
+
+
+_NODES_OWN = {
+    "broker_role": "; say --role",
+    **dict.fromkeys(
+        ("broker_name", "broker_id", "broker_ip1", "broker_ip2", "listen_address", "listen_port"), ", from its place"
+    ),
+    **dict.fromkeys(("ha_listen_port", "fast_listen_port"), ", next to its port"),
+    **dict.fromkeys(("store_path_root_dir", "store_path_commit_log"), ", in the cluster's directory"),
+}
+"""Settings that no two brokers may share, by our names, and what to do instead."""
+
+
+def group_name(index: int) -> str:
+    """broker-a ... broker-z, broker-aa ..."""
+    letters = ""
+    index += 1
+    while index:
+        index, digit = divmod(index - 1, 26)
+        letters = chr(ord("a") + digit) + letters
+    return f"broker-{letters}"
+
+
+def slave_name(group: str, broker_id: int) -> str:
+    """broker-a-s for the first slave, broker-a-s2 for the second."""
+    return f"{group}-s" if broker_id == 1 else f"{group}-s{broker_id}"
+
+
+def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:
+    """Names of the nameservers, and of the brokers."""
+    brokers = []
+    for group in map(group_name, range(spec.groups)):
+        brokers.append(group)
+        brokers += [slave_name(group, broker_id) for broker_id in range(1, spec.slaves + 1)]
+    return [f"namesrv-{number}" for number in range(1, spec.nameservers + 1)], brokers
+
+
+def place(spec: ClusterSpec, recorded: Placement) -> Placement:
+    """Give a slot to every node that has none yet. ValueError when there are more nodes than addresses."""
+    slots = dict(recorded.slots)
+    for names, free, what in zip(
+        node_names(spec), (NAMESERVER_SLOTS, BROKER_SLOTS), ("nameservers", "brokers"), strict=True
+    ):
+        taken = set(slots.values())
+        unused = (slot for slot in free if slot not in taken)
+        for name in names:
+            if name not in slots:
+                slot = next(unused, None)
+                if slot is None:
+                    raise ValueError(f"{len(names)} {what}: a cluster has room for {len(free)}")
+                slots[name] = slot
+    return attrs.evolve(recorded, slots=slots)
+
+
+def nodes_of(spec: ClusterSpec, placement: Placement) -> list[Node]:
+    """All nodes, in the order in which they start: nameservers, masters, slaves."""
+    namesrvs, _ = node_names(spec)
+    nodes = [_place_node(Node(name=name, kind=NodeKind.NAMESERVER, host=""), placement) for name in namesrvs]
+    for broker_id in range(spec.slaves + 1):
+        for group in map(group_name, range(spec.groups)):
+            node = Node(
+                name=slave_name(group, broker_id) if broker_id else group,
+                kind=NodeKind.BROKER,
+                host="",
+                group=group,
+                role="SLAVE" if broker_id else spec.role,
+                broker_id=broker_id,
+            )
+            nodes.append(_place_node(node, placement))
+    return nodes
+
+
+def _place_node(node: Node, placement: Placement) -> Node:
+    slot = placement.slots[node.name]
+    is_broker = node.kind is NodeKind.BROKER
+    port = BROKER_PORT if is_broker else NAMESERVER_PORT
+    if placement.subnet is not None:
+        return attrs.evolve(node, host=f"{placement.network}.{placement.subnet}.{slot}", port=port)
+    first = (BROKER_SLOTS if is_broker else NAMESERVER_SLOTS).start
+    return attrs.evolve(node, host="127.0.0.1", port=port + placement.shift + PORT_STEP * (slot - first))
+
+
+def workload_host(placement: Placement, index: int) -> str:
+    """Where the index-th workload process speaks from."""
+    if placement.subnet is None:
+        return "127.0.0.1"
+    return f"{placement.network}.{placement.subnet}.{WORKLOAD_SLOTS[index % len(WORKLOAD_SLOTS)]}"
+
+
+def namesrv_addr(nodes: Iterable[Node]) -> str:
+    """What clients are given: all nameservers, separated by `;`."""
+    return ";".join(node.address for node in nodes if node.kind is NodeKind.NAMESERVER)
+
+
+def find_targets(target: str, nodes: Iterable[Node]) -> list[Node]:
+    """The nodes meant by `broker-a-s`, `broker-a` (the node of that name: the master), `broker-a:master`, `broker-a:slave`."""
+    known = list(nodes)
+    name, colon, role = target.partition(":")
+    if not colon:
+        found = [node for node in known if node.name == name]
+    else:
+        members = [node for node in known if node.group == name]
+        found = [node for node in members if {"master": node.is_master, "slave": node.is_slave}.get(role, False)]
+    if not found:
+        groups = dict.fromkeys(node.group for node in known if node.group)
+        raise UnknownTargetError(
+            f"no node {target!r} here{_near(target, known)}; nodes: {', '.join(node.name for node in known)}"
+            + (f"; groups: {', '.join(f'{group}:master, {group}:slave' for group in groups)}" if groups else "")
+        )
+    return found
+
+
+def _near(target: str, nodes: Iterable[Node]) -> str:
+    known = list(nodes)
+    groups = {node.group for node in known if node.group}
+    targets = {node.name for node in known} | {f"{group}:{role}" for group in groups for role in ("master", "slave")}
+    close = difflib.get_close_matches(target, sorted(targets), 1)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+def node_paths(kind: NodeKind, data_dir: Path) -> dict[str, Path]:
+    """Where a node keeps its data: the path settings of its file, by key. What acts on these files asks here.
+
+    A node rewrites its own settings file, so the paths in there are only compared with these (issue 12.1).
+    """
+    match kind:
+        case NodeKind.NAMESERVER:
+            return {"kv_config_path": data_dir / "kvConfig.json", "config_store_path": data_dir / "namesrv.properties"}
+        case NodeKind.BROKER:
+            return {"store_path_root_dir": data_dir / "store"}
+        case _:
+            return {}
+
+
+def node_settings(spec: ClusterSpec, node: Node, nodes: Iterable[Node], data_dir: Path) -> dict[str, Any]:
+    """The keys of one node's settings file."""
+    paths = {key: str(path) for key, path in node_paths(node.kind, data_dir).items()}
+    if node.kind is NodeKind.NAMESERVER:
+        return {"listen_address": node.host, "listen_port": node.port, **paths}
+    return {
+        "broker_cluster_name": "DefaultCluster",
+        "broker_name": node.group,
+        "broker_id": node.broker_id,
+        "broker_role": node.role,
+        "namesrv_addr": namesrv_addr(nodes),
+        "broker_ip1": node.host,
+        "broker_ip2": node.host,
+        "listen_address": node.host,
+        "listen_port": node.port,
+        **paths,
+        "flush_disk_type": spec.flush,
+        **({} if spec.profile == PROFILES[0] else {"profile": spec.profile}),
+        **spec.broker_settings,
+    }
+
+
+def toml_text(settings: Mapping[str, Any]) -> str:
+    """A flat TOML document. JSON's strings, numbers and booleans are TOML's too."""
+    return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in settings.items())

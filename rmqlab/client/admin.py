@@ -1,0 +1,230 @@
+"""Questions and orders of an operator: clusters, topics, brokers, name servers.
+
+Source: broker-requests section 6, remoting-and-nameserver section 3; class DefaultMQAdminExtImpl. Errors of all:
+BrokerError for a refusal, NoRouteError, NoNameServerError, RemotingError where no answer came. Groups are in
+groupadmin, messages in messagequery.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from rmqlab.client.errors import NoRouteError
+from rmqlab.client.instance import Client, expect_success
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
+from rmqlab.remoting.bodies.runtime import KVTable
+from rmqlab.remoting.bodies.topic import (
+    TopicConfig,
+    TopicConfigSerializeWrapper,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
+from rmqlab.remoting.body import BodyError
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.header import Header, JavaBoolean
+from rmqlab.remoting.headers.nameserver import (
+    AddWritePermOfBrokerRequestHeader,
+    AddWritePermOfBrokerResponseHeader,
+    DeleteTopicFromNamesrvRequestHeader,
+    GetKVConfigRequestHeader,
+    GetKVConfigResponseHeader,
+    GetTopicsByClusterRequestHeader,
+    PutKVConfigRequestHeader,
+    WipeWritePermOfBrokerRequestHeader,
+    WipeWritePermOfBrokerResponseHeader,
+)
+from rmqlab.remoting.headers.topic import (
+    CreateTopicRequestHeader,
+    DeleteTopicRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+)
+from rmqlab.remoting.names import DEFAULT_TOPIC, MASTER_ID
+from rmqlab.remoting.properties import parse_properties_text, write_properties_text
+
+
+class Admin:
+    """Speaks with name servers, and with brokers by address."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    # -- clusters and routes ---------------------------------------------------------------------
+
+    async def cluster_info(self) -> ClusterInfo:
+        """All brokers and clusters, as the name server in use sees them."""
+        response = await self._client.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        return ClusterInfo.decode(response.body)
+
+    async def masters(self, cluster: str) -> list[str]:
+        """Addresses of a cluster's masters. NoRouteError for a cluster that is not known."""
+        info = await self.cluster_info()
+        if cluster not in info.cluster_addr_table:
+            raise NoRouteError(f"the name server knows no cluster {cluster}")
+        brokers = [info.broker_addr_table[name] for name in sorted(info.cluster_addr_table[cluster])]
+        return [data.broker_addrs[MASTER_ID] for data in brokers if MASTER_ID in data.broker_addrs]
+
+    async def topic_route(self, topic: str) -> TopicRouteData:
+        """Who serves a topic. NoRouteError where nobody does."""
+        return await self._client.fetch_route(topic)
+
+    async def topics(self, cluster: str | None = None) -> list[str]:
+        """Names of all topics, or of one cluster's."""
+        if cluster is None:
+            response = await self._client.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        else:
+            header = GetTopicsByClusterRequestHeader(cluster=cluster)
+            response = await self._client.ask_name_server(RequestCode.GET_TOPICS_BY_CLUSTER, header)
+        return sorted(TopicList.decode(response.body).topic_list)
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    async def create_topic(self, address: str, config: TopicConfig) -> None:
+        """Create or replace a topic at one broker."""
+        header = CreateTopicRequestHeader(
+            topic=config.topic_name,
+            default_topic=DEFAULT_TOPIC,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_filter_type=config.topic_filter_type,
+            topic_sys_flag=config.topic_sys_flag,
+            order=JavaBoolean(config.order),
+        )
+        await self._client.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+
+    async def create_topic_in_cluster(self, cluster: str, config: TopicConfig) -> None:
+        """Create or replace a topic at every master of a cluster."""
+        for address in await self.masters(cluster):
+            await self.create_topic(address, config)
+
+    async def delete_topic(self, cluster: str, topic: str) -> None:
+        """Delete a topic at every master of a cluster, then at every name server. Messages stay on disk."""
+        for address in await self.masters(cluster):
+            await self._client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
+        header = DeleteTopicFromNamesrvRequestHeader(topic=topic)
+        await self._order_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+
+    async def topic_stats(self, topic: str) -> TopicStatsTable:
+        """Bounds of every queue of a topic, each from its master, or from a slave where there is none."""
+        table = dict[MessageQueue, TopicOffset]()
+        for address in readers(await self.topic_route(topic)):
+            header = GetTopicStatsInfoRequestHeader(topic=topic)
+            response = await self._client.ask(address, RequestCode.GET_TOPIC_STATS_INFO, header)
+            table |= TopicStatsTable.decode(response.body).offset_table
+        return TopicStatsTable(offset_table=table)
+
+    async def topic_configs(self, address: str) -> TopicConfigSerializeWrapper:
+        """All topics of one broker."""
+        response = await self._client.ask(address, RequestCode.GET_ALL_TOPIC_CONFIG)
+        return TopicConfigSerializeWrapper.decode(response.body)
+
+    # -- brokers ---------------------------------------------------------------------------------
+
+    async def broker_runtime_info(self, address: str) -> dict[str, str]:
+        """What a broker measures of itself (section 6.6)."""
+        response = await self._client.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
+        return KVTable.decode(response.body).table
+
+    async def broker_config(self, address: str) -> dict[str, str]:
+        """A broker's settings under RocketMQ's names."""
+        response = await self._client.ask(address, RequestCode.GET_BROKER_CONFIG)
+        return _settings_of(response)
+
+    async def update_broker_config(self, address: str, changes: Mapping[str, str]) -> None:
+        """Change settings of a running broker."""
+        body = write_properties_text(changes).encode()
+        await self._client.ask(address, RequestCode.UPDATE_BROKER_CONFIG, body=body)
+
+    async def clean_expired_consume_queue(self, address: str) -> None:
+        """Let a broker delete queue files that point at nothing."""
+        await self._client.ask(address, RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE)
+
+    async def delete_expired_commit_log(self, address: str) -> None:
+        """Let a broker delete commit log files past their time."""
+        await self._client.ask(address, RequestCode.DELETE_EXPIRED_COMMITLOG)
+
+    # -- name servers ----------------------------------------------------------------------------
+
+    async def name_server_config(self) -> dict[str, dict[str, str]]:
+        """Settings of every name server, by address."""
+        answers = await self._ask_name_servers(RequestCode.GET_NAMESRV_CONFIG)
+        return {address: _settings_of(answer) for address, answer in answers.items()}
+
+    async def update_name_server_config(self, changes: Mapping[str, str]) -> None:
+        """Change settings of every name server."""
+        await self._order_name_servers(RequestCode.UPDATE_NAMESRV_CONFIG, body=write_properties_text(changes).encode())
+
+    async def put_kv(self, namespace: str, key: str, value: str) -> None:
+        """Write a value at every name server: they do not tell each other."""
+        header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
+        await self._order_name_servers(RequestCode.PUT_KV_CONFIG, header)
+
+    async def get_kv(self, namespace: str, key: str) -> str | None:
+        """Read a value from the name server in use. BrokerError with code 22 where there is none."""
+        header = GetKVConfigRequestHeader(namespace=namespace, key=key)
+        response = await self._client.ask_name_server(RequestCode.GET_KV_CONFIG, header)
+        return response.header(GetKVConfigResponseHeader).value
+
+    async def delete_kv(self, namespace: str, key: str) -> None:
+        """Delete a value at every name server."""
+        header = GetKVConfigRequestHeader(namespace=namespace, key=key)
+        await self._order_name_servers(RequestCode.DELETE_KV_CONFIG, header)
+
+    async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
+        """Let producers avoid a broker; answers by name server how many topics that concerns."""
+        header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
+        answers = await self._ask_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+        kind = WipeWritePermOfBrokerResponseHeader
+        return {address: answer.header(kind).wipe_topic_count or 0 for address, answer in answers.items()}
+
+    async def add_write_perm(self, broker_name: str) -> dict[str, int]:
+        """Take `wipe_write_perm` back."""
+        header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
+        answers = await self._ask_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        kind = AddWritePermOfBrokerResponseHeader
+        return {address: answer.header(kind).add_topic_count or 0 for address, answer in answers.items()}
+
+    async def _ask_name_servers(
+        self, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> dict[str, Command]:
+        """Ask every name server, one after the other; the first failure ends it (section 6.1)."""
+        client, answers = self._client, {}
+        for address in client.name_servers.addresses:
+            command = client.command(code, header, body)
+            response = await client.remoting.request(address, command, client.config.api_timeout)
+            answers[address] = expect_success(address, response)
+        return answers
+
+    async def _order_name_servers(self, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
+        await self._ask_name_servers(code, header, body)
+
+
+def _settings_of(response: Command) -> dict[str, str]:
+    try:
+        return parse_properties_text(response.body.decode())
+    except UnicodeDecodeError as exc:
+        raise BodyError(f"settings that are not UTF-8: {exc}") from None
+
+
+def any_reader(topic: str, route: TopicRouteData) -> str:
+    """The address of the first broker name. NoRouteError where the route names none."""
+    addresses = readers(route)
+    if not addresses:
+        raise NoRouteError(f"the route of {topic} names no broker")
+    return addresses[0]
+
+
+def readers(route: TopicRouteData) -> list[str]:
+    """One address of every broker name: the master, else the slave with the lowest id."""
+    return [reader(data) for data in route.broker_datas if data.broker_addrs]
+
+
+def reader(data: BrokerData) -> str:
+    """The address of a broker name that knows most: the master's, else that of the slave with the lowest id."""
+    return data.broker_addrs[min(data.broker_addrs)]
+
+
+def all_addresses(brokers: Iterable[BrokerData]) -> list[str]:
+    """Every address, masters before their slaves."""
+    return [data.broker_addrs[broker_id] for data in brokers for broker_id in sorted(data.broker_addrs)]

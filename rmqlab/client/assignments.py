@@ -1,0 +1,174 @@
+"""The queues that are a consumer's own: taking them on, giving them up, moving them.
+
+Sources: classes RebalanceImpl, RebalancePushImpl.
+"""
+
+import logging
+from collections.abc import Iterable
+from typing import NoReturn
+
+import attrs
+import trio
+
+from rmqlab.client import broker_api as calls
+from rmqlab.client import orderly, rebalance
+from rmqlab.client.consuming import Consumption
+from rmqlab.client.instance import FAILURES
+from rmqlab.client.processqueue import ProcessQueue
+from rmqlab.client.pulling import Assignment, Group, QueuePuller
+from rmqlab.client.routes import subscribe_queues
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.names import RETRY_PREFIX
+
+log = logging.getLogger(__name__)
+
+HALF_AN_HOUR_MILLIS = 30 * 60 * 1000
+
+
+@attrs.define(eq=False)
+class Assignments:
+    """Queues by name, each with its pull loop in the consumer's nursery."""
+
+    group: Group
+    consumption: Consumption
+    started_at: int
+    """Milliseconds."""
+    nursery: trio.Nursery
+    held: dict[MessageQueue, Assignment]
+    """Shared with the consumer, which commits and reports it."""
+    sends_subscription: bool = False
+    """As that of QueuePuller."""
+    due: trio.Event = attrs.field(factory=trio.Event)
+
+    def rebalance_soon(self) -> None:
+        """Something changed: look anew which queues are whose."""
+        self.due.set()
+
+    async def rebalance(self) -> None:
+        """Look once which queues are ours, topic by topic. Where that cannot be told, all stays as it is."""
+        self.due = trio.Event()  # before the round: a change during it asks for another
+        for topic in self.group.subscriptions:
+            try:
+                mine = await self._own_queues(topic)
+            except FAILURES as exc:
+                log.info("group %s keeps its queues of %s: %s", self.group.name, topic, exc)
+                continue
+            if mine is not None:
+                await self._assign(topic, mine)
+
+    async def rebalance_forever(self) -> NoReturn:
+        """Look again once per period, and whenever something has changed."""
+        while True:
+            with trio.move_on_after(self.group.config.rebalance_period):
+                await self.due.wait()
+            await self.rebalance()
+
+    async def _own_queues(self, topic: str) -> list[MessageQueue] | None:
+        """Queues of a topic that are to be ours; None where that cannot be told."""
+        client, config = self.group.client, self.group.config
+        route = client.routes.routes.get(topic)
+        if route is None:
+            return None
+        queues = subscribe_queues(topic, route)
+        if config.model is MessageModel.BROADCASTING:
+            return queues
+        broker = client.routes.for_topic(topic, client.chance.randrange(1 << 16))
+        if broker is None:
+            return None
+        members = await calls.consumer_ids(client, broker.address, self.group.name)
+        return rebalance.allocate(config.strategy, client.client_id, queues, members)
+
+    async def _assign(self, topic: str, mine: Iterable[MessageQueue]) -> None:
+        wanted = set(mine)
+        removed = [queue for queue in self.held if queue.topic == topic and queue not in wanted]
+        for queue in removed:
+            await self._give_up(queue)
+        added: list[MessageQueue] = []
+        async with trio.open_nursery() as nursery:
+            for queue in rebalance.sort_queues(wanted - self.held.keys()):
+                nursery.start_soon(self._take_on, queue, added)
+        if added or removed:
+            ours = rebalance.sort_queues(queue for queue in self.held if queue.topic == topic)
+            self.group.on_event(
+                "rebalanced", topic=topic, added=rebalance.sort_queues(added), removed=removed, held=ours
+            )
+
+    async def _give_up(self, queue: MessageQueue) -> None:
+        if (assignment := self.held.get(queue)) is None:
+            return
+        if self.group.config.orderly:
+            await orderly.finish(assignment)
+        assignment.drop()
+        await self.group.offsets.commit([queue])
+        if self.group.config.orderly:  # not before: who gets the lock asks at once where to begin
+            await orderly.unlock(self.group, [queue])
+        self.held.pop(queue, None)
+        self.group.offsets.forget(queue)
+
+    async def _take_on(self, queue: MessageQueue, added: list[MessageQueue]) -> None:
+        config = self.group.config
+        needs_lock = config.orderly and config.model is MessageModel.CLUSTERING
+        self.group.offsets.forget(queue)
+        try:
+            if needs_lock and not await orderly.lock(self.group, queue):
+                log.info("%s is ours, but somebody else still holds its lock", queue)
+                self.nursery.start_soon(self._rebalance_after, config.suspend_current_queue)
+                return
+            offset = await self._first_offset(queue)
+        except FAILURES as exc:
+            log.info("%s is ours but cannot be begun yet: %s", queue, exc)
+            return
+        held = ProcessQueue(queue, offset, is_locked=needs_lock, locked_at=trio.current_time())
+        assignment = self.held[queue] = Assignment(held)
+        added.append(queue)
+        self.consumption.take_on(assignment, self.nursery)
+        self.nursery.start_soon(self._pull_until_dropped, assignment)
+
+    async def _rebalance_after(self, delay: float) -> None:
+        await trio.sleep(delay)
+        self.rebalance_soon()
+
+    async def _first_offset(self, queue: MessageQueue) -> int:
+        """Where to begin: what was committed; without that, what consume_from_where says."""
+        client, config = self.group.client, self.group.config
+        offset = await self.group.offsets.committed(queue)
+        if offset is not None:
+            return offset
+        is_retry = queue.topic.startswith(RETRY_PREFIX)
+        match config.consume_from_where:
+            case ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET:
+                return 0
+            case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP if not is_retry:
+                timestamp = config.consume_timestamp
+                if timestamp is None:
+                    timestamp = self.started_at - HALF_AN_HOUR_MILLIS
+                return await calls.search_offset(client, queue, timestamp)
+            case ConsumeFromWhere.CONSUME_FROM_TIMESTAMP:
+                return await calls.max_offset(client, queue)
+        return 0 if is_retry else await calls.max_offset(client, queue)
+
+    async def _pull_until_dropped(self, assignment: Assignment) -> None:
+        with assignment.pulling:
+            puller = QueuePuller(self.group, assignment, self.consumption.submit, self.sends_subscription)
+            offered = await puller.pull_until_illegal()
+            queue = assignment.held.queue
+            self.group.on_event("offset_illegal", queue=queue, asked=assignment.held.next_offset, offered=offered)
+            assignment.held.is_dropped = True
+            assignment.consuming.cancel()
+            await trio.sleep(self.group.config.offset_illegal_delay)
+            await self._begin_anew(queue, offered)
+
+    def move(self, queue: MessageQueue, offset: int) -> None:
+        """Let a queue of ours go on from another offset."""
+        assignment = self.held[queue]
+        if not assignment.held.is_dropped:
+            assignment.drop()
+            self.nursery.start_soon(self._begin_anew, queue, offset)
+
+    async def _begin_anew(self, queue: MessageQueue, offset: int) -> None:
+        """Commit the new offset, let go, and let rebalance take the queue on again."""
+        self.group.offsets.update(queue, offset)
+        await self.group.offsets.commit([queue])
+        self.held.pop(queue, None)
+        self.rebalance_soon()

@@ -1,0 +1,243 @@
+"""Requests that consumers make, one function each: what to ask, whom, and what the answer means.
+
+Source: broker-requests sections 2 and 3; class MQClientAPIImpl. Errors of all: those of Client.ask, and
+NoRouteError where the route shows nobody to ask.
+"""
+
+import enum
+from collections.abc import Sequence
+
+import attrs
+
+from rmqlab.client.errors import BrokerError, NoRouteError
+from rmqlab.client.instance import Client, expect_success
+from rmqlab.client.message import ReceivedMessage, received_all
+from rmqlab.client.routes import BrokerAddress, subscribe_queues
+from rmqlab.remoting.bodies.group import GetConsumerListByGroupResponseBody
+from rmqlab.remoting.bodies.heartbeat import CheckClientRequestBody, SubscriptionData
+from rmqlab.remoting.bodies.queue import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    MessageQueue,
+    UnlockBatchRequestBody,
+)
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.headers.group import GetConsumerListByGroupRequestHeader
+from rmqlab.remoting.headers.offset import (
+    GetEarliestMsgStoretimeRequestHeader,
+    GetEarliestMsgStoretimeResponseHeader,
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    QueryConsumerOffsetRequestHeader,
+    QueryConsumerOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+    UpdateConsumerOffsetRequestHeader,
+)
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rmqlab.remoting.headers.send import ConsumerSendMsgBackRequestHeader
+from rmqlab.remoting.names import MASTER_ID
+from rmqlab.runtime.channel import Channel
+
+# Bits of a pull's sysFlag
+COMMIT_OFFSET = 1
+SUSPEND = 2
+SUBSCRIPTION = 4
+LITE_PULL = 16
+
+
+class PullStatus(enum.Enum):
+    """What a pull found (class PullStatus)."""
+
+    FOUND = ResponseCode.SUCCESS
+    NO_NEW_MSG = ResponseCode.PULL_NOT_FOUND
+    NO_MATCHED_MSG = ResponseCode.PULL_RETRY_IMMEDIATELY
+    OFFSET_ILLEGAL = ResponseCode.PULL_OFFSET_MOVED
+
+
+_PULL_STATUSES = {int(status.value): status for status in PullStatus}
+
+
+@attrs.frozen(kw_only=True)
+class PullResult:
+    """What came back, and where to go on."""
+
+    status: PullStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    suggested_broker_id: int
+    messages: list[ReceivedMessage]
+
+
+async def master_of(client: Client, queue: MessageQueue) -> str:
+    """The master of a queue's broker, for what no slave may answer; the route is asked for anew where it shows none."""
+    address = client.routes.master(queue.broker_name)
+    if address is None:
+        await client.try_refresh(queue.topic)
+        address = client.routes.master(queue.broker_name)
+    if address is None:
+        raise NoRouteError(f"broker {queue.broker_name} has no known master")
+    return address
+
+
+async def broker_of(client: Client, queue: MessageQueue, broker_id: int = MASTER_ID) -> BrokerAddress:
+    """The broker with this id, or one that stands in for it (store-and-ha section 6.5)."""
+    address = client.routes.for_pull(queue.broker_name, broker_id)
+    if address is None:
+        await client.try_refresh(queue.topic)
+        address = client.routes.for_pull(queue.broker_name, broker_id)
+    if address is None:
+        raise NoRouteError(f"broker {queue.broker_name} has no known address")
+    return address
+
+
+async def pull(
+    client: Client,
+    address: str,
+    broker_name: str,
+    header: PullMessageRequestHeader,
+    timeout: float,  # noqa: ASYNC109 - the protocol's own
+) -> PullResult:
+    """Ask for messages. A time-out does not close the connection: other pulls wait on it."""
+    channel = await client.remoting.channel(address)
+    return await pull_over(channel, client, address, broker_name, header, timeout)
+
+
+async def pull_over(
+    channel: Channel,
+    client: Client,
+    address: str,
+    broker_name: str,
+    header: PullMessageRequestHeader,
+    timeout: float,  # noqa: ASYNC109 - the protocol's own
+) -> PullResult:
+    """As `pull`, over an open channel. The request is written before the first checkpoint."""
+    response = await channel.request(client.command(RequestCode.PULL_MESSAGE, header), timeout)
+    status = _PULL_STATUSES.get(response.code)
+    if status is None:
+        raise BrokerError(address, response.code, response.remark)
+    answer = response.header(PullMessageResponseHeader)
+    return PullResult(
+        status=status,
+        next_offset=header.queue_offset if answer.next_begin_offset is None else answer.next_begin_offset,
+        min_offset=answer.min_offset or 0,
+        max_offset=answer.max_offset or 0,
+        suggested_broker_id=answer.suggest_which_broker_id or MASTER_ID,
+        messages=received_all(response.body, broker_name, client.config.namespace)
+        if status is PullStatus.FOUND
+        else [],
+    )
+
+
+# -- groups --------------------------------------------------------------------------------------
+
+
+async def consumer_ids(client: Client, address: str, group: str) -> list[str]:
+    """Members of a group. BrokerError for a group that nobody is in."""
+    header = GetConsumerListByGroupRequestHeader(consumer_group=group)
+    response = await client.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+    return GetConsumerListByGroupResponseBody.decode(response.body).consumer_id_list
+
+
+async def check_subscription(client: Client, address: str, group: str, data: SubscriptionData) -> None:
+    """Ask a broker whether it would honour a subscription. BrokerError where it would not, and why."""
+    body = CheckClientRequestBody(client_id=client.client_id, group=group, subscription_data=data)
+    await client.ask(address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
+
+
+async def lock_queues(client: Client, address: str, group: str, queues: Sequence[MessageQueue]) -> list[MessageQueue]:
+    """Ask a master for sole use of queues; answers those that it grants."""
+    body = LockBatchRequestBody(client_id=client.client_id, consumer_group=group, mq_set=list(queues))
+    response = await client.ask(address, RequestCode.LOCK_BATCH_MQ, body=body.encode())
+    return LockBatchResponseBody.decode(response.body).lock_ok_mq_set
+
+
+async def unlock_queues(client: Client, address: str, group: str, queues: Sequence[MessageQueue]) -> None:
+    """Give queues back, without waiting for an answer."""
+    body = UnlockBatchRequestBody(client_id=client.client_id, consumer_group=group, mq_set=list(queues))
+    command = client.command(RequestCode.UNLOCK_BATCH_MQ, body=body.encode(), oneway=True)
+    await client.remoting.send_oneway(address, command)
+
+
+async def send_back(
+    client: Client, group: str, message: ReceivedMessage, delay_level: int, max_reconsume_times: int
+) -> None:
+    """Ask the master to deliver a message again later."""
+    header = ConsumerSendMsgBackRequestHeader(
+        offset=message.stored.physical_offset,
+        group=group,
+        delay_level=delay_level,
+        origin_msg_id=message.message_id,
+        origin_topic=client.named(message.topic),
+        max_reconsume_times=max_reconsume_times,
+    )
+    address = await master_of(client, message.queue)
+    await client.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, header, timeout=5.0)
+
+
+# -- offsets -------------------------------------------------------------------------------------
+
+
+async def query_offset(client: Client, group: str, queue: MessageQueue) -> int | None:
+    """The committed offset; None where the group has none in this queue.
+
+    Only code 22 says that. Another refusal is an error: taken for "none", it would make a consumer jump.
+    """
+    header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
+    address = (await broker_of(client, queue)).address
+    command = client.command(RequestCode.QUERY_CONSUMER_OFFSET, header)
+    response = await client.remoting.request(address, command, client.config.api_timeout)
+    if response.code == ResponseCode.QUERY_NOT_FOUND:
+        return None
+    return expect_success(address, response).header(QueryConsumerOffsetResponseHeader).offset
+
+
+async def commit_offset(client: Client, address: str, group: str, queue: MessageQueue, offset: int) -> None:
+    """Commit, without waiting for an answer."""
+    send_commit(await client.remoting.channel(address), client, group, queue, offset)
+
+
+def send_commit(channel: Channel, client: Client, group: str, queue: MessageQueue, offset: int) -> None:
+    """Write a commit to an open channel, without waiting for an answer."""
+    header = UpdateConsumerOffsetRequestHeader(
+        consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
+    )
+    channel.send_oneway(client.command(RequestCode.UPDATE_CONSUMER_OFFSET, header, oneway=True))
+
+
+async def queues_of(client: Client, topic: str) -> list[MessageQueue]:
+    """All queues of a topic that can be read. Errors as Client.fetch_route."""
+    topic = client.named(topic)
+    return subscribe_queues(topic, await client.refresh_route(topic))
+
+
+async def max_offset(client: Client, queue: MessageQueue) -> int:
+    """The offset that the next message will get, at the master."""
+    header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    response = await client.ask(await master_of(client, queue), RequestCode.GET_MAX_OFFSET, header)
+    return response.header(GetMaxOffsetResponseHeader).offset or 0
+
+
+async def min_offset(client: Client, queue: MessageQueue) -> int:
+    """The first offset that the master still has."""
+    header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    response = await client.ask(await master_of(client, queue), RequestCode.GET_MIN_OFFSET, header)
+    return response.header(GetMinOffsetResponseHeader).offset or 0
+
+
+async def search_offset(client: Client, queue: MessageQueue, timestamp: int) -> int:
+    """The offset of the message stored nearest to a time in milliseconds."""
+    header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=timestamp)
+    response = await client.ask(await master_of(client, queue), RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+    return response.header(SearchOffsetResponseHeader).offset or 0
+
+
+async def earliest_store_time(client: Client, queue: MessageQueue) -> int:
+    """When the oldest message was stored, in milliseconds; -1 for an empty queue."""
+    header = GetEarliestMsgStoretimeRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    response = await client.ask(await master_of(client, queue), RequestCode.GET_EARLIEST_MSG_STORETIME, header)
+    timestamp = response.header(GetEarliestMsgStoretimeResponseHeader).timestamp
+    return -1 if timestamp is None else timestamp

@@ -1,0 +1,180 @@
+"""What brokers ask of clients: 39, 40, 220, 221, 307, 309, 326 (class ClientRemotingProcessor)."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+import attrs
+
+from rmqlab.remoting.bodies.heartbeat import ConsumerData
+from rmqlab.remoting.bodies.offset import GetConsumerStatusBody, ResetOffsetBody
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.runtime import ConsumerRunningInfo
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.headers.broker_admin import (
+    ConsumeMessageDirectlyResultRequestHeader,
+    GetConsumerRunningInfoRequestHeader,
+    GetConsumerStatusRequestHeader,
+    ResetOffsetRequestHeader,
+)
+from rmqlab.remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
+from rmqlab.remoting.headers.send import CheckTransactionStateRequestHeader, ReplyMessageRequestHeader
+from rmqlab.remoting.message import (
+    PROPERTY_CORRELATION_ID,
+    PROPERTY_PGROUP,
+    RecordError,
+    StoredMessage,
+    decode_message,
+    decompress_body,
+    parse_properties,
+)
+from rmqlab.runtime.dispatch import Reply, Request, Route
+
+log = logging.getLogger(__name__)
+
+
+class GroupMember(Protocol):
+    """A consumer, as its client instance and its brokers see it."""
+
+    def topics(self) -> Iterable[str]:
+        """Topics whose routes it needs."""
+
+    def data(self) -> ConsumerData | None:
+        """What heartbeats say of it; None where brokers need not know it."""
+
+    def rebalance_soon(self) -> None:
+        """Something changed: look anew which queues are whose."""
+
+    def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """An operator moves this group."""
+
+    def status(self, topic: str) -> dict[MessageQueue, int]:
+        """Where it stands, by its own account."""
+
+    def running_info(self) -> ConsumerRunningInfo:
+        """Its inside, for tools."""
+
+    def consume_directly(self, request: Request) -> None:
+        """Consume the message in the request's body out of turn, and reply with what became of it."""
+
+
+@attrs.frozen(kw_only=True)
+class ReplyMessage:
+    """A reply that a broker has pushed to its asker."""
+
+    topic: str
+    body: bytes
+    properties: Mapping[str, str]
+    flag: int
+    born_timestamp: int
+    store_timestamp: int
+
+
+Checker = Callable[[CheckTransactionStateRequestHeader, StoredMessage, Request], None]
+
+
+@attrs.frozen(eq=False)
+class Residents:
+    """Who of this instance can be asked something."""
+
+    consumers: dict[str, GroupMember] = attrs.field(factory=dict)
+    """By group."""
+    checkers: dict[str, Checker] = attrs.field(factory=dict)
+    """By producer group: they know how transactions ended."""
+    replies: dict[str, Callable[[ReplyMessage], None]] = attrs.field(factory=dict)
+    """By correlation id: they wait for the reply to a request."""
+
+
+def notify_consumer_ids_changed(
+    residents: Residents, header: NotifyConsumerIdsChangedRequestHeader, _: Request
+) -> None:
+    """Rebalance every group, as Java does, not only the one that is named."""
+    del header
+    for member in residents.consumers.values():
+        member.rebalance_soon()
+
+
+def check_transaction_state(
+    residents: Residents, header: CheckTransactionStateRequestHeader, request: Request
+) -> Reply | None:
+    """Ask the producer that sent a half message, or another member of its group. Its answer is request 37."""
+    try:
+        half = decode_message(request.command.body)
+    except RecordError as exc:
+        return Reply(ResponseCode.SYSTEM_ERROR, remark=f"the half message does not parse: {exc}")
+    group = half.properties.get(PROPERTY_PGROUP, "")
+    if (checker := residents.checkers.get(group)) is None:
+        log.warning("%s asks for a transaction of producer group %r, which is not here", request.channel.peer, group)
+        return None
+    checker(header, half, request)
+    return None
+
+
+def push_reply_message_to_client(residents: Residents, header: ReplyMessageRequestHeader, request: Request) -> Reply:
+    """Hand a reply to whoever waits for it. One that comes too late is dropped, and the broker told that it arrived."""
+    properties = parse_properties(header.properties or "")
+    body = request.command.body
+    try:
+        body = decompress_body(body, header.sys_flag)
+    except RecordError as exc:  # as with pulled messages: handed over as it is
+        log.warning("a reply from %s: %s", request.channel.peer, exc)
+    waiting = residents.replies.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
+    if waiting is None:
+        log.info("nobody waits for the reply with the properties %s", properties)
+        return Reply()
+    waiting(
+        ReplyMessage(
+            topic=header.topic,
+            body=body,
+            properties=properties,
+            flag=header.flag,
+            born_timestamp=header.born_timestamp,
+            store_timestamp=header.store_timestamp or 0,
+        )
+    )
+    return Reply()
+
+
+def reset_consumer_client_offset(residents: Residents, header: ResetOffsetRequestHeader, request: Request) -> None:
+    """Move a group. Nobody waits for an answer."""
+    if (member := residents.consumers.get(header.group)) is not None:
+        member.reset_offsets(header.topic, ResetOffsetBody.decode(request.command.body).offset_table)
+
+
+def get_consumer_status(residents: Residents, header: GetConsumerStatusRequestHeader, _: Request) -> Reply:
+    """Tell the offsets that this client would commit."""
+    member = residents.consumers.get(header.group)
+    table = {} if member is None else member.status(header.topic)
+    return Reply(body=GetConsumerStatusBody(message_queue_table=table).encode())
+
+
+def get_consumer_running_info(residents: Residents, header: GetConsumerRunningInfoRequestHeader, _: Request) -> Reply:
+    """Tell what a consumer holds and does. A stack dump of threads there is none to give."""
+    if (member := residents.consumers.get(header.consumer_group)) is None:
+        return _no_such_group(header.consumer_group)
+    return Reply(body=member.running_info().encode())
+
+
+def consume_message_directly(
+    residents: Residents, header: ConsumeMessageDirectlyResultRequestHeader, request: Request
+) -> Reply | None:
+    """Hand one message to the application now; the answer follows when it is done."""
+    if (member := residents.consumers.get(header.consumer_group)) is None:
+        return _no_such_group(header.consumer_group)
+    member.consume_directly(request)
+    return None
+
+
+def _no_such_group(group: str) -> Reply:
+    return Reply(ResponseCode.SYSTEM_ERROR, remark=f"this client has no consumer of group {group}")
+
+
+ROUTES: list[Route[Any]] = [
+    Route(RequestCode.CHECK_TRANSACTION_STATE, CheckTransactionStateRequestHeader, check_transaction_state),
+    Route(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ReplyMessageRequestHeader, push_reply_message_to_client),
+    Route(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, NotifyConsumerIdsChangedRequestHeader, notify_consumer_ids_changed),
+    Route(RequestCode.RESET_CONSUMER_CLIENT_OFFSET, ResetOffsetRequestHeader, reset_consumer_client_offset),
+    Route(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, GetConsumerStatusRequestHeader, get_consumer_status),
+    Route(RequestCode.GET_CONSUMER_RUNNING_INFO, GetConsumerRunningInfoRequestHeader, get_consumer_running_info),
+    Route(RequestCode.CONSUME_MESSAGE_DIRECTLY, ConsumeMessageDirectlyResultRequestHeader, consume_message_directly),
+]

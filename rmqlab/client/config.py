@@ -1,0 +1,147 @@
+"""What an application may set. Seconds and bytes; defaults are those of the Java client 4.9 (class ClientConfig)."""
+
+import os
+import pathlib
+import socket
+import time
+from collections.abc import Sequence
+
+import attrs
+
+from rmqlab.client.processqueue import FlowLimits
+from rmqlab.client.rebalance import Strategy, averagely
+from rmqlab.remoting.acl import Credentials
+from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere, MessageModel
+from rmqlab.remoting.frame import JSON
+from rmqlab.remoting.names import DEFAULT_TOPIC, TRACE_TOPIC
+
+positive = attrs.validators.gt(0.0)
+
+
+def _addresses(value: str | Sequence[str]) -> tuple[str, ...]:
+    parts = value.split(";") if isinstance(value, str) else value
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+@attrs.frozen(kw_only=True)
+class ClientConfig:
+    """One client instance: what its producers and consumers share."""
+
+    namesrv_addr: tuple[str, ...] = attrs.field(default="", converter=_addresses)
+    """`host:port`, several joined by `;`. Each instance asks one of them and moves on when it is gone."""
+    source_ip: str | None = None
+    """The address that outgoing connections come from; None leaves it to the system."""
+    client_ip: str | None = None
+    """The address in the client id and in unique ids; None takes source_ip, or finds one."""
+    instance_name: str = "DEFAULT"
+    """DEFAULT is replaced by something unique to this instance, as Java does for clustering consumers."""
+    unit_name: str | None = None
+    namespace: str | None = None
+    """Topics and groups of this instance are `NAMESPACE%name` on the wire; see the module namespace."""
+    credentials: Credentials | None = None
+    """Signs every request, for clusters with access control."""
+    poll_name_server_period: float = attrs.field(default=30.0, validator=positive)
+    """How old a route may become. A lost broker is asked in vain until the next poll (reference, section 6.2)."""
+    heartbeat_period: float = attrs.field(default=30.0, validator=positive)
+    first_heartbeat_delay: float = attrs.field(default=1.0, validator=attrs.validators.ge(0.0))
+    api_timeout: float = attrs.field(default=3.0, validator=positive)
+    """For everything but sends and pulls."""
+    connect_timeout: float = attrs.field(default=3.0, validator=positive)
+    shutdown_timeout: float = attrs.field(default=3.0, validator=positive)
+    """Bound on all that is said to brokers when the instance closes."""
+    serialize_type: int = JSON
+    language: str = "PYTHON"
+
+
+def client_id(config: ClientConfig, ip: str) -> str:
+    """Name an instance: `ip@pid#n`, as Java's clients do. Brokers tell the members of a group apart by it."""
+    name = config.instance_name
+    if name == "DEFAULT":
+        name = f"{os.getpid()}#{time.monotonic_ns()}"  # not a time: only never twice the same in this process
+    return f"{ip}@{name}" + (f"@{config.unit_name}" if config.unit_name else "")
+
+
+def own_ip(config: ClientConfig) -> str:
+    """The address that an instance goes by."""
+    return config.client_ip or config.source_ip or _routed_ip()
+
+
+def _routed_ip() -> str:
+    """The address that this machine would use towards others. Asks the routing table; sends nothing."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+        try:
+            sock.connect(("192.0.2.1", 9))
+            ip: str = sock.getsockname()[0]
+        except OSError:
+            return "127.0.0.1"
+    return ip
+
+
+@attrs.frozen(kw_only=True)
+class ProducerConfig:
+    """One producer (class DefaultMQProducer)."""
+
+    send_timeout: float = attrs.field(default=3.0, validator=positive)
+    """Over all attempts of one send."""
+    retries: int = attrs.field(default=2, validator=attrs.validators.ge(0))
+    """Attempts after the first. A oneway send has none."""
+    retry_another_broker_when_not_store_ok: bool = False
+    """True: FLUSH_DISK_TIMEOUT and the like are tried again elsewhere, though the message is stored."""
+    create_topic_key: str = DEFAULT_TOPIC
+    default_topic_queue_nums: int = attrs.field(default=4, validator=attrs.validators.gt(0))
+    compress_over: int = attrs.field(default=4096, validator=attrs.validators.gt(0))
+    """Bodies of at least so many bytes are compressed."""
+    compress_level: int = attrs.field(default=5, validator=attrs.validators.in_(range(1, 10)))
+    max_message_size: int = attrs.field(default=4 * 2**20, validator=attrs.validators.gt(0))
+    max_sends_under_way: int = attrs.field(default=10_000, validator=attrs.validators.gt(0))
+    """Bound on what `send_soon` keeps in memory."""
+    enable_trace: bool = False
+    """Tell in the trace topic what became of each send; see rmqlab.client.tracing."""
+    trace_topic: str = TRACE_TOPIC
+
+
+@attrs.frozen(kw_only=True)
+class ConsumerConfig:
+    """One push consumer (class DefaultMQPushConsumer)."""
+
+    model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
+    """Where a group without offsets begins. On a queue that still has its first message, brokers say 0 to everybody."""
+    consume_timestamp: int | None = None
+    """For CONSUME_FROM_TIMESTAMP: milliseconds; None is half an hour before the start."""
+    strategy: Strategy = averagely
+    rebalance_period: float = attrs.field(default=20.0, validator=positive)
+    commit_period: float = attrs.field(default=5.0, validator=positive)
+    concurrency: int = attrs.field(default=20, validator=attrs.validators.gt(0))
+    """How many calls of the application's function may be under way."""
+    consume_batch_size: int = attrs.field(default=1, validator=attrs.validators.gt(0))
+    consume_timeout: float = attrs.field(default=900.0, validator=positive)
+    """A call that takes longer is cancelled, and its messages come again."""
+    orderly: bool = False
+    """Messages of a queue are consumed one after the other, by the one member that holds its lock. Needs masters."""
+    suspend_current_queue: float = attrs.field(default=1.0, validator=positive)
+    """How long an orderly queue waits after a failure, before the same messages come again."""
+    max_reconsume_times: int | None = None
+    """Failures of one message before it goes to the dead-letter topic. None: 16, or never for an orderly consumer."""
+    redeliver_delay: float = attrs.field(default=5.0, validator=positive)
+    """After which a failed message that no broker took back is given to the application again."""
+    pull_batch_size: int = attrs.field(default=32, validator=attrs.validators.gt(0))
+    suspend_timeout: float = attrs.field(default=15.0, validator=positive)
+    """How long a broker may hold a pull that finds nothing."""
+    pull_timeout: float = attrs.field(default=30.0, validator=positive)
+    pull_delay_after_error: float = attrs.field(default=1.0, validator=positive)
+    """As in 4.9.8; up to 4.9.5 it was 3 s."""
+    pull_delay_without_progress: float = attrs.field(default=1.0, validator=positive)
+    """A slave that lacks the wanted data answers at once, over and over; Java's client asks as often as it can."""
+    offset_illegal_delay: float = attrs.field(default=10.0, validator=attrs.validators.ge(0.0))
+    """Between a pull beyond the queue's bounds and the start from its corrected offset."""
+    flow: FlowLimits = attrs.field(factory=FlowLimits)
+    lock_period: float = attrs.field(default=20.0, validator=positive)
+    lock_expiry: float = attrs.field(default=30.0, validator=positive)
+    """A lock that was not renewed for so long is no longer trusted; brokers let it lapse after 60 s."""
+    enable_trace: bool = False
+    """Tell in the trace topic when each message was given to the application, and how that ended; see rmqlab.client.tracing.
+    A lite pull consumer tells nothing."""
+    trace_topic: str = TRACE_TOPIC
+    local_offsets: pathlib.Path | None = None
+    """The file with a broadcasting consumer's offsets; None keeps them in memory, and lost with the process."""

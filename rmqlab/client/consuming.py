@@ -1,0 +1,212 @@
+"""Handing messages to the application, many at once, and what follows when it fails.
+
+Source: class ConsumeMessageConcurrentlyService; broker-requests section 3.11. Messages of one queue may be
+consumed in any order. A message that failed goes back to its broker, which delivers it again after a while from
+the group's retry topic; a broadcasting consumer drops it.
+"""
+
+import logging
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NoReturn, Protocol
+
+import trio
+
+from rmqlab.client import broker_api as calls
+from rmqlab.client.instance import FAILURES
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.producer import Producer
+from rmqlab.client.pulling import Assignment, Group
+from rmqlab.client.tracerecords import Consumed
+from rmqlab.remoting.bodies.heartbeat import MessageModel
+from rmqlab.remoting.message import (
+    PROPERTY_DELAY,
+    PROPERTY_MAX_RECONSUME_TIMES,
+    PROPERTY_ORIGIN_MESSAGE_ID,
+    PROPERTY_RECONSUME_TIME,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_TRAN_MSG,
+)
+from rmqlab.remoting.names import RETRY_PREFIX
+
+log = logging.getLogger(__name__)
+
+OnMessages = Callable[[Sequence[ReceivedMessage]], Awaitable[object]]
+"""The application's function. Returning means consumed; any exception means: again, later."""
+
+TIMED_OUT_DELAY_LEVEL = 3
+DEFAULT_MAX_RECONSUME_TIMES = 16
+
+
+class ConsumeLaterError(Exception):
+    """Raised by an application that wants messages again.
+
+    `delay_level` as in Message; 0 lets the broker choose by the number of failures, -1 gives the message up to the
+    dead-letter topic. `consumed` messages at the beginning of the batch are done with.
+    """
+
+    def __init__(self, reason: str = "", *, delay_level: int = 0, consumed: int = 0) -> None:
+        super().__init__(reason or "the application wants it later")
+        self.delay_level = delay_level
+        self.consumed = consumed
+
+
+class Consumption(Protocol):
+    """How pulled messages reach the application."""
+
+    def submit(self, assignment: Assignment, messages: list[ReceivedMessage]) -> None:
+        """Let new messages of a queue be consumed."""
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        """The consumer starts: tasks that serve all queues live in its nursery."""
+
+    def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
+        """A queue is ours now."""
+
+
+class ConcurrentConsumption:
+    """A queue of batches, and the tasks that work on it. Its length is bounded by the flow limits of pulling."""
+
+    def __init__(self, group: Group, on_messages: OnMessages, hand_back: "HandBack") -> None:
+        self._group = group
+        self._on_messages = on_messages
+        self._hand_back = hand_back
+        self._send, self._receive = trio.open_memory_channel[tuple[Assignment, list[ReceivedMessage]]](math.inf)
+
+    def submit(self, assignment: Assignment, messages: list[ReceivedMessage]) -> None:
+        """Let messages be consumed as soon as a task is free."""
+        size = self._group.config.consume_batch_size
+        for start in range(0, len(messages), size):
+            self._send.send_nowait((assignment, messages[start : start + size]))
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Start the tasks that consume."""
+        for _ in range(self._group.config.concurrency):
+            nursery.start_soon(self._work_forever, nursery)
+
+    def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
+        """No queue needs anything of its own."""
+
+    async def _work_forever(self, nursery: trio.Nursery) -> NoReturn:
+        """Consume one batch after the other. The nursery keeps what waits for another try."""
+        while True:
+            assignment, messages = await self._receive.receive()
+            if assignment.held.is_dropped:
+                continue
+            failed, delay_level = await call(self._group, self._on_messages, messages)
+            if assignment.held.is_dropped:
+                continue  # somebody else gets these messages now; to hand them back would give them twice
+            if failed:
+                await self._failed(assignment, messages, failed, delay_level, nursery)
+            else:
+                self._done(assignment, messages)
+
+    async def _failed(
+        self,
+        assignment: Assignment,
+        messages: list[ReceivedMessage],
+        failed: list[ReceivedMessage],
+        delay_level: int,
+        nursery: trio.Nursery,
+    ) -> None:
+        kept = []
+        for message in failed:
+            if self._group.config.model is MessageModel.BROADCASTING:
+                log.warning("dropped, for nobody else consumes it: %s of %s", message.message_id, message.queue)
+            elif not await self._hand_back(message, delay_level):
+                message.stored.reconsume_times += 1
+                kept.append(message)
+        if kept:
+            nursery.start_soon(self._submit_later, assignment, kept)
+        self._done(assignment, [message for message in messages if message not in kept])
+
+    async def _submit_later(self, assignment: Assignment, messages: list[ReceivedMessage]) -> None:
+        await trio.sleep(self._group.config.redeliver_delay)
+        self.submit(assignment, messages)
+
+    def _done(self, assignment: Assignment, messages: Sequence[ReceivedMessage]) -> None:
+        offset = assignment.held.remove(messages)
+        assignment.held.last_consume_at = trio.current_time()
+        if offset >= 0:
+            self._group.offsets.update(assignment.held.queue, offset, increase_only=True)
+        assignment.tell_room()
+
+
+async def call(
+    group: Group, on_messages: OnMessages, messages: list[ReceivedMessage]
+) -> tuple[list[ReceivedMessage], int]:
+    """Give messages to the application; answer those that it wants again, and the delay level."""
+    request_id = group.tracer.consuming(messages) if group.tracer is not None else ""
+    began_at = trio.current_time()
+    failed, delay_level, outcome = await _call(group, on_messages, messages)
+    took = trio.current_time() - began_at
+    if group.tracer is not None:
+        group.tracer.consumed(messages, request_id, outcome, took)
+    group.stats.consumed(messages[0].queue.topic, len(messages), len(failed), took)
+    return failed, delay_level
+
+
+async def _call(
+    group: Group, on_messages: OnMessages, messages: list[ReceivedMessage]
+) -> tuple[list[ReceivedMessage], int, Consumed]:
+    timeout = group.config.consume_timeout
+    try:
+        with trio.move_on_after(timeout) as scope:
+            await on_messages(messages)
+    except ConsumeLaterError as exc:
+        return messages[exc.consumed :], exc.delay_level, Consumed.FAILED
+    except Exception:
+        log.exception("a consumer of group %s failed at %s", group.name, messages[0].message_id)
+        return messages, 0, Consumed.EXCEPTION
+    if scope.cancelled_caught:
+        log.warning("group %s spent %g s on %s: cancelled", group.name, timeout, messages[0].message_id)
+        return messages, TIMED_OUT_DELAY_LEVEL, Consumed.TIME_OUT
+    return [], 0, Consumed.SUCCESS
+
+
+class HandBack:
+    """Gives failed messages back to a broker: request 36 to the master, else a send to the retry topic."""
+
+    def __init__(self, group: Group, inner_producer: Callable[[], Producer]) -> None:
+        self._group = group
+        self._inner_producer = inner_producer
+
+    async def __call__(self, message: ReceivedMessage, delay_level: int) -> bool:
+        """Answer whether some broker has it now."""
+        group = self._group
+        max_times = group.config.max_reconsume_times or DEFAULT_MAX_RECONSUME_TIMES
+        try:
+            await calls.send_back(group.client, group.name, message, delay_level, max_times)
+        except FAILURES as exc:
+            log.info("%s not sent back, the retry topic is tried: %s", message.message_id, exc)
+        else:
+            return True
+        try:
+            await self._inner_producer().send(
+                retry_message(message, group.name, max_times, topic=group.client.named(message.topic))
+            )
+        except FAILURES as exc:
+            log.warning("%s not sent back: %s", message.message_id, exc)
+            group.on_event("send_back_failed", queue=message.queue, message_id=message.message_id, error=str(exc))
+            return False
+        return True
+
+
+def retry_message(message: ReceivedMessage, group: str, max_reconsume_times: int, *, topic: str) -> Message:
+    """Make the copy that any broker with a master can deliver again. The topic is the wire's name of the message's."""
+    properties = {
+        **message.properties,
+        PROPERTY_RETRY_TOPIC: topic,
+        PROPERTY_ORIGIN_MESSAGE_ID: message.properties.get(PROPERTY_ORIGIN_MESSAGE_ID) or message.message_id,
+        PROPERTY_RECONSUME_TIME: str(message.reconsume_times + 1),
+        PROPERTY_MAX_RECONSUME_TIMES: str(max_reconsume_times),
+    }
+    for name in (PROPERTY_TRAN_MSG, PROPERTY_DELAY):
+        properties.pop(name, None)
+    return Message(
+        topic=RETRY_PREFIX + group,
+        body=message.body,
+        properties=properties,
+        flag=message.stored.flag,
+        delay_level=3 + message.reconsume_times,
+    )

@@ -1,0 +1,296 @@
+"""One client instance: the connections, routes and heartbeats that its producers and consumers share.
+
+    async with open_client(ClientConfig(namesrv_addr="127.0.0.1:9876")) as client:
+        producer = Producer(client, "orders-out")
+
+The block is the life of the instance: its loops run in one nursery, and leaving the block, by whatever way,
+tells the brokers goodbye and closes every connection. Source: class MQClientInstance.
+"""
+
+import contextlib
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, NoReturn
+
+import trio
+
+from rmqlab.client.client_handlers import ROUTES, GroupMember, Residents
+from rmqlab.client.config import ClientConfig, client_id, own_ip
+from rmqlab.client.errors import BrokerError, ClientError, NoRouteError
+from rmqlab.client.nameservers import NameServers
+from rmqlab.client.namespace import with_namespace, without_namespace
+from rmqlab.client.routes import RouteCache, check_route, route_from_template
+from rmqlab.remoting.acl import sign
+from rmqlab.remoting.bodies.heartbeat import HeartbeatData, ProducerData
+from rmqlab.remoting.bodies.route import TopicRouteData
+from rmqlab.remoting.body import BodyError
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.header import Header, HeaderError
+from rmqlab.remoting.headers.group import UnregisterClientRequestHeader
+from rmqlab.remoting.headers.nameserver import GetRouteInfoRequestHeader
+from rmqlab.remoting.message import RecordError
+from rmqlab.remoting.names import RETRY_PREFIX, group_fault
+from rmqlab.runtime.channel import RemotingError
+from rmqlab.runtime.dispatch import Dispatcher, handler_table
+from rmqlab.runtime.reactor import Reactor, open_reactor
+from rmqlab.runtime.remoting_client import RemotingClient
+
+log = logging.getLogger(__name__)
+
+FAILURES = (ClientError, RemotingError, HeaderError, BodyError, RecordError)
+"""What a request may fail with, and a loop survives: no answer, a refusal, an answer that does not parse."""
+
+
+class Client:
+    """Made by `open_client`. Producers and consumers register here; brokers see them as one client id."""
+
+    def __init__(self, config: ClientConfig, reactor: Reactor, nursery: trio.Nursery) -> None:
+        self.config = config
+        self.ip = own_ip(config)
+        self.client_id = client_id(config, self.ip)
+        self.errors = reactor.errors
+        self.nursery = nursery
+        """For what must not outlive the instance."""
+        self.chance = random.Random(random.getrandbits(64))  # noqa: S311 - spreads load, hides nothing; a seeded process repeats it
+        self.residents = Residents()
+        self.consumers = self.residents.consumers
+        self.producers: dict[str, set[str]] = {}
+        """Producer groups, and the topics that each has published to."""
+        self.broker_versions: dict[str, int] = {}
+        """By address, from heartbeat answers."""
+        self.on_route: list[Callable[[str, TopicRouteData], None]] = []
+        """Called with topic and route when a route has changed."""
+        dispatcher: Dispatcher[Any] = Dispatcher(handler_table(ROUTES), self.residents, errors=reactor.errors)
+        self.remoting = RemotingClient(
+            reactor, dispatcher, source_ip=config.source_ip, connect_timeout=config.connect_timeout
+        )
+        self.name_servers = NameServers(config.namesrv_addr, self.remoting, self.chance)
+        self.routes = RouteCache()
+        self.farewells: list[Callable[[], Awaitable[None]]] = []
+        """Awaited when the instance closes, while it still has its connections. Each bounds its own time."""
+        self._heartbeat_due = trio.Event()
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def command(
+        self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b"", *, oneway: bool = False
+    ) -> Command:
+        """Make a request as this client makes them; signed, where it has credentials."""
+        config = self.config
+        command = request(
+            code, header, body, oneway=oneway, language=config.language, serialize_type=config.serialize_type
+        )
+        if config.credentials is not None:
+            sign(command, config.credentials)
+        return command
+
+    def named(self, name: str) -> str:
+        """The wire's name of a topic or group of this instance's namespace."""
+        return with_namespace(self.config.namespace, name)
+
+    def unnamed(self, name: str) -> str:
+        """The application's name of a topic or group of this instance's namespace."""
+        return without_namespace(self.config.namespace, name)
+
+    def named_group(self, group: str) -> str:
+        """As `named`. ValueError for a group that no broker should hear of, which Java's client refuses, too."""
+        if (fault := group_fault(group)) is not None:
+            raise ValueError(fault)
+        return self.named(group)
+
+    async def ask(
+        self,
+        address: str,
+        code: int,
+        header: Header | Mapping[str, str] | None = None,
+        body: bytes = b"",
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - the protocol's own
+    ) -> Command:
+        """Ask a broker. BrokerError for any answer but success; RemotingError where none comes."""
+        response = await self.remoting.request(
+            address, self.command(code, header, body), timeout or self.config.api_timeout
+        )
+        return expect_success(address, response)
+
+    async def ask_name_server(
+        self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b""
+    ) -> Command:
+        """Ask the name server in use. Errors as `ask`, and NoNameServerError."""
+        response = await self.name_servers.request(self.command(code, header, body), self.config.api_timeout)
+        return expect_success("the name server", response)
+
+    # -- routes ----------------------------------------------------------------------------------
+
+    async def fetch_route(self, topic: str) -> TopicRouteData:
+        """Ask for a route. NoRouteError where the name server knows none; errors as `ask_name_server`."""
+        header = GetRouteInfoRequestHeader(topic=topic)
+        try:
+            response = await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        except BrokerError as exc:
+            if exc.code == ResponseCode.TOPIC_NOT_EXIST:
+                raise NoRouteError(f"no route for topic {topic}") from None
+            raise
+        if not response.body:
+            raise NoRouteError(f"the name server gave an empty route for topic {topic}")
+        return check_route(TopicRouteData.decode(response.body))
+
+    async def refresh_route(self, topic: str) -> TopicRouteData:
+        """Ask for a route and use it from now on. Where that fails the one we have stays (section 6.2)."""
+        route = await self.fetch_route(topic)
+        self._set_route(topic, route)
+        return route
+
+    async def borrow_route(self, topic: str, template: str, queue_nums: int) -> TopicRouteData:
+        """Take the route of the template topic for one that its first send is to create (section 6.5)."""
+        route = route_from_template(await self.fetch_route(template), queue_nums)
+        self._set_route(topic, route)
+        return route
+
+    def _set_route(self, topic: str, route: TopicRouteData) -> None:
+        known = set(self.routes.for_heartbeat(with_slaves=True))
+        if self.routes.set_route(topic, route):
+            log.info("route of %s: %s", topic, {data.broker_name: data.broker_addrs for data in route.broker_datas})
+            for listener in self.on_route:
+                listener(topic, route)
+            if not known.issuperset(self.routes.for_heartbeat(with_slaves=True)):
+                self.heartbeat_soon()
+
+    async def refresh_routes_forever(self) -> NoReturn:
+        """Keep every route in use younger than one period, as far as name servers answer."""
+        while True:
+            for topic in sorted(self._topics_in_use()):
+                await self.try_refresh(topic)
+            await trio.sleep(self.config.poll_name_server_period)
+
+    async def try_refresh(self, topic: str) -> bool:
+        """Refresh a route; a failure is logged and answered with False."""
+        try:
+            await self.refresh_route(topic)
+        except FAILURES as exc:
+            if not topic.startswith(RETRY_PREFIX):  # those appear with a group's first heartbeat
+                log.warning("route of %s not refreshed: %s", topic, exc)
+            return False
+        return True
+
+    def _topics_in_use(self) -> set[str]:
+        topics = {topic for published in self.producers.values() for topic in published}
+        return topics.union(*(consumer.topics() for consumer in self.consumers.values()))
+
+    # -- heartbeats ------------------------------------------------------------------------------
+
+    def heartbeat_soon(self) -> None:
+        """What brokers know of us has changed."""
+        self._heartbeat_due.set()
+
+    async def heartbeat_forever(self) -> NoReturn:
+        """Tell brokers that we live, once per period and after changes."""
+        with trio.move_on_after(self.config.first_heartbeat_delay):
+            await self._heartbeat_due.wait()
+        while True:
+            self._heartbeat_due = trio.Event()  # before the round: a change during it asks for another
+            await self.heartbeat()
+            with trio.move_on_after(self.config.heartbeat_period):
+                await self._heartbeat_due.wait()
+
+    async def heartbeat(self) -> None:
+        """Send one round, to all at once: a frozen broker must not keep us from the others."""
+        self.routes.purge_brokers()
+        body = self._heartbeat_body()
+        if not body.consumer_data_set and not body.producer_data_set:
+            return
+        encoded = body.encode()
+        async with trio.open_nursery() as nursery:
+            for address in self.routes.for_heartbeat(with_slaves=bool(body.consumer_data_set)):
+                nursery.start_soon(self._heartbeat_to, address, encoded)
+
+    async def _heartbeat_to(self, address: str, body: bytes) -> None:
+        try:
+            response = await self.ask(address, RequestCode.HEART_BEAT, body=body)
+        except FAILURES as exc:
+            log.info("no heartbeat to %s: %s", address, exc)
+        else:
+            self.broker_versions[address] = response.version
+
+    def _heartbeat_body(self) -> HeartbeatData:
+        return HeartbeatData(
+            client_id=self.client_id,
+            consumer_data_set=[data for member in self.consumers.values() if (data := member.data()) is not None],
+            producer_data_set=[ProducerData(group_name=group) for group in self.producers],
+        )
+
+    # -- groups ----------------------------------------------------------------------------------
+
+    def add_producer(self, group: str) -> set[str]:
+        """Join a producer group; answers the set in which the producer notes the topics it publishes to."""
+        if group in self.producers:
+            raise ValueError(f"this client has a producer of group {group} already")
+        self.producers[group] = set()
+        self.heartbeat_soon()
+        return self.producers[group]
+
+    def add_consumer(self, group: str, member: GroupMember) -> None:
+        """Join a consumer group."""
+        if group in self.consumers:
+            raise ValueError(f"this client has a consumer of group {group} already")
+        self.consumers[group] = member
+        self.heartbeat_soon()
+
+    async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
+        """Tell every broker that a group is left. Nobody is waited for longer than one request takes."""
+        if producer_group is not None:
+            self.producers.pop(producer_group, None)
+        if consumer_group is not None:
+            self.consumers.pop(consumer_group, None)
+        header = UnregisterClientRequestHeader(
+            client_id=self.client_id, producer_group=producer_group, consumer_group=consumer_group
+        )
+        async with trio.open_nursery() as nursery:
+            for address in self.routes.for_heartbeat(with_slaves=True):
+                if self.remoting.connected(address):  # whoever lost us knows already
+                    nursery.start_soon(self._leave, address, header)
+
+    async def _leave(self, address: str, header: UnregisterClientRequestHeader) -> None:
+        try:
+            await self.ask(address, RequestCode.UNREGISTER_CLIENT, header)
+        except FAILURES as exc:
+            log.info("not unregistered at %s: %s", address, exc)
+
+    async def leave_all(self) -> None:
+        """Leave every group, within the shutdown time-out, whatever is being cancelled around us."""
+        with trio.move_on_after(self.config.shutdown_timeout, shield=True):
+            for group in list(self.producers):
+                await self.leave(producer_group=group)
+            for group in list(self.consumers):
+                await self.leave(consumer_group=group)
+
+
+def expect_success(address: str, response: Command) -> Command:
+    """Pass a successful response on. BrokerError for any other."""
+    if response.code != ResponseCode.SUCCESS:
+        raise BrokerError(address, response.code, response.remark)
+    return response
+
+
+@contextlib.asynccontextmanager
+async def open_client(config: ClientConfig) -> AsyncIterator[Client]:
+    """Open a client instance for the length of the block. An error of the block comes out as it is, ungrouped."""
+    failure: Exception | None = None
+    async with open_reactor() as reactor, trio.open_nursery() as nursery:
+        client = Client(config, reactor, nursery)
+        nursery.start_soon(client.errors.keep_running, "route refresh", client.refresh_routes_forever)
+        nursery.start_soon(client.errors.keep_running, "heartbeat", client.heartbeat_forever)
+        try:
+            yield client
+        except Exception as exc:  # noqa: BLE001 - raised again below, outside of the nurseries that would wrap it
+            failure = exc
+        finally:
+            for farewell in list(client.farewells):
+                await farewell()
+            await client.leave_all()
+            client.remoting.close()
+            nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure

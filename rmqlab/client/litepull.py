@@ -1,0 +1,188 @@
+"""The lite pull consumer: pulls ahead in the background, and hands out what has come when it is polled.
+
+    consumer = LitePullConsumer(client, "billing")
+    await nursery.start(consumer.run)
+    await consumer.subscribe({"orders": "*"})
+    messages = await consumer.poll()
+
+Queues are assigned by hand, or shared with the other members of the group. Source: class
+DefaultLitePullConsumerImpl.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import NoReturn
+
+import trio
+
+from rmqlab.client import broker_api as calls
+from rmqlab.client.assignments import Assignments
+from rmqlab.client.config import ConsumerConfig
+from rmqlab.client.consumestats import ConsumeStats
+from rmqlab.client.instance import Client
+from rmqlab.client.member import Member
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.client.offsets import BrokerOffsets, OnEvent, no_event
+from rmqlab.client.processqueue import ProcessQueue
+from rmqlab.client.pulling import Assignment, Group, QueuePuller
+from rmqlab.client.subscription import ALL, Expression, subscriptions
+from rmqlab.remoting.bodies.heartbeat import ConsumeType
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.runtime.clock import wall_millis
+from rmqlab.runtime.dispatch import Reply, Request
+
+
+class LitePullConsumer(Member):
+    """Its queues come by `assign` or by `subscribe`, not by both; `poll` hands out messages. Pulls while `run` does."""
+
+    consume_type = ConsumeType.CONSUME_ACTIVELY
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        *,
+        config: ConsumerConfig | None = None,
+        on_event: OnEvent = no_event,
+    ) -> None:
+        config = config or ConsumerConfig(suspend_timeout=20.0, pull_batch_size=10)
+        group = client.named_group(group)
+        stats = ConsumeStats(trio.current_time, trio.current_time())
+        self._offsets = BrokerOffsets(client, group, on_event)
+        super().__init__(client, Group(client, group, config, {}, self._offsets, on_event, stats))
+        self._send, self._receive = trio.open_memory_channel[tuple[Assignment, list[ReceivedMessage]]](math.inf)
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> NoReturn:
+        """Pull and commit until cancelled; then commit once more, and leave the group."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                task_status.started()
+                while True:
+                    await trio.sleep(self.config.commit_period)
+                    await self.commit()
+        finally:
+            self._nursery = None
+            with trio.move_on_after(self._client.config.shutdown_timeout, shield=True):
+                await self.commit()
+                if self._assignments is not None:
+                    self._client.on_route.remove(self._route_changed)
+                    await self._client.leave(consumer_group=self.group)
+            if self._assignments is not None:
+                self._client.consumers.pop(self.group, None)
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """All queues of a topic that can be read."""
+        return await calls.queues_of(self._client, topic)
+
+    async def subscribe(self, topics: Mapping[str, Expression]) -> None:
+        """Share the queues of these topics with the group, and read our own; each from its committed offset, or from
+        where `consume_from_where` says. Once only. BrokerError where a broker does not honour an SQL92 expression.
+        """
+        nursery = self._running()
+        if self._held or self._assignments is not None:
+            raise RuntimeError("queues are assigned by hand, or a subscription is there already")
+        named = {self._client.named(topic): expression for topic, expression in topics.items()}
+        self._group.subscriptions.update(subscriptions(named, version=wall_millis()))
+        for topic in named:
+            await self._client.try_refresh(topic)
+        await self._check_subscriptions()
+        self._client.add_consumer(self.group, self)
+        self._client.on_route.append(self._route_changed)
+        assignments = self._assignments = Assignments(
+            self._group, self, self.started_at, nursery, self._held, sends_subscription=True
+        )
+        await self._client.heartbeat()  # before the first look at the members: we are one of them
+        await assignments.rebalance()
+        nursery.start_soon(assignments.rebalance_forever)
+
+    async def assign(self, queues: Iterable[MessageQueue], expression: Expression = ALL) -> None:
+        """Read these queues from now on and no others; each from its committed offset, or from its end."""
+        self._running()
+        if self._assignments is not None:
+            raise RuntimeError("queues come by subscription")
+        wanted = set(queues)
+        topics = {queue.topic: expression for queue in wanted}
+        self._group.subscriptions.update(subscriptions(topics, version=wall_millis()))
+        for queue in self._held.keys() - wanted:
+            self._held.pop(queue).drop()
+        for queue in wanted - self._held.keys():
+            offset = await self._offsets.committed(queue)
+            self._begin(queue, await calls.max_offset(self._client, queue) if offset is None else offset)
+
+    def seek(self, queue: MessageQueue, offset: int) -> None:
+        """Go on from an offset. What was pulled ahead is dropped."""
+        self._held.pop(queue).drop()
+        self._offsets.update(queue, offset)
+        self._begin(queue, offset)
+
+    def pause(self, queues: Iterable[MessageQueue]) -> None:
+        """Pull nothing more of these queues until `resume`. What was pulled ahead is still handed out."""
+        for queue in queues:
+            if (assignment := self._held.get(queue)) is not None and assignment.resumed.is_set():
+                assignment.resumed = trio.Event()
+
+    def resume(self, queues: Iterable[MessageQueue]) -> None:
+        """Go on after `pause`."""
+        for queue in queues:
+            if (assignment := self._held.get(queue)) is not None:
+                assignment.resumed.set()
+
+    def position(self, queue: MessageQueue) -> int | None:
+        """The offset after the last message handed out; None before the first."""
+        return self._offsets.peek(queue)
+
+    async def poll(self, timeout: float = 5.0) -> list[ReceivedMessage]:  # noqa: ASYNC109 - as in RocketMQ; no error
+        """Give what has come, at most one pull's worth; nothing if nothing comes in time."""
+        with trio.move_on_after(timeout):
+            while True:
+                assignment, messages = await self._receive.receive()
+                if assignment.held.is_dropped:
+                    continue  # pulled before a seek, or somebody else's by now
+                self._offsets.update(assignment.held.queue, assignment.held.remove(messages))
+                assignment.tell_room()
+                return messages
+        return []
+
+    async def commit(self) -> None:
+        """Write down the positions now."""
+        await self._offsets.commit(list(self._held))
+
+    def _running(self) -> trio.Nursery:
+        if self._nursery is None:
+            raise RuntimeError("a lite pull consumer reads only while it runs")
+        return self._nursery
+
+    def _begin(self, queue: MessageQueue, offset: int) -> None:
+        assignment = Assignment(ProcessQueue(queue, offset))
+        self._running().start_soon(self._pull_until_dropped, assignment)
+        self._held[queue] = assignment
+
+    async def _pull_until_dropped(self, assignment: Assignment) -> None:
+        puller = QueuePuller(self._group, assignment, self.submit, sends_subscription=True)
+        with assignment.pulling:
+            while True:
+                offered = await puller.pull_until_illegal()
+                asked = assignment.held.next_offset
+                self._group.on_event("offset_illegal", queue=assignment.held.queue, asked=asked, offered=offered)
+                assignment.held.next_offset = offered
+
+    # -- Consumption: what is pulled waits to be polled ------------------------------------------
+
+    def submit(self, assignment: Assignment, messages: list[ReceivedMessage]) -> None:
+        """Keep new messages of a queue for `poll`; their number is bounded by the flow limits of pulling."""
+        self._send.send_nowait((assignment, messages))
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        """Nothing consumes here but who polls."""
+
+    def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
+        """No queue needs anything of its own."""
+
+    def consume_directly(self, request: Request) -> None:
+        """Refuse: there is no function of the application's to call (as in Java)."""
+        request.reply(
+            Reply(ResponseCode.SYSTEM_ERROR, remark=f"group {self.group} is polled: it consumes nothing by itself")
+        )

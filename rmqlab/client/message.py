@@ -1,0 +1,189 @@
+"""Messages as applications give and get them, and what became of a send."""
+
+import enum
+import logging
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from rmqlab.client.namespace import without_namespace
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.message import (
+    MAX_INFLATED,
+    PROPERTY_DELAY,
+    PROPERTY_KEYS,
+    PROPERTY_RETRY_TOPIC,
+    PROPERTY_TAGS,
+    PROPERTY_UNIQ_KEY,
+    PROPERTY_WAIT,
+    RecordError,
+    StoredMessage,
+    decode_messages,
+    decompress_body,
+)
+from rmqlab.remoting.names import RETRY_PREFIX
+
+log = logging.getLogger(__name__)
+
+
+class SendStatus(enum.Enum):
+    """How far a stored message got before the broker answered (store-and-ha section 3.8)."""
+
+    SEND_OK = "SEND_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+
+
+def _keys(value: str | Sequence[str]) -> str:
+    return value if isinstance(value, str) else " ".join(value)
+
+
+@attrs.frozen(kw_only=True)
+class Message:
+    """One message to send. `keys` may be several; they are indexed one by one."""
+
+    topic: str
+    body: bytes
+    tags: str = ""
+    keys: str = attrs.field(default="", converter=_keys)
+    properties: Mapping[str, str] = attrs.field(factory=dict)
+    flag: int = 0
+    """An application's own number. RocketMQ stores it and looks away."""
+    delay_level: int = 0
+    """1 to 18: 1s 5s 10s 30s 1m .. 10m 20m 30m 1h 2h. 0 delivers at once."""
+    wait_store_ok: bool = True
+    """False: the broker answers SEND_OK without waiting for the disk or the slave."""
+
+    def wire_properties(self, unique_id: str | None) -> dict[str, str]:
+        """Give all properties as they are stored. Names that RocketMQ reserves win over the application's."""
+        properties = dict(self.properties)
+        if self.keys:
+            properties[PROPERTY_KEYS] = self.keys
+        if self.tags:
+            properties[PROPERTY_TAGS] = self.tags
+        if self.delay_level > 0:
+            properties[PROPERTY_DELAY] = str(self.delay_level)
+        if unique_id:
+            properties[PROPERTY_UNIQ_KEY] = unique_id
+        properties[PROPERTY_WAIT] = "true" if self.wait_store_ok else "false"
+        return properties
+
+
+@attrs.frozen(kw_only=True)
+class SendResult:
+    """A message that is stored. For a batch, ids are joined by commas and the offset is that of the first."""
+
+    status: SendStatus
+    message_id: str
+    """The unique id that the client gave it; it survives retries and redelivery."""
+    offset_message_id: str
+    """Where it lies: address and commit log offset."""
+    queue: MessageQueue
+    queue_offset: int
+    attempts: int = 1
+    """Requests that it took."""
+    remark: str | None = None
+    """What the broker said beside: why no slave has it, where rmqlab's switches make it tell."""
+
+
+@attrs.frozen(kw_only=True)
+class Attempt:
+    """One request to one broker on behalf of a send, and what came of it."""
+
+    number: int
+    topic: str
+    message_id: str
+    broker_name: str
+    address: str | None
+    """None where no master was known."""
+    began_at: float
+    """Seconds of the process's clock."""
+    took: float
+    status: SendStatus | None = None
+    code: int | None = None
+    """The response code of a refusal."""
+    error: str | None = None
+    is_indeterminate: bool = False
+    """True where the request was written and no answer came: it may have been carried out."""
+
+
+@attrs.define(slots=True, eq=False)
+class ReceivedMessage:
+    """One message as consumers get it. `topic` is the original one, also after a retry."""
+
+    topic: str
+    body: bytes
+    queue: MessageQueue
+    queue_offset: int
+    stored: StoredMessage
+    """The record as the broker keeps it."""
+    from_broker_id: int | None = None
+    """Who handed it out, where a push consumer pulled it: 0 for the master."""
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return self.stored.properties
+
+    @property
+    def tags(self) -> str:
+        return self.stored.properties.get(PROPERTY_TAGS, "")
+
+    @property
+    def keys(self) -> str:
+        return self.stored.properties.get(PROPERTY_KEYS, "")
+
+    @property
+    def message_id(self) -> str:
+        """The unique id; for a message whose producer gave none, the offset message id."""
+        return self.stored.properties.get(PROPERTY_UNIQ_KEY) or self.stored.offset_message_id
+
+    @property
+    def offset_message_id(self) -> str:
+        return self.stored.offset_message_id
+
+    @property
+    def reconsume_times(self) -> int:
+        return self.stored.reconsume_times
+
+    @property
+    def born_timestamp(self) -> int:
+        return self.stored.born_timestamp
+
+    @property
+    def store_timestamp(self) -> int:
+        return self.stored.store_timestamp
+
+
+MAX_INFLATED_TOGETHER = 128 * 2**20
+"""Bytes of decompressed bodies of one pull response."""
+
+
+def received(
+    stored: StoredMessage, broker_name: str, namespace: str | None = None, limit: int = MAX_INFLATED
+) -> ReceivedMessage:
+    """Make of a record what an application wants to see. Its topic is the application's name, its queue the wire's.
+
+    A body that cannot be decompressed, or has more bytes than the limit, is handed over as it is stored: one message
+    must not block its queue.
+    """
+    topic = stored.topic
+    if topic.startswith(RETRY_PREFIX):
+        topic = stored.properties.get(PROPERTY_RETRY_TOPIC, topic)
+    try:
+        body = decompress_body(stored.body, stored.sys_flag, limit)
+    except RecordError as exc:
+        log.warning("message %s of %s is handed over as it is stored: %s", stored.offset_message_id, topic, exc)
+        body = stored.body
+    queue = MessageQueue(topic=stored.topic, broker_name=broker_name, queue_id=stored.queue_id)
+    return ReceivedMessage(without_namespace(namespace, topic), body, queue, stored.queue_offset, stored)
+
+
+def received_all(body: bytes, broker_name: str, namespace: str | None = None) -> list[ReceivedMessage]:
+    """Read the body of a pull response."""
+    messages, left = [], MAX_INFLATED_TOGETHER
+    for stored in decode_messages(body):
+        message = received(stored, broker_name, namespace, min(left, MAX_INFLATED))
+        left = max(left - len(message.body), 0)
+        messages.append(message)
+    return messages

@@ -1,0 +1,68 @@
+"""Finding single messages: by id, by key, by unique key (broker-requests section 5; class MQAdminImpl)."""
+
+from rmqlab.client.admin import reader
+from rmqlab.client.errors import BrokerError
+from rmqlab.client.instance import Client
+from rmqlab.client.message import ReceivedMessage, received, received_all
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.header import TRUE, JavaBoolean
+from rmqlab.remoting.headers.query import QueryMessageRequestHeader, ViewMessageRequestHeader
+from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, decode_message, parse_offset_message_id
+
+FOREVER = 2**63 - 1
+MAX_FOUND = 64
+"""What one broker answers at most."""
+
+
+async def view_message(client: Client, offset_message_id: str, *, address: str | None = None) -> ReceivedMessage:
+    """Read the message that an offset message id names, from the broker that it names, or from another copy of it.
+
+    RecordError for what is no such id, BrokerError where nothing is found there.
+    """
+    host, port, offset = parse_offset_message_id(offset_message_id)
+    response = await client.ask(
+        address or f"{host}:{port}", RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=offset)
+    )
+    return received(decode_message(response.body), "", client.config.namespace)
+
+
+async def query_by_key(
+    client: Client, topic: str, key: str, *, max_num: int = MAX_FOUND, begin: int = 0, end: int = FOREVER
+) -> list[ReceivedMessage]:
+    """Messages of a topic with this key, stored within a time in milliseconds."""
+    topic = client.named(topic)
+    found = await _query(client, topic, key, max_num, begin, end, None)
+    return [message for message in found if key in message.keys.split(" ") and message.stored.topic == topic]
+
+
+async def query_by_unique_key(client: Client, topic: str, unique_key: str) -> ReceivedMessage | None:
+    """The message that its producer gave this id; the first stored, where a retry has stored it again."""
+    topic = client.named(topic)
+    found = await _query(client, topic, unique_key, MAX_FOUND, 0, FOREVER, TRUE)
+    same = [message for message in found if message.properties.get(PROPERTY_UNIQ_KEY) == unique_key]
+    return min(same, key=lambda message: message.store_timestamp, default=None)
+
+
+async def _query(
+    client: Client, topic: str, key: str, max_num: int, begin: int, end: int, is_unique_key: JavaBoolean | None
+) -> list[ReceivedMessage]:
+    """Ask every broker of the topic: its master, or where there is none a slave."""
+    header = QueryMessageRequestHeader(
+        topic=topic,
+        key=key,
+        max_num=max_num,
+        begin_timestamp=begin,
+        end_timestamp=end,
+        is_unique_key=is_unique_key,
+    )
+    found: list[ReceivedMessage] = []
+    route = await client.fetch_route(topic)
+    for data in route.broker_datas:
+        try:
+            response = await client.ask(reader(data), RequestCode.QUERY_MESSAGE, header, timeout=6.0)
+        except BrokerError as exc:
+            if exc.code != ResponseCode.QUERY_NOT_FOUND:
+                raise
+        else:
+            found += received_all(response.body, data.broker_name, client.config.namespace)
+    return found

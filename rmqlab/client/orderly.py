@@ -1,0 +1,144 @@
+"""Consuming each queue in order: one batch at a time, and only while the broker grants the queue to us alone.
+
+Source: class ConsumeMessageOrderlyService; broker-requests section 3.10. Only masters grant locks, so an orderly
+consumer stands still while its master is away (broker-requests: scenario orderly-consumer).
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from typing import NoReturn
+
+import trio
+
+from rmqlab.client import broker_api as calls
+from rmqlab.client.consuming import HandBack, OnMessages, call
+from rmqlab.client.instance import FAILURES
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.client.processqueue import ProcessQueue
+from rmqlab.client.pulling import Assignment, Group
+from rmqlab.remoting.bodies.heartbeat import MessageModel
+from rmqlab.remoting.bodies.queue import MessageQueue
+
+log = logging.getLogger(__name__)
+
+HAND_OVER_TIMEOUT = 1.0
+"""Seconds that a call under way may take to end before its queue is given up."""
+
+
+class OrderlyConsumption:
+    """One task per queue. A failed batch comes again, before anything that follows it."""
+
+    def __init__(self, group: Group, on_messages: OnMessages, hand_back: HandBack) -> None:
+        self._group = group
+        self._on_messages = on_messages
+        self._hand_back = hand_back
+        self._free = trio.CapacityLimiter(group.config.concurrency)
+
+    def submit(self, assignment: Assignment, messages: list[ReceivedMessage]) -> None:
+        """Wake the queue's task; the messages are held already."""
+        del messages
+        assignment.arrived.set()
+
+    def begin(self, nursery: trio.Nursery) -> None:
+        """No task serves all queues."""
+
+    def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
+        """Start the queue's task."""
+        nursery.start_soon(self._consume_until_dropped, assignment)
+
+    async def _consume_until_dropped(self, assignment: Assignment) -> None:
+        with assignment.consuming:
+            while not assignment.is_leaving:
+                await self._consume_some(assignment)
+
+    async def _consume_some(self, assignment: Assignment) -> None:
+        held, config = assignment.held, self._group.config
+        if config.model is MessageModel.CLUSTERING and not is_granted(held, config.lock_expiry):
+            await trio.sleep(config.suspend_current_queue)  # the lock loop may get it back
+            return
+        messages = held.take(config.consume_batch_size)
+        if not messages:
+            assignment.arrived = trio.Event()
+            await assignment.arrived.wait()
+            return
+        assignment.idle = trio.Event()
+        try:
+            async with self._free:
+                failed, _ = await call(self._group, self._on_messages, messages)
+            await self._settle(assignment, failed)
+        finally:
+            assignment.idle.set()
+        if failed:
+            await trio.sleep(config.suspend_current_queue)
+
+    async def _settle(self, assignment: Assignment, failed: list[ReceivedMessage]) -> None:
+        held, limit = assignment.held, self._group.config.max_reconsume_times
+        held.last_consume_at = trio.current_time()
+        for message in failed:
+            if limit is None or message.reconsume_times < limit:
+                message.stored.reconsume_times += 1
+            elif await self._hand_back(message, -1):
+                continue
+            held.put_back()
+            return
+        self._group.offsets.update(held.queue, held.commit(), increase_only=True)
+        assignment.tell_room()
+
+
+def is_granted(held: ProcessQueue, expiry: float) -> bool:
+    """True while the broker's grant can be trusted."""
+    return held.is_locked and trio.current_time() - held.locked_at <= expiry
+
+
+async def lock(group: Group, queue: MessageQueue) -> bool:
+    """Ask for one queue. Errors as calls.lock_queues."""
+    master = await calls.master_of(group.client, queue)
+    return queue in await calls.lock_queues(group.client, master, group.name, [queue])
+
+
+async def lock_forever(
+    group: Group, assigned: Mapping[MessageQueue, Assignment], rebalance_soon: Callable[[], None]
+) -> NoReturn:
+    """Renew the locks of all our queues, master by master."""
+    while True:
+        await trio.sleep(group.config.lock_period)
+        for broker_name, queues in _by_broker(assigned).items():
+            try:
+                master = await calls.master_of(group.client, queues[0])
+                granted = set(await calls.lock_queues(group.client, master, group.name, queues))
+            except FAILURES as exc:
+                log.warning("locks of %s at %s not renewed: %s", group.name, broker_name, exc)
+                continue
+            for queue in queues:
+                if (assignment := assigned.get(queue)) is not None:
+                    assignment.held.is_locked = queue in granted
+                    assignment.held.locked_at = trio.current_time()
+            if len(granted) < len(queues):
+                rebalance_soon()
+
+
+async def finish(assignment: Assignment) -> None:
+    """Let the call under way end, if it does so soon."""
+    assignment.is_leaving = True
+    assignment.pulling.cancel()
+    if assignment.idle is not None:
+        with trio.move_on_after(HAND_OVER_TIMEOUT):
+            await assignment.idle.wait()
+
+
+async def unlock(group: Group, queues: Iterable[MessageQueue]) -> None:
+    """Give locks back; one that cannot be lapses by itself."""
+    for its_queues in _by_broker(queues).values():
+        try:
+            master = group.client.routes.master(its_queues[0].broker_name)
+            if master is not None:
+                await calls.unlock_queues(group.client, master, group.name, its_queues)
+        except FAILURES as exc:
+            log.info("not unlocked: %s", exc)
+
+
+def _by_broker(queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+    by_broker: dict[str, list[MessageQueue]] = {}
+    for queue in queues:
+        by_broker.setdefault(queue.broker_name, []).append(queue)
+    return by_broker

@@ -1,0 +1,178 @@
+"""From a message to the request that carries it. Pure.
+
+Sources: broker-requests sections 1.1, 1.5, 1.6; classes Validators, DefaultMQProducerImpl, MessageBatch.
+"""
+
+import zlib
+from collections.abc import Sequence
+
+import attrs
+
+from rmqlab.client.config import ProducerConfig
+from rmqlab.client.errors import RefusedError
+from rmqlab.client.message import Message, SendStatus
+from rmqlab.remoting.batch import BatchItem, encode_batch
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.header import FALSE, JavaBoolean
+from rmqlab.remoting.headers.send import SendMessageRequestHeaderV2
+from rmqlab.remoting.message import (
+    COMPRESSED,
+    COMPRESSION_ZLIB,
+    PROPERTY_MAX_RECONSUME_TIMES,
+    PROPERTY_MSG_TYPE,
+    PROPERTY_RECONSUME_TIME,
+    PROPERTY_TRAN_MSG,
+    PROPERTY_UNIQ_KEY,
+    PROPERTY_WAIT,
+    TRANSACTION_PREPARED,
+    format_properties,
+)
+from rmqlab.remoting.names import NO_SEND_TOPICS, RETRY_PREFIX, topic_fault
+
+STATUSES = {
+    ResponseCode.SUCCESS: SendStatus.SEND_OK,
+    ResponseCode.FLUSH_DISK_TIMEOUT: SendStatus.FLUSH_DISK_TIMEOUT,
+    ResponseCode.FLUSH_SLAVE_TIMEOUT: SendStatus.FLUSH_SLAVE_TIMEOUT,
+    ResponseCode.SLAVE_NOT_AVAILABLE: SendStatus.SLAVE_NOT_AVAILABLE,
+}
+"""Response codes that mean: stored."""
+
+RETRY_CODES = frozenset(
+    {
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.SERVICE_NOT_AVAILABLE,
+        ResponseCode.SYSTEM_ERROR,
+        ResponseCode.NO_PERMISSION,
+        ResponseCode.NO_BUYER_ID,
+        ResponseCode.NOT_IN_CURRENT_UNIT,
+    }
+)
+"""Refusals after which another broker is tried (broker-requests section 1.9). SYSTEM_BUSY is not among them."""
+
+
+REPLY = "reply"
+"""What MSG_TYPE says of the reply to a request: it goes by a request code of its own."""
+
+
+@attrs.frozen(kw_only=True)
+class Outgoing:
+    """A message, or a batch, ready to be sent to any queue of its topic, as often as needed."""
+
+    topic: str
+    message_id: str
+    """The unique id; of a batch all ids, joined by commas."""
+    body: bytes
+    properties: str
+    sys_flag: int = 0
+    flag: int = 0
+    reconsume_times: int = 0
+    max_reconsume_times: int | None = None
+    is_batch: bool = False
+    is_reply: bool = False
+
+    @property
+    def code(self) -> RequestCode:
+        if self.is_reply:
+            return RequestCode.SEND_REPLY_MESSAGE_V2
+        return RequestCode.SEND_BATCH_MESSAGE if self.is_batch else RequestCode.SEND_MESSAGE_V2
+
+    def header(
+        self, group: str, queue: MessageQueue, config: ProducerConfig, born_timestamp: int
+    ) -> SendMessageRequestHeaderV2:
+        """Address it to one queue."""
+        return SendMessageRequestHeaderV2(
+            producer_group=group,
+            topic=self.topic,
+            default_topic=config.create_topic_key,
+            default_topic_queue_nums=config.default_topic_queue_nums,
+            queue_id=queue.queue_id,
+            sys_flag=self.sys_flag,
+            born_timestamp=born_timestamp,
+            flag=self.flag,
+            properties=self.properties,
+            reconsume_times=self.reconsume_times,
+            unit_mode=FALSE,
+            max_reconsume_times=self.max_reconsume_times,
+            batch=JavaBoolean(self.is_batch),
+        )
+
+
+def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoing:
+    """Check a message, compress what is large. RefusedError where no broker would take it."""
+    check(message, config)
+    body, sys_flag = message.body, 0
+    if len(body) >= config.compress_over:
+        body, sys_flag = zlib.compress(body, config.compress_level), COMPRESSED | COMPRESSION_ZLIB
+    if message.properties.get(PROPERTY_TRAN_MSG) == "true":
+        sys_flag |= TRANSACTION_PREPARED
+    unique_id = message.properties.get(PROPERTY_UNIQ_KEY) or unique_id  # a message on its way back keeps its own
+    properties = message.wire_properties(unique_id)
+    times = max_times = None
+    if message.topic.startswith(RETRY_PREFIX):  # a consumer hands a message back by this way
+        times = properties.pop(PROPERTY_RECONSUME_TIME, None)
+        max_times = properties.pop(PROPERTY_MAX_RECONSUME_TIMES, None)
+    return Outgoing(
+        topic=message.topic,
+        message_id=unique_id,
+        body=body,
+        properties=format_properties(properties),
+        sys_flag=sys_flag,
+        flag=message.flag,
+        reconsume_times=int(times or 0),
+        max_reconsume_times=None if max_times is None else int(max_times),
+        is_reply=properties.get(PROPERTY_MSG_TYPE) == REPLY,
+    )
+
+
+def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config: ProducerConfig) -> Outgoing:
+    """Put messages into one request, all stored or none. RefusedError where they do not go together.
+
+    A message that has a unique id keeps it, as Java's client does (class MessageClientIDSetter).
+    """
+    if not messages:
+        raise ValueError("a batch needs a message")
+    first = messages[0]
+    for message in messages:
+        check(message, config)
+        if message.topic != first.topic or message.wait_store_ok != first.wait_store_ok:
+            raise _illegal("the messages of a batch share one topic and one wait_store_ok")
+        if message.delay_level > 0:
+            raise _illegal("a delayed message cannot be part of a batch")
+    if first.topic.startswith(RETRY_PREFIX):
+        raise _illegal("a retry topic takes no batches")
+    unique_ids = [
+        message.properties.get(PROPERTY_UNIQ_KEY) or unique_id
+        for message, unique_id in zip(messages, unique_ids, strict=True)
+    ]
+    items = [
+        BatchItem(message.body, format_properties(message.wire_properties(unique_id)).encode(), message.flag)
+        for message, unique_id in zip(messages, unique_ids, strict=True)
+    ]
+    body = encode_batch(items)
+    if len(body) > config.max_message_size:
+        raise _illegal(f"the batch is {len(body)} bytes long, at most {config.max_message_size} are allowed")
+    wait = {PROPERTY_WAIT: "true" if first.wait_store_ok else "false"}
+    return Outgoing(
+        topic=first.topic,
+        message_id=",".join(unique_ids),
+        body=body,
+        properties=format_properties(wait),
+        is_batch=True,
+    )
+
+
+def check(message: Message, config: ProducerConfig) -> None:
+    """Refuse here what every broker would refuse, and empty bodies, which only Java's client refuses."""
+    if (fault := topic_fault(message.topic)) is not None:
+        raise _illegal(fault)
+    if message.topic in NO_SEND_TOPICS:
+        raise _illegal(f"topic {message.topic} takes no messages from clients")
+    if not message.body:
+        raise _illegal("the body is empty")
+    if len(message.body) > config.max_message_size:
+        raise _illegal(f"the body is {len(message.body)} bytes long, at most {config.max_message_size} are allowed")
+
+
+def _illegal(reason: str) -> RefusedError:
+    return RefusedError(reason, code=ResponseCode.MESSAGE_ILLEGAL, remark=reason)

@@ -1,0 +1,125 @@
+"""The messages of one queue that a consumer holds: pulled, not yet consumed (class ProcessQueue). Pure.
+
+What may be committed is the lowest offset still held: messages are consumed in any order, and after a crash
+all that comes after the committed offset is delivered again.
+"""
+
+import bisect
+from collections.abc import Iterable, Sequence
+
+import attrs
+
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.remoting.bodies.queue import MessageQueue
+
+
+@attrs.frozen(kw_only=True)
+class FlowLimits:
+    """When to stop pulling for a queue (defaults of class DefaultMQPushConsumer)."""
+
+    messages: int = 1000
+    size: int = 100 * 2**20
+    span: int = 2000
+    """Largest distance between the first and the last offset held; only for concurrent consumers."""
+
+
+@attrs.define(eq=False)
+class ProcessQueue:
+    """One queue that rebalance has given to this consumer."""
+
+    queue: MessageQueue
+    next_offset: int
+    """Where the next pull begins."""
+    is_dropped: bool = False
+    is_locked: bool = False
+    """For orderly consumers: the broker has granted the queue to us."""
+    locked_at: float = 0.0
+    last_pull_at: float = 0.0
+    last_consume_at: float = 0.0
+    held_bytes: int = 0
+    _held: dict[int, ReceivedMessage] = attrs.field(factory=dict, init=False)
+    _offsets: list[int] = attrs.field(factory=list, init=False)
+    _highest: int = attrs.field(default=-1, init=False)
+    _in_hand: dict[int, ReceivedMessage] = attrs.field(factory=dict, init=False)
+
+    def put(self, messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
+        """Hold messages; answer those that were not held before, in order."""
+        fresh = [message for message in messages if message.queue_offset not in self._held]
+        for message in fresh:
+            self._held[message.queue_offset] = message
+            self.held_bytes += len(message.body)
+            if self._offsets and message.queue_offset < self._offsets[-1]:
+                bisect.insort(self._offsets, message.queue_offset)
+            else:
+                self._offsets.append(message.queue_offset)
+        if messages:
+            self._highest = max(self._highest, messages[-1].queue_offset)
+        return fresh
+
+    def remove(self, messages: Iterable[ReceivedMessage]) -> int:
+        """Let go of what is consumed; answer the offset that may be committed, -1 where nothing was ever held."""
+        for message in messages:
+            if self._held.pop(message.queue_offset, None) is not None:
+                self.held_bytes -= len(message.body)
+        self._skip_gone()
+        return self._offsets[0] if self._offsets else self._highest + 1 if self._highest >= 0 else -1
+
+    def _skip_gone(self) -> None:
+        # Only the front is looked at: a message out of order stays in the list until its turn comes.
+        gone = 0
+        while gone < len(self._offsets) and self._offsets[gone] not in self._held:
+            gone += 1
+        if gone:
+            del self._offsets[:gone]
+
+    @property
+    def count(self) -> int:
+        return len(self._held)
+
+    @property
+    def span(self) -> int:
+        return self._offsets[-1] - self._offsets[0] if self._offsets else 0
+
+    @property
+    def first_held(self) -> ReceivedMessage | None:
+        """The oldest message still held."""
+        return self._held[self._offsets[0]] if self._offsets else None
+
+    @property
+    def lowest_offset(self) -> int:
+        return self._offsets[0] if self._offsets else 0
+
+    @property
+    def highest_offset(self) -> int:
+        return self._offsets[-1] if self._offsets else 0
+
+    def is_full(self, limits: FlowLimits, *, is_orderly: bool = False) -> bool:
+        """True where pulling must wait."""
+        return (
+            self.count > limits.messages
+            or self.held_bytes > limits.size
+            or (not is_orderly and self.span > limits.span)
+        )
+
+    # -- orderly consumption: messages are taken in order, and kept until they are committed ------
+
+    def take(self, count: int) -> list[ReceivedMessage]:
+        """Take the next messages in order; they stay held until `commit` or `put_back`."""
+        taken: list[ReceivedMessage] = []
+        for offset in self._offsets:
+            if len(taken) == count:
+                break
+            if offset not in self._in_hand:
+                self._in_hand[offset] = self._held[offset]
+                taken.append(self._held[offset])
+        return taken
+
+    def commit(self) -> int:
+        """Let go of what was taken; answer the offset to commit."""
+        taken = list(self._in_hand.values())
+        self._in_hand.clear()
+        return self.remove(taken)
+
+    def put_back(self) -> None:
+        """Take the same messages again next time."""
+        self._in_hand.clear()

@@ -1,0 +1,363 @@
+"""The producer: sends until a broker has stored the message, or says for sure that none has, or that it cannot tell.
+
+Source: class DefaultMQProducerImpl; broker-requests section 1, remoting-and-nameserver section 6.5.
+
+A send that timed out is not one that failed. The message may be stored, and a later attempt may store it again
+under the same unique id. The type of the error tells: RefusedError is certain, IndeterminateError is not.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+
+import attrs
+import trio
+
+from rmqlab.client.config import ProducerConfig
+from rmqlab.client.errors import (
+    BROKER_NOT_EXIST,
+    ClientError,
+    IndeterminateError,
+    NoNameServerError,
+    NoRouteError,
+    RefusedError,
+    SendError,
+    TooManySendsError,
+)
+from rmqlab.client.instance import FAILURES, Client
+from rmqlab.client.message import Attempt, Message, SendResult
+from rmqlab.client.outgoing import RETRY_CODES, STATUSES, Outgoing, prepare, prepare_batch
+from rmqlab.client.routes import choose_queue, publish_queues
+from rmqlab.client.tracing import TRACE_PRODUCER, Tracer, producer_group
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.route import TopicRouteData
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.header import HeaderError
+from rmqlab.remoting.headers.send import SendMessageResponseHeader
+from rmqlab.remoting.message import PROPERTY_INSTANCE_ID, UniqueIdGenerator
+from rmqlab.runtime.channel import ConnectError, RemotingError, RequestTimeoutError
+from rmqlab.runtime.clock import wall_millis
+
+log = logging.getLogger(__name__)
+
+SelectQueue = Callable[[Sequence[MessageQueue]], MessageQueue]
+Outcome = SendResult | SendError
+
+
+class Producer:
+    """One member of a producer group. Any number of tasks may send at once."""
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        config: ProducerConfig | None = None,
+        *,
+        on_attempt: Callable[[Attempt], None] | None = None,
+    ) -> None:
+        self.client = client
+        self.group = client.named_group(group)
+        self.config = config or ProducerConfig()
+        self.sends_under_way = 0
+        """Those of `send_soon`."""
+        self._on_attempt = on_attempt
+        self._topics = client.add_producer(self.group)
+        self._ids = UniqueIdGenerator(client.ip, os.getpid(), wall_millis, client.chance.getrandbits(32))
+        self._announced: set[str] = set()
+        self._turns: dict[str, int] = {}
+        self._known: dict[str, tuple[TopicRouteData, list[MessageQueue]]] = {}
+        self.tracer = _tracer(client, self.group, self.config) if self.config.enable_trace else None
+
+    async def close(self) -> None:
+        """Leave the group. Closing the client instance does this too."""
+        if self.tracer is not None:
+            await self.tracer.close()
+        await self.client.leave(producer_group=self.group)
+
+    # -- sending ---------------------------------------------------------------------------------
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - it bounds all attempts, and decides what the error says
+        to: MessageQueue | SelectQueue | None = None,
+        message_id: str | None = None,
+    ) -> SendResult:
+        """Send and wait until it is stored. Errors: RefusedError, IndeterminateError.
+
+        `to` names the queue, or chooses it from all queues of the topic; then there is one attempt only.
+        `message_id` is one of `new_id`, for who must know it whatever becomes of the send.
+        """
+        return await self._deliver(self._prepared(message, message_id), timeout, to)
+
+    def new_id(self) -> str:
+        """Make a unique id for one message."""
+        return self._ids.next()
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109 - as send
+        to: MessageQueue | SelectQueue | None = None,
+    ) -> SendResult:
+        """Send several messages of one topic into one queue, all or none. Errors as `send`."""
+        ids = [self._ids.next() for _ in messages]
+        named = [self._named(message) for message in messages]
+        return await self._deliver(prepare_batch(named, ids, self.config), timeout, to)
+
+    def send_soon(
+        self,
+        message: Message,
+        on_outcome: Callable[[Outcome], None],
+        *,
+        timeout: float | None = None,
+        to: MessageQueue | SelectQueue | None = None,
+    ) -> None:
+        """Send in the background; call back with the result or the error.
+
+        RefusedError at once for an illegal message, TooManySendsError above `max_sends_under_way`.
+        """
+        if self.sends_under_way >= self.config.max_sends_under_way:
+            raise TooManySendsError(f"{self.sends_under_way} sends are under way")
+        outgoing = self._prepared(message)
+        self.sends_under_way += 1
+        self.client.nursery.start_soon(self._send_and_tell, outgoing, on_outcome, timeout, to)
+
+    async def send_oneway(self, message: Message, *, to: MessageQueue | SelectQueue | None = None) -> str:
+        """Write the request and wait for nothing; answers the unique id. RefusedError where it cannot be written."""
+        outgoing = self._prepared(message)
+        queue = self._choose(outgoing.topic, await self._queues(outgoing), to, None)
+        address = await self._master(queue)
+        if address is None:
+            raise RefusedError(f"broker {queue.broker_name} has no known master", code=BROKER_NOT_EXIST)
+        try:
+            await self.client.remoting.send_oneway(address, self._command(outgoing, queue, oneway=True))
+        except ConnectError as exc:
+            raise RefusedError(str(exc)) from exc
+        return outgoing.message_id
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """Queues that messages of a topic may go to. NoRouteError and others as Client.fetch_route."""
+        topic = self.client.named(topic)
+        self._topics.add(topic)
+        queues = self._known_queues(topic)
+        if not queues:
+            try:
+                queues = publish_queues(topic, await self.client.refresh_route(topic))
+            except NoRouteError:
+                queues = publish_queues(topic, await self._borrow_route(topic))
+        if not queues:
+            raise NoRouteError(f"no broker of topic {topic} has a master that can be written to")
+        return queues
+
+    async def announce(self, topic: str) -> None:
+        """Make sure, once a topic, that the brokers of its route know this client: a reply finds it by its id."""
+        if topic in self._announced:
+            return
+        await self.queues(topic)
+        await self.client.heartbeat()
+        self._announced.add(topic)
+
+    def _prepared(self, message: Message, message_id: str | None = None) -> Outgoing:
+        return prepare(self._named(message), message_id or self.new_id(), self.config)
+
+    def _named(self, message: Message) -> Message:
+        """Put a message into this client's namespace, as Java's client does."""
+        namespace = self.client.config.namespace
+        if not namespace:
+            return message
+        properties = {**message.properties, PROPERTY_INSTANCE_ID: namespace}
+        return attrs.evolve(message, topic=self.client.named(message.topic), properties=properties)
+
+    async def _borrow_route(self, topic: str) -> TopicRouteData:
+        template = self.config.create_topic_key
+        try:
+            return await self.client.borrow_route(topic, template, self.config.default_topic_queue_nums)
+        except NoRouteError:
+            raise NoRouteError(f"no route for topic {topic}, nor for its template {template}") from None
+
+    # -- attempts --------------------------------------------------------------------------------
+
+    async def _send_and_tell(
+        self,
+        outgoing: Outgoing,
+        on_outcome: Callable[[Outcome], None],
+        timeout: float | None,  # noqa: ASYNC109 - as send
+        to: MessageQueue | SelectQueue | None,
+    ) -> None:
+        outcome: Outcome
+        try:
+            outcome = await self._deliver(outgoing, timeout, to)
+        except SendError as exc:
+            outcome = exc
+        finally:
+            self.sends_under_way -= 1
+        on_outcome(outcome)
+
+    async def _deliver(
+        self,
+        outgoing: Outgoing,
+        timeout: float | None,  # noqa: ASYNC109 - as send
+        to: MessageQueue | SelectQueue | None,
+    ) -> SendResult:
+        deadline = trio.current_time() + (timeout or self.config.send_timeout)
+        queues = await self._queues(outgoing)
+        attempts: list[Attempt] = []
+        result = None
+        for number in range(1, 2 if to is not None else 2 + self.config.retries):
+            if attempts and trio.current_time() >= deadline:
+                break
+            queue = self._choose(outgoing.topic, queues, to, attempts[-1].broker_name if attempts else None)
+            attempt, result = await self._attempt(number, outgoing, queue, deadline)
+            attempts.append(attempt)
+            self._tell(attempt)
+            if not self._is_worth_another(attempt):
+                break
+        if result is not None:
+            return attrs.evolve(result, attempts=len(attempts))
+        raise _failure(tuple(attempts))
+
+    def _is_worth_another(self, attempt: Attempt) -> bool:
+        if attempt.status is not None:
+            return attempt.status.name != "SEND_OK" and self.config.retry_another_broker_when_not_store_ok
+        return attempt.code in RETRY_CODES or attempt.code in (None, BROKER_NOT_EXIST)
+
+    async def _attempt(
+        self, number: int, outgoing: Outgoing, queue: MessageQueue, deadline: float
+    ) -> tuple[Attempt, SendResult | None]:
+        began_at = trio.current_time()
+        address = await self._master(queue)
+
+        def told(**what: object) -> Attempt:
+            return Attempt(
+                number=number,
+                topic=outgoing.topic,
+                message_id=outgoing.message_id,
+                broker_name=queue.broker_name,
+                address=address,
+                began_at=began_at,
+                took=trio.current_time() - began_at,
+                **what,  # type: ignore[arg-type]  # the fields of an outcome
+            )
+
+        if address is None:
+            return told(code=BROKER_NOT_EXIST, error=f"broker {queue.broker_name} has no known master"), None
+        try:
+            response = await self._request(address, self._command(outgoing, queue), deadline)
+        except ConnectError as exc:
+            return told(error=str(exc)), None
+        except RemotingError as exc:
+            return told(error=str(exc), is_indeterminate=True), None
+        status = STATUSES.get(response.code)  # type: ignore[call-overload]  # a plain int looks up an IntEnum
+        if status is None:
+            return told(code=response.code, error=response.remark or f"response code {response.code}"), None
+        try:
+            header = response.header(SendMessageResponseHeader)
+        except HeaderError as exc:
+            return told(error=f"the answer does not parse: {exc}", is_indeterminate=True), None
+        stored_in = MessageQueue(
+            topic=outgoing.topic,
+            broker_name=queue.broker_name,
+            queue_id=queue.queue_id if header.queue_id is None else header.queue_id,
+        )
+        result = SendResult(
+            status=status,
+            message_id=outgoing.message_id,
+            offset_message_id=header.msg_id or "",
+            queue=stored_in,
+            queue_offset=-1 if header.queue_offset is None else header.queue_offset,
+            remark=response.remark,
+        )
+        if self.tracer is not None:
+            self.tracer.published(outgoing, address, result, header, trio.current_time() - began_at)
+        return told(status=status), result
+
+    async def _request(self, address: str, command: Command, deadline: float) -> Command:
+        """Ask a broker until the deadline. ConnectError is certain: nothing was written."""
+        with trio.move_on_at(deadline) as connecting:
+            channel = await self.client.remoting.channel(address)
+        if connecting.cancelled_caught:
+            raise ConnectError(f"no connection to {address} before the send timed out")
+        try:
+            return await channel.request(command, max(deadline - trio.current_time(), 0))
+        except RequestTimeoutError as exc:
+            channel.close(f"a send timed out: {exc}")  # as Java's client: its state is unknown
+            raise
+
+    def _command(self, outgoing: Outgoing, queue: MessageQueue, *, oneway: bool = False) -> Command:
+        header = outgoing.header(self.group, queue, self.config, wall_millis())
+        return self.client.command(outgoing.code, header, outgoing.body, oneway=oneway)
+
+    def _tell(self, attempt: Attempt) -> None:
+        if self._on_attempt is not None:
+            self._on_attempt(attempt)
+
+    # -- where to --------------------------------------------------------------------------------
+
+    async def _queues(self, outgoing: Outgoing) -> list[MessageQueue]:
+        """As `queues`, with the errors of a send."""
+        began_at = trio.current_time()
+        try:
+            return await self.queues(outgoing.topic)
+        except FAILURES as exc:
+            code = exc.code if isinstance(exc, (NoRouteError, NoNameServerError)) else 0
+            attempt = Attempt(
+                number=1,
+                topic=outgoing.topic,
+                message_id=outgoing.message_id,
+                broker_name="",
+                address=None,
+                began_at=began_at,
+                took=trio.current_time() - began_at,
+                code=code,
+                error=str(exc),
+            )
+            self._tell(attempt)
+            raise RefusedError(str(exc), (attempt,), code=code, remark=str(exc)) from exc
+
+    def _known_queues(self, topic: str) -> list[MessageQueue]:
+        route = self.client.routes.routes.get(topic)
+        if route is None:
+            return []
+        known = self._known.get(topic)
+        if known is None or known[0] is not route:
+            known = self._known[topic] = (route, publish_queues(topic, route))
+        return known[1]
+
+    def _choose(
+        self, topic: str, queues: list[MessageQueue], to: MessageQueue | SelectQueue | None, avoid_broker: str | None
+    ) -> MessageQueue:
+        if isinstance(to, MessageQueue):
+            return to
+        if to is not None:
+            return to(queues)
+        turn = self._turns.get(topic)
+        if turn is None:
+            turn = self.client.chance.randrange(len(queues))  # many producers must not begin at one queue
+        queue, self._turns[topic] = choose_queue(queues, turn, avoid_broker)
+        return queue
+
+    async def _master(self, queue: MessageQueue) -> str | None:
+        """The master of a queue's broker; the route is asked for anew where none is known."""
+        address = self.client.routes.master(queue.broker_name)
+        if address is None:
+            await self.client.try_refresh(queue.topic)
+            address = self.client.routes.master(queue.broker_name)
+        return address
+
+
+def _tracer(client: Client, group: str, config: ProducerConfig) -> Tracer:
+    sender = Producer(client, producer_group(group, "PRODUCE"), TRACE_PRODUCER)
+    return Tracer(sender, group, config.trace_topic)
+
+
+def _failure(attempts: tuple[Attempt, ...]) -> ClientError:
+    """Say what is known after attempts that all failed: certain only if every one of them was."""
+    last = attempts[-1]
+    if any(attempt.is_indeterminate for attempt in attempts):
+        return IndeterminateError(f"may be stored, {len(attempts)} attempts: {last.error}", attempts)
+    return RefusedError(
+        f"refused, {len(attempts)} attempts: {last.error}", attempts, code=last.code or 0, remark=last.error
+    )

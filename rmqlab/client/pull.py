@@ -1,0 +1,84 @@
+"""A consumer that reads by single requests, and remembers nothing (class DefaultMQPullConsumerImpl).
+
+One that keeps positions and pulls ahead is in litepull.
+"""
+
+import attrs
+
+from rmqlab.client import broker_api as calls
+from rmqlab.client.broker_api import SUBSCRIPTION, SUSPEND, PullResult
+from rmqlab.client.instance import Client
+from rmqlab.client.subscription import ALL, Expression, subscription, wanted
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader
+from rmqlab.remoting.names import MASTER_ID
+
+
+class PullConsumer:
+    """Reads queues on its own account. Brokers need not know the group: the subscription goes with each pull."""
+
+    def __init__(self, client: Client, group: str) -> None:
+        self.group = client.named_group(group)
+        self._client = client
+        self._suggested: dict[MessageQueue, int] = {}
+
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """All queues of a topic that can be read. NoRouteError and others as Client.fetch_route."""
+        return await calls.queues_of(self._client, topic)
+
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        expression: Expression = ALL,
+        max_messages: int = 32,
+        wait: float = 0.0,
+    ) -> PullResult:
+        """Read from an offset; with `wait`, the broker holds the request so long while there is nothing.
+
+        Errors as Client.ask.
+        """
+        data = subscription(queue.topic, expression, version=0)
+        broker = await calls.broker_of(self._client, queue, self._suggested.get(queue, MASTER_ID))
+        header = PullMessageRequestHeader(
+            consumer_group=self.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=offset,
+            max_msg_nums=max_messages,
+            sys_flag=SUBSCRIPTION | (SUSPEND if wait > 0 else 0),
+            commit_offset=0,
+            suspend_timeout_millis=int(wait * 1000),
+            subscription=data.sub_string,
+            sub_version=0,
+            expression_type=data.expression_type,
+        )
+        result = await calls.pull(self._client, broker.address, queue.broker_name, header, wait + 10.0)
+        self._suggested[queue] = result.suggested_broker_id
+        return attrs.evolve(result, messages=wanted(result.messages, data))
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Where the group stands; None where it never committed."""
+        return await calls.query_offset(self._client, self.group, queue)
+
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Write down where the group stands, without waiting for an answer."""
+        broker = await calls.broker_of(self._client, queue)
+        await calls.commit_offset(self._client, broker.address, self.group, queue, offset)
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        """The offset that the next message will get."""
+        return await calls.max_offset(self._client, queue)
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        """The first offset that is still there."""
+        return await calls.min_offset(self._client, queue)
+
+    async def search_offset(self, queue: MessageQueue, timestamp: int) -> int:
+        """The offset stored nearest to a time in milliseconds."""
+        return await calls.search_offset(self._client, queue, timestamp)
+
+    async def earliest_store_time(self, queue: MessageQueue) -> int:
+        """When the oldest message was stored, in milliseconds; -1 for an empty queue."""
+        return await calls.earliest_store_time(self._client, queue)

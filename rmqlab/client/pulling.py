@@ -1,0 +1,227 @@
+"""The loop that pulls one queue for as long as it is ours (class DefaultMQPushConsumerImpl.pullMessage).
+
+It waits while too much is held, asks the broker that the last answer suggested, and goes on at once; a broker
+with nothing to give holds the request. Connection loss ends a pull at once, where Java's client waits out its
+30 s time-out; then, as after any error, a pause.
+"""
+
+import logging
+from collections.abc import Callable
+
+import attrs
+import trio
+
+from rmqlab.client import broker_api as calls
+from rmqlab.client.broker_api import COMMIT_OFFSET, LITE_PULL, SUBSCRIPTION, SUSPEND, PullResult, PullStatus
+from rmqlab.client.config import ConsumerConfig
+from rmqlab.client.consumestats import ConsumeStats
+from rmqlab.client.errors import BrokerError
+from rmqlab.client.instance import FAILURES, Client
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.client.offsets import Offsets, OnEvent
+from rmqlab.client.processqueue import ProcessQueue
+from rmqlab.client.pulltiming import PullTiming
+from rmqlab.client.routes import BrokerAddress
+from rmqlab.client.subscription import wanted
+from rmqlab.client.tracing import Tracer
+from rmqlab.remoting.bodies.heartbeat import MessageModel, SubscriptionData
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader
+from rmqlab.remoting.names import MASTER_ID
+
+log = logging.getLogger(__name__)
+
+FLOW_CONTROL_DELAY = 0.02
+"""Seconds, after a broker of 5.x asked for less."""
+
+
+@attrs.define(eq=False)
+class Group:
+    """What all parts of one consumer share."""
+
+    client: Client
+    name: str
+    config: ConsumerConfig
+    subscriptions: dict[str, SubscriptionData]
+    offsets: Offsets
+    on_event: OnEvent
+    stats: ConsumeStats
+    tracer: Tracer | None = None
+    resumed: trio.Event = attrs.field(factory=trio.Event)
+    """Set while queues are pulled; one that is not set stops all of them until it is."""
+
+    def __attrs_post_init__(self) -> None:
+        self.resumed.set()
+
+
+@attrs.define(eq=False)
+class Assignment:
+    """A queue that is ours: what is held of it, the loop that pulls it, and for orderly consumers the one that consumes."""
+
+    held: ProcessQueue
+    pulling: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    consuming: trio.CancelScope = attrs.field(factory=trio.CancelScope)
+    arrived: trio.Event = attrs.field(factory=trio.Event)
+    """For orderly consumers: there is something to consume."""
+    idle: trio.Event | None = None
+    """For orderly consumers: set when the call under way, if any, has ended."""
+    is_leaving: bool = False
+    """For orderly consumers: no further call may begin."""
+    resumed: trio.Event = attrs.field(factory=trio.Event)
+    """As that of the group, for this queue alone."""
+    _room: trio.Event = attrs.field(factory=trio.Event)
+
+    def __attrs_post_init__(self) -> None:
+        self.resumed.set()
+
+    def drop(self) -> None:
+        """The queue is ours no longer. What is being consumed of it counts for nothing."""
+        self.held.is_dropped = True
+        self.pulling.cancel()
+        self.consuming.cancel()
+
+    def tell_room(self) -> None:
+        """Something was consumed: there may be room."""
+        self._room.set()
+
+    async def wait_room(self, group: Group) -> None:
+        """Wait until so little is held that pulling may go on."""
+        while self.held.is_full(group.config.flow, is_orderly=group.config.orderly):
+            self._room = trio.Event()
+            await self._room.wait()
+
+    async def wait_empty(self) -> None:
+        """Wait until nothing is held any more. Nothing may be pulled meanwhile."""
+        while self.held.count and not self.held.is_dropped:
+            self._room = trio.Event()
+            await self._room.wait()
+
+
+@attrs.define(eq=False)
+class QueuePuller:
+    """Pulls one queue; `deliver` gets what is new."""
+
+    group: Group
+    assignment: Assignment
+    deliver: Callable[[Assignment, list[ReceivedMessage]], None]
+    sends_subscription: bool = False
+    """For lite pull consumers, of which brokers know no heartbeat; positions are then never committed by a pull."""
+    _suggested_id: int = attrs.field(default=MASTER_ID, init=False)
+    _pulling_from: BrokerAddress | None = attrs.field(default=None, init=False)
+    _is_silent: bool = attrs.field(default=True, init=False)
+    """No pull was answered yet, or none since one failed: the next answer leaves an event."""
+
+    async def pull_until_illegal(self) -> int:
+        """Pull until the broker says that our offset is out of bounds; answer the one that it offers instead."""
+        held = self.assignment.held
+        while True:
+            await self.group.resumed.wait()
+            await self.assignment.resumed.wait()
+            await self.assignment.wait_room(self.group)
+            result = await self._pull()
+            if result is None:
+                continue
+            if result.status is PullStatus.OFFSET_ILLEGAL:
+                log.warning("offset %d of %s is out of bounds: %s", held.next_offset, held.queue, result)
+                return result.next_offset
+            asked, held.next_offset = held.next_offset, result.next_offset
+            if result.status is PullStatus.FOUND:
+                self._take(result.messages)
+            elif held.count == 0:
+                # Nothing here was for us: what was skipped must not be counted as lag.
+                self.group.offsets.update(held.queue, result.next_offset, increase_only=True)
+            if result.status is PullStatus.NO_MATCHED_MSG and result.next_offset == asked:
+                await trio.sleep(self.group.config.pull_delay_without_progress)
+
+    def _take(self, messages: list[ReceivedMessage]) -> None:
+        held = self.assignment.held
+        fresh = held.put(wanted(messages, self.group.subscriptions[held.queue.topic]))
+        if fresh:
+            self.deliver(self.assignment, fresh)
+
+    async def _pull(self) -> PullResult | None:
+        group, held = self.group, self.assignment.held
+        timing = PullTiming(group.config.suspend_timeout)
+        held.last_pull_at = timing.began_at
+        target: BrokerAddress | None = None
+        try:
+            target = await calls.broker_of(group.client, held.queue, self._suggested_id)
+            if target != self._pulling_from:  # told when it asks: a pull may be held for long before it is answered
+                self._pulling_from = target
+                group.on_event("pulling_from", queue=held.queue, broker_id=target.broker_id, address=target.address)
+            result = await self._ask(target, timing)
+        except FAILURES as exc:
+            log.info("pull of %s failed: %s", held.queue, exc)
+            address = target.address if target else None
+            held_for = timing.held_before_loss(exc)
+            group.on_event(
+                "pull_failed", queue=held.queue, address=address, error=str(exc), took=timing.took, held=held_for
+            )
+            self._is_silent = True
+            await self._pause_after(exc)
+            return None
+        self._note_answer(target, result, timing)
+        self._suggested_id = result.suggested_broker_id
+        for message in result.messages:
+            message.from_broker_id = target.broker_id
+        if result.status is PullStatus.FOUND:
+            group.stats.pulled(held.queue.topic, len(result.messages), trio.current_time() - timing.began_at)
+        return result
+
+    async def _ask(self, target: BrokerAddress, timing: PullTiming) -> PullResult:
+        group, queue = self.group, self.assignment.held.queue
+        channel = await group.client.remoting.channel(target.address)
+        # No checkpoint until the request is written: offsets are recorded in the order in which they are sent.
+        header = self._header(target)
+        if header.sys_flag & COMMIT_OFFSET:
+            group.offsets.note_commit(queue, target, header.commit_offset or 0)
+        timing.sent()
+        timeout = group.config.pull_timeout
+        return await calls.pull_over(channel, group.client, target.address, queue.broker_name, header, timeout)
+
+    def _note_answer(self, target: BrokerAddress, result: PullResult, timing: PullTiming) -> None:
+        """Emit the answer that ends a silence. A slave that lacks the data says so at once, which ends none."""
+        held = self.assignment.held
+        is_stuck = result.status is PullStatus.NO_MATCHED_MSG and result.next_offset == held.next_offset
+        if not self._is_silent or is_stuck:
+            return
+        self._is_silent = False
+        self.group.on_event(
+            "pull_resumed",
+            queue=held.queue,
+            broker_id=target.broker_id,
+            address=target.address,
+            status=result.status.name,
+            took=timing.took,
+            held=timing.held_before(result),
+            stored_at=result.messages[0].store_timestamp if result.messages else None,
+        )
+
+    async def _pause_after(self, exc: Exception) -> None:
+        delay = self.group.config.pull_delay_after_error
+        if isinstance(exc, BrokerError) and exc.code == ResponseCode.FLOW_CONTROL:
+            delay = FLOW_CONTROL_DELAY
+        elif isinstance(exc, BrokerError) and exc.code == ResponseCode.SUBSCRIPTION_NOT_EXIST:
+            self.group.client.heartbeat_soon()  # a broker that was restarted does not know us
+        await trio.sleep(delay)
+
+    def _header(self, target: BrokerAddress) -> PullMessageRequestHeader:
+        group, queue = self.group, self.assignment.held.queue
+        config, subscription = group.config, group.subscriptions[queue.topic]
+        offset = group.offsets.peek(queue) or 0 if config.model is MessageModel.CLUSTERING else 0
+        is_committing = offset > 0 and not target.is_slave and not self.sends_subscription
+        return PullMessageRequestHeader(
+            consumer_group=group.name,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=self.assignment.held.next_offset,
+            max_msg_nums=config.pull_batch_size,
+            sys_flag=SUSPEND
+            | (COMMIT_OFFSET if is_committing else 0)
+            | (SUBSCRIPTION | LITE_PULL if self.sends_subscription else 0),
+            commit_offset=0 if self.sends_subscription else offset,
+            suspend_timeout_millis=int(config.suspend_timeout * 1000),
+            subscription=subscription.sub_string if self.sends_subscription else None,
+            sub_version=0 if self.sends_subscription else subscription.sub_version,
+            expression_type=subscription.expression_type,
+        )

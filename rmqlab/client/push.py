@@ -1,0 +1,184 @@
+"""The push consumer: messages come to a function of the application's.
+
+    consumer = PushConsumer(client, "billing", {"orders": "paid || refunded"}, on_messages)
+    nursery.start_soon(consumer.run)
+
+It shares the queues of its topics with the other members of its group, pulls its own, and commits how far it
+got. Sources: class DefaultMQPushConsumerImpl; store-and-ha section 6.5.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import NoReturn
+
+import trio
+
+from rmqlab.client import orderly
+from rmqlab.client.assignments import Assignments
+from rmqlab.client.config import ConsumerConfig
+from rmqlab.client.consumestats import ConsumeStats
+from rmqlab.client.consuming import ConcurrentConsumption, ConsumeLaterError, Consumption, HandBack, OnMessages
+from rmqlab.client.instance import Client
+from rmqlab.client.member import Member
+from rmqlab.client.message import received
+from rmqlab.client.offsets import BrokerOffsets, LocalOffsets, Offsets, OnEvent, no_event
+from rmqlab.client.orderly import OrderlyConsumption
+from rmqlab.client.producer import Producer
+from rmqlab.client.pulling import Group
+from rmqlab.client.subscription import ALL, Expression, subscriptions
+from rmqlab.client.tracing import TRACE_PRODUCER, Tracer, producer_group
+from rmqlab.remoting.bodies.heartbeat import ConsumeType, MessageModel
+from rmqlab.remoting.bodies.runtime import CMResult, ConsumeMessageDirectlyResult
+from rmqlab.remoting.message import decode_message
+from rmqlab.remoting.names import RETRY_PREFIX
+from rmqlab.runtime.clock import wall_millis
+from rmqlab.runtime.dispatch import Reply, Request
+
+log = logging.getLogger(__name__)
+
+INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
+
+
+class PushConsumer(Member):
+    """One member of a consumer group. It lives as long as `run` does."""
+
+    consume_type = ConsumeType.CONSUME_PASSIVELY
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        topics: Mapping[str, Expression],
+        on_messages: OnMessages,
+        *,
+        config: ConsumerConfig | None = None,
+        on_event: OnEvent = no_event,
+    ) -> None:
+        """Topics come with an expression each: `*`, tags such as `A || B`, or Sql.
+
+        Events, each with its fields: `rebalanced` (topic, added, removed, held), `pulling_from` (queue, broker_id,
+        address), `pull_failed` (queue, address, error), `committing_to` (broker_name, broker_id, address),
+        `committed` (group, topic, broker, queue, offset, broker_id), `route_believed` (topic, brokers: addresses by name and id),
+        `commit_failed` (broker_name, error), `offset_illegal` (queue, asked, offered),
+        `send_back_failed` (queue, message_id, error).
+        """
+        config = config or ConsumerConfig()
+        group = client.named_group(group)
+        is_clustering = config.model is MessageModel.CLUSTERING
+        offsets: Offsets = (
+            BrokerOffsets(client, group, on_event) if is_clustering else LocalOffsets(config.local_offsets)
+        )
+        wanted: dict[str, Expression] = {client.named(topic): expression for topic, expression in topics.items()}
+        if is_clustering:
+            wanted[RETRY_PREFIX + group] = ALL
+        stats = ConsumeStats(trio.current_time, trio.current_time())
+        data = subscriptions(wanted, version=wall_millis())
+        super().__init__(client, Group(client, group, config, data, offsets, on_event, stats))
+        if config.enable_trace:
+            sender = Producer(client, producer_group(group, "CONSUME"), TRACE_PRODUCER)
+            self._group.tracer = Tracer(sender, group, config.trace_topic)
+        self._on_messages = on_messages
+        hand_back = HandBack(self._group, self._inner_producer)
+        consumption = OrderlyConsumption if self.config.orderly else ConcurrentConsumption
+        self._consumption: Consumption = consumption(self._group, on_messages, hand_back)
+        self._producer: Producer | None = None
+        self._stopping = trio.Event()
+        self._stopped = trio.Event()
+
+    def suspend(self) -> None:
+        """Pull nothing more until `resume`. What is held already is consumed, and pulls under way still arrive."""
+        if self._group.resumed.is_set():
+            self._group.resumed = trio.Event()
+
+    def resume(self) -> None:
+        """Go on after `suspend`."""
+        self._group.resumed.set()
+        self.rebalance_soon()
+
+    @property
+    def is_suspended(self) -> bool:
+        return not self._group.resumed.is_set()
+
+    async def stop(self, within: float = 10.0) -> None:
+        """End `run` in order: pull nothing more, let what is held be consumed, at most so many seconds; then commit.
+
+        What is not consumed by then comes again, to another member. To cancel `run` does not wait at all.
+        """
+        if self.group not in self._client.consumers:
+            return
+        self.suspend()
+        held = list(self._held.values())
+        for assignment in held:
+            assignment.pulling.cancel()
+        with trio.move_on_after(within):
+            for assignment in held:
+                await assignment.wait_empty()
+        self._stopping.set()
+        await self._stopped.wait()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Consume until cancelled or stopped; then commit, and leave the group. Started after the first rebalance.
+
+        BrokerError where a broker does not honour an SQL92 subscription.
+        """
+        self._client.add_consumer(self.group, self)
+        self._client.on_route.append(self._route_changed)
+        try:
+            for topic in self._group.subscriptions:
+                await self._client.try_refresh(topic)
+            await self._check_subscriptions()
+            await self._client.heartbeat()  # a broker refuses pulls of groups that it does not know
+            async with trio.open_nursery() as nursery:
+                self._consumption.begin(nursery)
+                assignments = self._assignments = Assignments(
+                    self._group, self._consumption, self.started_at, nursery, self._held
+                )
+                await assignments.rebalance()
+                nursery.start_soon(assignments.rebalance_forever)
+                nursery.start_soon(self._commit_forever)
+                if self.config.orderly:
+                    nursery.start_soon(orderly.lock_forever, self._group, self._held, assignments.rebalance_soon)
+                task_status.started()
+                await self._stopping.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._assignments = None
+            self._client.on_route.remove(self._route_changed)
+            with trio.move_on_after(self._client.config.shutdown_timeout, shield=True):
+                await self._group.offsets.commit(self._held)
+                if self.config.orderly:
+                    await orderly.unlock(self._group, self._held)
+                await self._client.leave(consumer_group=self.group)
+                if self._group.tracer is not None:
+                    await self._group.tracer.close()
+            self._client.consumers.pop(self.group, None)
+            self._stopped.set()
+
+    async def _commit_forever(self) -> NoReturn:
+        while True:
+            await trio.sleep(self.config.commit_period)
+            await self._group.offsets.commit(list(self._held))
+
+    def _inner_producer(self) -> Producer:
+        if self._producer is None:
+            self._producer = Producer(self._client, f"{INNER_PRODUCER_GROUP}_{self.group}")
+        return self._producer
+
+    def consume_directly(self, request: Request) -> None:
+        if self._assignments is not None:
+            self._assignments.nursery.start_soon(self._consume_directly, request)
+
+    async def _consume_directly(self, request: Request) -> None:
+        began_at = trio.current_time()
+        remark: str | None
+        result, remark = CMResult.CR_SUCCESS, None
+        try:
+            message = received(decode_message(request.command.body), "", self._client.config.namespace)
+            await self._on_messages([message])
+        except ConsumeLaterError as exc:
+            result, remark = CMResult.CR_LATER, str(exc)
+        except Exception as exc:  # noqa: BLE001 - it is told to whoever asked
+            result, remark = CMResult.CR_THROW_EXCEPTION, repr(exc)
+        spent = int((trio.current_time() - began_at) * 1000)
+        answer = ConsumeMessageDirectlyResult(consume_result=result, remark=remark, spent_time_mills=spent)
+        request.reply(Reply(body=answer.encode()))

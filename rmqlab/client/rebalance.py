@@ -1,0 +1,130 @@
+"""Who reads which queue: every member of a group computes it for itself, from the same two sorted lists.
+
+Pure. Members agree only if all use the same strategy on the same lists, so each strategy answers exactly what
+Java's class of the same name does (package org.apache.rocketmq.client.consumer.rebalance).
+"""
+
+import bisect
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+import attrs
+
+from rmqlab.remoting.bodies.queue import MessageQueue
+
+Queues = Sequence[MessageQueue]
+Strategy = Callable[[str, Queues, Sequence[str]], list[MessageQueue]]
+"""(own client id, all queues of a topic, all member ids) to own queues. Both lists sorted, the own id among them."""
+
+
+def sort_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
+    """By topic, broker name, queue id."""
+    return sorted(queues, key=lambda queue: (queue.topic, queue.broker_name, queue.queue_id))
+
+
+def allocate(
+    strategy: Strategy, own_id: str, queues: Iterable[MessageQueue], members: Iterable[str]
+) -> list[MessageQueue]:
+    """Sort both lists and ask the strategy. Nobody's queues belong to a member that the list does not show."""
+    ids = sorted(members)  # duplicates stay: a member with two connections counts twice, for everybody
+    if own_id not in ids:
+        return []
+    return strategy(own_id, sort_queues(queues), ids)
+
+
+def averagely(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
+    """Neighbouring queues in equal shares; the first members take one more where it does not come out even."""
+    index = members.index(own_id)
+    share, rest = divmod(len(queues), len(members))
+    start = index * share + min(index, rest)
+    return list(queues[start : start + share + (index < rest)])
+
+
+def averagely_by_circle(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
+    """Queues dealt out one by one."""
+    return list(queues[members.index(own_id) :: len(members)])
+
+
+def by_config(own: Iterable[MessageQueue]) -> Strategy:
+    """Give the queues that an operator has written down, whoever else there is."""
+    fixed = list(own)
+    return lambda _own_id, _queues, _members: list(fixed)
+
+
+def by_machine_room(rooms: Collection[str]) -> Strategy:
+    """Share out the queues of some machine rooms; a broker's room is what its name shows before an `@`."""
+
+    def strategy(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
+        near = [queue for queue in queues if _room_of_broker(queue.broker_name) in rooms]
+        index = members.index(own_id)
+        share, rest = divmod(len(near), len(members))
+        extra = near[len(members) * share + index :][:1] if index < rest else []
+        return near[index * share : (index + 1) * share] + extra
+
+    return strategy
+
+
+def _room_of_broker(broker_name: str) -> str | None:
+    room, at, name = broker_name.partition("@")
+    return room if at and name and "@" not in name else None
+
+
+def by_nearest_machine_room(
+    strategy: Strategy, room_of_queue: Callable[[MessageQueue], str], room_of_member: Callable[[str], str]
+) -> Strategy:
+    """Apply a strategy within each machine room; queues of a room without members are shared by all."""
+
+    def nearest(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
+        own_room = room_of_member(own_id)
+        peopled = {room_of_member(member) for member in members}
+        neighbours = [member for member in members if room_of_member(member) == own_room]
+        own: list[MessageQueue] = []
+        by_room: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_room.setdefault(room_of_queue(queue), []).append(queue)
+        if own_room in by_room:
+            own += strategy(own_id, by_room[own_room], neighbours)
+        for room in sorted(by_room.keys() - peopled):
+            own += strategy(own_id, by_room[room], members)
+        return own
+
+    return nearest
+
+
+def consistent_hash(virtual_nodes: int = 10) -> Strategy:
+    """Place members and queues on a ring: when a member comes or goes, few queues move."""
+
+    def strategy(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
+        ring = _Ring.of(members, virtual_nodes)
+        return [queue for queue in queues if ring.member_for(_java_text(queue)) == own_id]
+
+    return strategy
+
+
+@attrs.frozen
+class _Ring:
+    points: list[int]
+    members: dict[int, str]
+
+    @classmethod
+    def of(cls, members: Sequence[str], virtual_nodes: int) -> "_Ring":
+        placed: dict[int, str] = {}
+        replicas: dict[str, int] = {}
+        for member in members:
+            first = replicas.get(member, 0)  # an id that is listed twice has twice the nodes
+            replicas[member] = first + virtual_nodes
+            for replica in range(first, first + virtual_nodes):
+                placed[_point(f"{member}-{replica}")] = member
+        return cls(sorted(placed), placed)
+
+    def member_for(self, text: str) -> str:
+        at = bisect.bisect_left(self.points, _point(text))
+        return self.members[self.points[at % len(self.points)]]
+
+
+def _point(text: str) -> int:
+    return int.from_bytes(hashlib.md5(text.encode(), usedforsecurity=False).digest()[:4], "big")
+
+
+def _java_text(queue: MessageQueue) -> str:
+    return f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"

@@ -1,0 +1,94 @@
+"""Request and reply: a message is sent, and some consumer of its topic answers it to this very client.
+
+    answer = await request(producer, Message(topic="prices", body=b"RB-1"), timeout=3)
+    await producer.send(reply_to(message, b"9.99"))          # in the consumer's function
+
+The request is an ordinary message that carries the asker's client id; the reply goes to a broker, which pushes it
+over the connection that the asker's heartbeats come by. Sources: broker-requests section 1.10; classes
+DefaultMQProducerImpl, MessageUtil.
+"""
+
+import uuid
+
+import attrs
+import trio
+
+from rmqlab.client.client_handlers import ReplyMessage
+from rmqlab.client.errors import ClientError
+from rmqlab.client.message import Message, ReceivedMessage
+from rmqlab.client.outgoing import REPLY
+from rmqlab.client.producer import Producer, SelectQueue
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.message import (
+    PROPERTY_CLUSTER,
+    PROPERTY_CORRELATION_ID,
+    PROPERTY_MSG_TYPE,
+    PROPERTY_REPLY_TO_CLIENT,
+    PROPERTY_TTL,
+)
+from rmqlab.remoting.names import REPLY_TOPIC_SUFFIX
+
+
+class NoReplyError(ClientError):
+    """The request is stored, and no reply came in time. It may have been handled."""
+
+
+class NotARequestError(ClientError):
+    """A message that nobody waits for a reply to."""
+
+
+async def request(
+    producer: Producer,
+    message: Message,
+    *,
+    timeout: float = 3.0,  # noqa: ASYNC109 - it goes with the message, and the error names it
+    to: MessageQueue | SelectQueue | None = None,
+) -> ReplyMessage:
+    """Send a message and wait for its reply. NoReplyError, and errors as Producer.send."""
+    client = producer.client
+    deadline = trio.current_time() + timeout
+    await producer.announce(message.topic)
+    correlation_id = str(uuid.uuid4())
+    asked = attrs.evolve(
+        message,
+        properties={
+            **message.properties,
+            PROPERTY_CORRELATION_ID: correlation_id,
+            PROPERTY_REPLY_TO_CLIENT: client.client_id,
+            PROPERTY_TTL: str(int(timeout * 1000)),
+        },
+    )
+    arrived = trio.Event()
+    got: list[ReplyMessage] = []
+
+    def on_reply(reply: ReplyMessage) -> None:
+        got.append(reply)
+        arrived.set()
+
+    client.residents.replies[correlation_id] = on_reply
+    try:
+        await producer.send(asked, timeout=timeout, to=to)
+        with trio.move_on_at(deadline):
+            await arrived.wait()
+    finally:
+        client.residents.replies.pop(correlation_id, None)
+    if not got:
+        raise NoReplyError(f"the request to {message.topic} is stored, but no reply came within {timeout:g} s")
+    return got[0]
+
+
+def reply_to(message: ReceivedMessage, body: bytes) -> Message:
+    """Make the reply to a request, to be sent by any producer. NotARequestError where nobody waits for one."""
+    properties = message.properties
+    missing = [name for name in (PROPERTY_CLUSTER, PROPERTY_REPLY_TO_CLIENT) if not properties.get(name)]
+    if missing:
+        raise NotARequestError(f"message {message.message_id} is no request: it has no property {missing[0]}")
+    carried = (PROPERTY_CORRELATION_ID, PROPERTY_REPLY_TO_CLIENT, PROPERTY_TTL)
+    return Message(
+        topic=properties[PROPERTY_CLUSTER] + REPLY_TOPIC_SUFFIX,
+        body=body,
+        properties={
+            PROPERTY_MSG_TYPE: REPLY,
+            **{name: properties[name] for name in carried if name in properties},
+        },
+    )

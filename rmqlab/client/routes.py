@@ -1,0 +1,181 @@
+"""What a client makes of topic routes: queues to publish to, queues to read, addresses to use.
+
+Pure: no I/O, no clock. Rules: remoting-and-nameserver sections 6.2 to 6.5, store-and-ha section 6.5; class
+MQClientInstance.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+
+import attrs
+import msgspec
+
+from rmqlab.remoting.bodies.queue import MessageQueue
+from rmqlab.remoting.bodies.route import QueueData, TopicRouteData
+from rmqlab.remoting.body import BodyError
+from rmqlab.remoting.names import MASTER_ID
+
+PERM_READ = 4
+PERM_WRITE = 2
+MAX_QUEUES = 100_000
+"""Queues of one topic that a client makes objects of. A route that claims more is rejected (issue 12)."""
+
+
+def check_route(route: TopicRouteData) -> TopicRouteData:
+    """Return the route. BodyError where it claims more queues than any client could handle."""
+    claimed = sum(max(data.read_queue_nums, data.write_queue_nums, 0) for data in route.queue_datas)
+    if route.order_topic_conf:
+        claimed += sum(count for _, count in _order_counts(route.order_topic_conf))
+    if claimed > MAX_QUEUES:
+        raise BodyError(f"the route claims {claimed} queues: at most {MAX_QUEUES} are expected")
+    return route
+
+
+def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """Queues that a producer may choose from. A broker without a master has none."""
+    if route.order_topic_conf:
+        return list(_order_queues(topic, route.order_topic_conf))
+    masters = {data.broker_name for data in route.broker_datas if MASTER_ID in data.broker_addrs}
+    return [
+        MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
+        for data in sorted(route.queue_datas, key=_broker_name)
+        if data.perm & PERM_WRITE and data.broker_name in masters
+        for queue_id in range(data.write_queue_nums)
+    ]
+
+
+def _order_queues(topic: str, conf: str) -> Iterator[MessageQueue]:
+    """Read `broker-a:4;broker-b:2`: an order topic's queues are fixed, whatever brokers report."""
+    for broker_name, count in _order_counts(conf):
+        for queue_id in range(count):
+            yield MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id)
+
+
+def _order_counts(conf: str) -> Iterator[tuple[str, int]]:
+    for part in conf.split(";"):
+        broker_name, _, count = part.partition(":")
+        yield broker_name, int(count) if re.fullmatch("[0-9]{1,10}", count) else 0
+
+
+def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """Queues that a group shares out. A slave alone will do."""
+    return [
+        MessageQueue(topic=topic, broker_name=data.broker_name, queue_id=queue_id)
+        for data in sorted(route.queue_datas, key=_broker_name)
+        if data.perm & PERM_READ
+        for queue_id in range(data.read_queue_nums)
+    ]
+
+
+def _broker_name(data: QueueData) -> str:
+    return data.broker_name
+
+
+def route_from_template(template: TopicRouteData, queue_nums: int) -> TopicRouteData:
+    """The route that a topic is going to have if its first send creates it (section 6.5, step 3)."""
+    queue_datas = []
+    for data in template.queue_datas:
+        count = min(queue_nums, data.read_queue_nums)
+        queue_datas.append(msgspec.structs.replace(data, read_queue_nums=count, write_queue_nums=count))
+    return msgspec.structs.replace(template, queue_datas=queue_datas)
+
+
+def choose_queue(queues: list[MessageQueue], index: int, avoid_broker: str | None) -> tuple[MessageQueue, int]:
+    """Take the next queue in turn, of another broker than the one that failed if there is one. Answers the new index."""
+    for step in range(1, len(queues) + 1):
+        queue = queues[(index + step) % len(queues)]
+        if queue.broker_name != avoid_broker:
+            return queue, index + step
+    index += len(queues) + 1  # Java steps once more after its vain round
+    return queues[index % len(queues)], index
+
+
+@attrs.frozen
+class BrokerAddress:
+    """Where to send a request, and to which member of the broker's group."""
+
+    address: str
+    broker_id: int
+
+    @property
+    def is_slave(self) -> bool:
+        return self.broker_id != MASTER_ID
+
+
+@attrs.define(eq=False)
+class RouteCache:
+    """Every route that an instance knows, and the broker addresses that follow from them."""
+
+    routes: dict[str, TopicRouteData] = attrs.field(factory=dict, init=False)
+    brokers: dict[str, dict[int, str]] = attrs.field(factory=dict, init=False)
+    """Addresses by broker name and broker id."""
+
+    def set_route(self, topic: str, route: TopicRouteData) -> bool:
+        """Take a route; answer whether it says anything new."""
+        known = self.routes.get(topic)
+        if known is not None and _sorted(known) == _sorted(route):
+            return False
+        self.routes[topic] = route
+        for data in route.broker_datas:
+            self.brokers[data.broker_name] = dict(data.broker_addrs)
+        return True
+
+    def forget(self, topic: str) -> None:
+        """Drop a route that nobody asks for any longer."""
+        self.routes.pop(topic, None)
+
+    def purge_brokers(self) -> None:
+        """Drop addresses that no route names any longer (section 6.2, last line)."""
+        live = {
+            (data.broker_name, address)
+            for route in self.routes.values()
+            for data in route.broker_datas
+            for address in data.broker_addrs.values()
+        }
+        for name, addresses in list(self.brokers.items()):
+            kept = {broker_id: address for broker_id, address in addresses.items() if (name, address) in live}
+            if kept:
+                self.brokers[name] = kept
+            else:
+                del self.brokers[name]
+
+    def master(self, broker_name: str) -> str | None:
+        """For sends, locks, send-back, and queue bounds: the master or nobody."""
+        return self.brokers.get(broker_name, {}).get(MASTER_ID)
+
+    def for_pull(self, broker_name: str, broker_id: int) -> BrokerAddress | None:
+        """The suggested broker; else, for a slave, the next id; else the lowest id there is."""
+        addresses = self.brokers.get(broker_name)
+        if not addresses:
+            return None
+        for wanted in (broker_id, broker_id + 1) if broker_id != MASTER_ID else (broker_id,):
+            if wanted in addresses:
+                return BrokerAddress(addresses[wanted], wanted)
+        lowest = min(addresses)
+        return BrokerAddress(addresses[lowest], lowest)
+
+    def for_topic(self, topic: str, choice: int) -> BrokerAddress | None:
+        """A broker of a topic, chosen by a number: its master, else a slave. For member lists and admin reads."""
+        datas = self.routes[topic].broker_datas if topic in self.routes else []
+        if not datas:
+            return None
+        return self.for_pull(datas[choice % len(datas)].broker_name, MASTER_ID)
+
+    def for_heartbeat(self, *, with_slaves: bool) -> list[str]:
+        """Every address that must know this client. Slaves only matter to consumers."""
+        return [
+            address
+            for addresses in self.brokers.values()
+            for broker_id, address in sorted(addresses.items())
+            if with_slaves or broker_id == MASTER_ID
+        ]
+
+
+def _sorted(route: TopicRouteData) -> tuple[object, ...]:
+    queues = sorted(msgspec.structs.astuple(data) for data in route.queue_datas)
+    brokers = sorted((data.cluster, data.broker_name, sorted(_pairs(data.broker_addrs))) for data in route.broker_datas)
+    return queues, brokers, route.order_topic_conf
+
+
+def _pairs(addresses: Mapping[int, str]) -> list[tuple[int, str]]:
+    return list(addresses.items())

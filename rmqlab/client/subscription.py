@@ -1,0 +1,61 @@
+"""What a group wants of a topic: tags, or an SQL92 expression over properties (class FilterAPI). Pure."""
+
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from rmqlab.client.message import ReceivedMessage
+from rmqlab.remoting.bodies.heartbeat import SubscriptionData
+
+ALL = "*"
+TAG = "TAG"
+SQL92 = "SQL92"
+
+
+def _not_blank(_instance: object, _attribute: object, value: str) -> None:
+    if not value.strip():
+        raise ValueError("the SQL92 expression is empty")
+
+
+@attrs.frozen
+class Sql:
+    """Messages whose properties fulfil an expression, such as `a > 5 AND region IS NOT NULL`. Brokers evaluate it.
+
+    They must allow it (`enable_property_filter`).
+    """
+
+    expression: str = attrs.field(validator=_not_blank)
+
+
+Expression = str | Sql
+"""`*`, tags such as `A || B`, or Sql."""
+
+
+def subscription(topic: str, expression: Expression, *, version: int) -> SubscriptionData:
+    """Make the value that heartbeats and pulls carry. `A || B` names tags; `*` or nothing means all.
+
+    The version, in milliseconds, tells a broker which of two subscriptions is the newer.
+    """
+    if isinstance(expression, Sql):
+        return SubscriptionData(
+            topic=topic, sub_string=expression.expression, expression_type=SQL92, sub_version=version
+        )
+    return SubscriptionData(topic=topic, sub_string=expression or ALL, sub_version=version)
+
+
+def subscriptions(topics: Mapping[str, Expression], *, version: int) -> dict[str, SubscriptionData]:
+    """Make the subscriptions of a consumer, by topic."""
+    return {topic: subscription(topic, expression, version=version) for topic, expression in topics.items()}
+
+
+def needing_consent(data: Iterable[SubscriptionData]) -> list[SubscriptionData]:
+    """Those that a broker must be asked about before they are used (request 46)."""
+    return [item for item in data if item.expression_type != TAG]
+
+
+def wanted(messages: list[ReceivedMessage], data: SubscriptionData) -> list[ReceivedMessage]:
+    """Drop what the broker let through because two tags share a hash (broker-requests section 2.3)."""
+    if not data.tags_set or data.expression_type != TAG:
+        return messages
+    tags = set(data.tags_set)
+    return [message for message in messages if message.tags in tags]

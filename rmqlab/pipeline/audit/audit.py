@@ -1,0 +1,141 @@
+"""Audit a run: facts, questions, one summary.
+
+    audit_run(spark, Path("~/.rmqlab/demo").expanduser())
+
+Tables are parquet below `<run>/audit/`, the summary is `audit.json` beside them. `holds`: nothing that was acknowledged
+was lost, and no slave's log differs from its master's. `violated`: something was, or does. `unknown`: something that
+would decide it is missing, or a journal is torn.
+"""
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import attrs
+
+from rmqlab.pipeline.audit import beliefs, clocks, fates, queues, replication, timelines
+from rmqlab.pipeline.audit.facts import Run, read_facts
+from rmqlab.pipeline.audit.findings import Finding
+from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HOLDS, VIOLATED, UNKNOWN = "holds", "violated", "unknown"
+EXIT_STATUS = {HOLDS: 0, VIOLATED: 1, UNKNOWN: 2}
+FOLDER = "audit"
+_AT_ONCE = 3
+_PARTITION_BYTES = 128 * 2**20
+"""Of journals and logs for each partition of a shuffle, which holds about a fifth of that: slim rows of the same."""
+SUMMARY = "audit.json"
+QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
+    ("the fate of every message", fates.judge),
+    ("order", queues.judge_order),
+    ("outages", queues.judge_outages),
+    ("consumer offsets and duplicates", queues.judge_consumers),
+    ("replication", replication.judge),
+    ("clocks", clocks.judge),
+    ("who was believed to serve", beliefs.judge),
+    ("timelines", timelines.judge),
+)
+"""In the order of the findings. None needs what another has made."""
+
+
+@attrs.frozen(kw_only=True)
+class Summary:
+    """What the audit of a run says."""
+
+    verdict: str
+    why: tuple[str, ...]
+    run: str
+    began_at: int
+    ended_at: int
+    findings: dict[str, Finding]
+    presence: list[dict[str, Any]]
+    """How many messages of each outcome are at which nodes, and consumed."""
+    tables: str
+
+    def as_json(self) -> dict[str, Any]:
+        document = attrs.asdict(self, recurse=False)
+        document["findings"] = {metric: finding.as_json() for metric, finding in self.findings.items()}
+        return document
+
+
+def audit_run(
+    spark: "SparkSession",
+    directory: Path,
+    out: Path | None = None,
+    *,
+    is_small: bool | None = None,
+    tell: Callable[[str], object] = lambda _: None,
+) -> Summary:
+    """Judge a run or a cluster by its directory. `tell` hears what is being done. Errors as read_facts.
+
+    `is_small` says how: within one partition and through this process, or by all that Spark has. Unless it is given
+    the size decides. The answers are the same.
+    """
+    out = out or directory / FOLDER
+    byte_count = bytes_to_read(directory)
+    is_small = byte_count < SMALL_BYTES if is_small is None else is_small
+    _fit(spark, byte_count, is_small=is_small)
+    tell("reading journals and stores")
+    run = read_facts(spark, directory, out, is_small=is_small)
+    findings = {finding.metric: finding for finding in _ask(run, tell)}
+    verdict, why = _verdict(findings, run)
+    summary = Summary(
+        verdict=verdict,
+        why=tuple(why),
+        run=str(directory),
+        began_at=run.began_at,
+        ended_at=run.ended_at,
+        findings=findings,
+        presence=[row.asDict() for row in run.rows("select * from presence order by outcome, messages desc", 200)],
+        tables=str(out),
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    (out / SUMMARY).write_text(json.dumps(summary.as_json(), indent=1))
+    return summary
+
+
+def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
+    """All answers, in the order of the questions.
+
+    A small run's questions go side by side: a query there is planned for longer than it runs, by one processor. Where
+    there is much to be read each question has all processors for itself.
+    """
+
+    def answer(question: tuple[str, Callable[[Run], Iterator[Finding]]]) -> list[Finding]:
+        title, judge = question
+        tell(title)
+        return list(judge(run))
+
+    with ThreadPoolExecutor(_AT_ONCE if run.is_small else 1) as threads:
+        return list(itertools.chain.from_iterable(threads.map(answer, QUESTIONS)))
+
+
+def _fit(spark: "SparkSession", byte_count: int, *, is_small: bool) -> None:
+    """A small run is over before a plan that is made anew half-way, or compiled, has paid for itself."""
+    partitions = max(spark.sparkContext.defaultParallelism, byte_count // _PARTITION_BYTES)
+    settings = {
+        "spark.sql.adaptive.enabled": str(not is_small).lower(),
+        "spark.sql.shuffle.partitions": "1" if is_small else str(partitions),
+        "spark.sql.codegen.wholeStage": str(not is_small).lower(),
+        "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_small else "FALLBACK",
+    }
+    for key, value in settings.items():
+        spark.conf.set(key, value)
+
+
+def _verdict(findings: dict[str, Finding], run: Run) -> tuple[str, list[str]]:
+    deciding = [findings["lost"], *(one for metric, one in findings.items() if metric.startswith("divergence "))]
+    broken = [f"{one.metric}: {one.value} {one.unit}" for one in deciding if one.value]
+    if broken:
+        return VIOLATED, broken
+    missing = [f"{one.metric}: {one.missing}" for one in deciding if one.value is None]
+    missing += [f"the journal of {process} is torn" for process in run.torn_journals]
+    if missing:
+        return UNKNOWN, missing
+    return HOLDS, ["nothing acknowledged was lost, and no log differs from its master's"]

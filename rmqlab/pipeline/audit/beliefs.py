@@ -1,0 +1,129 @@
+"""Who was away, and who was believed to serve. Tables: absences, beliefs; metrics: those of `detection` and `routes`.
+
+Nameservers tell what changes in their routes, clients every route that they learn. These events are as many as there
+are faults and changes of routes, so that they are followed here, one by one, and not by Spark.
+"""
+
+import collections
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+import attrs
+import pyarrow as pa
+
+from rmqlab.pipeline.audit import detection, routes
+from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.findings import Finding
+from rmqlab.pipeline.audit.watchers import Absence, Belief, Happening, Known
+
+_ENDS = {"node_killed": "killed", "node_stopped": "stopped", "node_crashed": "crashed", "node_paused": "paused"}
+_RETURNS = ("node_ready", "node_resumed")
+_ENDING_COMMANDS = ("kill", "stop", "pause", "power-loss", "wipe")
+_DROPS = ("broker_connection_lost", "broker_expired", "broker_unregistered")
+_GONE = ("node_killed", "node_crashed", "node_stopped")
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Make the tables `absences` and `beliefs`, and measure what follows from them."""
+    known = Known(
+        members=run.members,
+        first_ready=first_ready(run.happenings),
+        absences=tuple(sorted(find_absences(run), key=lambda absence: absence.at)),
+        of_nameservers=tuple(nameserver_beliefs(run.happenings)),
+        of_clients=tuple(client_beliefs(run.happenings)),
+        ended_at=run.ended_at,
+    )
+    _keep(run, known)
+    yield from detection.judge(known)
+    yield from routes.judge(known)
+
+
+def first_ready(happenings: Sequence[Happening]) -> dict[str, int]:
+    """When each node was there for the first time."""
+    return {one.node: one.at for one in reversed(happenings) if one.kind == "node_ready"}
+
+
+def find_absences(run: Run) -> list[Absence]:
+    """Follow each node: dead, stopped, frozen, or cut off from all others."""
+    found: list[Absence] = []
+    away: dict[str, Absence] = {}
+    ordered: dict[str, int] = {}
+    isolated: dict[str, list[Absence]] = {}
+
+    def end(node: str, at: int) -> None:
+        if (absence := away.pop(node, None)) is not None:
+            found.append(attrs.evolve(absence, until=at))
+
+    for one in run.happenings:
+        if one.kind == "command" and one.fields.get("command") in _ENDING_COMMANDS:
+            ordered.setdefault(one.node, one.at)
+        elif one.kind in _ENDS:
+            at = ordered.pop(one.node, None)
+            end(one.node, one.at if at is None else at)
+            since = one.at if at is None else at
+            away[one.node] = Absence(one.node, _ENDS[one.kind], since, None, at is not None)
+        elif one.kind in _RETURNS:
+            ordered.pop(one.node, None)
+            end(one.node, one.at)
+        elif one.kind == "fault_applied" and one.fields.get("fault") == "isolate":
+            names = _meant(run, str(one.fields.get("target")))
+            isolated[str(one.fields.get("id"))] = [Absence(name, "isolated", one.at, None) for name in names]
+        elif one.kind == "fault_healed":
+            healed = isolated.pop(str(one.fields.get("id")), [])
+            found += [attrs.evolve(absence, until=one.at) for absence in healed]
+    return [*found, *away.values(), *itertools.chain.from_iterable(isolated.values())]
+
+
+def _meant(run: Run, target: str) -> list[str]:
+    name, colon, role = target.partition(":")
+    if not colon:
+        return [name]
+    members = run.members.values()
+    return [one.name for one in members if one.broker == name and bool(one.broker_id) == (role == "slave")]
+
+
+def nameserver_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
+    """What nameservers hold: an address from its registration to its removal, or to their own end."""
+    named: dict[str, dict[str, int]] = collections.defaultdict(dict)
+    for one in happenings:
+        if one.kind == "broker_registered":
+            named[one.node].setdefault(str(one.fields["address"]), one.at)
+        elif one.kind in _DROPS or one.kind in _GONE:
+            held = named[one.node]
+            for address in [str(one.fields["address"])] if one.kind in _DROPS else list(held):
+                if (since := held.pop(address, None)) is not None:
+                    yield Belief(one.node, address, since, one.at)
+    yield from _still(named)
+
+
+def client_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
+    """What clients hold: an address as long as any of their routes names it."""
+    routes_of: dict[str, dict[str, set[str]]] = collections.defaultdict(dict)
+    named: dict[str, dict[str, int]] = collections.defaultdict(dict)
+    for one in happenings:
+        if one.kind == "route_believed":
+            brokers = (one.fields.get("brokers") or {}).values()
+            routes_of[one.node][str(one.fields["topic"])] = {addr for group in brokers for addr in group.values()}
+        elif one.kind in _GONE:
+            routes_of.pop(one.node, None)
+        else:
+            continue
+        now = set[str]().union(*routes_of[one.node].values())
+        held = named[one.node]
+        for address in sorted(now - held.keys()):
+            held[address] = one.at
+        for address in sorted(held.keys() - now):
+            yield Belief(one.node, address, held.pop(address), one.at)
+    yield from _still(named)
+
+
+def _still(named: Mapping[str, Mapping[str, int]]) -> Iterator[Belief]:
+    for watcher, held in named.items():
+        yield from (Belief(watcher, address, since, None) for address, since in held.items())
+
+
+def _keep(run: Run, known: Known) -> None:
+    away = pa.schema([("node", pa.string()), ("how", pa.string()), ("at", pa.int64()), ("until", pa.int64())])
+    held = pa.schema([("watcher", pa.string()), ("address", pa.string()), ("since", pa.int64()), ("until", pa.int64())])
+    run.keep("absences", pa.Table.from_pylist([attrs.asdict(one) for one in known.absences], schema=away))
+    run.keep("beliefs", pa.Table.from_pylist([attrs.asdict(one) for one in known.beliefs], schema=held))

@@ -1,0 +1,96 @@
+"""Nodes whose times contradict those of others. Table: clock_bounds; metric: clock_disagreement NODE.
+
+A row of the table is the most by which one node's events show it to be behind another. Joins by message id of sends,
+deliveries and copies; only one row for each pair of nodes comes here.
+"""
+
+import collections
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from rmqlab.pipeline.audit.facts import Run, literal
+from rmqlab.pipeline.audit.findings import SECONDS, Finding
+from rmqlab.runtime.journal_schema import KINDS
+
+_TOLERANCE = 1000
+_NOBODY = ""
+"""Stands for the supervisor, which is never named."""
+
+_BOUNDS = """
+with stored as (
+    select c.message_id, c.broker, c.topic, c.queue, c.offset, c.stored_at, m.node,
+        min(c.stored_at) over (partition by c.message_id) first_stored
+    from copies c join clock_masters m on c.broker = m.broker
+), pairs as (
+    select c.node behind, s.node ahead, s.began_at - c.stored_at millis, c.message_id,
+        'stored before its send began' how
+    from sends s join stored c on s.message_id = c.message_id
+    union all
+    select s.node, c.node, c.stored_at - s.ended_at, c.message_id, 'acknowledged before it was stored'
+    from sends s join stored c on s.message_id = c.message_id
+    where s.acknowledged and s.topic = c.topic and s.broker = c.broker and s.queue = c.queue and s.offset = c.offset
+        and c.stored_at = c.first_stored
+    union all
+    select d.node, s.node, s.began_at - d.at, d.message_id, 'delivered before its send began'
+    from deliveries d join sends s on d.message_id = s.message_id
+    union all
+    select d.node, c.node, c.stored_at - d.at, d.message_id, 'delivered before it was stored'
+    from deliveries d join stored c on d.message_id = c.message_id and d.topic = c.topic and d.broker = c.broker
+        and d.queue = c.queue and d.offset = c.offset
+    union all
+    select '', node, last_own - ended, null, 'an event after the end of its node'
+    from (select node, max(at) filter (where kind in ({own})) last_own, max(at) filter (where kind in ({ends})) ended,
+            max_by(kind, seq) filter (where kind in ({ends}) or kind = 'node_spawned') last_change
+        from (select node, kind, at, seq from happenings union all select node, kind, at, seq from message_events)
+        group by node)
+    where last_change in ({ends}) and last_own is not null
+)
+select behind, ahead, max(millis) millis, max_by(struct(message_id, how), millis) worst
+from pairs group by behind, ahead
+"""
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Make the table, and measure for every node that can be compared with another."""
+    masters = [{"broker": one.broker, "node": one.name} for one in run.members.values() if one.broker_id == 0]
+    run.small("clock_masters", masters, broker=pa.string(), node=pa.string())
+    own = [name for name, kind in KINDS.items() if kind.teller not in ("supervisor", "any")]
+    ends = ("node_killed", "node_stopped", "node_crashed")
+    quoted = {"own": ", ".join(map(literal, own)), "ends": ", ".join(map(literal, ends))}
+    run.table("clock_bounds", run.sql(_BOUNDS.format(**quoted)))
+    rows = run.rows("select * from clock_bounds")
+    blamed = _blame(
+        [row for row in rows if row.millis > _TOLERANCE], {one.name for one in run.members.values() if one.broker}
+    )
+    for node in sorted({name for row in rows for name in (row.behind, row.ahead)} - {_NOBODY}):
+        worst = sorted(blamed.get(node, ()), key=lambda row: -row.millis)
+        yield Finding(
+            metric=f"clock_disagreement {node}",
+            unit=SECONDS,
+            value=worst[0].millis / 1000 if worst else 0.0,
+            is_at_least=bool(worst),
+            evidence=tuple(_tell(row) for row in worst),
+        )
+
+
+def _blame(wrong: Sequence[Any], brokers: set[str]) -> Mapping[str, list[Any]]:
+    """By node: who disagrees with most others is wrong, and its disagreements say nothing against the others."""
+    blamed: dict[str, list[Any]] = {}
+    open_rows = list(wrong)
+    while open_rows:
+        edges = {frozenset((row.behind, row.ahead)) for row in open_rows}
+        degree = collections.Counter(node for edge in edges for node in edge if node != _NOBODY)
+        most = max(degree.values())
+        candidates = sorted(node for node, count in degree.items() if count == most)
+        worst = next((node for node in candidates if node not in brokers), candidates[0])
+        blamed[worst] = [row for row in open_rows if worst in (row.behind, row.ahead)]
+        open_rows = [row for row in open_rows if worst not in (row.behind, row.ahead)]
+    return blamed
+
+
+def _tell(row: Any) -> str:
+    behind, ahead = row.behind or "the supervisor", row.ahead
+    what = f"{row.worst.message_id}: {row.worst.how}" if row.worst.message_id else row.worst.how
+    return f"{behind} is {row.millis / 1000:.2f} s or more behind {ahead}: {what}"

@@ -1,0 +1,316 @@
+"""The facts of a run as tables: what was sent, given out, committed, stored, and what happened to the cluster.
+
+Read once from journals and commit logs, and kept as parquet beside the run: everything else is asked of these. Times are
+milliseconds of the cluster's clock; a message is known by its unique id; `seq` orders events as they are told.
+
+    sends       one row a message: message_id, node, topic, outcome, broker, queue, offset, began_at, ended_at; `is_first`
+                of those that were sent together
+    failures    attempts that failed     deliveries, commits    what consumers were given, and wrote down
+    copies      one row a record and node: node, broker, message_id, topic, queue, offset, log_offset, size, record_crc, stored_at
+    happenings  everything else, its fields as JSON: few, and small enough for any process
+"""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import attrs
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rmqlab.pipeline.audit.watchers import Happening, Member
+from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
+from rmqlab.pipeline.journalsource import TORN_KIND, JournalSource
+from rmqlab.pipeline.storesource import StoreSource
+
+STORED: Final = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
+"""Outcomes that say: the message is stored."""
+OUTCOMES: Final = (*STORED, "indeterminate", "refused")
+STORED_SQL: Final = ", ".join(f"'{outcome}'" for outcome in STORED)
+_MESSAGE_KINDS: Final = "sent,attempt_failed,delivered,committed"
+_MESSAGE_SCHEMA: Final = (
+    "process string, place bigint, at timestamp, node string, kind string, message_id string, topic string,"
+    " `group` string, outcome string, broker string, queue string, offset bigint, began_at bigint, took double,"
+    " reconsume_times int, from_broker_id int, broker_id int, error string, attempt int, code int"
+)
+
+# Events of one millisecond are told by process, the supervisor last, and in the order of its journal.
+_SEQ: Final = "named_struct('at', unix_millis(at), 'last', process = 'cluster', 'process', process, 'place', place)"
+
+
+_FOLLOWED: Final = (
+    "node_ready", "node_resumed", "node_killed", "node_stopped", "node_crashed", "node_paused", "command",
+    "fault_applied", "fault_healed", "broker_registered", "broker_connection_lost", "broker_expired",
+    "broker_unregistered", "route_believed", "store_wiped", "file_deleted", "power_lost", "log_truncated", "log_dropped",
+    "cluster_starting",
+)  # fmt: skip
+"""Kinds of the few events that this process follows one by one."""
+
+
+@attrs.frozen(kw_only=True)
+class Run:
+    """A run whose facts are tables of this session, by the names above; and what is known of its nodes."""
+
+    spark: SparkSession
+    directory: Path
+    out: Path
+    happenings: tuple[Happening, ...]
+    """Who came and went, who was believed to: the few events that are followed one by one, in their order."""
+    members: Mapping[str, Member]
+    stores: tuple[str, ...]
+    """Nodes whose store was read, or is known to be wiped."""
+    wiped: tuple[str, ...]
+    """Those of them that have none any more."""
+    unread: Mapping[str, str]
+    """Brokers whose store is missing, and why."""
+    stopped: Mapping[str, int]
+    """When nodes stopped in good order with the whole cluster, which is no part of `happenings`."""
+    began_at: int
+    ended_at: int
+    torn_journals: tuple[str, ...]
+    is_small: bool = False
+    """True: a table is at home in one partition, and passes through this process."""
+
+    def sql(self, text: str) -> DataFrame:
+        return self.spark.sql(text)
+
+    def table(self, name: str, frame: DataFrame) -> None:
+        """Keep a table as parquet, and know it by name from then on."""
+        if self.is_small:
+            content = frame.toArrow()
+            self.keep(name, content)
+            self._know(name, content)
+        else:
+            path = str(self.out / name)
+            frame.write.mode("overwrite").parquet(path)
+            self.spark.read.schema(frame.schema).parquet(path).createOrReplaceTempView(name)
+
+    def fact(self, name: str, frame: DataFrame) -> None:
+        """Know a part of a table by a name: worked out by each question, or once for all in a small run.
+
+        There every question costs what its plan costs, and a plan grows with each view in it.
+        """
+        if self.is_small:
+            self._know(name, frame.toArrow())
+        else:
+            frame.createOrReplaceTempView(name)
+
+    def small(self, name: str, rows: list[dict[str, Any]], **columns: pa.DataType) -> None:
+        """Know a table of rows that this process has."""
+        self._know(name, pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items()))))
+
+    def keep(self, name: str, content: pa.Table) -> None:
+        """Keep a table that this process has, by itself: Spark starts two processes for each file that it writes."""
+        path = self.out / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        pq.write_table(content, path / "all.parquet")
+
+    def _know(self, name: str, content: pa.Table) -> None:
+        # As Arrow, for then no Python worker is needed to read it; and what lies in one partition needs no shuffle.
+        relaxed = pa.schema([field.with_type(_relaxed(field.type)).with_nullable(True) for field in content.schema])
+        # Without rows a table may be without chunks, too, and Spark makes no column of none.
+        content = content.cast(relaxed) if content.num_rows else relaxed.empty_table()
+        self.spark.createDataFrame(content).coalesce(1).createOrReplaceTempView(name)
+
+    def read(self, source: type[DataSource], schema: str, **options: str) -> DataFrame:
+        """What a data source gives of this run: through Spark's workers, or in a small run through this process.
+
+        The readers are the same. But before Spark's first row stands the start of four Python processes.
+        """
+        if not self.is_small:
+            return self.spark.read.format(source.name()).schema(schema).options(**options).load()
+        reader = source(options).reader(StructType.fromDDL(schema))
+        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        content = pa.Table.from_batches(batches, reader.schema) if batches else reader.schema.empty_table()
+        return self.spark.createDataFrame(content)  # a table of no batches it would not take
+
+    def rows(self, text: str, limit: int | None = None) -> list[Any]:
+        """A few rows, in this process: for summaries only."""
+        frame = self.sql(text)
+        return list((frame.limit(limit) if limit else frame).collect())
+
+    def brokers(self) -> list[str]:
+        return sorted({member.broker for member in self.members.values() if member.broker})
+
+    def unread_of(self, broker: str) -> list[str]:
+        """Why nothing certain can be said of messages of this broker name; empty where all its logs were read."""
+        return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
+
+
+def _relaxed(kind: pa.DataType) -> pa.DataType:
+    """The same type, but that anything in it may be null: a window's struct before the first row is, with all that is in it."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_relaxed(field.type)).with_nullable(True) for field in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_relaxed(kind.value_type)).with_nullable(True))
+    return kind
+
+
+def literal(text: str) -> str:
+    """A text as SQL writes it."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: bool = False) -> Run:
+    """Read a run's journals and stores into tables below `out`. AnalysisException or OptionError without a journal."""
+    draft = Run(
+        spark=spark,
+        directory=directory,
+        out=out,
+        happenings=(),
+        members={},
+        stores=(),
+        wiped=(),
+        unread={},
+        stopped={},
+        began_at=0,
+        ended_at=0,
+        torn_journals=(),
+        is_small=is_small,
+    )
+    _read_happenings(draft)
+    _read_messages(draft)
+    happenings = _follow(draft)
+    members = _members(happenings)
+    bounds = draft.rows(
+        "select min(at) began, max(at) ended from (select at from happenings union all select at from message_events)"
+    )[0]
+    stores, wiped = _stores(directory, happenings)
+    run = attrs.evolve(
+        draft,
+        happenings=happenings,
+        members=members,
+        stores=tuple(sorted(stores | wiped)),
+        wiped=tuple(sorted(wiped)),
+        unread={
+            member.name: "its store was not given"
+            for member in members.values()
+            if member.broker and member.name not in stores | wiped
+        },
+        stopped=_stopped(draft),
+        began_at=bounds.began or 0,
+        ended_at=bounds.ended or 0,
+        torn_journals=tuple(sorted(row.process for row in draft.rows("select distinct process from torn_journals"))),
+    )
+    _read_copies(run)
+    return run
+
+
+def _read_happenings(run: Run) -> None:
+    schema = "process string, place bigint, at timestamp, node string, kind string, fields string"
+    run.read(JournalSource, schema, path=str(run.directory), notKinds=_MESSAGE_KINDS).createOrReplaceTempView("raw")
+    run.table(
+        "raw_happenings", run.sql(f"select process, place, node, kind, fields, {_SEQ} seq, unix_millis(at) at from raw")
+    )
+    run.sql(f"select process from raw_happenings where kind = '{TORN_KIND}'").createOrReplaceTempView("torn_journals")
+    # How the cluster itself was stopped is no failure of its nodes.
+    during = run.sql(
+        f"select * from raw_happenings where kind != '{TORN_KIND}' and not coalesce(seq >= "
+        "(select min(seq) from raw_happenings where kind = 'cluster_stopping'), false)"
+    )
+    run.fact("happenings", during)
+
+
+def _follow(run: Run) -> tuple[Happening, ...]:
+    kinds = ", ".join(f"'{kind}'" for kind in _FOLLOWED)
+    rows = run.rows(f"select at, node, kind, fields from happenings where kind in ({kinds}) order by seq")
+    return tuple(Happening(row.at, row.node, row.kind, json.loads(row.fields)) for row in rows)
+
+
+def _stopped(run: Run) -> dict[str, int]:
+    rows = run.rows(
+        "select node, max(at) at from raw_happenings where kind = 'node_stopped' and seq >= "
+        "(select min(seq) from raw_happenings where kind = 'cluster_stopping') group by node"
+    )
+    return {row.node: row.at for row in rows}
+
+
+def _read_messages(run: Run) -> None:
+    run.read(JournalSource, _MESSAGE_SCHEMA, path=str(run.directory), kinds=_MESSAGE_KINDS).createOrReplaceTempView(
+        "raw"
+    )
+    columns = ", ".join(part.split()[0] for part in _MESSAGE_SCHEMA.split(", ") if not part.startswith("at "))
+    run.table("message_events", run.sql(f"select {columns}, {_SEQ} seq, unix_millis(at) at from raw"))
+    sends = run.sql(
+        "select *, coalesce(position, 0) = 0 is_first from (select seq, node, coalesce(topic, '') topic, outcome, broker,"
+        " cast(queue as int) queue, offset, posexplode_outer(split(nullif(message_id, ''), ',')) (position, message_id),"
+        f" coalesce(began_at, at) began_at, at ended_at, outcome in ({STORED_SQL}) acknowledged"
+        " from message_events where kind = 'sent')"
+    )
+    run.fact("sends", sends)
+    failures = run.sql(
+        "select seq, node, coalesce(topic, '') topic, coalesce(broker, '') broker, message_id, outcome, error,"
+        " at - cast(coalesce(took, 0) as bigint) began_at, at ended_at from message_events where kind = 'attempt_failed'"
+    )
+    run.fact("failures", failures)
+    consumed = (
+        "select seq, node, at, coalesce(`group`, node) `group`, coalesce(topic, '') topic, broker,"
+        " cast(queue as int) queue, offset, {more} from message_events where kind = '{kind}'"
+        " and broker is not null and queue is not null and offset is not null"
+    )
+    more = "coalesce(message_id, '') message_id, coalesce(reconsume_times, 0) reconsume_times, from_broker_id"
+    run.fact("deliveries", run.sql(consumed.format(kind="delivered", more=more)))
+    run.fact("commits", run.sql(consumed.format(kind="committed", more="broker_id")))
+
+
+def _members(happenings: Sequence[Happening]) -> dict[str, Member]:
+    """What each node told of itself when it was last ready."""
+    told = {one.node: one.fields for one in happenings if one.kind == "node_ready"}
+    return {
+        node: Member(
+            name=node,
+            address=str(fields.get("address") or ""),
+            broker=str(fields.get("broker_name") or ""),
+            broker_id=fields.get("broker_id"),
+        )
+        for node, fields in told.items()
+    }
+
+
+def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str], set[str]]:
+    """Nodes that have a store, and those whose store was wiped last. One that never had a message has no log."""
+    found = {path.parent.parent.name for path in directory.glob("*/store/lock")}
+    with contextlib.suppress(NoStoreError):
+        found |= {log.node for log in find_logs(directory)}
+    last = {one.node: one.kind for one in happenings if one.kind in ("store_wiped", "node_ready")}
+    return found, {node for node, kind in last.items() if kind == "store_wiped"} - found
+
+
+def _read_copies(run: Run) -> None:
+    """Records up to where each log is torn: what lies beyond, a broker that starts would cut off."""
+    names = [{"node": name, "broker": member.broker or name} for name, member in run.members.items()]
+    run.small("brokers_of_nodes", names, node=pa.string(), broker=pa.string())
+    schema = (
+        "node string, commitLogOffset bigint, storeSize int, topic string, queueId int, queueOffset bigint, uniqKey string,"
+        " storeHost string, storeTimestamp timestamp, recordCrc bigint, realTopic string"
+    )
+    try:
+        find_logs(run.directory)
+        raw = run.read(StoreSource, schema, path=str(run.directory))
+    except NoStoreError:
+        raw = run.spark.createDataFrame(to_arrow_schema(StructType.fromDDL(schema), timezone="UTC").empty_table())
+    run.table("raw_records", raw)
+    tears = run.sql("select node, min(commitLogOffset) torn_at from raw_records where topic is null group by node")
+    tears.createOrReplaceTempView("tears")
+    copies = run.sql(
+        "select /*+ broadcast(t, b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue,"
+        " r.queueOffset offset, r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.realTopic real_topic,"
+        " coalesce(r.uniqKey, concat(r.storeHost, '/', r.commitLogOffset)) message_id,"
+        " unix_millis(r.storeTimestamp) stored_at"
+        " from raw_records r left join tears t on r.node = t.node left join brokers_of_nodes b on r.node = b.node"
+        " where r.topic is not null and (t.torn_at is null or r.commitLogOffset < t.torn_at)"
+    )
+    run.fact("copies", copies)
+    # A delayed or half message: its broker stores it in its topic later, by itself.
+    run.fact(
+        "deferred", run.sql("select distinct message_id, real_topic topic from copies where real_topic is not null")
+    )

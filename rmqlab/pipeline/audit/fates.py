@@ -1,0 +1,205 @@
+"""The fate of every message, and the loss that follows from it (RPO).
+
+One group by of everything that names a message, a union of slim rows: one shuffle by message id, and no join that could
+multiply them. All metrics are counted in one pass over its result. Metrics: lost, lost.OUTCOME, expired, missing NODE,
+sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed, stored_twice.
+"""
+
+import collections
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rmqlab.pipeline.audit.facts import OUTCOMES, STORED, Run, literal
+from rmqlab.pipeline.audit.findings import EVIDENCE_LIMIT, MESSAGES, Finding, unknown
+
+_NOTHING_SENT = "no workload of the journal sent anything"
+_NO_STORE = "no store was given"
+
+_FATES = """
+select message_id,
+    max(send) send,
+    max(is_failure) has_failure,
+    collect_set(node) filter (where place is not null) nodes,
+    collect_set(place) filter (where place is not null) places,
+    min(stored_at) stored_at,
+    sum(is_delivery) deliveries
+from (
+    select message_id, named_struct('ended_at', ended_at, 'topic', topic, 'outcome', outcome, 'acknowledged', acknowledged,
+        'broker', broker, 'queue', queue, 'offset', offset) send,
+        false is_failure, '' node, null place, null stored_at, 0 is_delivery
+    from sends where message_id is not null
+    union all
+    select message_id, null, true, '', null, null, 0 from failures where message_id is not null
+    union all
+    select message_id, null, false, node,
+        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset), stored_at, 0 from copies
+    union all
+    select message_id, null, false, '', null, null, 1 from deliveries where message_id != ''
+)
+group by message_id
+"""
+
+_PRESENCE = """
+select send.outcome outcome, send.broker broker, array_sort(nodes) nodes, deliveries > 0 is_consumed, count(*) messages
+from fates where send is not null group by all
+"""
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Make the tables `fates` and `presence`, and measure."""
+    sent = _sent(run)
+    expired = _expired(run)
+    run.table("fates", run.sql(_FATES).selectExpr("*", "size(nodes) > 0 is_stored", f"({expired}) is_expired"))
+    run.table("presence", run.sql(_PRESENCE))
+    conditions = _conditions(run, sorted(sent["topics"]))
+    counts = _count(run, conditions)
+    evidence = _evidence(run, {metric: one for metric, one in conditions.items() if counts[metric]})
+    for metric, count in sent["findings"].items():
+        yield Finding(metric=metric, unit=MESSAGES, value=count)
+    for metric in conditions:
+        missing = _missing(run, metric, sent, counts)
+        if missing:
+            yield unknown(metric, MESSAGES, missing)
+        else:
+            yield Finding(
+                metric=metric,
+                unit=MESSAGES,
+                value=counts[metric],
+                is_at_least=bool(run.unread) and metric.startswith("stored"),
+                evidence=evidence.get(metric, ()),
+            )
+
+
+def _sent(run: Run) -> dict[str, Any]:
+    """Sends and nameless ones by outcome, and the topics sent to."""
+    rows = run.rows(
+        "select outcome, count_if(is_first) sends, count_if(message_id is null) nameless, collect_set(topic) topics"
+        " from sends group by outcome"
+    )
+    found = {row.outcome: row.sends for row in rows}
+    findings = {"sent": sum(found.values())} | {f"sent.{outcome}": found.get(outcome, 0) for outcome in OUTCOMES}
+    nameless = {row.outcome: row.nameless for row in rows}
+    return {"findings": findings, "nameless": nameless, "topics": {topic for row in rows for topic in row.topics}}
+
+
+def _expired(run: Run) -> str:
+    """An expression: a broker that deleted files for their age has nothing of the queue up to the message."""
+    deleting = sorted({one.node for one in run.happenings if one.kind == "file_deleted" and one.node in run.stores})
+    brokers = {run.members[node].broker for node in deleting if node in run.members}
+    if not brokers:
+        return "false"
+    firsts = run.rows(
+        "select broker, topic, queue, min(offset) first from copies"
+        f" where node in ({', '.join(map(literal, deleting))}) group by all"
+    )
+    kept = [
+        f"(send.broker = {literal(row.broker)} and send.topic = {literal(row.topic)} and send.queue = {row.queue}"
+        f" and send.offset >= {row.first})"
+        for row in firsts
+    ]
+    of_these = f"send.broker in ({', '.join(map(literal, sorted(brokers)))}) and send.offset is not null"
+    return f"{of_these} and not ({' or '.join(kept) or 'false'})"
+
+
+def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
+    """For each metric, which rows of `fates` it counts."""
+    absent = "send.acknowledged and not is_stored"
+    listed = ", ".join(map(literal, topics)) or "''"
+    return {
+        "lost": f"{absent} and not is_expired",
+        **{f"lost.{outcome}": f"{absent} and not is_expired and send.outcome = '{outcome}'" for outcome in STORED},
+        "expired": f"{absent} and is_expired",
+        **{
+            f"missing {node}": f"send.acknowledged and send.broker = {literal(_broker(run, node))}"
+            f" and not array_contains(nodes, {literal(node)})"
+            for node in run.stores
+        },
+        "stored.indeterminate": "send.outcome = 'indeterminate' and is_stored",
+        "stored.refused": "send.outcome = 'refused' and is_stored",
+        "unclaimed": f"send is null and not has_failure and is_stored and stored_at >= {run.began_at}"
+        f" and exists(places, place -> place.topic in ({listed}))",
+        "stored_twice": "send is not null and size(filter(places, place -> place.topic = send.topic)) > 1",
+    }
+
+
+def _broker(run: Run, node: str) -> str:
+    member = run.members.get(node)
+    return member.broker if member and member.broker else node
+
+
+def _count(run: Run, conditions: Mapping[str, str]) -> dict[str, Any]:
+    """All counts at once; and for what is lost the brokers that had it, for `missing` whether there was anything to miss."""
+    columns = [f"count_if(coalesce({condition}, false)) `{metric}`" for metric, condition in conditions.items()]
+    columns += [
+        f"collect_set(send.broker) filter (where {condition}) `brokers {metric}`"
+        for metric, condition in conditions.items()
+        if metric.startswith(("lost", "expired"))
+    ]
+    columns += [
+        f"count_if(send.acknowledged and send.broker = {literal(_broker(run, node))}) `told {node}`"
+        for node in run.stores
+    ]
+    counted: dict[str, Any] = run.rows(f"select {', '.join(columns)} from fates")[0].asDict()
+    return counted
+
+
+def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
+    """Why a metric cannot be known; empty where it can."""
+    name, _, outcome = metric.partition(".")
+    if name == "unclaimed":
+        return "" if run.stores else _NO_STORE
+    if metric.startswith("missing "):
+        node = metric.removeprefix("missing ")
+        return "" if counts[f"told {node}"] else f"no acknowledged send to {_broker(run, node)}"
+    if not sent["findings"]["sent"]:
+        return _NOTHING_SENT
+    if name == "stored_twice":
+        return "" if run.stores else _NO_STORE
+    these = (outcome,) if outcome else STORED
+    if nameless := sum(sent["nameless"].get(one, 0) for one in these):
+        return f"{nameless} of these sends carry no unique id"
+    if name == "stored":
+        return _NO_STORE if sent["findings"][f"sent.{outcome}"] and not run.stores else ""
+    if counts[metric] and not run.stores:
+        return _NO_STORE
+    unread = [why for broker in counts[f"brokers {metric}"] for why in run.unread_of(broker)]
+    return f"{'; '.join(unread)}; in none of the others: {counts[metric]}" if unread else ""
+
+
+def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The first messages of each metric, all in one pass."""
+    if not conditions:
+        return {}
+    metrics = ", ".join(f"if({condition}, {literal(metric)}, null)" for metric, condition in conditions.items())
+    rows = run.rows(
+        "select * from (select *, row_number() over (partition by metric order by send.ended_at, message_id) nth"
+        f" from (select explode(array_compact(array({metrics}))) metric, message_id, send, nodes from fates))"
+        f" where nth <= {EVIDENCE_LIMIT} order by nth"
+    )
+    told: dict[str, list[str]] = collections.defaultdict(list)
+    for row in rows:
+        piece = _tell(row.message_id, row.send, sorted(row.nodes or ()))
+        told[row.metric].append(piece + _removals(run, row.metric, row.send))
+    return {metric: tuple(pieces) for metric, pieces in told.items()}
+
+
+_REMOVING = ("file_deleted", "store_wiped", "power_lost", "log_truncated", "log_dropped")
+
+
+def _removals(run: Run, metric: str, send: Any) -> str:
+    """What took records from the node of `missing NODE` after the send."""
+    node = metric.removeprefix("missing ")
+    found = {
+        one.kind: round((one.at - run.began_at) / 1000, 1)
+        for one in reversed(run.happenings)
+        if one.node == node and one.kind in _REMOVING and send is not None and one.at >= send.ended_at
+    }
+    return "".join(f"; then {node}: {kind} at {seconds} s" for kind, seconds in reversed(found.items()))
+
+
+def _tell(message_id: str, send: Any, nodes: list[str]) -> str:
+    where = f"at {', '.join(nodes)}" if nodes else "in no store"
+    if send is None:
+        return f"{message_id}: sent by nobody in the journal, {where}"
+    place = f" by {send.topic}@{send.broker}:{send.queue} offset {send.offset}" if send.broker else ""
+    return f"{message_id}: {send.outcome}{place}, {where}"

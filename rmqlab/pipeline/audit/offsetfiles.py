@@ -1,0 +1,183 @@
+"""Consumer offsets in brokers' files against what was committed to them. Metric: offset_file_behind NODE.
+
+A broker saves its offsets every 5 s, first 10 s after its start, and at an orderly stop; the rules are those of
+cluster/checks/offsetfiles.py. This process reads the files and follows the nodes; Spark looks through the commits.
+Needs `offset_moves`.
+"""
+
+import collections
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import pyarrow as pa
+
+from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.findings import MESSAGES, Finding, unknown
+from rmqlab.pipeline.audit.watchers import Happening, Member, Span
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.store.configfile import load_config_file
+
+_SAVED_EVERY, _SAVED_FIRST, _TRAVEL, _STALL = 5000, 10_000, 1000, 500
+_ENDINGS = ("node_killed", "node_crashed", "node_stopped")
+
+_FLOORS = """
+with here as (
+    select l.node, c.`group`, c.topic, c.broker, c.queue, c.offset, c.seq, c.at, l.saved_until
+    from commits c join offset_lives l on c.broker = l.broker and coalesce(c.broker_id, 0) = l.broker_id
+    where c.at >= l.ready_at
+), sure as (
+    select h.node, h.`group`, h.topic, h.broker, h.queue, max(named_struct('seq', h.seq, 'at', h.at)) latest
+    from here h left anti join offset_disturbances d
+        on h.node = d.node and h.at >= d.at and h.at <= coalesce(d.until, h.at)
+    where h.at <= h.saved_until group by all
+), since as (
+    select s.node, s.`group`, s.topic, s.broker, s.queue, h.offset from sure s join here h
+        on s.node = h.node and s.`group` = h.`group` and s.topic = h.topic and s.queue = h.queue
+    where h.seq >= s.latest.seq
+    union all
+    select s.node, s.`group`, s.topic, s.broker, s.queue, m.after from sure s join offset_moves m
+        on s.node = m.node and s.`group` = m.`group` and s.topic = m.topic and s.broker = m.broker and s.queue = m.queue
+    where m.at >= s.latest.at
+)
+select f.*, coalesce(t.offset, 0) stored
+from (select node, `group`, topic, broker, queue, min(offset) floor from since group by all) f
+    left join offset_files t
+        on f.node = t.node and concat(f.topic, '@', f.`group`) = t.key and f.queue = t.queue
+"""
+
+
+@attrs.frozen
+class _Life:
+    """When a broker was last ready, and up to when it has saved for certain."""
+
+    ready_at: int
+    saved_until: int
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Measure, for every broker that was ready. Makes the table `offset_floors`."""
+    files = {name: table for name in run.stores if (table := _read(run, name)) is not None}
+    faults = list(_faults(run.happenings))
+    disturbances = {name: [*faults, *_pauses(run.happenings, name)] for name in run.members}
+    lives = {one.name: _life(run, one, disturbances[one.name]) for one in run.members.values() if one.broker}
+    _share(run, files, lives, disturbances)
+    run.table("offset_floors", run.sql(_FLOORS))
+    rows: dict[str, list[Any]] = collections.defaultdict(list)
+    for row in run.rows("select * from offset_floors order by floor - stored desc"):
+        rows[row.node].append(row)
+    for name, life in lives.items():
+        yield _judge(f"offset_file_behind {name}", rows[name], is_read=name in files, is_alive=life is not None)
+
+
+def _judge(metric: str, rows: list[Any], *, is_read: bool, is_alive: bool) -> Finding:
+    if not is_read or not is_alive or not rows:
+        missing = "no commit to this node must have been saved" if is_read else "consumerOffset.json could not be read"
+        return unknown(metric, MESSAGES, missing if is_alive else "the node lost power, or its store")
+    behind = [row for row in rows if row.floor > row.stored]
+    told = tuple(
+        f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: offset {row.stored} in the file, and must be {row.floor}"
+        for row in behind
+    )
+    return Finding(
+        metric=metric, unit=MESSAGES, value=behind[0].floor - behind[0].stored if behind else 0, evidence=told
+    )
+
+
+def _read(run: Run, node: str) -> Mapping[str, Mapping[int, int]] | None:
+    path = run.directory / node / "store" / "config" / "consumerOffset.json"
+    table = load_config_file(path, ConsumerOffsets.decode)
+    return table.offset_table if table else None
+
+
+def _share(
+    run: Run,
+    files: Mapping[str, Mapping[str, Mapping[int, int]]],
+    lives: Mapping[str, _Life | None],
+    disturbances: Mapping[str, list[Span]],
+) -> None:
+    """Let Spark know the files, the lives and the times in which a commit may not arrive."""
+    stored = [
+        {"node": node, "key": name, "queue": queue, "offset": offset}
+        for node, table in files.items()
+        for name, queues in table.items()
+        for queue, offset in queues.items()
+    ]
+    run.small("offset_files", stored, node=pa.string(), key=pa.string(), queue=pa.int32(), offset=pa.int64())
+    known = [
+        {"node": name, "broker": run.members[name].broker, "broker_id": run.members[name].broker_id or 0}
+        | {"ready_at": life.ready_at, "saved_until": life.saved_until}
+        for name, life in lives.items()
+        if life is not None
+    ]
+    columns = {"ready_at": pa.int64(), "saved_until": pa.int64()}
+    run.small("offset_lives", known, node=pa.string(), broker=pa.string(), broker_id=pa.int32(), **columns)
+    spans = [
+        {"node": node, "at": at - _TRAVEL, "until": until}
+        for node, found in disturbances.items()
+        for at, until in found
+    ]
+    run.small("offset_disturbances", spans, node=pa.string(), at=pa.int64(), until=pa.int64())
+
+
+def _life(run: Run, member: Member, disturbances: list[Span]) -> _Life | None:
+    own = [one for one in run.happenings if one.node == member.name]
+    begun = max(index for index, one in enumerate(own) if one.kind == "node_ready")
+    ready_at, rest = own[begun].at, own[begun + 1 :]
+    if any(one.kind in ("power_lost", "store_wiped") for one in rest):
+        return None
+    ended_at, is_orderly = _end(run, member.name, rest)
+    for at, until in disturbances:
+        if until is None or until > ended_at - _SAVED_FIRST:
+            ended_at, is_orderly = min(ended_at, at), False
+    if is_orderly:
+        return _Life(ready_at, ended_at - _TRAVEL)
+    rate = next((float(one.fields.get("rate") or 1) for one in run.happenings if one.kind == "cluster_starting"), 1.0)
+    stall = round(_STALL * rate)
+    has_saved = ended_at >= ready_at + _SAVED_FIRST + stall
+    return _Life(ready_at, ended_at - _SAVED_EVERY - _TRAVEL - stall if has_saved else ready_at - 1)
+
+
+def _end(run: Run, node: str, rest: list[Happening]) -> tuple[int, bool]:
+    """When the last life of a node ended, by the order that ended it; and whether in good order."""
+    ordered = None
+    for one in rest:
+        if one.kind == "command" and one.fields.get("command") in ("kill", "stop", "pause", "power-loss", "wipe"):
+            ordered = one.at if ordered is None else ordered
+        elif one.kind == "node_paused":
+            ordered = None
+        elif one.kind in _ENDINGS:
+            return (one.at if ordered is None else ordered), one.kind == "node_stopped"
+    if node in run.stopped:
+        return run.stopped[node], True
+    return run.ended_at, False
+
+
+def _faults(happenings: tuple[Happening, ...]) -> Iterator[Span]:
+    healed: dict[str, list[int]] = collections.defaultdict(list)
+    for one in happenings:
+        if one.kind == "fault_healed":
+            healed[str(one.fields.get("id"))].append(one.at)
+    for one in happenings:
+        if one.kind == "fault_applied":
+            yield one.at, next((at for at in healed[str(one.fields.get("id"))] if at >= one.at), None)
+
+
+def _pauses(happenings: tuple[Happening, ...], node: str) -> Iterator[Span]:
+    """From the order to freeze a node until it goes on, or ends."""
+    ordered: int | None = None
+    paused: int | None = None
+    ready_at = max((one.at for one in happenings if (one.node, one.kind) == (node, "node_ready")), default=0)
+    for one in happenings:
+        if one.node != node or one.at < ready_at:
+            continue
+        if one.kind == "command" and one.fields.get("command") in ("kill", "stop", "pause", "power-loss", "wipe"):
+            ordered = one.at if ordered is None else ordered
+        elif one.kind == "node_paused":
+            paused, ordered = (one.at if ordered is None else ordered), None
+        elif one.kind in ("node_resumed", *_ENDINGS):
+            if paused is not None:
+                yield paused, one.at if ordered is None or one.kind == "node_resumed" else ordered
+            paused = ordered = None
+    if paused is not None:
+        yield paused, None

@@ -1,0 +1,357 @@
+"""What happened in each queue: order, outages (RTO), offsets that went back, and messages given out again.
+
+Windows by queue and group. Metrics: order.stored, order.delivered GROUP, write_unavailable and read_unavailable of a
+BROKER or a QUEUE, group_read_unavailable GROUP, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP, duplicates, duplicates.CAUSE.
+"""
+
+import collections
+from collections.abc import Iterator
+
+from rmqlab.pipeline.audit import offsetfiles
+from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.findings import EVIDENCE_LIMIT, MESSAGES, SECONDS, Finding, unknown
+
+CAUSES = ("client_retry", "offset_rollback", "rebalance", "redelivery", "unexplained")
+_DELIVERIES = "deliveries"
+_TIMES = "times"
+
+# ---- order -----------------------------------------------------------------------------------------------
+
+_INVERSIONS = """
+with placed as (
+    select c.node, c.broker, c.topic, c.queue, c.message_id, c.offset, s.began_at,
+        if(s.acknowledged and s.broker = c.broker and s.queue = c.queue and d.topic is null, s.ended_at, null) ended_at,
+        row_number() over (partition by c.node, c.topic, c.queue, c.message_id
+            order by coalesce(s.acknowledged and s.broker = c.broker and s.queue = c.queue and s.offset = c.offset
+                and d.topic is null, false) desc, c.log_offset) nth
+    from copies c join sends s on c.message_id = s.message_id and c.topic = s.topic
+        left join deferred d on s.message_id = d.message_id and s.topic = d.topic
+), seen as (
+    select *, max(named_struct('began_at', began_at, 'message_id', message_id, 'offset', offset)) over (
+        partition by node, broker, topic, queue order by offset rows between unbounded preceding and 1 preceding) ahead
+    from placed where nth = 1
+)
+select message_id, broker, topic, queue, offset, ended_at, ahead, node
+from seen where ahead.began_at > ended_at
+"""
+
+_LATE = """
+with first as (
+    select *, row_number() over (partition by `group`, topic, broker, queue, offset order by seq) nth
+    from deliveries where reconsume_times = 0
+), seen as (
+    select *, max(offset) over (partition by `group`, topic, broker, queue order by seq
+        rows between unbounded preceding and 1 preceding) farthest
+    from first where nth = 1
+)
+select seq, at, node, `group`, topic, broker, queue, offset, message_id, farthest from seen where farthest > offset
+"""
+
+_FIRST_LATE = f"""
+select * from (select *, row_number() over (partition by `group` order by seq) nth from late_deliveries)
+where nth <= {EVIDENCE_LIMIT} order by nth
+"""
+
+
+def judge_order(run: Run) -> Iterator[Finding]:
+    """Make the tables `inversions` and `late_deliveries`, and measure."""
+    run.table("inversions", run.sql(_INVERSIONS))
+    run.table("late_deliveries", run.sql(_LATE))
+    yield _judge_stored(run)
+    counts = run.rows(
+        "select `group`, count(l.seq) late from (select distinct `group` from deliveries)"
+        " left join late_deliveries l using (`group`) group by `group`"
+    )
+    told: dict[str, list[str]] = collections.defaultdict(list)
+    for late in run.rows(_FIRST_LATE) if any(row.late for row in counts) else ():
+        place = f"{late.topic}@{late.broker}:{late.queue}"
+        told[late["group"]].append(f"{place}: {late.node} got offset {late.offset} after {late.farthest}")
+    for row in counts:
+        group = row["group"]
+        evidence = tuple(told[group])
+        yield Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=row.late, evidence=evidence)
+
+
+def _judge_stored(run: Run) -> Finding:
+    found = run.rows(
+        "select (select count(distinct message_id) from inversions) inverted,"
+        " exists(select 1 from sends where acknowledged) is_acknowledged"
+    )[0]
+    if not found.is_acknowledged or not run.stores:
+        missing = "no store was given" if found.is_acknowledged else "no send was acknowledged"
+        return unknown("order.stored", MESSAGES, missing)
+    rows = run.rows("select * from inversions order by ended_at", EVIDENCE_LIMIT) if found.inverted else []
+    told = tuple(
+        f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} lies behind"
+        f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
+        for row in rows
+    )
+    return Finding(metric="order.stored", unit=MESSAGES, value=found.inverted, evidence=told)
+
+
+# ---- outages ---------------------------------------------------------------------------------------------
+
+_WRITES = """
+with stored as (
+    select broker, concat(topic, '@', broker, ':', queue) name, topic, began_at, ended_at
+    from sends where acknowledged and is_first and broker is not null and queue is not null
+), known as (select distinct topic, broker, name from stored
+), failed as (
+    select f.topic, coalesce(nullif(f.broker, ''), k.broker) broker, f.message_id, f.began_at, f.ended_at
+    from failures f left join (select distinct topic, broker from known) k on f.broker = '' and f.topic = k.topic
+    where f.broker != '' or k.broker is not null
+)
+select 'write' way, '' who, broker target, began_at, ended_at, true is_success from stored
+union all select 'write', '', name, began_at, ended_at, true from stored
+union all select 'write', '', broker, began_at, ended_at, false from failed
+union all select 'write', '', k.name, f.began_at, f.ended_at, false
+    from failed f join known k on f.topic = k.topic and f.broker = k.broker
+"""
+
+_READS = """
+with groups as (
+    select node, max_by(`group`, seq) `group` from (
+        select node, `group`, seq from deliveries union all select node, `group`, seq from commits) group by node
+), noted as (
+    select p.at, p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name, coalesce(g.`group`, p.node) who,
+        cast(coalesce(get_json_object(p.fields, '$.took'), 0) as bigint) took,
+        cast(coalesce(get_json_object(p.fields, '$.held'), 0) as bigint) held,
+        -- Since when a message was waiting, as the next answer of the queue shows.
+        first(if(p.kind = 'pull_resumed', coalesce(cast(get_json_object(p.fields, '$.stored_at') as bigint), p.at), null), true)
+            over (partition by p.node, get_json_object(p.fields, '$.queue') order by p.seq
+                rows between current row and unbounded following) waiting_since
+    from happenings p left join groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
+), pulls as (
+    -- A broker that holds a pull for want of messages is readable: from when it held one that was answered, and to
+    -- when one that it held was cut off.
+    select who, name, is_success, case when is_success then at - held when held > 0 then
+            least(at, greatest(at - took, coalesce(waiting_since, at))) else at - took end began_at,
+        if(is_success, at - held, at) ended_at
+    from noted where name rlike '@.*:[0-9]+$'
+), attempts as (
+    select `group` who, broker, concat(topic, '@', broker, ':', queue) name, at began_at, at ended_at, true is_success
+    from deliveries where reconsume_times = 0
+    union all select who, regexp_extract(name, '@(.*):[0-9]+$', 1), name, began_at, ended_at, is_success from pulls
+)
+select 'read' way, '' who, broker target, began_at, ended_at, is_success from attempts
+union all select 'read', '', name, began_at, ended_at, is_success from attempts
+union all select 'group_read', broker, who, began_at, ended_at, is_success from attempts
+"""
+
+# Of successes only those tell something that stand next to a failure: in a second of a target's without any, the first
+# and the last will do. So a broker's whole run need not be sorted in one place.
+_TELLING = """
+with failing as (
+    select distinct way, who, target, ended_at div 1000 second from every_attempt where not is_success
+), successes as (
+    select way, who, target, ended_at, ended_at div 1000 second from every_attempt where is_success
+), bounds as (
+    select s.way, s.who, s.target, min(s.ended_at) first, max(s.ended_at) last
+    from successes s left join failing f
+        on s.way = f.way and s.who = f.who and s.target = f.target and s.second = f.second
+    group by s.way, s.who, s.target, s.second, if(f.second is null, null, s.ended_at)
+)
+select way, who, target, began_at, ended_at, is_success from every_attempt where not is_success
+union all
+select way, who, target, cast(null as bigint), explode(if(first = last, array(first), array(first, last))), true from bounds
+"""
+
+# Each success begins an island; the failures behind it, up to the next success, are the window.
+_OUTAGES = """
+with islands as (
+    select *, sum(int(is_success)) over (partition by way, who, target order by ended_at, is_success desc
+        rows between unbounded preceding and current row) island
+    from attempts
+), windows as (
+    select way, who, target, island, max(ended_at) filter (where is_success) success, count_if(not is_success) failures,
+        min(began_at) filter (where not is_success) first_failed, max(ended_at) filter (where not is_success) last_failed
+    from islands group by way, who, target, island
+), followed as (
+    select *, lead(success) over (partition by way, who, target order by island) next_success from windows
+)
+select way, who, target, failures, next_success is null is_open, first_failed, last_failed,
+    if(way != 'write', greatest(coalesce(success, first_failed), first_failed), coalesce(success, first_failed)) began_at,
+    coalesce(next_success, last_failed) ended_at
+from followed where failures > 0
+"""
+
+
+def judge_outages(run: Run) -> Iterator[Finding]:
+    """Make the tables `attempts` and `outages`, and measure the longest of each target."""
+    run.sql(_WRITES).unionAll(run.sql(_READS)).createOrReplaceTempView("every_attempt")
+    run.table("attempts", run.sql(_TELLING))
+    run.table("outages", run.sql(_OUTAGES))
+    found = {
+        (row.way, row.target): row
+        for row in run.rows(
+            "select way, target, max_by(named_struct('b', began_at, 'e', ended_at, 'o', is_open, 'f', failures),"
+            " ended_at - began_at) w, count(began_at) windows"
+            " from (select distinct way, target from attempts) left join outages using (way, target) group by way, target"
+        )
+    }
+    for way, tried in (("write", "sent anything to"), ("read", "read anything from")):
+        for broker in run.brokers():
+            if (way, broker) not in found:
+                yield unknown(f"{way}_unavailable {broker}", SECONDS, f"nobody {tried} {broker}")
+    for (way, target), row in sorted(found.items()):
+        metric = f"{way}_unavailable {target}"
+        if not row.windows:
+            yield Finding(metric=metric, unit=SECONDS, value=0.0)
+            continue
+        seconds = (row.w.e - row.w.b) / 1000
+        yield Finding(
+            metric=metric,
+            unit=SECONDS,
+            value=seconds,
+            is_at_least=row.w.o,
+            evidence=(f"{row.w.f} attempts failed in {seconds:.2f} s; {row.windows} windows in all",),
+        )
+
+
+# ---- offsets that went back ------------------------------------------------------------------------------
+
+_MOVES = """
+with reported as (
+    select h.seq, h.at, h.node, get_json_object(fields, '$.group') `group`, get_json_object(fields, '$.topic') topic,
+        coalesce(b.broker, h.node) broker, cast(get_json_object(fields, '$.queue_id') as int) queue,
+        cast(get_json_object(fields, '$.before') as bigint) before, cast(get_json_object(fields, '$.after') as bigint) after,
+        'a commit' why
+    from happenings h left join brokers_of_nodes b on h.node = b.node where kind = 'offset_moved_back'
+), synced as (
+    select seq, at, node, substring_index(key, '@', -1) `group`, substring_index(key, '@', 1) topic, broker,
+        cast(queue as int) queue, pair[0] before, pair[1] after, 'metadata sync' why
+    from (select h.seq, h.at, h.node, get_json_object(fields, '$.key') key, coalesce(b.broker, h.node) broker,
+        explode(from_json(get_json_object(fields, '$.queues'), 'map<string,array<bigint>>')) as (queue, pair)
+        from happenings h left join brokers_of_nodes b on h.node = b.node where kind = 'consumer_offsets_overwritten')
+), corrected as (
+    select seq, at, node, `group`, regexp_extract(name, '^([^@]*)@', 1) topic,
+        regexp_extract(name, '@(.*):[0-9]+$', 1) broker, cast(regexp_extract(name, ':([0-9]+)$', 1) as int) queue,
+        asked before, offered after, 'out of bounds' why
+    from (select h.seq, h.at, h.node, coalesce(g.`group`, h.node) `group`, get_json_object(fields, '$.queue') name,
+        cast(get_json_object(fields, '$.asked') as bigint) asked,
+        cast(get_json_object(fields, '$.offered') as bigint) offered
+        from happenings h left join (select node, max_by(`group`, seq) `group` from (
+            select node, `group`, seq from deliveries union all select node, `group`, seq from commits) group by node) g
+            on h.node = g.node
+        where kind = 'offset_illegal')
+    where offered < asked and name rlike '@.*:[0-9]+$'
+), told as (
+    select * from corrected union all select * from synced union all {reported_alone}
+), falling as (
+    select * from (select seq, at, node, `group`, topic, broker, queue,
+        lag(offset) over (partition by `group`, topic, broker, queue order by seq) before, offset after,
+        'a commit below the last one' why
+        from commits) where after < before
+)
+select * from told union all {falling_alone}
+"""
+
+# Each report stands for one move to its offset: the first, second, ... of `these` goes with that of `reports`.
+_ALONE = """
+select seq, at, node, `group`, topic, broker, queue, before, after, why from (
+    select *, row_number() over (partition by `group`, topic, broker, queue, after order by seq) nth from {these}) t
+    left join (select `group` g, topic t, broker b, queue q, after a, count(*) reports from {reports} group by all)
+        on `group` = g and topic = t and broker = b and queue = q and after = a
+where nth > coalesce(reports, 0)
+"""
+
+
+def judge_consumers(run: Run) -> Iterator[Finding]:
+    """Offsets that went back, and the duplicates that some of them explain."""
+    yield from judge_rollbacks(run)
+    yield from offsetfiles.judge(run)
+    yield from judge_duplicates(run)
+
+
+def judge_rollbacks(run: Run) -> Iterator[Finding]:
+    """Make the table `offset_moves`, and measure."""
+    reported = _ALONE.format(these="reported", reports="corrected")
+    falling = _ALONE.format(these="falling", reports="told")
+    run.table("offset_moves", run.sql(_MOVES.format(reported_alone=reported, falling_alone=falling)))
+    groups = run.rows(
+        "select `group`, count(m.seq) moves, max(before - after) worst from (select `group` from deliveries"
+        " union select `group` from commits union select `group` from offset_moves)"
+        " left join offset_moves m using (`group`) group by `group` order by `group`"
+    )
+    if not groups:
+        yield unknown("offset_rollbacks", _TIMES, "no consumer group consumed or committed anything")
+        return
+    moves = sum(row.moves for row in groups)
+    rows = run.rows("select * from offset_moves order by seq", EVIDENCE_LIMIT) if moves else []
+    told = tuple(
+        f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: {row.why} at {row.node}, {row.before} to {row.after}"
+        for row in rows
+    )
+    yield Finding(metric="offset_rollbacks", unit=_TIMES, value=moves, evidence=told)
+    for row in groups:
+        yield Finding(metric=f"offset_rollbacks {row['group']}", unit=_TIMES, value=row.moves)
+        yield Finding(metric=f"rolled_back {row['group']}", unit=MESSAGES, value=row.worst or 0)
+
+
+# ---- duplicates ------------------------------------------------------------------------------------------
+
+_REPEATED = """
+with numbered as (
+    select *, row_number() over (partition by `group`, message_id order by seq) nth,
+        lag(named_struct('seq', seq, 'at', at, 'node', node)) over (
+            partition by `group`, message_id, topic, broker, queue, offset order by seq) same
+    from deliveries
+)
+select * from numbered where nth > 1
+"""
+
+_CAUSES = """
+with taken as (
+    select node, at, explode(from_json(get_json_object(fields, '$.added'), 'array<string>')) name
+    from happenings where kind = 'rebalanced'
+), asked as (
+    select r.seq, max(t.at) taken_at from repeated r join taken t
+        on r.node = t.node and t.name = concat(r.topic, '@', r.broker, ':', r.queue) and t.at <= r.at
+    group by r.seq
+), moved as (
+    select distinct r.seq from repeated r join offset_moves m
+        on r.`group` = m.`group` and r.topic = m.topic and r.broker = m.broker and r.queue = m.queue
+        and m.at between r.same.at and r.at and m.after <= r.offset and r.offset < m.before
+), committed as (
+    select r.seq, max(c.offset) farthest
+    from repeated r left join asked a on r.seq = a.seq join commits c
+        on r.`group` = c.`group` and r.topic = c.topic and r.broker = c.broker and r.queue = c.queue
+        and c.at <= if(coalesce(a.taken_at, -1) > r.same.at, a.taken_at, r.at)
+    where r.same is not null group by r.seq
+)
+select r.seq, r.at, r.node, r.`group`, r.topic, r.broker, r.queue, r.offset, r.message_id, r.same.node before_node,
+    case when r.reconsume_times > 0 then 'redelivery'
+        when r.same is null then 'client_retry'
+        when m.seq is not null or c.farthest > r.offset then 'offset_rollback'
+        when r.same.node != r.node or coalesce(a.taken_at, -1) > r.same.at then 'rebalance'
+        else 'unexplained' end cause
+from repeated r left join moved m on r.seq = m.seq left join committed c on r.seq = c.seq
+    left join asked a on r.seq = a.seq
+"""
+
+_FIRST_REPEATS = f"""
+select * from (select *, row_number() over (partition by cause order by seq) nth from repeats)
+where nth <= {EVIDENCE_LIMIT} order by nth
+"""
+
+
+def judge_duplicates(run: Run) -> Iterator[Finding]:
+    """Make the tables `repeated` and `repeats`, and measure. Needs `offset_moves`."""
+    if not run.rows("select 1 from deliveries", 1):
+        for cause in ("", *CAUSES):
+            metric = f"duplicates.{cause}" if cause else "duplicates"
+            yield unknown(metric, _DELIVERIES, "nothing was delivered to a workload of the journal")
+        return
+    run.table("repeated", run.sql(_REPEATED))
+    run.table("repeats", run.sql(_CAUSES))
+    counts = {row.cause: row["count"] for row in run.rows("select cause, count(*) count from repeats group by cause")}
+    told: dict[str, list[str]] = collections.defaultdict(list)
+    for row in run.rows(_FIRST_REPEATS) if counts else ():
+        told[row.cause].append(
+            f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
+            f" at {row.node}"
+        )
+    yield Finding(metric="duplicates", unit=_DELIVERIES, value=sum(counts.values()))
+    for cause in CAUSES:
+        evidence = tuple(told[cause])
+        yield Finding(metric=f"duplicates.{cause}", unit=_DELIVERIES, value=counts.get(cause, 0), evidence=evidence)

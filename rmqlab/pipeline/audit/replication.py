@@ -1,0 +1,173 @@
+"""Masters and slaves: how far a slave was behind, and whether its log is still its master's.
+
+Metrics: replication_lag SLAVE, replication_lag_left SLAVE, behind_for SLAVE, divergence SLAVE, behind SLAVE, ahead SLAVE.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.findings import BYTES, SECONDS, Finding, unknown
+from rmqlab.pipeline.audit.watchers import Member
+from rmqlab.pipeline.commitlogs import find_logs, log_files
+
+# Samples that stand closer together than half a second were taken in one instant.
+_LAG = """
+with samples as (
+    select h.at, h.seq, h.node, m.slave, h.node = m.master is_master,
+        cast(get_json_object(fields, '$.max_offset') as bigint) log_end
+    from happenings h join pairs m on h.node in (m.master, m.slave) where kind = 'log_sampled'
+), stepped as (
+    select *, int(coalesce(at - lag(at) over (partition by slave order by seq) >= 500, true)) is_new from samples
+), instants as (
+    select *, sum(is_new) over (partition by slave order by seq) instant from stepped
+), known as (
+    select slave, instant, at,
+        last_value(if(is_master, log_end, null)) ignore nulls over before master_end,
+        last_value(if(is_master, null, log_end)) ignore nulls over before slave_end,
+        row_number() over (partition by slave, instant order by seq desc) nth,
+        min(at) over (partition by slave, instant) instant_at
+    from instants window before as (partition by slave order by seq rows between unbounded preceding and current row)
+)
+select slave, instant_at at, greatest(0, master_end - slave_end) behind_bytes, master_end, slave_end
+from known where nth = 1 and master_end is not null and slave_end is not null
+"""
+
+# Samples in which a slave was behind, one after the other, are one span: to the first sample in which it was not.
+_SPANS = """
+with stepped as (
+    select *, lead(at) over (partition by slave order by at) next_at,
+        sum(int(behind_bytes = 0)) over (partition by slave order by at) span from lag
+)
+select slave, min(at) at, max_by(next_at, at) until from stepped where behind_bytes > 0 group by slave, span
+"""
+
+# A record is what its CRC over all of its bytes says; the common range is judged record by record.
+_DIFFERING = """
+with ends as (
+    select node, min(log_offset) first, max(log_offset + size) last from copies group by node
+), common as (
+    select p.master, p.slave, greatest(a.first, b.first) low, least(a.last, b.last) high
+    from pairs p join ends a on p.master = a.node join ends b on p.slave = b.node
+), records as (
+    select c.slave, c.low, c.high, r.log_offset, r.record_crc, r.size, r.message_id, r.node = c.slave is_slave
+    from copies r join common c on r.node in (c.master, c.slave)
+    where r.log_offset + r.size > c.low and r.log_offset < c.high
+)
+select slave, log_offset, max(low) low, max(high) high,
+    max(message_id) filter (where not is_slave) master_message, max(message_id) filter (where is_slave) slave_message
+from records group by slave, log_offset
+having count(*) < 2 or min(record_crc) != max(record_crc) or min(size) != max(size)
+"""
+
+
+Extent: TypeAlias = tuple[int, int]
+"""Where a log begins and ends."""
+_NOTHING: Extent = (0, 0)
+
+_LAGS = """
+select * from (select slave, max(behind_bytes) most, max_by(behind_bytes, at) latest from lag group by slave)
+left join (select slave, max_by(named_struct('millis', coalesce(until, {ended_at}) - at, 'is_open', until is null),
+    coalesce(until, {ended_at}) - at) longest from behind_spans group by slave) using (slave)
+"""
+
+_FIRST_DIFFERENCES = """
+select * from (select *, row_number() over (partition by slave order by log_offset) nth from divergences) where nth <= 5
+order by log_offset
+"""
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Make the tables `lag`, `behind_spans` and `divergences`, and measure, for every slave."""
+    slaves = [member for member in run.members.values() if member.broker_id]
+    rows = [{"slave": slave.name, "master": master.name} for slave in slaves for master in _masters(run, slave)]
+    run.small("pairs", rows, slave=pa.string(), master=pa.string())
+    run.table("lag", run.sql(_LAG))
+    run.table("behind_spans", run.sql(_SPANS))
+    run.table("divergences", run.sql(_DIFFERING))
+    lags = {row.slave: row for row in run.rows(_LAGS.format(ended_at=run.ended_at))}
+    ends = dict.fromkeys(set(run.stores) - set(run.wiped), _NOTHING) | {
+        row.node: (row.first, row.last)
+        for row in run.rows("select node, min(log_offset) first, max(log_offset + size) last from copies group by node")
+    }
+    differing = run.rows(_FIRST_DIFFERENCES)
+    for slave in slaves:
+        yield from _judge_lag(slave.name, lags.get(slave.name))
+        yield from _judge_logs(run, slave, ends, [row for row in differing if row.slave == slave.name])
+
+
+def _masters(run: Run, slave: Member) -> list[Member]:
+    return [member for member in run.members.values() if member.broker == slave.broker and member.broker_id == 0]
+
+
+def _judge_lag(slave: str, row: Any | None) -> Iterator[Finding]:
+    missing = "" if row else f"{slave} or its master gave no sample of its log"
+    most, latest = (row.most, row.latest) if row else (None, None)
+    yield Finding(metric=f"replication_lag {slave}", unit=BYTES, value=most, missing=missing)
+    yield Finding(metric=f"replication_lag_left {slave}", unit=BYTES, value=latest, missing=missing)
+    if row is None:
+        yield unknown(f"behind_for {slave}", SECONDS, missing)
+        return
+    longest = row.longest
+    yield Finding(
+        metric=f"behind_for {slave}",
+        unit=SECONDS,
+        value=longest.millis / 1000 if longest else 0.0,
+        is_at_least=bool(longest and longest.is_open),
+    )
+
+
+def _judge_logs(run: Run, slave: Member, ends: Mapping[str, Extent], differing: Sequence[Any]) -> Iterator[Finding]:
+    masters = [member.name for member in _masters(run, slave)]
+    missing = "; ".join(run.unread_of(slave.broker))
+    if missing or len(masters) != 1 or not {slave.name, *masters} <= ends.keys():
+        for name in ("divergence", "behind", "ahead"):
+            yield unknown(f"{name} {slave.name}", BYTES, missing or "there are not two logs to compare")
+        return
+    mine, its_masters = ends[slave.name], ends[masters[0]]
+    common = max(mine[0], its_masters[0]), min(mine[1], its_masters[1])
+    if common[0] >= common[1] and _NOTHING not in (mine, its_masters):
+        for name in ("divergence", "behind", "ahead"):
+            yield unknown(f"{name} {slave.name}", BYTES, "the logs have no byte in common")
+        return
+    yield _judge_divergence(run, slave.name, masters[0], common, differing)
+    yield Finding(metric=f"behind {slave.name}", unit=BYTES, value=max(0, its_masters[1] - mine[1]))
+    yield Finding(metric=f"ahead {slave.name}", unit=BYTES, value=max(0, mine[1] - its_masters[1]))
+
+
+def _judge_divergence(run: Run, slave: str, master: str, common: tuple[int, int], differing: Sequence[Any]) -> Finding:
+    metric, (low, high) = f"divergence {slave}", common
+    if not differing:
+        return Finding(metric=metric, unit=BYTES, value=0)
+    first = first_difference(run.directory, master, slave, max(low, differing[0].log_offset), high)
+    told = tuple(
+        f"offset {row.log_offset}: {row.master_message or 'nothing'} at {master},"
+        f" {row.slave_message or 'nothing'} at {slave}"
+        for row in differing
+    )
+    return Finding(metric=metric, unit=BYTES, value=high - first, evidence=told)
+
+
+def first_difference(directory: Path, one: str, other: str, low: int, high: int) -> int:
+    """The first byte from `low` on that two nodes' logs do not share; `high` where there is none before."""
+    logs = {log.node: log for log in find_logs(directory)}
+    for at in range(low, high, 2**16):
+        count = min(2**16, high - at)
+        left, right = (_bytes_at(log_files(logs[node]), at, count) for node in (one, other))
+        if left != right:
+            return at + next(index for index, pair in enumerate(zip(left, right, strict=True)) if pair[0] != pair[1])
+    return high
+
+
+def _bytes_at(files: list[Path], at: int, count: int) -> bytes:
+    found = bytearray()
+    for path in files:
+        base, size = int(path.name), path.stat().st_size
+        if base <= at + len(found) < base + size and len(found) < count:
+            with path.open("rb") as file:
+                file.seek(at + len(found) - base)
+                found += file.read(count - len(found))
+    return bytes(found).ljust(count, b"\0")

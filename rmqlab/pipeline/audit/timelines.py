@@ -1,0 +1,42 @@
+"""What a plot needs, in some hundred points: throughput and latency of sends, offsets of consumer groups, deliveries."""
+
+from collections.abc import Iterator
+
+from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.findings import Finding
+
+_POINTS = 300
+
+_SENDS = """
+select {start} + cast((ended_at - {start}) / {step} as bigint) * {step} at, outcome, count(*) sends,
+    percentile_approx(ended_at - began_at, array(0.5, 0.99, 1.0)) latency
+from sends where is_first group by 1, 2
+"""
+_DELIVERED = """
+select {start} + cast((at - {start}) / {step} as bigint) * {step} at, `group`, coalesce(from_broker_id, 0) broker_id,
+    count(*) deliveries
+from deliveries group by 1, 2, 3
+"""
+
+# A commit stands until the next one of its queue: it is seen at each point of time from the one up to the other.
+_COMMITTED = """
+with spans as (
+    select `group`, offset, ceil((at - {start}) / {step}) first,
+        ceil((coalesce(lead(at) over (partition by `group`, topic, broker, queue order by seq), {end} + 1) - {start})
+            / {step}) - 1 last
+    from commits
+), seen as (
+    select `group`, offset, explode(sequence(first, last)) nth from spans where first <= last
+)
+select {start} + nth * {step} at, `group`, sum(offset) offset from seen group by nth, `group`
+"""
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Make the tables `send_bins`, `delivery_bins`, `offset_points`. They answer no metric."""
+    step = max(100, (run.ended_at - run.began_at) // _POINTS)
+    bounds = {"start": run.began_at, "end": max(run.began_at, run.ended_at), "step": step}
+    run.table("send_bins", run.sql(_SENDS.format(**bounds)))
+    run.table("delivery_bins", run.sql(_DELIVERED.format(**bounds)))
+    run.table("offset_points", run.sql(_COMMITTED.format(**bounds)))
+    yield from ()

@@ -1,0 +1,157 @@
+"""The commands `rmqlab audit` and `rmqlab report`. The command line finds them by name, as entry points.
+
+Exit status of an audit: 0 holds, 1 violated, 2 unknown. Where it could not be made: 1 and one line on stderr.
+"""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from rmqlab.pipeline.options import OptionError
+from rmqlab.pipeline.runs import NoRunError, find_run, home
+from rmqlab.pipeline.session import LOCAL, NoSparkError, check_installed, open_session
+from rmqlab.pipeline.spark_home import Machine
+from rmqlab.runtime.printable import printable
+
+if TYPE_CHECKING:
+    from rmqlab.pipeline.audit.audit import Summary
+
+RunName = Annotated[
+    str,
+    typer.Argument(
+        metavar="[CLUSTER|SCENARIO|DIRECTORY]",
+        help="A cluster's name, a scenario's (its newest run is meant), or a run's directory.",
+    ),
+]
+DEFAULT_NAME = "default"
+_STYLES = {"holds": "green", "violated": "red", "unknown": "yellow"}
+
+console = Console(highlight=False, markup=False, emoji=False)
+
+
+def audit(
+    run: RunName = DEFAULT_NAME,
+    master: Annotated[str, typer.Option(help="Where Spark runs: local[*], spark://host:port, ...")] = LOCAL,
+    memory: Annotated[
+        str | None, typer.Option(help="Heap of a local run, such as 4g; 1g or 2g if not given, by the run's size.")
+    ] = None,
+    *,
+    with_report: Annotated[bool, typer.Option("--report", help="Make the page report.html, too.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Each single queue, too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+) -> None:
+    """Judge a run again, on Spark, at any size: what was sent, against what lies in the stores of every node.
+
+    Tables are kept as parquet in the run's directory, in `audit/`. Exit status 0: nothing acknowledged was lost, and no
+    slave's log differs from its master's. 1: something was, or does. 2: what would decide it is missing.
+    """
+    directory = _directory(run)
+    with _progress(is_shown=console.is_terminal and not as_json) as tell:
+        summary, status = _judge(directory, master, memory, tell)
+    page = _write_page(directory) if with_report else None
+    if as_json:
+        print(json.dumps(summary.as_json()))
+    else:
+        _show(summary.as_json(), every=every)
+        console.print(f"Tables: {summary.tables}", soft_wrap=True)
+        if page is not None:
+            console.print(f"Report: {page}", soft_wrap=True)
+    raise typer.Exit(status)
+
+
+@contextlib.contextmanager
+def _progress(*, is_shown: bool) -> Iterator[Callable[[str], object]]:
+    """A line that says what is being done, from the start of Spark on; it goes away at the end."""
+    if not is_shown:
+        yield lambda _: None
+        return
+    with console.status("audit: starting Spark") as status:
+        yield lambda text: status.update(f"audit: {text}")
+
+
+def _judge(directory: Path, master: str, memory: str | None, tell: Callable[[str], object]) -> "tuple[Summary, int]":
+    """The summary and the exit status that it stands for; ends the program where the audit cannot be made."""
+    try:
+        check_installed()
+        from pyspark.errors import PySparkException  # noqa: PLC0415 - not without the extra
+
+        from rmqlab.pipeline.audit.audit import EXIT_STATUS, audit_run  # noqa: PLC0415
+        from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read  # noqa: PLC0415
+
+        is_small = bytes_to_read(directory) < SMALL_BYTES
+        machine = Machine(heap=memory or ("1g" if is_small else "2g"), is_short=is_small)
+        with open_session(master, machine=machine) as spark:
+            try:
+                summary = audit_run(spark, directory, is_small=is_small, tell=tell)
+            except (PySparkException, OptionError) as exc:
+                _fail(f"the audit of {directory} failed: {_last_line(str(exc))}")
+            return summary, EXIT_STATUS[summary.verdict]
+    except NoSparkError as exc:
+        _fail(str(exc))
+    except OSError as exc:
+        _fail(f"{exc.filename or directory}: {exc.strerror}")
+
+
+def report(
+    run: RunName = DEFAULT_NAME,
+    out: Annotated[
+        Path | None, typer.Option(help="Where to write; report.html in the run's directory if not given.")
+    ] = None,
+) -> None:
+    """Make one self-contained page of an audited run: verdict, timelines, plots, evidence. Needs `rmqlab audit` first."""
+    print(_write_page(_directory(run), out))
+
+
+def _write_page(directory: Path, out: Path | None = None) -> Path:
+    from rmqlab.pipeline.report.page import NoAuditError, write_report  # noqa: PLC0415 - reads parquet: not without the extra
+
+    try:
+        return write_report(directory, out or directory / "report.html")
+    except NoAuditError as exc:
+        _fail(str(exc))
+
+
+def _directory(run: str) -> Path:
+    try:
+        return find_run(run, home())
+    except NoRunError as exc:
+        _fail(str(exc))
+
+
+def _show(document: dict[str, object], *, every: bool) -> None:
+    findings = document["findings"]
+    assert isinstance(findings, dict)
+    rows = {metric: one for metric, one in findings.items() if every or "@" not in metric}
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("metric", "value", "unit", "evidence, or what is missing"):
+        table.add_column(column, overflow="fold", justify="right" if column == "value" else "left")
+    for metric, one in rows.items():
+        value = "unknown" if one["value"] is None else f"{'>= ' if one['at_least'] else ''}{one['value']:g}"
+        said = one["missing"] or (one["evidence"][0] if one["evidence"] and one["value"] else "")
+        table.add_row(printable(metric), value, one["unit"], printable(said))
+    console.print(table)
+    if len(rows) < len(findings):
+        console.print(f"{len(findings) - len(rows)} metrics of single queues: --all shows them", style="dim")
+    verdict, why = str(document["verdict"]), document["why"]
+    assert isinstance(why, tuple)
+    console.print(Text.assemble((verdict, f"{_STYLES[verdict]} bold"), printable(f": {'; '.join(why)}")))
+
+
+def _last_line(text: str) -> str:
+    """What a Python error in Spark says in the end, without the stack."""
+    lines = [line.strip() for line in text.splitlines() if line.strip() and "SQLSTATE" not in line]
+    told = [line for line in lines if line.startswith("pipeline.")]
+    return (told or lines or [text])[-1]
+
+
+def _fail(text: str) -> NoReturn:
+    print(f"rmqlab: {text}", file=sys.stderr)
+    raise typer.Exit(1)

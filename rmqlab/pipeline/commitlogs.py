@@ -1,0 +1,183 @@
+"""Commit logs on disk, cut into ranges that tasks read apart from each other. No Spark, no Arrow.
+
+Each record tells its own commit log offset, which is the base of its file plus its place: so a reader that begins
+anywhere finds the next record for sure. A range owns what *begins* in it. Nothing is locked, changed or recovered.
+"""
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from rmqlab.pipeline.records import walk
+from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC
+
+_MAGIC: Final = struct.pack(">i", MESSAGE_MAGIC)
+_HEAD: Final = struct.Struct(">ii")
+_PHYSICAL_OFFSET: Final = struct.Struct(">q")
+_PHYSICAL_OFFSET_AT: Final = 28
+_NAME_DIGITS: Final = 20
+CHUNK_BYTES: Final = 8 * 2**20
+"""How much of a log is decoded at once, and no more than `CHUNK_RECORDS`."""
+CHUNK_RECORDS: Final = 8192
+
+
+class NoStoreError(Exception):
+    """A path holds no commit log. The text says what was looked for."""
+
+
+@attrs.frozen
+class Log:
+    """One node's commit log: the directory with files named by their first offset."""
+
+    node: str
+    directory: Path
+
+
+@attrs.frozen
+class Range:
+    """A part of one file of a commit log, in bytes from the file's beginning."""
+
+    node: str
+    path: str
+    start: int
+    end: int
+
+
+@attrs.frozen
+class Stretch:
+    """What a range holds at a place: whole records, or bytes that are none.
+
+    `starts` are the records' places in the file; empty for a torn stretch, which begins at `begin` and has `size` bytes.
+    """
+
+    begin: int
+    size: int
+    starts: Sequence[int] = ()
+
+
+def find_logs(path: Path) -> list[Log]:
+    """The commit logs below a path: a commit log's own directory, a store's, a node's, a cluster's or a run's.
+
+    The node is named after its directory, as rmqlab lays them out. NoStoreError where there is none.
+    """
+    if not path.is_dir():
+        raise NoStoreError(f"{path} is no directory")
+    if path.name == "commitlog" or any(_is_log_file(child) for child in path.iterdir()):
+        return [Log(_node_name(path.parent), path)]
+    logs = [Log(_node_name(found.parent), found) for found in _below(path)]
+    if not logs:
+        raise NoStoreError(
+            f"{path} holds no commit log: expected commitlog/, store/commitlog/ or <node>/store/commitlog/ below it"
+        )
+    return logs
+
+
+def _below(path: Path) -> Iterator[Path]:
+    for pattern in ("commitlog", "store/commitlog", "*/commitlog", "*/store/commitlog"):
+        found = sorted(candidate for candidate in path.glob(pattern) if candidate.is_dir())
+        if found:
+            yield from found
+            return
+
+
+def _node_name(store: Path) -> str:
+    return (store.absolute().parent if store.name == "store" else store.absolute()).name
+
+
+def _is_log_file(path: Path) -> bool:
+    return len(path.name) == _NAME_DIGITS and path.name.isdigit()
+
+
+def log_files(log: Log) -> list[Path]:
+    """The files of a log, oldest first."""
+    return sorted(path for path in log.directory.iterdir() if _is_log_file(path))
+
+
+def ranges_of(log: Log, range_bytes: int) -> list[Range]:
+    """Cut a log into ranges of about this size. Holes at the end of files are left out: nothing was written there."""
+    ranges = []
+    for path in log_files(log):
+        end = written_end(path)
+        ranges += [Range(log.node, str(path), at, min(at + range_bytes, end)) for at in range(0, end, range_bytes)]
+    return ranges
+
+
+def written_end(path: Path) -> int:
+    """The end of the last part of a file that has blocks on the disk; its size, where the system cannot tell."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        at = end = 0
+        try:
+            while at < size:
+                begin = os.lseek(descriptor, at, os.SEEK_DATA)
+                at = end = os.lseek(descriptor, begin, os.SEEK_HOLE)
+        except OSError as exc:
+            return end if exc.errno == 6 else size  # ENXIO: no data beyond
+        return end
+    finally:
+        os.close(descriptor)
+
+
+def stretches(view: memoryview, mapped: mmap.mmap, base: int, start: int, end: int, written: int) -> Iterator[Stretch]:
+    """What begins in [start, end) of a file whose first byte has this commit log offset, in order.
+
+    The blank end of a file and zeros that nothing follows are the log's end, and not told. Nothing is looked for beyond
+    `written` (see `written_end`): a fresh file is a gigabyte of hole.
+    """
+    at = start if start == 0 or _is_record(view, start, base) else _next_record(mapped, view, start, base, written)
+    while at < end:
+        starts, at_end = _walk_a_chunk(view, at, end)
+        if starts:
+            yield Stretch(at, at_end - at, starts)
+            at = at_end
+            continue
+        if _is_blank(view, at) or _is_zero(mapped, at, written):
+            return
+        following = _next_record(mapped, view, at + 1, base, written)
+        yield Stretch(at, following - at)
+        at = following
+
+
+def _walk_a_chunk(view: memoryview, at: int, end: int) -> tuple[list[int], int]:
+    starts, stop = walk(view, at, min(end, at + CHUNK_BYTES))
+    if len(starts) > CHUNK_RECORDS:
+        stop = starts[CHUNK_RECORDS]
+        del starts[CHUNK_RECORDS:]
+    return starts, stop
+
+
+def _is_blank(view: memoryview, at: int) -> bool:
+    """The rest of the file was left empty, for the next record did not fit (store-ha section 2.1)."""
+    if at + BLANK_SIZE > len(view):
+        return True
+    size, magic = _HEAD.unpack_from(view, at)
+    return bool(magic == BLANK_MAGIC and size == len(view) - at)
+
+
+def _is_zero(mapped: mmap.mmap, at: int, end: int) -> bool:
+    spans = ((begin, min(begin + CHUNK_BYTES, end)) for begin in range(at, end, CHUNK_BYTES))
+    return all(mapped[begin:until] == bytes(until - begin) for begin, until in spans)
+
+
+def _is_record(view: memoryview, at: int, base: int) -> bool:
+    if at + FIXED_SIZE > len(view):
+        return False
+    size, magic = _HEAD.unpack_from(view, at)
+    (offset,) = _PHYSICAL_OFFSET.unpack_from(view, at + _PHYSICAL_OFFSET_AT)
+    return bool(magic == MESSAGE_MAGIC and FIXED_SIZE <= size <= len(view) - at and offset == base + at)
+
+
+def _next_record(mapped: mmap.mmap, view: memoryview, at: int, base: int, written: int) -> int:
+    """The first place from `at` on where a record begins; the file's length where none does."""
+    found = mapped.find(_MAGIC, at, written)
+    while found >= 0:
+        if found >= 4 and found - 4 >= at and _is_record(view, found - 4, base):
+            return found - 4
+        found = mapped.find(_MAGIC, found + 1, written)
+    return len(view)

@@ -1,0 +1,167 @@
+"""The data source `rmqlab-journal`: what the processes of a cluster or a run wrote down, event by event.
+
+    spark.read.format("rmqlab-journal").load("~/.rmqlab/runs/master-killed/latest")
+    spark.read.format("rmqlab-journal").schema("at timestamp, kind string, outcome string, offset bigint").load(run)
+
+Without a schema the columns are `process` (whose file), `place` (bytes into it), `at`, `node`, `kind`, and all fields as
+one JSON text. In a schema of your own any other column is the field of its name: null where an event has none, or one
+of another type. Bytes that are no event are a row of kind `journal_torn`, with the fields `at` and `size` in bytes.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from rmqlab.pipeline.columns import ddl
+from rmqlab.pipeline.errors import plainly
+from rmqlab.pipeline.journalranges import JournalRange, NoJournalError, Torn, journal_files, journal_ranges, read_range
+from rmqlab.pipeline.options import OptionError, at_least, bind_options, boolean, json_texts, names, option, text
+
+NAME = "rmqlab-journal"
+TORN_KIND = "journal_torn"
+COLUMNS = {
+    "process": "string",
+    "place": "bigint",
+    "at": "timestamp",
+    "node": "string",
+    "kind": "string",
+    "fields": "string",
+}
+_FIELD_TYPES = ("string", "int", "bigint", "double", "boolean")
+_BATCH_ROWS = 8192
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@attrs.frozen(kw_only=True)
+class JournalOptions:
+    """What the source may be told."""
+
+    path: str = option("path", text, "the directory of a run or a cluster", default="")
+    paths: tuple[str, ...] = option("paths", json_texts, "several of them", default=())
+    with_old: bool = option("withOld", boolean, "true: also what earlier starts of the cluster wrote", default=False)
+    kinds: tuple[str, ...] = option("kinds", names, "only events of these kinds", default=())
+    not_kinds: tuple[str, ...] = option("notKinds", names, "all but events of these kinds", default=())
+    partition_bytes: int = option(
+        "maxPartitionBytes", at_least(1024), "bytes of a file in one task", default=32 * 2**20
+    )
+
+    def files(self) -> list[Path]:
+        """The files to read. OptionError where there are none."""
+        paths = self.paths or ((self.path,) if self.path else ())
+        if not paths:
+            raise OptionError(f"{NAME}: option path is needed: the directory of a run or a cluster")
+        try:
+            return [file for path in paths for file in journal_files(Path(path).expanduser(), with_old=self.with_old)]
+        except NoJournalError as exc:
+            raise OptionError(f"{NAME}: {exc}") from None
+
+
+class JournalSource(DataSource):
+    """See the module."""
+
+    @plainly
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self.bound = bind_options(JournalOptions, dict(options), source=NAME)
+        self.files = self.bound.files()
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return ddl(COLUMNS)
+
+    @plainly
+    def reader(self, schema: StructType) -> "JournalReader":
+        for field in schema.fields:
+            kind, allowed = field.dataType.simpleString(), COLUMNS.get(field.name)
+            if allowed is None and kind not in _FIELD_TYPES:
+                raise OptionError(f"{NAME}: column {field.name} is a {kind}; fields are {', '.join(_FIELD_TYPES)}")
+            if allowed is not None and kind != allowed:
+                raise OptionError(f"{NAME}: column {field.name} is a {allowed}, not a {kind}")
+        return JournalReader(self.files, self.bound, to_arrow_schema(schema, timezone="UTC"))
+
+
+class JournalPartition(InputPartition):
+    """A range of a file, read by one task."""
+
+    def __init__(self, part: JournalRange) -> None:
+        super().__init__(part)
+
+
+class JournalReader(DataSourceReader):
+    """Plans ranges of the files, and reads each of them apart from the others."""
+
+    def __init__(self, files: Sequence[Path], options: JournalOptions, schema: pa.Schema) -> None:
+        self.files = files
+        self.options = options
+        self.schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        return [JournalPartition(part) for part in journal_ranges(list(self.files), self.options.partition_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part = partition.value
+        if part is None:  # Spark's way to say that there are no partitions
+            return
+        rows: list[tuple[int, Mapping[str, Any]]] = []
+        for found in read_range(part):
+            place, entry = (found.at, _torn_entry(found)) if isinstance(found, Torn) else found
+            if self._is_wanted(entry["kind"]):
+                rows.append((place, entry))
+            if len(rows) == _BATCH_ROWS:
+                yield self._batch(part, rows)
+                rows = []
+        if rows:
+            yield self._batch(part, rows)
+
+    def _is_wanted(self, kind: str) -> bool:
+        options = self.options
+        return kind not in options.not_kinds and (not options.kinds or kind in options.kinds)
+
+    def _batch(self, part: JournalRange, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.RecordBatch:
+        columns = [self._column(field, part, rows) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _column(self, field: pa.Field, part: JournalRange, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.Array:
+        name = field.name
+        if name == "process":
+            return pa.repeat(part.process, len(rows))
+        if name == "place":
+            return pa.array([place for place, _ in rows], field.type)
+        if name == "at":
+            return pa.array([_instant(entry["at"]) for _, entry in rows], field.type)
+        if name in ("node", "kind"):
+            return pa.array([str(entry[name]) for _, entry in rows], field.type)
+        if name == "fields":
+            return pa.array([json.dumps(entry["fields"], default=str) for _, entry in rows], field.type)
+        convert = _conversion(field.type)
+        return pa.array([convert(entry["fields"].get(name)) for _, entry in rows], field.type)
+
+
+def _torn_entry(torn: Torn) -> dict[str, Any]:
+    return {"at": None, "node": "", "kind": TORN_KIND, "fields": {"at": torn.at, "size": torn.size}}
+
+
+def _instant(millis: object) -> datetime | None:
+    return _EPOCH + timedelta(milliseconds=millis) if isinstance(millis, int) else None
+
+
+def _conversion(kind: pa.DataType) -> Callable[[Any], Any]:
+    """How a field becomes a value of a column; null where it is something else."""
+    if pa.types.is_boolean(kind):
+        return lambda value: value if isinstance(value, bool) else None
+    if pa.types.is_integer(kind):
+        return lambda value: value if isinstance(value, int) else None
+    if pa.types.is_floating(kind):
+        return lambda value: float(value) if isinstance(value, int | float) else None
+    return lambda value: value if value is None or isinstance(value, str) else json.dumps(value, default=str)

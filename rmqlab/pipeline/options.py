@@ -1,0 +1,160 @@
+"""Options of a data source, bound to an attrs class: names in any case, one clear error for all that is wrong.
+
+Spark hands options over as texts whose names are lower-cased; ours are written like those of its Kafka source. Pure.
+"""
+
+import difflib
+import itertools
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
+
+import attrs
+
+from rmqlab.pipeline.errors import ToldError
+
+T = TypeVar("T")
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
+"""What Spark hands on though it is none of ours."""
+
+
+class OptionError(ToldError, ValueError):
+    """An option is misspelt, or its value makes no sense. The text names the option and what was expected."""
+
+
+def option(
+    name: str, read: Callable[[str], Any], meaning: str, *, default: object = attrs.NOTHING
+) -> Any:  # a field, as attrs.field
+    """An attrs field that is read from the option `name`. `read` raises ValueError with what it expected."""
+    return attrs.field(default=default, metadata={"option": name, "read": read, "meaning": meaning})
+
+
+def bind_options(kind: type[T], options: Mapping[str, str], *, source: str) -> T:
+    """Make `kind`, an attrs class of `option` fields, of what was given. OptionError."""
+    fields = {field.metadata["option"].lower(): field for field in attrs.fields(kind)}  # type: ignore[arg-type]
+    values = {}
+    for key, text in options.items():
+        if key.lower() in _SPARKS_OWN:
+            continue
+        if (field := fields.get(key.lower())) is None:
+            names = [field.metadata["option"] for field in fields.values()]
+            raise OptionError(f"{source}: there is no option {key}{near_miss(key, names)}; options: {', '.join(names)}")
+        try:
+            values[field.name] = field.metadata["read"](text)
+        except ValueError as exc:
+            raise OptionError(f"{source}: option {field.metadata['option']} is {text!r}: {exc}") from None
+    missing = [
+        field.metadata["option"]
+        for field in fields.values()
+        if field.default is attrs.NOTHING and field.name not in values
+    ]
+    if missing:
+        raise OptionError(f"{source}: option {missing[0]} is needed: {_meaning(fields[missing[0].lower()])}")
+    try:
+        return kind(**values)
+    except ValueError as exc:
+        raise OptionError(f"{source}: {exc}") from None
+
+
+def _meaning(field: "attrs.Attribute[Any]") -> str:
+    return str(field.metadata["meaning"])
+
+
+def near_miss(word: str, known: Collection[str]) -> str:
+    """`, did you mean X?`, or nothing where nothing is near. Case does not matter."""
+    by_folded = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(word.lower(), by_folded, n=1)
+    return f", did you mean {by_folded[near[0]]}?" if near else ""
+
+
+def shortened(words: Iterable[object], most: int = 8) -> str:
+    """The first of many, joined by commas: an error should fit on a screen."""
+    found = [str(word) for word in itertools.islice(words, most + 1)]
+    return ", ".join(found[:most]) + (", ..." if len(found) > most else "")
+
+
+# ---- what an option's text may be ------------------------------------------------------------------------
+
+
+def text(value: str) -> str:
+    if not value.strip():
+        raise ValueError("expected a text")
+    return value.strip()
+
+
+def names(value: str) -> tuple[str, ...]:
+    """Several names, separated by commas."""
+    found = tuple(part.strip() for part in value.split(",") if part.strip())
+    if not found:
+        raise ValueError("expected names, separated by commas")
+    return found
+
+
+def pattern(value: str) -> str:
+    """A regular expression."""
+    try:
+        re.compile(text(value))
+    except re.error as exc:
+        raise ValueError(f"expected a regular expression: {exc}") from None
+    return value.strip()
+
+
+def without_fault(fault: Callable[[str], str | None]) -> Callable[[str], str]:
+    """A name in which `fault` finds nothing wrong."""
+
+    def read(value: str) -> str:
+        if (found := fault(value.strip())) is not None:
+            raise ValueError(found)
+        return value.strip()
+
+    return read
+
+
+def each(read: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
+    """Several names, separated by commas, each of which `read` takes."""
+    return lambda value: tuple(read(name) for name in names(value))
+
+
+def boolean(value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return value.lower() == "true"
+
+
+def at_least(lowest: int) -> Callable[[str], int]:
+    """A whole number that is not below `lowest`."""
+
+    def read(value: str) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            raise ValueError("expected a whole number") from None
+        if number < lowest:
+            raise ValueError(f"expected at least {lowest}")
+        return number
+
+    return read
+
+
+def one_of(*allowed: str) -> Callable[[str], str]:
+    """One of some words, in any case."""
+
+    def read(value: str) -> str:
+        for word in allowed:
+            if word.lower() == value.strip().lower():
+                return word
+        raise ValueError(f"expected {', '.join(allowed[:-1])} or {allowed[-1]}{near_miss(value, allowed)}")
+
+    return read
+
+
+def json_texts(value: str) -> tuple[str, ...]:
+    """The list of texts that Spark makes of several paths."""
+    try:
+        found = json.loads(value)
+    except ValueError:
+        raise ValueError("expected a JSON list of texts") from None
+    if not isinstance(found, list) or not all(isinstance(item, str) for item in found):
+        raise ValueError("expected a JSON list of texts")
+    return tuple(found)

@@ -1,0 +1,282 @@
+"""What brokers tell of queues: who serves them, their bounds, their messages as bytes. For several members of a group.
+
+A master that is gone is no reason to stop: its slaves answer reads. They know at most what the master had.
+"""
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import attrs
+import trio
+
+from rmqlab.client.errors import BrokerError
+from rmqlab.client.instance import FAILURES, Client
+from rmqlab.client.routes import subscribe_queues
+from rmqlab.pipeline.topicoffsets import QueueName
+from rmqlab.remoting.bodies.route import TopicRouteData
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.header import Header
+from rmqlab.remoting.headers.offset import (
+    GetMaxOffsetRequestHeader,
+    GetMaxOffsetResponseHeader,
+    GetMinOffsetRequestHeader,
+    GetMinOffsetResponseHeader,
+    SearchOffsetRequestHeader,
+    SearchOffsetResponseHeader,
+)
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rmqlab.remoting.message import decode_message
+from rmqlab.remoting.names import MASTER_ID
+from rmqlab.runtime.channel import RemotingError
+
+_SUBSCRIPTION = 4  # of a pull's sysFlag: what is wanted goes with the pull
+_FOUND = int(ResponseCode.SUCCESS)
+_PASSING = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
+"""Refusals of a broker that starts, stops or has too much to do."""
+_PULL_ANSWERS = frozenset(
+    map(
+        int,
+        (
+            ResponseCode.SUCCESS,
+            ResponseCode.PULL_NOT_FOUND,
+            ResponseCode.PULL_RETRY_IMMEDIATELY,
+            ResponseCode.PULL_OFFSET_MOVED,
+        ),
+    )
+)
+
+Members = Mapping[str, Mapping[int, str]]
+"""Addresses by broker name and broker id."""
+
+
+class UnreachableError(Exception):
+    """No member of a broker's group answers. The text says what each was asked and how it failed."""
+
+
+@attrs.frozen
+class Topic:
+    """A topic as its route shows it."""
+
+    queues: tuple[QueueName, ...]
+    members: Members
+
+
+@attrs.frozen
+class Bound:
+    """A bound of a queue, and which member of the group told it."""
+
+    offset: int
+    broker_id: int
+
+    @property
+    def is_masters(self) -> bool:
+        return self.broker_id == MASTER_ID
+
+
+@attrs.frozen(kw_only=True)
+class Filter:
+    """What is wanted of a queue. Brokers apply it; of tags they compare only hashes."""
+
+    tags: tuple[str, ...] = ()
+    sql: str = ""
+
+    @property
+    def is_any(self) -> bool:
+        return not self.tags and not self.sql
+
+    @property
+    def expression(self) -> str:
+        return self.sql or " || ".join(self.tags) or "*"
+
+    @property
+    def expression_type(self) -> str:
+        return "SQL92" if self.sql else "TAG"
+
+
+@attrs.frozen(kw_only=True)
+class Reading:
+    """How to read. Seconds are those of the process's clock."""
+
+    read_from: str = "suggested"
+    wanted: Filter = attrs.field(factory=Filter)
+    group: str = "rmqlab-spark"
+    seconds: float = 120.0
+    """How long to look for somebody who has what is wanted."""
+    request_seconds: float = 5.0
+
+
+@attrs.frozen
+class Pulled:
+    """The answer to a pull. `body` has the records, joined, if there are any."""
+
+    code: int
+    next_offset: int
+    suggested_broker_id: int
+    body: bytes
+
+    @property
+    def is_found(self) -> bool:
+        return self.code == _FOUND
+
+
+async def topic_of(client: Client, topic: str) -> Topic:
+    """A topic's queues and brokers. Errors as Client.fetch_route."""
+    route = await client.fetch_route(topic)
+    queues = tuple(QueueName(topic, queue.broker_name, queue.queue_id) for queue in subscribe_queues(topic, route))
+    return Topic(queues, members_of(route))
+
+
+def members_of(route: TopicRouteData) -> dict[str, dict[int, str]]:
+    return {data.broker_name: dict(data.broker_addrs) for data in route.broker_datas}
+
+
+def merged(known: Members, fresh: Members) -> dict[str, dict[int, str]]:
+    """Take a fresh route; a broker name that it lacks keeps its old addresses."""
+    return {name: dict(addresses) for name, addresses in {**known, **fresh}.items()}
+
+
+# ---- bounds ----------------------------------------------------------------------------------------------
+
+
+async def max_offset(client: Client, queue: QueueName, members: Mapping[int, str]) -> Bound:
+    """The offset that the next message will get: at the master, or where none answers at a slave. UnreachableError."""
+    header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.GET_MAX_OFFSET, header)
+    return Bound(answer.header(GetMaxOffsetResponseHeader).offset or 0, broker_id)
+
+
+async def min_offset(client: Client, queue: QueueName, members: Mapping[int, str]) -> Bound:
+    """The first offset that is still there. UnreachableError."""
+    header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.GET_MIN_OFFSET, header)
+    return Bound(max(0, answer.header(GetMinOffsetResponseHeader).offset or 0), broker_id)
+
+
+async def offset_at(client: Client, queue: QueueName, members: Mapping[int, str], millis: int) -> int:
+    """The offset of the first message stored at a time or later; the end, where all are older. UnreachableError.
+
+    Brokers answer with the message that is nearest in time, be it an older one, and with any of those that were stored
+    in that very millisecond (class ConsumeQueue): so we look at it, and at those before it.
+    """
+    header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=millis)
+    answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
+    offset = max(0, answer.header(SearchOffsetResponseHeader).offset or 0)
+
+    async def is_older(offset: int) -> bool | None:
+        pulled = await pull(client, members[broker_id], queue, offset, count=1)
+        return decode_message(pulled.body).store_timestamp < millis if pulled.is_found else None
+
+    if await is_older(offset):
+        return offset + 1
+    return await _first_not_older(is_older, offset)
+
+
+async def _first_not_older(is_older: Callable[[int], Awaitable[bool | None]], offset: int) -> int:
+    """The first of a row of messages, up to `offset`, that is not older: steps back that double, then halves.
+
+    None is said of what is not there any more.
+    """
+    low, step = offset, 1
+    while low > 0 and await is_older(max(0, low - step)) is False:
+        low = max(0, low - step)
+        step *= 2
+    high, low = low, max(-1, low - step)  # what is at `high` is not older; what is at `low` is, or is gone
+    while high - low > 1:
+        middle = (low + high) // 2
+        if await is_older(middle) is False:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+async def _ask_in_order(
+    client: Client, queue: QueueName, members: Mapping[int, str], code: RequestCode, header: Header
+) -> tuple[Command, int]:
+    failures = []
+    for broker_id in sorted(members):
+        try:
+            return await client.ask(members[broker_id], code, header), broker_id
+        except FAILURES as exc:
+            failures.append(f"broker id {broker_id} at {members[broker_id]}: {exc}")
+    raise UnreachableError(f"{queue}: nobody answers: {'; '.join(failures) or 'the route names no broker'}")
+
+
+# ---- messages --------------------------------------------------------------------------------------------
+
+
+async def pull(
+    client: Client,
+    address: str,
+    queue: QueueName,
+    offset: int,
+    *,
+    count: int,
+    reading: Reading | None = None,
+) -> Pulled:
+    """Ask one broker for messages from an offset on; it answers at once. Errors as Client.ask."""
+    reading = reading or Reading()
+    wanted = reading.wanted
+    header = PullMessageRequestHeader(
+        consumer_group=reading.group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=count,
+        sys_flag=_SUBSCRIPTION,
+        commit_offset=0,
+        suspend_timeout_millis=0,
+        subscription=wanted.expression,
+        sub_version=0,
+        expression_type=wanted.expression_type,
+    )
+    response = await client.remoting.request(
+        address, client.command(RequestCode.PULL_MESSAGE, header), reading.request_seconds
+    )
+    if response.code not in _PULL_ANSWERS:
+        raise BrokerError(address, response.code, response.remark)
+    answer = response.header(PullMessageResponseHeader)
+    return Pulled(
+        response.code,
+        offset if answer.next_begin_offset is None else answer.next_begin_offset,
+        answer.suggest_which_broker_id or MASTER_ID,
+        bytes(response.body) if response.code == _FOUND else b"",
+    )
+
+
+async def try_pull(client: Client, queue: QueueName, members: Mapping[int, str], offset: int, reading: Reading) -> None:
+    """Ask for a message as a task will. BrokerError where members refuse; nothing where one gives, or none answers."""
+    refusal: BrokerError | None = None
+    for broker_id in sorted(members):
+        try:
+            await pull(client, members[broker_id], queue, offset, count=1, reading=reading)
+        except BrokerError as exc:
+            if exc.code not in _PASSING:
+                refusal = refusal or exc
+        except RemotingError:
+            continue
+        else:
+            return
+    if refusal is not None:
+        raise refusal
+
+
+AskBound = Callable[[Client, QueueName, Mapping[int, str]], Awaitable[Bound]]
+
+
+async def gather_bounds(
+    client: Client, queues: Sequence[QueueName], members: Members, ask: AskBound, *, seconds: float
+) -> dict[QueueName, Bound]:
+    """The bounds of many queues, asked at once; a queue of which nobody answers in time is left out."""
+    bounds: dict[QueueName, Bound] = {}
+
+    async def ask_one(queue: QueueName) -> None:
+        with contextlib.suppress(UnreachableError):
+            bounds[queue] = await ask(client, queue, members.get(queue.broker, {}))
+
+    with trio.move_on_after(seconds):
+        async with trio.open_nursery() as nursery:
+            for queue in queues:
+                nursery.start_soon(ask_one, queue)
+    return bounds

@@ -1,0 +1,266 @@
+"""The plots of the page, one function each: a title, what to see in it, and the drawing. None where there is no data."""
+
+import collections
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import attrs
+
+from rmqlab.pipeline.report.data import RunData
+from rmqlab.pipeline.report.svg import Plot, short, since, stacked
+
+OUTCOMES = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE", "indeterminate", "refused")
+_LANE = 30
+_SERIES = 6
+"""Colours of series; more share them."""
+
+
+@attrs.frozen
+class Figure:
+    """A drawing with its words."""
+
+    title: str
+    says: str
+    svg: str
+    legend: tuple[tuple[str, str], ...] = ()
+    """CSS class and word."""
+
+
+def figures(data: RunData) -> Iterator[Figure]:
+    """All that there is data for, in the page's order."""
+    for make in (space_time, throughput, latency, replication_lag, consumer_offsets, deliveries):
+        if (figure := make(data)) is not None:
+            yield figure
+
+
+# ---- who lived, who was believed to, who could be used ---------------------------------------------------
+
+
+@attrs.define
+class _Lanes:
+    """Rows of bars under each other."""
+
+    data: RunData
+    rows: list[tuple[str, str, Callable[[Plot, float], None]]] = attrs.field(factory=list)
+
+    def add(self, name: str, draw: Callable[[Plot, float], None], kind: str = "name") -> None:
+        self.rows.append((name, kind, draw))
+
+    def plot(self, title: str) -> Plot:
+        plot = Plot(title, self.data.seconds, len(self.rows) * _LANE + 40)
+        for index, (name, kind, draw) in enumerate(self.rows):
+            top = 12 + index * _LANE
+            plot.label(name, top + 15, kind)
+            draw(plot, top)
+        return plot
+
+
+def space_time(data: RunData) -> Figure | None:
+    at, lanes = since(data.began_at), _Lanes(data)
+    absences, beliefs, outages = data.table("absences"), data.table("beliefs"), data.table("outages")
+    ready = {row["node"]: row for row in data.events if row["kind"] == "node_ready"}
+    addresses = {str(row["fields"].get("address")): node for node, row in ready.items()}
+    for node, row in ready.items():
+        lanes.add(node, _life(data, node, absences, _role(row["fields"])))
+    for watcher in sorted({row["watcher"] for row in beliefs}):
+        if not ready.get(watcher, {}).get("fields", {}).get("address"):
+            continue  # of clients there may be very many
+        for address in sorted({row["address"] for row in beliefs if row["watcher"] == watcher}):
+            held = [row for row in beliefs if (row["watcher"], row["address"]) == (watcher, address)]
+            node = addresses.get(address, address)
+            lanes.add(f"{watcher}: {node}", _belief(data, node, held, absences, watcher), "minor")
+    for broker in sorted(
+        {str(row["fields"]["broker_name"]) for row in ready.values() if row["fields"].get("broker_name")}
+    ):
+        for way in ("write", "read"):
+            found = [row for row in outages if (row["way"], row["target"]) == (way, broker)]
+            known = data.findings.get(f"{way}_unavailable {broker}", {}).get("value") is not None
+            lanes.add(f"{way} {broker}", _band(data, way, found, is_known=known), "minor")
+    plot = lanes.plot("nodes over time")
+    for event in data.events:
+        if event["kind"] in ("fault_applied", "fault_healed", "mark"):
+            plot.rule(at(event["at"]), "fault", f"{event['kind']} {event['fields']}")
+    return Figure(
+        "What happened where",
+        "Each node's life; whom each nameserver believes to serve; when each broker could be written to and read from.",
+        plot.text(),
+        (
+            ("alive", "alive, believed rightly, usable"),
+            ("gone", "away, or not usable"),
+            ("stale", "believed, though away"),
+            ("still", "nobody tried, or its work is done"),
+        ),
+    )
+
+
+def _role(fields: Any) -> str:
+    if not fields.get("broker_name"):
+        return ""
+    return "master" if fields.get("broker_id") == 0 else "slave"
+
+
+def _life(data: RunData, node: str, absences: list[dict[str, Any]], role: str) -> Callable[[Plot, float], None]:
+    at = since(data.began_at)
+
+    def draw(plot: Plot, top: float) -> None:
+        has_address = any(
+            row["node"] == node and row["fields"].get("address") for row in data.events
+        )  # else a workload
+        first = min(
+            (row["at"] for row in data.events if (row["node"], row["kind"]) == (node, "node_ready")),
+            default=data.began_at,
+        )
+        plot.bar(at(first), data.seconds, top, 20, "alive", f"{node} {role}".strip())
+        if role:
+            plot.note(at(first), top + 14, role)
+        for row in (row for row in absences if row["node"] == node):
+            end = data.seconds if row["until"] is None else at(row["until"])
+            kind = "still" if row["how"] == "stopped" and not has_address else "gone"
+            plot.bar(at(row["at"]), end, top, 20, kind, f"{node} {row['how']} for {end - at(row['at']):.2f} s")
+            plot.note(at(row["at"]), top + 14, row["how"])
+
+    return draw
+
+
+def _belief(
+    data: RunData, node: str, held: list[dict[str, Any]], absences: list[dict[str, Any]], watcher: str
+) -> Callable[[Plot, float], None]:
+    at = since(data.began_at)
+
+    def draw(plot: Plot, top: float) -> None:
+        for row in held:
+            end = data.seconds if row["until"] is None else at(row["until"])
+            plot.bar(at(row["since"]), end, top + 4, 12, "alive", f"{watcher} names {node}")
+            for absence in (one for one in absences if one["node"] == node):
+                back = data.seconds if absence["until"] is None else at(absence["until"])
+                start, stop = max(at(row["since"]), at(absence["at"])), min(end, back)
+                if start < stop:
+                    plot.bar(start, stop, top + 4, 12, "stale", f"{watcher} names {node}, which is {absence['how']}")
+
+    return draw
+
+
+def _band(data: RunData, way: str, outages: list[dict[str, Any]], *, is_known: bool) -> Callable[[Plot, float], None]:
+    at = since(data.began_at)
+    tried = [row["at"] for row in data.table("send_bins" if way == "write" else "delivery_bins")]
+
+    def draw(plot: Plot, top: float) -> None:
+        plot.bar(0, data.seconds, top + 4, 12, "still")
+        if tried and is_known:
+            plot.bar(at(min(tried)), at(max(tried)) + _bin_seconds(data), top + 4, 12, "alive")
+        for row in outages:
+            start, end = at(row["began_at"]), at(row["ended_at"])
+            says = f"no {way} for {end - start:.2f} s, {row['failures']} attempts failed"
+            plot.bar(start, end, top + 4, 12, "gone", says)
+
+    return draw
+
+
+# ---- how much, how fast ----------------------------------------------------------------------------------
+
+
+def throughput(data: RunData) -> Figure | None:
+    rows = data.table("send_bins")
+    if not rows:
+        return None
+    at, width = since(data.began_at), _bin_seconds(data)
+    counts: dict[int, dict[str, int]] = collections.defaultdict(dict)
+    for row in rows:
+        counts[row["at"]][row["outcome"]] = row["sends"]
+    kinds = [f"outcome-{outcome}" for outcome in OUTCOMES]
+    plot = Plot("sends per second by outcome", data.seconds, 190)
+    stacked(
+        plot,
+        [
+            (at(millis), [found.get(outcome, 0) / width for outcome in OUTCOMES])
+            for millis, found in sorted(counts.items())
+        ],
+        kinds,
+        width,
+    )
+    seen = {row["outcome"] for row in rows}
+    legend = tuple((f"outcome-{outcome}", outcome) for outcome in OUTCOMES if outcome in seen)
+    return Figure("Sends", "Sends that ended in each second, by what their producer was told.", plot.text(), legend)
+
+
+def latency(data: RunData) -> Figure | None:
+    rows = [row for row in data.table("send_bins") if row["latency"] and row["outcome"] != "refused"]
+    if not rows:
+        return None
+    at, width = since(data.began_at), _bin_seconds(data)
+    worst: dict[int, list[float]] = {}
+    for row in rows:
+        known = worst.get(row["at"], [0.0, 0.0, 0.0])
+        worst[row["at"]] = [max(pair) for pair in zip(known, map(float, row["latency"]), strict=True)]
+    plot = Plot("latency of sends", data.seconds, 190)
+    axis = plot.y(max(values[2] for values in worst.values()), is_log=True)
+    for index, kind in enumerate(("series-0", "series-1", "series-2")):
+        plot.line(
+            [(at(millis), values[index]) for millis, values in sorted(worst.items())], axis, kind, widest=10 * width
+        )
+    legend = (("series-0", "median"), ("series-1", "99th percentile"), ("series-2", "longest"))
+    return Figure(
+        "Latency",
+        "Milliseconds from the begin of a send to its end, refusals left out; log scale.",
+        plot.text(),
+        legend,
+    )
+
+
+def replication_lag(data: RunData) -> Figure | None:
+    rows = data.table("lag")
+    if not rows:
+        return None
+    at = since(data.began_at)
+    slaves = sorted({row["slave"] for row in rows})
+    plot = Plot("replication lag", data.seconds, 170)
+    high = max(row["behind_bytes"] for row in rows)
+    axis = plot.y(max(high, 1))
+    for index, slave in enumerate(slaves):
+        points = sorted((at(row["at"]), row["behind_bytes"]) for row in rows if row["slave"] == slave)
+        plot.line(points, axis, f"series-{index % _SERIES}", is_step=True)
+    says = f"Bytes by which a slave's log ends before its master's, once a second; at most {short(high)}."
+    return Figure("Replication lag", says, plot.text(), _series(slaves))
+
+
+def consumer_offsets(data: RunData) -> Figure | None:
+    rows = data.table("offset_points")
+    if not rows:
+        return None
+    at = since(data.began_at)
+    groups = sorted({row["group"] for row in rows})
+    plot = Plot("committed offsets", data.seconds, 190)
+    axis = plot.y(max(row["offset"] for row in rows))
+    for index, group in enumerate(groups):
+        points = sorted((at(row["at"]), row["offset"]) for row in rows if row["group"] == group)
+        plot.line(points, axis, f"series-{index % _SERIES}", is_step=True)
+    moves = data.table("offset_moves")
+    for row in moves:
+        says = f"{row['group']} queue {row['queue']}: {row['before']} to {row['after']} ({row['why']})"
+        plot.dot(at(row["at"]), plot.floor - 8, "rollback", says)
+    legend = (*_series(groups), *((("rollback", "an offset went back"),) if moves else ()))
+    return Figure("Consumer offsets", "The sum of each group's committed offsets.", plot.text(), legend)
+
+
+def deliveries(data: RunData) -> Figure | None:
+    rows = data.table("delivery_bins")
+    if not rows:
+        return None
+    at, width = since(data.began_at), _bin_seconds(data)
+    counts: dict[int, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
+    for row in rows:
+        counts[row["at"]][bool(row["broker_id"])] += row["deliveries"] / width
+    plot = Plot("deliveries per second", data.seconds, 170)
+    stacked(plot, [(at(millis), values) for millis, values in sorted(counts.items())], ("series-0", "series-1"), width)
+    legend = (("series-0", "from masters"), ("series-1", "from slaves"))
+    return Figure(
+        "Deliveries", "Messages that consumers were given in each second, by who handed them out.", plot.text(), legend
+    )
+
+
+def _bin_seconds(data: RunData) -> float:
+    return max(100, (data.ended_at - data.began_at) // 300) / 1000
+
+
+def _series(names: list[str]) -> tuple[tuple[str, str], ...]:
+    return tuple((f"series-{index % _SERIES}", name) for index, name in enumerate(names))

@@ -1,0 +1,78 @@
+"""Find a run by what a person calls it: its directory, the name of a cluster, or that of a scenario that was played. Pure.
+
+<home>/<cluster>/journal/                        home is ~/.rmqlab, or $RMQLAB_HOME
+<home>/runs/<scenario>/<UTC time>/journal/       the newest is meant
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from rmqlab.pipeline.options import near_miss
+
+_RUNS = "runs"
+_TIMES = "[0-9]*T[0-9]*Z*"
+"""How the runs of one scenario are called: 20261121T214413Z."""
+
+
+class NoRunError(Exception):
+    """There is no such run. The text says what was looked for, and what there is."""
+
+
+def home() -> Path:
+    """Where clusters and runs are kept."""
+    return Path(os.environ.get("RMQLAB_HOME") or Path.home() / ".rmqlab")
+
+
+def find_run(name: str, below: Path) -> Path:
+    """The directory that has the run's journals, resolved. NoRunError."""
+    path = Path(name).expanduser()
+    if _is_run(path):
+        return path.resolve()
+    if "/" in name or name.startswith((".", "~")):
+        return _by_path(path)
+    cluster, scenario = below / name, newest_run(below / _RUNS / name)
+    if _is_run(cluster) and scenario is not None:
+        raise NoRunError(f"{name} is a cluster and a scenario; give the path of the one meant: {cluster} or {scenario}")
+    if _is_run(cluster):
+        return cluster.resolve()
+    if scenario is not None:
+        return scenario.resolve()
+    known = [*_clusters(below), *_scenarios(below)]
+    there = f"; there are: {', '.join(dict.fromkeys(known))}" if known else ": nothing was run yet"
+    raise NoRunError(
+        f"no cluster and no scenario that was run is called {name}{near_miss(name, known)} (looked in {below}{there})"
+    )
+
+
+def newest_run(scenario: Path) -> Path | None:
+    """The last run of a scenario's directory that has journals; None where there is none."""
+    return max((path for path in scenario.glob(_TIMES) if _is_run(path)), default=None)
+
+
+def name_of(run: Path) -> str:
+    """What a run's directory is called: of a scenario's run, which bears its time only, the scenario."""
+    return run.parent.name if run.match(_TIMES) else run.name
+
+
+def _by_path(path: Path) -> Path:
+    if not path.is_dir():
+        near = near_miss(path.name, [child.name for child in path.parent.iterdir()]) if path.parent.is_dir() else ""
+        raise NoRunError(f"there is no directory {path}{near}")
+    if path.name == "journal" and any(path.glob("*.msgpack")):
+        return path.resolve().parent
+    if (newest := newest_run(path)) is not None:
+        return newest.resolve()
+    raise NoRunError(f"{path} is no run: expected journal/<node>.msgpack below it")
+
+
+def _is_run(path: Path) -> bool:
+    return (path / "journal").is_dir()
+
+
+def _clusters(below: Path) -> Iterator[str]:
+    return (path.name for path in sorted(below.glob("*")) if _is_run(path))
+
+
+def _scenarios(below: Path) -> Iterator[str]:
+    return (path.name for path in sorted((below / _RUNS).glob("*")) if newest_run(path) is not None)

@@ -1,0 +1,150 @@
+"""The data source `rocketmq-store`: the commit logs of any RocketMQ store, read from its files alone.
+
+    spark.read.format("rocketmq-store").load("/data/rocketmq/store")
+
+A path is a store's directory, a commit log's, or one with a directory for each node. Rows are what the files hold, in
+order within a node; `state` tells what a row is worth:
+
+    ok       a whole record, whose body has the CRC that it tells
+    badCrc   a whole record, whose body has not
+    torn     bytes that are no record, from `commitLogOffset` on, `storeSize` long: all else is null
+
+The CRC is computed only where `state` is among the columns. Options: see StoreOptions. Reference: spark.md section 8.
+"""
+
+import mmap
+from collections.abc import Iterator, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from rmqlab.pipeline.columns import ddl, wanted_columns
+from rmqlab.pipeline.commitlogs import Log, NoStoreError, Range, find_logs, ranges_of, stretches, written_end
+from rmqlab.pipeline.errors import plainly
+from rmqlab.pipeline.options import OptionError, at_least, bind_options, json_texts, names, option, text
+from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
+
+NAME = "rocketmq-store"
+OK, BAD_CRC, TORN = "ok", "badCrc", "torn"
+COLUMNS = {"node": "string", "file": "string", "state": "string"} | {
+    name: kind for name, (kind, _) in RECORD_COLUMNS.items()
+}
+
+
+@attrs.frozen(kw_only=True)
+class StoreOptions:
+    """What the source may be told."""
+
+    path: str = option("path", text, "a store's directory, or one with a directory for each node", default="")
+    paths: tuple[str, ...] = option("paths", json_texts, "several of them", default=())
+    topics: tuple[str, ...] = option("topics", names, "only these topics", default=())
+    nodes: tuple[str, ...] = option("nodes", names, "only these nodes", default=())
+    partition_bytes: int = option("maxPartitionBytes", at_least(4096), "bytes of a log in one task", default=64 * 2**20)
+
+    def logs(self) -> list[Log]:
+        """The commit logs to read. OptionError where there are none."""
+        paths = self.paths or ((self.path,) if self.path else ())
+        if not paths:
+            raise OptionError(
+                f"{NAME}: option path is needed: a store's directory, or one with a directory for each node"
+            )
+        try:
+            logs = [log for path in paths for log in find_logs(Path(path))]
+        except NoStoreError as exc:
+            raise OptionError(f"{NAME}: {exc}") from None
+        if missing := set(self.nodes) - {log.node for log in logs}:
+            there = ", ".join(log.node for log in logs)
+            raise OptionError(f"{NAME}: there is no node {', '.join(sorted(missing))}; nodes: {there}")
+        return [log for log in logs if not self.nodes or log.node in self.nodes]
+
+
+class StoreSource(DataSource):
+    """See the module."""
+
+    @plainly
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        self.bound = bind_options(StoreOptions, dict(options), source=NAME)
+        self.logs = self.bound.logs()
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> str:
+        return ddl(COLUMNS)
+
+    @plainly
+    def reader(self, schema: StructType) -> "StoreReader":
+        return StoreReader(self.bound, self.logs, wanted_columns(schema, COLUMNS, source=NAME))
+
+
+class RangePartition(InputPartition):
+    """A range of a file, read by one task."""
+
+    def __init__(self, part: Range) -> None:
+        super().__init__(part)
+
+
+class StoreReader(DataSourceReader):
+    """Plans ranges of the files, and reads each of them apart from the others."""
+
+    def __init__(self, options: StoreOptions, logs: Sequence[Log], schema: pa.Schema) -> None:
+        self.options = options
+        self.logs = logs
+        self.schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        return [RangePartition(part) for log in self.logs for part in ranges_of(log, self.options.partition_bytes)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        part = partition.value
+        if part is None:  # Spark's way to say that there are no partitions
+            return
+        with Path(part.path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            yield from self._batches(part, mapped)
+
+    def _batches(self, part: Range, mapped: mmap.mmap) -> Iterator[pa.RecordBatch]:
+        base = int(Path(part.path).name)
+        written = written_end(Path(part.path))
+        with memoryview(mapped) as view:
+            for stretch in stretches(view, mapped, base, part.start, part.end, written):
+                if not stretch.starts:
+                    yield self._torn(part, base + stretch.begin, stretch.size)
+                    continue
+                # A copy of the chunk: arrays that outlive this step would keep the file mapped.
+                chunk = memoryview(bytes(view[stretch.begin : stretch.begin + stretch.size]))
+                records, unsound = decode_records(chunk, [at - stretch.begin for at in stretch.starts])
+                yield self._whole(part, records)
+                if unsound is not None:
+                    yield from self._one_by_one(part, base, chunk, stretch.begin, stretch.starts[unsound:])
+
+    def _one_by_one(
+        self, part: Range, base: int, chunk: memoryview, begin: int, starts: Sequence[int]
+    ) -> Iterator[pa.RecordBatch]:
+        """Records after one whose inner lengths disagree: it is torn, they need not be."""
+        ends = [*starts[1:], begin + len(chunk)]
+        for at, end in zip(starts, ends, strict=True):
+            records, unsound = decode_records(chunk[at - begin : end - begin], [0])
+            yield self._whole(part, records) if unsound is None else self._torn(part, base + at, end - at)
+
+    def _whole(self, part: Range, records: Records) -> pa.RecordBatch:
+        if self.options.topics:
+            topic = RECORD_COLUMNS["topic"][1](records).to_pylist()
+            records = records.take(np.array([name in self.options.topics for name in topic], bool))
+        others: dict[str, Any] = {"node": part.node, "file": part.path}
+        if "state" in self.schema.names:
+            states = np.where(records.body_is_intact(), OK, BAD_CRC)
+            others["state"] = pa.array(states.tolist(), pa.string())
+        return record_batch(records, self.schema, others)
+
+    def _torn(self, part: Range, offset: int, size: int) -> pa.RecordBatch:
+        row = {"node": part.node, "file": part.path, "state": TORN, "commitLogOffset": offset}
+        row["storeSize"] = min(size, 2**31 - 1)
+        columns = [pa.array([row.get(field.name)], field.type) for field in self.schema]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)

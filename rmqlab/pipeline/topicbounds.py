@@ -1,0 +1,195 @@
+"""What of which queues is to be read: options turned into offsets by asking name servers and brokers.
+
+What is here runs while Spark plans. It holds what it has seen: a queue whose brokers are all gone stays known.
+"""
+
+import contextlib
+import logging
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+
+import attrs
+import trio
+
+from rmqlab.client.admin import Admin
+from rmqlab.client.errors import BrokerError, NoRouteError
+from rmqlab.client.instance import FAILURES, Client
+from rmqlab.pipeline import queues
+from rmqlab.pipeline.blocking_client import first_failure
+from rmqlab.pipeline.errors import ToldError
+from rmqlab.pipeline.options import near_miss, shortened
+from rmqlab.pipeline.queues import AskBound, Bound, UnreachableError
+from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName
+from rmqlab.pipeline.topicoptions import NAME, Position, TopicOptions
+from rmqlab.remoting.codes import ResponseCode
+from rmqlab.remoting.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
+
+log = logging.getLogger(__name__)
+_BOUNDS_SECONDS = 10.0
+
+
+class PlanError(ToldError):
+    """What is to be read cannot be told: no name server, no such topic, no broker. The text says what to do."""
+
+
+class DataLossError(ToldError):
+    """Messages that were promised are gone, and `failOnDataLoss` makes that an error."""
+
+
+@attrs.define(eq=False)
+class Bounds:
+    """Topics, their queues and brokers, as seen so far. Times out rather than waits."""
+
+    options: TopicOptions
+    members: dict[str, dict[int, str]] = attrs.field(factory=dict)
+    queues: set[QueueName] = attrs.field(factory=set)
+
+    # -- topics ----------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Learn the topics and their routes. PlanError where one of them cannot be read from."""
+        self.options.link.call(self._look)
+
+    def look_again(self) -> None:
+        """As `look`, but what cannot be learnt now stays as it was."""
+        try:
+            self.look()
+        except PlanError as exc:
+            log.warning("%s", exc)
+
+    async def _look(self, client: Client) -> None:
+        problem: PlanError | None = None
+        for topic in await self._topics(client):
+            try:
+                found = await queues.topic_of(client, topic)
+            except NoRouteError:
+                problem = problem or PlanError(f"{NAME}: {await self._unknown(client, topic)}")
+            except FAILURES as exc:
+                problem = problem or PlanError(f"{NAME}: the route of topic {topic} cannot be had: {exc}")
+            else:
+                self.members = queues.merged(self.members, found.members)
+                self.queues.update(found.queues)
+        if problem is not None:
+            raise problem
+
+    async def _topics(self, client: Client) -> Sequence[str]:
+        if not self.options.topic_pattern:
+            return self.options.topics or (self.options.topic,)
+        pattern = re.compile(self.options.topic_pattern)
+        try:
+            known = sorted(name for name in await Admin(client).topics() if not is_system_topic(name))
+        except FAILURES as exc:
+            raise PlanError(f"{NAME}: the topics cannot be had: {exc}") from None
+        found = [name for name in known if pattern.fullmatch(name) and self._may_match(name)]
+        if not found and not self.queues:
+            raise PlanError(f"{NAME}: no topic matches {self.options.topic_pattern!r}; topics: {shortened(known)}")
+        return found
+
+    def _may_match(self, topic: str) -> bool:
+        """Retry and dead-letter topics are matched only by who asks for them: `.*` means what was sent."""
+        return "%" in self.options.topic_pattern or not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
+
+    async def _unknown(self, client: Client, topic: str) -> str:
+        try:
+            known = [name for name in await Admin(client).topics() if not is_system_topic(name)]
+        except FAILURES:
+            known = []
+        return f"there is no topic {topic}{near_miss(topic, known)} (name server {self.options.name_server})"
+
+    def try_reading(self, starts: Mapping[QueueName, int]) -> None:
+        """Pull a message of one queue of each broker. PlanError where it refuses: an account, a group, a filter.
+
+        A broker that does not answer is passed over: it may be back when its messages are wanted.
+        """
+        samples = {queue.broker: queue for queue in sorted(starts, reverse=True)}
+
+        async def pull_one(client: Client) -> None:
+            for name, queue in samples.items():
+                members, reading = self.members.get(name, {}), self.options.reading
+                try:
+                    await queues.try_pull(client, queue, members, starts[queue], reading)
+                except BrokerError as exc:
+                    raise PlanError(f"{NAME}: {queue} cannot be read: {exc}{_advice(exc, self.options)}") from None
+
+        self.options.link.call(pull_one)
+
+    # -- offsets ---------------------------------------------------------------------------------
+
+    def ends(self) -> dict[QueueName, Bound]:
+        """The ends of all known queues; one of which nobody answers is missing."""
+        return self._bounds(queues.max_offset, sorted(self.queues))
+
+    def firsts(self, of: Collection[QueueName]) -> dict[QueueName, Bound]:
+        """The first offsets that are still there; a queue of which nobody answers is missing."""
+        return self._bounds(queues.min_offset, sorted(of))
+
+    def _bounds(self, ask: AskBound, of: Sequence[QueueName]) -> dict[QueueName, Bound]:
+        async def ask_all(client: Client) -> dict[QueueName, Bound]:
+            return await queues.gather_bounds(client, of, self.members, ask, seconds=_BOUNDS_SECONDS)
+
+        return self.options.link.call(ask_all) if of else {}
+
+    def resolve(self, position: Position) -> dict[QueueName, int]:
+        """Offsets of all known queues. PlanError for a position that names not all of them, others, or what is not there."""
+        if not isinstance(position, int):
+            self._check_named(position)
+
+        async def find(client: Client, queue: QueueName) -> int:
+            members = self.members.get(queue.broker, {})
+            offset = position if isinstance(position, int) else position[queue]
+            if offset == EARLIEST:
+                return (await queues.min_offset(client, queue, members)).offset
+            if offset == LATEST:
+                return (await queues.max_offset(client, queue, members)).offset
+            await _check_within(client, queue, members, offset)
+            return offset
+
+        return self._find_all(find)
+
+    def at_time(self, millis: int) -> dict[QueueName, int]:
+        """For each queue the first message stored at a time or later."""
+
+        async def find(client: Client, queue: QueueName) -> int:
+            return await queues.offset_at(client, queue, self.members.get(queue.broker, {}), millis)
+
+        return self._find_all(find)
+
+    def _check_named(self, position: Mapping[QueueName, int]) -> None:
+        if unknown := set(position) - self.queues:
+            raise PlanError(f"{NAME}: there is no queue {min(unknown)}; queues: {shortened(sorted(self.queues))}")
+        if missing := self.queues - set(position):
+            raise PlanError(f"{NAME}: the offsets name no {min(missing)}: every queue needs one")
+
+    def _find_all(self, find: Callable[[Client, QueueName], Awaitable[int]]) -> dict[QueueName, int]:
+        found: dict[QueueName, int] = {}
+
+        async def one(client: Client, queue: QueueName) -> None:
+            found[queue] = await find(client, queue)
+
+        async def all_of_them(client: Client) -> None:
+            async with trio.open_nursery() as nursery:
+                for queue in sorted(self.queues):
+                    nursery.start_soon(one, client, queue)
+
+        try:
+            self.options.link.call(all_of_them)
+        except BaseExceptionGroup as group:
+            failure = first_failure(group)
+            if isinstance(failure, (UnreachableError, *FAILURES)):
+                failure = PlanError(f"{NAME}: {failure}")
+            raise failure from None
+        return found
+
+
+async def _check_within(client: Client, queue: QueueName, members: Mapping[int, str], offset: int) -> None:
+    """PlanError for an offset beyond the end of a queue, as its master tells it. A slave may lag."""
+    with contextlib.suppress(UnreachableError):
+        bound = await queues.max_offset(client, queue, members)
+        if bound.is_masters and offset > bound.offset:
+            raise PlanError(f"{NAME}: {queue} ends at offset {bound.offset}, and the offsets say {offset}")
+
+
+def _advice(refusal: BrokerError, options: TopicOptions) -> str:
+    if refusal.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
+        return f". Create group {options.group}, or name one that there is by the option groupId."
+    return ""

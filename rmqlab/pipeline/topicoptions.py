@@ -1,0 +1,179 @@
+"""Options of the data source `rocketmq`, named after Spark's Kafka source wherever that has the notion."""
+
+import os
+from typing import Final
+
+import attrs
+
+from rmqlab.pipeline.blocking_client import Link, link_to
+from rmqlab.pipeline.options import (
+    OptionError,
+    at_least,
+    boolean,
+    each,
+    names,
+    one_of,
+    option,
+    pattern,
+    text,
+    without_fault,
+)
+from rmqlab.pipeline.queuecursor import READ_FROM
+from rmqlab.pipeline.queues import Filter, Reading
+from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName, read_position
+from rmqlab.remoting.acl import Credentials
+from rmqlab.remoting.names import group_fault, topic_fault
+
+NAME: Final = "rocketmq"
+Position = int | dict[QueueName, int]
+
+_READ_ONLY_IN_BATCHES = ("ending_offsets", "ending_timestamp")
+_READ_ONLY_AS_STREAM = ("max_offsets_per_trigger", "starting_offsets_file", "commit_group")
+_WRITE_ONLY = ("batch_size", "wait_store", "accept_degraded", "producer_group", "delivery_timeout_ms")
+
+
+def _server(value: str) -> str:
+    for part in value.split(";"):
+        host, _, port = part.strip().rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
+            raise ValueError("expected host:port, several separated by `;`")
+    return value
+
+
+_topic = without_fault(topic_fault)
+_group = without_fault(group_fault)
+
+
+def _default_server() -> str:
+    return os.environ.get("NAMESRV_ADDR", "")
+
+
+@attrs.frozen(kw_only=True)
+class TopicOptions:
+    """What the source may be told. Times are milliseconds, of the store time where a message's is meant."""
+
+    name_server: str = option(
+        "nameServer",
+        _server,
+        "host:port, several separated by `;` (or NAMESRV_ADDR)",
+        default=attrs.Factory(_default_server),
+    )
+    access_key: str = option("accessKey", text, "an account, where the cluster has access control", default="")
+    secret_key: str = option("secretKey", text, "its secret", default="")
+    topic: str = option("topic", _topic, "one topic", default="")
+    topics: tuple[str, ...] = option("topics", each(_topic), "several topics, separated by commas", default=())
+    topic_pattern: str = option(
+        "topicPattern", pattern, "a regular expression that a topic's whole name matches", default=""
+    )
+    # reading
+    starting_offsets: Position | None = option(
+        "startingOffsets", read_position, "earliest, latest or JSON", default=None
+    )
+    ending_offsets: Position = option("endingOffsets", read_position, "latest or JSON", default=LATEST)
+    starting_timestamp: int | None = option("startingTimestamp", at_least(0), "first store time", default=None)
+    ending_timestamp: int | None = option("endingTimestamp", at_least(0), "store time that is not read", default=None)
+    starting_offsets_file: str = option(
+        "startingOffsetsFile", text, "keeps what `latest` meant at the first start", default=""
+    )
+    max_offsets_per_trigger: int = option("maxOffsetsPerTrigger", at_least(1), "messages of one micro-batch", default=0)
+    min_partitions: int = option("minPartitions", at_least(1), "tasks at least", default=1)
+    max_records_per_partition: int = option("maxRecordsPerPartition", at_least(1), "messages of one task", default=0)
+    fail_on_data_loss: bool = option("failOnDataLoss", boolean, "whether lost messages are an error", default=True)
+    read_from: str = option("readFrom", one_of(*READ_FROM), "which member of a broker's group", default="suggested")
+    tags: tuple[str, ...] = option("tags", names, "only messages with one of these tags", default=())
+    sql: str = option("sqlExpression", text, "only messages whose properties fulfil this (SQL92)", default="")
+    group: str = option("groupId", _group, "the name under which is read", default="rmqlab-spark")
+    commit_group: str = option("commitGroup", _group, "a consumer group whose offsets follow a stream", default="")
+    poll_timeout_ms: int = option(
+        "pollTimeoutMs", at_least(1), "how long a task looks for its messages", default=120_000
+    )
+    request_timeout_ms: int = option("requestTimeoutMs", at_least(1), "how long one broker is waited for", default=5000)
+    # writing
+    producer_group: str = option("producerGroup", _group, "the name under which is sent", default="rmqlab-spark")
+    batch_size: int = option("batchSize", at_least(1), "messages of one request", default=64)
+    wait_store: bool = option(
+        "waitStore", boolean, "whether a broker answers only when it is as safe as it is set to", default=True
+    )
+    accept_degraded: bool = option(
+        "acceptDegraded", boolean, "whether stored, but not as safely as asked for, is good enough", default=True
+    )
+    delivery_timeout_ms: int = option(
+        "deliveryTimeoutMs", at_least(1), "how long a task tries to send", default=120_000
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if not self.name_server:
+            raise ValueError("option nameServer is needed: host:port, several separated by `;`")
+        if self.tags and self.sql:
+            raise ValueError("options tags and sqlExpression exclude each other")
+        if self.starting_offsets is not None and self.starting_timestamp is not None:
+            raise ValueError("options startingOffsets and startingTimestamp exclude each other")
+        if self.ending_offsets != LATEST and self.ending_timestamp is not None:
+            raise ValueError("options endingOffsets and endingTimestamp exclude each other")
+        if self.ending_offsets == EARLIEST or (
+            isinstance(self.ending_offsets, dict) and EARLIEST in self.ending_offsets.values()
+        ):
+            raise ValueError("option endingOffsets is 'earliest', or -2: nothing would be read")
+        first, end = self.starting_timestamp, self.ending_timestamp
+        if first is not None and end is not None and end < first:
+            raise ValueError("option endingTimestamp lies before startingTimestamp")
+        if bool(self.access_key) != bool(self.secret_key):
+            raise ValueError("options accessKey and secretKey belong together")
+
+    def check_for_read(self) -> None:
+        """OptionError for what no reader knows, and where it is not said what to read."""
+        given = [name for name in ("topic", "topics", "topic_pattern") if getattr(self, name)]
+        if len(given) != 1:
+            raise OptionError(f"{NAME}: one of the options topic, topics and topicPattern is needed, and not two")
+        self._refuse(_WRITE_ONLY, "writing")
+
+    def check_for_batch_read(self) -> None:
+        """OptionError for what a batch read knows nothing of."""
+        self.check_for_read()
+        self._refuse(_READ_ONLY_AS_STREAM, "a stream")
+        if self.starting_offsets == LATEST:
+            raise OptionError(f"{NAME}: option startingOffsets is 'latest': a batch would read nothing")
+
+    def check_for_stream_read(self) -> None:
+        """OptionError for what a stream knows nothing of."""
+        self.check_for_read()
+        self._refuse(_READ_ONLY_IN_BATCHES, "a batch read")
+
+    def check_for_write(self) -> None:
+        """OptionError for what a writer knows nothing of."""
+        fields = attrs.fields_dict(TopicOptions)
+        first = list(fields).index("starting_offsets")
+        reading = [name for name in list(fields)[first:] if name not in _WRITE_ONLY]
+        self._refuse(
+            ("topics", "topic_pattern", *[name for name in reading if name != "request_timeout_ms"]), "reading"
+        )
+
+    def _refuse(self, fields: tuple[str, ...], only_for: str) -> None:
+        known = attrs.fields_dict(TopicOptions)
+        for name in fields:
+            if getattr(self, name) != known[name].default:
+                raise OptionError(f"{NAME}: option {known[name].metadata['option']} is for {only_for} only")
+
+    @property
+    def link(self) -> Link:
+        """This process's client of the cluster."""
+        return link_to(self.name_server, self.credentials)
+
+    @property
+    def credentials(self) -> Credentials | None:
+        return Credentials(self.access_key, self.secret_key) if self.access_key else None
+
+    @property
+    def wanted(self) -> Filter:
+        return Filter(tags=self.tags, sql=self.sql)
+
+    @property
+    def reading(self) -> Reading:
+        """How tasks read."""
+        return Reading(
+            read_from=self.read_from,
+            wanted=self.wanted,
+            group=self.group,
+            seconds=self.poll_timeout_ms / 1000,
+            request_seconds=self.request_timeout_ms / 1000,
+        )

@@ -1,0 +1,102 @@
+"""Read ranges of queues into Arrow batches: what a task of the source `rocketmq` does, batch read and stream alike."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+
+from rmqlab.pipeline.queuecursor import Chunk, Loss, QueueCursor, ReadError
+from rmqlab.pipeline.queues import Members
+from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, property_column, record_batch, walk
+from rmqlab.pipeline.topicbounds import DataLossError
+from rmqlab.pipeline.topicoffsets import QueueRange, group_ranges
+from rmqlab.pipeline.topicoptions import TopicOptions
+from rmqlab.remoting.message import PROPERTY_TAGS
+
+COLUMNS = {"topic": "string", "broker": "string"} | {
+    name: kind for name, (kind, _) in RECORD_COLUMNS.items() if name != "topic"
+}
+_BATCH_BYTES = 4 * 2**20
+_MOST_TASKS = 256
+
+
+@attrs.frozen
+class Work:
+    """What one task reads, and where to ask."""
+
+    ranges: tuple[QueueRange, ...]
+    members: Members
+
+
+class RangesPartition(InputPartition):
+    """Ranges of queues, read by one task."""
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+
+
+def plan_work(ranges: list[QueueRange], members: Members) -> list[InputPartition]:
+    """One task for each range, or for several where there are very many."""
+    plan = []
+    for group in group_ranges([part for part in ranges if part.size > 0], _MOST_TASKS):
+        brokers = {part.queue.broker for part in group}
+        known = {name: dict(addresses) for name, addresses in members.items() if name in brokers}
+        plan.append(RangesPartition(Work(tuple(group), known)))
+    return plan
+
+
+def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The messages of a task, in the order of each queue. DataLossError where some are gone and that matters."""
+    for part in work.ranges:
+        cursor = QueueCursor(part, work.members, options.reading)
+        while not cursor.is_done:
+            chunk = options.link.call(cursor.next, _BATCH_BYTES)
+            loss = chunk.loss
+            if chunk.bodies:
+                records = _records(chunk, part)
+                if options.wanted.is_any:
+                    loss = _hole(chunk, records, part) or loss
+                yield _batch(records, part, options, schema)
+            if loss is not None and options.fail_on_data_loss:
+                raise DataLossError(_explained(loss))
+
+
+def _explained(loss: Loss) -> str:
+    return (
+        f"{loss}. They may have expired, or a broker may have come back with less than it had. "
+        "Set failOnDataLoss to false to go on without them."
+    )
+
+
+def _records(chunk: Chunk, part: QueueRange) -> Records:
+    """What was pulled, without what lies beyond the range. ReadError where it does not parse."""
+    view = memoryview(b"".join(chunk.bodies))
+    starts, end = walk(view, 0, len(view))
+    records, unsound = decode_records(view, starts)
+    if unsound is not None or end != len(view):
+        raise ReadError(f"{part.queue}: a broker's answer to a pull from offset {chunk.start} on does not parse")
+    offsets = records.heads["queue_offset"]
+    keep = (offsets >= part.start) & (offsets < part.end)
+    return records if keep.all() else records.take(keep)
+
+
+def _hole(chunk: Chunk, records: Records, part: QueueRange) -> Loss | None:
+    """What brokers passed over in silence, as they do where a file of the log is gone but the queue's is not."""
+    end = chunk.end if chunk.loss is None else chunk.loss.start
+    expected, there = np.arange(chunk.start, end), records.heads["queue_offset"]
+    if len(there) == len(expected):
+        return None
+    missing = np.setdiff1d(expected, there)
+    return Loss(part.queue, int(missing[0]), int(missing[-1]) + 1, f"the broker skips {len(missing)} of them")
+
+
+def _batch(records: Records, part: QueueRange, options: TopicOptions, schema: pa.Schema) -> pa.RecordBatch:
+    if options.tags:  # brokers compare hashes
+        tags = property_column(records.properties_text, PROPERTY_TAGS)
+        records = records.take(pc.is_in(tags, pa.array(options.tags)).to_numpy(zero_copy_only=False))
+    others: dict[str, Any] = {"topic": part.queue.topic, "broker": part.queue.broker}
+    return record_batch(records, schema, others)

@@ -1,0 +1,57 @@
+"""Expressions that consumer groups have registered: consumerFilter.json, and shown by 321.
+
+Classes ConsumerFilterData, ConsumerFilterManager, BloomFilterData. Times in milliseconds.
+"""
+
+import msgspec
+
+from rmqlab.remoting.body import Body, Table
+from rmqlab.remoting.header import Int, Long
+
+SQL92 = "SQL92"
+
+
+class BloomFilterData(Body, frozen=True, kw_only=True):
+    """The bits of one group and topic."""
+
+    bit_num: Int = 0
+    bit_pos: list[Int] = []
+
+
+class ConsumerFilterData(Body, frozen=True, kw_only=True):
+    """What one group wants of one topic. Times in milliseconds."""
+
+    bloom_filter_data: BloomFilterData | None = None
+    born_time: Long = 0
+    client_version: Long = 0
+    """The subscription's version."""
+    consumer_group: str
+    dead: bool = False
+    """Written for readers; what counts is the time."""
+    dead_time: Long = 0
+    """0 while the group has consumers."""
+    expression: str
+    expression_type: str = SQL92
+    topic: str
+
+    @property
+    def is_dead(self) -> bool:
+        """True once the group has no consumer, or none that wants this topic."""
+        return self.dead_time >= self.born_time
+
+    def dying(self, at: int) -> "ConsumerFilterData":
+        """Give this with a time of death; with 0, alive."""
+        return msgspec.structs.replace(self, dead_time=at, dead=at >= self.born_time)
+
+
+class FilterDataByTopic(Body, frozen=True, kw_only=True):
+    """What all groups want of one topic."""
+
+    group_filter_data: dict[str, ConsumerFilterData] = {}
+    topic: str = ""
+
+
+class FilterTableBody(Table, frozen=True, kw_only=True):
+    """consumerFilter.json."""
+
+    filter_data_by_topic: dict[str, FilterDataByTopic] = {}

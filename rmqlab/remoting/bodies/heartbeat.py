@@ -1,0 +1,133 @@
+"""Heartbeats: what a client produces and consumes.
+
+Source: broker-requests sections 0.2, 0.4, 3.1, 3.5.
+"""
+
+import enum
+from typing import Any
+
+import msgspec
+
+from rmqlab.remoting.body import Body, name_in
+from rmqlab.remoting.header import Int, Long
+from rmqlab.remoting.message import java_hash
+
+MAX_TAGS = 10_000
+"""Tags of one expression. Each is hashed, in every heartbeat and pull."""
+
+
+class ConsumeType(enum.StrEnum):
+    """Who starts a pull. The place in this list is the ordinal that C++ clients send."""
+
+    CONSUME_ACTIVELY = "CONSUME_ACTIVELY"
+    CONSUME_PASSIVELY = "CONSUME_PASSIVELY"
+
+
+class MessageModel(enum.StrEnum):
+    """Whether each member of a group sees every message, or each message one member."""
+
+    BROADCASTING = "BROADCASTING"
+    CLUSTERING = "CLUSTERING"
+
+
+class ConsumeFromWhere(enum.StrEnum):
+    """Where a group without offsets starts."""
+
+    CONSUME_FROM_LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST"
+    CONSUME_FROM_MIN_OFFSET = "CONSUME_FROM_MIN_OFFSET"
+    CONSUME_FROM_MAX_OFFSET = "CONSUME_FROM_MAX_OFFSET"
+    CONSUME_FROM_FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    CONSUME_FROM_TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class SubscriptionData(Body, frozen=True, kw_only=True):
+    """What a group wants of one topic.
+
+    Tags and their codes are made from the expression where they are missing, as C++ clients leave them out.
+    """
+
+    class_filter_mode: bool = False
+    code_set: list[Int] = []
+    """Java's hash of each tag; empty for every tag."""
+    expression_type: str = "TAG"
+    filter_class_source: str | None = None
+    sub_string: str = "*"
+    sub_version: Long = 0
+    """Milliseconds; the greater is the newer."""
+    tags_set: list[str] = []
+    topic: str
+
+    def __post_init__(self) -> None:
+        if self.code_set or self.expression_type != "TAG" or self.class_filter_mode:
+            return
+        tags = tags_of(self.sub_string)
+        if tags:
+            msgspec.structs.force_setattr(self, "tags_set", tags)
+            msgspec.structs.force_setattr(self, "code_set", [java_hash(tag) for tag in tags])
+
+
+def tags_of(expression: str) -> list[str]:
+    """Split `TagA || TagB` into its tags; none for `*`, which is every tag (broker-requests section 2.3).
+
+    ValueError for more than MAX_TAGS.
+    """
+    if expression in {"", "*"}:
+        return []
+    if expression.count("||") >= MAX_TAGS:
+        raise ValueError(f"more than {MAX_TAGS} tags")
+    return [tag for part in expression.split("||") if (tag := part.strip())]
+
+
+class ProducerData(Body, frozen=True, kw_only=True):
+    """One producer group of a client."""
+
+    group_name: str
+
+
+class ConsumerData(Body, frozen=True, kw_only=True):
+    """One consumer group of a client."""
+
+    consume_from_where: ConsumeFromWhere | None = None
+    consume_type: ConsumeType | None = None
+    group_name: str
+    message_model: MessageModel | None = None
+    subscription_data_set: list[SubscriptionData] = []
+    unit_mode: bool = False
+
+
+_ORDINALS: dict[str, list[str]] = {
+    "consumeFromWhere": [*ConsumeFromWhere],
+    "consumeType": [*ConsumeType],
+    "messageModel": [*MessageModel],
+}
+
+
+class HeartbeatData(Body, frozen=True, kw_only=True):
+    """Request of 34."""
+
+    client_id: str | None = msgspec.field(name="clientID", default=None)
+    consumer_data_set: list[ConsumerData] = []
+    producer_data_set: list[ProducerData] = []
+
+    @classmethod
+    def mended(cls, value: Any) -> Any:
+        """Turn ordinals into names; an unknown one is as if it were missing (broker-requests#37)."""
+        if isinstance(value, dict) and isinstance(value.get("clientID"), (int, float)):
+            value["clientID"] = str(value["clientID"])
+        consumers = value.get("consumerDataSet") if isinstance(value, dict) else None
+        for consumer in consumers if isinstance(consumers, list) else ():
+            if isinstance(consumer, dict):
+                for member in _ORDINALS.keys() & consumer.keys():
+                    name = name_in(_ORDINALS[member], consumer.pop(member))
+                    if name is not None:
+                        consumer[member] = name
+        return value
+
+
+class CheckClientRequestBody(Body, frozen=True, kw_only=True):
+    """Request of 46: may this expression be used?"""
+
+    client_id: str | None = None
+    group: str | None = None
+    subscription_data: SubscriptionData | None = None

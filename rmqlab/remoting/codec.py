@@ -1,0 +1,310 @@
+"""The two header codecs: JSON, and RocketMQ's binary form. Bytes in, commands out; no I/O.
+
+Sources: remoting-and-nameserver sections 1.3 to 1.5; classes RemotingCommand, RemotingSerializable,
+RocketMQSerializable.
+"""
+
+import contextlib
+import functools
+import math
+import struct
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from rmqlab.remoting.codes import VERSION, LanguageCode
+from rmqlab.remoting.command import RESPONSE, Command
+from rmqlab.remoting.fastjson import FastJsonError, parse_fastjson
+from rmqlab.remoting.frame import JSON, ROCKETMQ, Frame, HeaderTooLargeError, RemoteProtocolError, frame_prefix
+from rmqlab.remoting.header import Int
+from rmqlab.remoting.templates import MAX_SIZE, MAX_TEMPLATES, AlikeFields, Template, text_of
+
+_BINARY = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, remark length
+_INT = struct.Struct(">i")
+_SHORT = struct.Struct(">h")
+_MAX_SHORT = 2**15 - 1
+
+MAX_DIALECT_VALUES = 20_000
+"""Members and items of a JSON header that is not strict JSON of the usual types."""
+
+_LANGUAGE_NAMES = {code.value: code.name for code in LanguageCode}
+_LANGUAGE_CODES = {code.name: code.value for code in LanguageCode}
+
+
+class _JsonHeader(msgspec.Struct, rename="camel", kw_only=True):
+    """Every member may be missing; unknown ones are ignored (remoting#7)."""
+
+    code: Int = 0
+    language: str | int | None = None
+    version: Int = 0
+    opaque: Int = 0
+    flag: Int = 0
+    remark: str | None = None
+    ext_fields: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+class _JsonHeaderOut(msgspec.Struct, rename="camel", omit_defaults=True):
+    """Members in the order that fastjson gives them: by name."""
+
+    code: int
+    ext_fields: dict[str, str] | msgspec.UnsetType
+    flag: int
+    language: str
+    opaque: int
+    remark: str | msgspec.UnsetType
+    serialize_type: str = msgspec.field(name="serializeTypeCurrentRPC")
+    version: int
+
+
+_decode_json = msgspec.json.Decoder(_JsonHeader, strict=False).decode
+_encode_json = msgspec.json.Encoder().encode
+_NO_FIELDS = msgspec.Raw(b"null")
+
+
+def decode_command(frame: Frame) -> Command:
+    """Understand the header of a frame. RemoteProtocolError where that cannot be done."""
+    if frame.serialize_type == JSON:
+        return _command_from_json(frame.header, frame.body)
+    return _command_from_binary(frame.header, frame.body)
+
+
+def _command_from_json(raw: bytes, body: bytes) -> Command:
+    try:
+        header = _decode_json(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        header = _lenient_json_header(raw)
+    fields = header.ext_fields
+    return Command(
+        header.code,
+        header.opaque,
+        header.flag,
+        header.language if isinstance(header.language, str) else _LANGUAGE_NAMES.get(header.language or 0, "OTHER"),
+        header.version,
+        header.remark,
+        body,
+        JSON,
+        None if fields is msgspec.UNSET or fields == _NO_FIELDS else fields,
+    )
+
+
+def _lenient_json_header(raw: bytes) -> _JsonHeader:
+    """Take what fastjson takes: bare and single-quoted names, null for a number, a number for text, and so on."""
+    try:
+        value = parse_fastjson(raw, MAX_DIALECT_VALUES)
+        if not isinstance(value, dict):
+            raise RemoteProtocolError(f"a header that is no object: {raw[:80]!r}")
+        fields = value.pop("extFields", None)
+        for name in _NUMBERS & value.keys():
+            value[name] = _number_as_java(value[name])
+        if not isinstance(value.get("remark"), str | None):
+            value["remark"] = _encode_json(value["remark"]).decode()
+        header = msgspec.convert(value, _JsonHeader, strict=False)
+        if isinstance(fields, dict):
+            header.ext_fields = msgspec.Raw(_encode_json(fields))
+    except (FastJsonError, msgspec.ValidationError) as exc:
+        raise RemoteProtocolError(f"a header that does not parse: {exc}") from None
+    except (TypeError, RecursionError) as exc:  # an object as a key, where only text can be
+        raise RemoteProtocolError(f"a header of values that JSON has no form for: {exc}") from None
+    return header
+
+
+_NUMBERS = {"code", "flag", "opaque", "version"}
+
+
+def _number_as_java(value: object) -> object:
+    """What fastjson puts into an int: nothing is 0, true is 1, of a fraction the whole. The bounds are looked at later."""
+    if value is None or value == "":
+        return 0
+    return int(value) if isinstance(value, bool | float) and math.isfinite(value) else value
+
+
+def _command_from_binary(raw: bytes, body: bytes) -> Command:
+    try:
+        code, language, version, opaque, flag, remark_size = _BINARY.unpack_from(raw)
+        if remark_size < 0:
+            raise RemoteProtocolError(f"a remark of {remark_size} bytes")
+        at = _BINARY.size
+        remark = text_of(raw[at : at + remark_size]) if remark_size else None
+        at += remark_size
+        (fields_size,) = _INT.unpack_from(raw, at)
+        fields = _fields_from_binary(raw, at + 4, fields_size) if fields_size > 0 else None
+    except (struct.error, IndexError) as exc:
+        raise RemoteProtocolError(f"a binary header that does not parse: {exc}") from None
+    return Command(code, opaque, flag, _LANGUAGE_NAMES.get(language, "OTHER"), version, remark, body, ROCKETMQ, fields)
+
+
+_templates: dict[int, Template] = {}
+"""By the size of the block."""
+
+
+def _fields_from_binary(raw: bytes, at: int, size: int) -> dict[str, str] | AlikeFields:
+    if at + size > len(raw):
+        raise RemoteProtocolError(f"{size} bytes of ext fields in a header of {len(raw)}")
+    block, template = raw[at : at + size], _templates.get(size)
+    if template is not None and (alike := template.match(block)) is not None:
+        return alike
+    fields, sizes = _read_fields(block)
+    if size <= MAX_SIZE and sizes:
+        if template is None and len(_templates) >= MAX_TEMPLATES:
+            _templates.clear()
+        _templates[size] = (
+            Template(block, fields, sizes, []) if template is None else template.grown(block, fields, sizes)
+        )
+    return fields
+
+
+def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
+    """Read field by field; also the sizes of the values, or none where the block is no model for others."""
+    at, end = 0, len(raw)
+    fields: dict[str, str] = {}
+    sizes: list[int] = []
+    is_plain = True
+    while at < end:
+        key_end = at + 2 + (raw[at] << 8 | raw[at + 1])
+        (value_size,) = _INT.unpack_from(raw, key_end)
+        value_at = key_end + 4
+        key = text_of(raw[at + 2 : key_end])
+        at = value_at + value_size
+        if value_size < 0 or at > end:
+            raise RemoteProtocolError(f"ext field {key[:80]!r} of {value_size} bytes runs over its header")
+        if key and value_size:  # an empty name or value is null (remoting#8)
+            is_plain = is_plain and key not in fields and key.isascii()
+            fields[key] = text_of(raw[value_at:at])
+            sizes.append(value_size)
+        else:
+            fields.pop(key, None)
+            is_plain = False
+    return fields, sizes if is_plain else []
+
+
+def encode_command(command: Command) -> bytes:
+    """Put a whole command on the wire, in its own serialize type."""
+    head = encode_head(command, len(command.body))
+    return head + command.body if command.body else head
+
+
+def encode_head(command: Command, body_size: int) -> bytes:
+    """Give everything that comes before the body. HeaderTooLargeError if that does not fit into a frame."""
+    header = _json_header(command) if command.serialize_type == JSON else _binary_header(command)
+    return frame_prefix(command.serialize_type, len(header), body_size) + header
+
+
+def _json_header(command: Command) -> bytes:
+    header = _JsonHeaderOut(
+        command.code,
+        msgspec.UNSET if command.raw_fields is None else command.ext_fields,
+        command.flag,
+        command.language,
+        command.opaque,
+        msgspec.UNSET if command.remark is None else command.remark,
+        "JSON",
+        command.version,
+    )
+    return _encode_json(header)
+
+
+@functools.lru_cache(1024)
+def _sized_short_name(name: str) -> bytes:
+    raw = _utf8(name)
+    if len(raw) > _MAX_SHORT:
+        raise HeaderTooLargeError(f"ext field {name[:80]!r}: a name of {len(raw)} bytes; at most {_MAX_SHORT}")
+    return _SHORT.pack(len(raw)) + raw
+
+
+def _sized_name(name: str) -> bytes:
+    """Give a name behind its size. The cache keeps short ones only: foreign names are as long as a frame."""
+    return _sized_short_name(name) if len(name) <= _CACHED_NAME else _sized_short_name.__wrapped__(name)
+
+
+_CACHED_NAME = 64
+
+
+def _utf8(text: str) -> bytes:
+    """As Java: half a surrogate pair, which has no bytes, becomes a question mark."""
+    return text.encode("utf-8", "replace")
+
+
+def _as_short(value: int) -> int:
+    """Keep the low 16 bits, as Java's writeShort does with a code or a version that does not fit."""
+    return (value + 0x8000 & 0xFFFF) - 0x8000
+
+
+def _binary_header(command: Command) -> bytes:
+    """Encode a header. HeaderTooLargeError if an ext field's name does not fit."""
+    remark = _utf8(command.remark) if command.remark else b""
+    parts: list[bytes] = []
+    for key, value in command.ext_fields.items():
+        text = _utf8(value)
+        parts += (_sized_name(key), _INT.pack(len(text)), text)
+    fields = b"".join(parts)
+    language = _LANGUAGE_CODES.get(command.language, LanguageCode.OTHER)
+    fixed = _BINARY.pack(
+        _as_short(command.code), language, _as_short(command.version), command.opaque, command.flag, len(remark)
+    )
+    return fixed + remark + _INT.pack(len(fields)) + fields
+
+
+def encode_reply_head(
+    request: Command, code: int, fields: dict[str, str] | None, remark: str | None, body_size: int
+) -> bytes:
+    """Give what comes before the body of a reply: the request's opaque and codec, flag exactly 1 (remoting#3, #4).
+
+    A reply that the binary codec has no form for goes out as JSON, which every peer reads. HeaderTooLargeError if it
+    does not fit into a frame.
+    """
+    # 4.9 servers are written in Java, and say so; old clients know few other names
+    reply = Command(code, request.opaque, RESPONSE, "JAVA", VERSION, remark, b"", request.serialize_type, fields)
+    if reply.serialize_type == ROCKETMQ:
+        with contextlib.suppress(HeaderTooLargeError):
+            return encode_head(reply, body_size)
+        reply.serialize_type = JSON
+    return encode_head(reply, body_size)
+
+
+class ReplyHead:
+    """The head of replies whose ext fields bear the same names each time: laid out once, filled in for each.
+
+    Answering a send costs a broker as much as storing it, and of each answer only the numbers are new.
+    """
+
+    def __init__(self, constants: Mapping[str, str], names: Sequence[str]) -> None:
+        members = [_encode_json(key) + b":" + _encode_json(value) for key, value in constants.items()]
+        blanks = [_encode_json(name) for name in names]
+        self._json = b"".join((
+            b'{"code":%d,"extFields":{',
+            b",".join([_literal(member) for member in members] + [_literal(blank) + b':"%b"' for blank in blanks]),
+            b'},"flag":1,"language":"JAVA","opaque":%d,"serializeTypeCurrentRPC":"JSON","version":',
+            b"%d}" % VERSION,
+        ))  # fmt: skip
+        fixed = b"".join([_sized_name(name) + _sized_text(value) for name, value in constants.items()])
+        sized_names = [_sized_name(name) for name in names]
+        self._binary = _literal(fixed) + b"".join([_literal(name) + b"%b" for name in sized_names])
+        self._binary_size = len(fixed) + sum(map(len, sized_names))
+
+    def encode(self, request: Command, code: int, values: Sequence[bytes]) -> bytes:
+        """Give the head of a reply without remark and body. The values are plain ASCII: digits, hex, commas."""
+        if request.serialize_type == JSON:
+            header = self._json % (code, *values, request.opaque)
+            return frame_prefix(JSON, len(header), 0) + header
+        sized = [_INT.pack(len(value)) + value for value in values]
+        fields_size = self._binary_size + sum(map(len, sized))
+        prefix = _REPLY_PREFIX.pack(
+            4 + _REPLY_FIXED + fields_size, ROCKETMQ << 24 | _REPLY_FIXED + fields_size, _as_short(code), _JAVA, VERSION,
+            request.opaque, RESPONSE, 0, fields_size,
+        )  # fmt: skip
+        return prefix + self._binary % tuple(sized)
+
+
+def _literal(raw: bytes) -> bytes:
+    """As part of a format."""
+    return raw.replace(b"%", b"%%")
+
+
+def _sized_text(text: str) -> bytes:
+    raw = text.encode()
+    return _INT.pack(len(raw)) + raw
+
+
+_REPLY_PREFIX = struct.Struct(">iI hBhiii i")  # a frame's prefix, a binary header without remark, the fields' size
+_REPLY_FIXED = _BINARY.size + _INT.size
+_JAVA = _LANGUAGE_CODES["JAVA"]

@@ -1,0 +1,41 @@
+"""Headers of looking up messages and queue entries (broker-requests sections 5, 6.2)."""
+
+import msgspec
+
+from rmqlab.remoting.header import Header, Int, JavaBoolean, Long
+
+
+class QueryMessageRequestHeader(Header, frozen=True, kw_only=True):
+    """12. A missing topic or key is looked for as the word `null`."""
+
+    topic: str = "null"
+    key: str = "null"
+    max_num: Int
+    begin_timestamp: Long
+    end_timestamp: Long
+    is_unique_key: JavaBoolean | None = msgspec.field(name="_UNIQUE_KEY_QUERY", default=None)
+    """The key is one that a producer made unique: 32 messages are enough."""
+
+
+class QueryMessageResponseHeader(Header, frozen=True, kw_only=True):
+    """12, also when nothing was found (broker-requests#53)."""
+
+    index_last_update_timestamp: int | None = None
+    index_last_update_phyoffset: int | None = None
+
+
+class ViewMessageRequestHeader(Header, frozen=True, kw_only=True):
+    """33."""
+
+    offset: Long
+    """Commit log offset."""
+
+
+class QueryConsumeQueueRequestHeader(Header, frozen=True, kw_only=True):
+    """321."""
+
+    topic: str
+    queue_id: Int = 0
+    index: Long = 0
+    count: Int = 0
+    consumer_group: str | None = None

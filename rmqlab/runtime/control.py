@@ -1,0 +1,260 @@
+"""The control channel: what a process of the cluster and its supervisor tell each other.
+
+A Unix stream socket in the cluster's directory carries the messages below as msgpack maps. A process says Hello,
+then Ready once it serves, Events as they happen, and answers every SnapshotRequest and SetRules. The end of the
+stream means that the supervisor is gone, and the process stops itself.
+"""
+
+import collections
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
+
+import attrs
+import trio
+
+from rmqlab.runtime.boundary import InternalErrors
+from rmqlab.runtime.bounds import EVENT, SNAPSHOT, bounded, bounded_fields, cut_text
+from rmqlab.runtime.clock import cluster_millis
+from rmqlab.runtime.fault_rules import PROCESS_FAULTS, NodeFaults, NodeRules
+from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
+from rmqlab.runtime.mapcodec import ControlError, MapCodec, receive_messages
+
+log = logging.getLogger(__name__)
+
+MAX_QUEUED_EVENTS = 10_000
+MAX_QUEUED_BYTES = 16 * 2**20
+"""Of events that wait for a supervisor that does not keep up."""
+
+
+@attrs.frozen
+class Hello:
+    """The first message of a process: which node it is."""
+
+    name: str
+    pid: int
+
+
+@attrs.frozen
+class Ready:
+    """The process does its work from now on; facts about it that were not known before, such as bound addresses."""
+
+    facts: dict[str, Any]
+
+
+@attrs.frozen
+class Stopping:
+    """The process has begun to end, for whatever reason. It may take seconds: the store is closed, peers are told."""
+
+
+@attrs.frozen
+class Event:
+    """Something happened at a time of the cluster's clock."""
+
+    at_millis: int
+    kind: str
+    fields: Mapping[str, Any]
+
+
+@attrs.frozen
+class SnapshotRequest:
+    """The supervisor asks for the node's live facts."""
+
+    id: int
+
+
+@attrs.frozen
+class Snapshot:
+    """The answer to the request of the same id."""
+
+    id: int
+    facts: dict[str, Any]
+
+
+@attrs.frozen
+class SetRules:
+    """The fault rules that are in force from now on, all of them."""
+
+    id: int
+    rules: NodeRules
+
+
+@attrs.frozen
+class RulesSet:
+    """The rules of the request of the same id are in force."""
+
+    id: int
+
+
+Message = Hello | Ready | Stopping | Event | SnapshotRequest | Snapshot | SetRules | RulesSet
+
+CONTROL: MapCodec[Message] = MapCodec(Message)
+
+
+@attrs.define(eq=False)
+class ControlLink:
+    """The process's end of the channel. Its methods never wait, and belong to the trio thread.
+
+    Every event goes to the process's journal; the supervisor is told of all but single messages, of which it can
+    ask the numbers. Without a supervisor (`limit=0`) events are logged.
+    """
+
+    name: str = "alone"
+    limit: int = MAX_QUEUED_EVENTS
+    journal: JournalWriter | None = None
+    faults: NodeFaults = PROCESS_FAULTS
+    """Given the rules that the supervisor sends."""
+    errors: InternalErrors = attrs.field(factory=InternalErrors)
+    """The internal errors of the process: part of every snapshot."""
+    is_ready: bool = attrs.field(default=False, init=False)
+    is_stopping: bool = attrs.field(default=False, init=False)
+    _snapshot: Callable[[], Mapping[str, object]] = attrs.field(default=dict, init=False)
+    _replies: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
+    _events: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
+    _queued_bytes: int = attrs.field(default=0, init=False)
+    _ready: bytes = attrs.field(default=b"", init=False)
+    _dropped: int = attrs.field(default=0, init=False)
+    _counts: collections.Counter[str] = attrs.field(factory=collections.Counter, init=False)
+    _appended: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _queued: trio.Event = attrs.field(factory=trio.Event, init=False)
+    _written: trio.Event = attrs.field(factory=trio.Event, init=False)
+
+    def emit(self, kind: str, **fields: object) -> None:
+        """Record an event of a kind that `rmqlab.runtime.journal_schema` lists.
+
+        When the supervisor does not keep up it is not told of the oldest, but of their number. Never raises: events
+        are emitted wherever something happens, with fields that peers chose.
+        """
+        try:
+            self._record(kind, fields)
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self.errors.caught("event", exc, kind)
+
+    def _record(self, kind: str, all_fields: dict[str, object]) -> None:
+        at_millis, fields = cluster_millis(), bounded_fields(all_fields)
+        if self.journal is not None:
+            self.journal.append(JournalEntry(at_millis, self.name, kind, fields))
+            self._appended.set()
+        if kind in MESSAGE_KINDS:
+            self._counts[f"{kind}.{outcome}" if (outcome := fields.get("outcome")) else kind] += 1
+        elif self.limit == 0:
+            text = " ".join(f"{key}={value}" for key, value in fields.items())
+            log.info("%s %s", kind, text, extra={"group": kind})
+        else:
+            self._queue_event(Event(at_millis, kind, fields))
+
+    def _queue_event(self, event: Event) -> None:
+        encoded = CONTROL.encode(event)
+        self._events.append(encoded)
+        self._queued_bytes += len(encoded)
+        while len(self._events) > self.limit or self._queued_bytes > MAX_QUEUED_BYTES:
+            self._queued_bytes -= len(self._events.popleft())
+            self._dropped += 1
+        self._wake()
+
+    async def write_journal_forever(self) -> NoReturn:
+        """Hand to the system, once in every pass of the loop, what was recorded in it."""
+        while True:
+            await self._appended.wait()
+            self._appended = trio.Event()
+            if self.journal is not None:
+                self.journal.flush()
+
+    def ready(self, **facts: object) -> None:
+        """Say that this process serves. The supervisor waits for it; say it once."""
+        self.is_ready = True
+        log.info("ready %s", " ".join(f"{key}={value}" for key, value in facts.items()))
+        if self.limit:
+            self._ready = CONTROL.encode(Ready(bounded(facts, EVENT)))
+            self._wake()
+
+    def stopping(self) -> None:
+        """Report that this process begins to end, so that nobody takes it for ready while it closes. Once is enough."""
+        if self.limit and not self.is_stopping:
+            self._replies.append(CONTROL.encode(Stopping()))
+            self._wake()
+        self.is_stopping = True
+
+    def set_snapshot(self, snapshot: Callable[[], Mapping[str, object]]) -> None:
+        """Give the function that answers what is true now: plain values, quickly, without side effects."""
+        self._snapshot = snapshot
+
+    async def attend(self, stream: trio.abc.Stream) -> None:
+        """Speak with the supervisor until it is gone."""
+        self.faults.on_spent = lambda fault: self.emit("fault_spent", id=fault)
+        self._replies.appendleft(CONTROL.encode(Hello(self.name, os.getpid())))
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write_forever, stream)
+                try:
+                    await receive_messages(stream, CONTROL, self._answer)
+                except ControlError as exc:  # as good as gone: nothing it says can be understood any more
+                    self.errors.caught("control message", exc)
+                nursery.cancel_scope.cancel()
+        finally:
+            self.limit = 0  # nobody listens any more
+            self._written.set()
+
+    async def wait_written(self) -> None:
+        """Wait until all that was said is with the supervisor."""
+        while not self._written.is_set():
+            await self._written.wait()
+
+    def take(self) -> bytes:
+        """All that waits to be sent: replies, for somebody waits for them; events; and that we are ready after these."""
+        if self._dropped:
+            lost, self._dropped = self._dropped, 0
+            self._replies.append(CONTROL.encode(Event(cluster_millis(), "events_dropped", {"count": lost})))
+        data = b"".join((*self._replies, *self._events, self._ready))
+        self._replies.clear()
+        self._events.clear()
+        self._queued_bytes = 0
+        self._ready = b""
+        return data
+
+    def _answer(self, message: Message) -> None:
+        match message:
+            case SnapshotRequest(id=number):
+                self._replies.append(self._encode_snapshot(number))
+            case SetRules(id=number, rules=rules):
+                self.errors.call("fault rules", self.faults.set, rules)
+                self._replies.append(CONTROL.encode(RulesSet(number)))
+            case _:
+                raise ControlError(f"the supervisor sent a {type(message).__name__}")
+        self._wake()
+
+    def _encode_snapshot(self, number: int) -> bytes:
+        try:
+            return CONTROL.encode(Snapshot(number, bounded(self._facts(), SNAPSHOT)))
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self.errors.caught("snapshot", exc)
+            return CONTROL.encode(Snapshot(number, {"error": cut_text(repr(exc), EVENT.text)}))
+
+    def _facts(self) -> dict[str, object]:
+        try:
+            facts: dict[str, object] = dict(self._snapshot())
+            if self._counts:
+                facts["messages"] = dict(self._counts)
+        except Exception as exc:  # noqa: BLE001 - a boundary
+            self.errors.caught("snapshot", exc)
+            facts = {"error": cut_text(repr(exc), EVENT.text)}
+        if self.errors.counts:
+            facts["internal_errors"] = dict(self.errors.counts)
+        return facts
+
+    def _wake(self) -> None:
+        if self._written.is_set():
+            self._written = trio.Event()
+        self._queued.set()
+
+    async def _write_forever(self, stream: trio.abc.SendStream) -> NoReturn:
+        try:
+            while True:
+                while data := self.take():
+                    await stream.send_all(data)
+                self._written.set()
+                self._queued = trio.Event()
+                await self._queued.wait()
+        except trio.BrokenResourceError:
+            await trio.sleep_forever()  # the reader sees the end of the stream, and decides

@@ -1,0 +1,272 @@
+"""Settings from a file: TOML in Python's names, or a `.properties` file written for RocketMQ in its own.
+
+One flat file may feed several classes: each takes the keys that it knows. An unknown key in TOML is an error
+that names the near miss; in a properties file it is kept aside, for RocketMQ ignores it too (store-ha#7). A key counts in
+its one known spelling only: any other is an unknown key (issue 12.1).
+"""
+
+import difflib
+import json
+import logging
+import pathlib
+import re
+import tomllib
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import attrs
+import cattrs
+
+from rmqlab.remoting.properties import parse_properties_text, properties_file_text
+from rmqlab.runtime.validators import line_fault, shown
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LARGEST_CHANGE: Final = 128 * 1024
+"""Bytes of the text of requests 25 and 318; all settings of 4.9.8 take some 10 kB."""
+
+NO_KEY: Final = {"is_key": False}
+"""Metadata of a field that is no setting."""
+
+_IRREGULAR = {
+    "broker_ip1": "brokerIP1",
+    "broker_ip2": "brokerIP2",
+    "check_crc_on_recover": "checkCRCOnRecover",
+    "enable_dleger_commit_log": "enableDLegerCommitLog",
+    "store_path_dledger_commit_log": "storePathDLedgerCommitLog",
+    "use_tls": "useTLS",
+}
+_IRREGULAR_BACK = {wire: name for name, wire in _IRREGULAR.items()}
+
+
+PROPERTIES_SUFFIXES: Final = (".properties", ".conf")
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")  # as Java: no 1_000
+
+
+class SettingsError(Exception):
+    """A settings file that cannot be used. The text names file, key, and what was expected."""
+
+
+def camel(name: str) -> str:
+    """RocketMQ's name for a key: `listen_port` gives `listenPort`."""
+    return _IRREGULAR.get(name) or re.sub(r"_(\w)", lambda match: match[1].upper(), name)
+
+
+def snake(name: str) -> str:
+    """Our name for a key of RocketMQ's: `listenPort` gives `listen_port`."""
+    return _IRREGULAR_BACK.get(name) or re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+
+
+def setting_fields(*kinds: type[Any]) -> "dict[str, attrs.Attribute[Any]]":
+    """Give the settings of these classes by RocketMQ's names."""
+    return {
+        camel(field.name): field
+        for kind in kinds
+        for field in attrs.fields(kind)
+        if field.init and field.metadata.get("is_key", True)
+    }
+
+
+def forbidden_keys(changes: Iterable[str], kinds: Sequence[type[Any]], *listed: str) -> list[str]:
+    """Give those of the keys that no request may change: settings with FIXED, and what is listed.
+
+    Keys are compared without case and punctuation, so that no spelling of one passes.
+    """
+    fixed = [key for key, field in setting_fields(*kinds).items() if field.metadata.get("is_fixed")]
+    forbidden = set(map(_plain, [*fixed, *listed])) - {""}
+    return sorted(key for key in changes if _plain(key) in forbidden)
+
+
+def _plain(key: str) -> str:
+    return re.sub(r"[\W_]", "", unicodedata.normalize("NFKC", key).casefold())
+
+
+@attrs.frozen
+class Settings:
+    """What a file says: values by our names, and the keys that nobody here knows."""
+
+    source: str
+    values: Mapping[str, Any]
+    unknown: Mapping[str, str]
+
+    def bind(self, kind: type[T]) -> T:
+        """Make the settings class of the keys that it knows. SettingsError for a value that does not fit."""
+        fields = {field.name: field for field in attrs.fields(kind)}  # type: ignore[arg-type]  # any attrs class
+        known = {}
+        for name, value in self.values.items():
+            if name in fields:
+                try:
+                    known[name] = converted(name, value, fields[name].type)
+                except SettingsError as exc:
+                    raise SettingsError(f"{self.source}: {exc}") from None
+        try:
+            return kind(**known)
+        except (ValueError, TypeError) as exc:  # attrs' validators put what they checked behind the text
+            raise SettingsError(f"{self.source}: {exc.args[0]}") from None
+
+
+def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Settings:
+    """Read a settings file for these classes. SettingsError where it is missing, unreadable or misspelt."""
+    path = pathlib.Path(path)
+    try:
+        text = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"{path}: cannot be read: {exc}") from None
+    fields = setting_fields(*kinds)
+    if path.suffix in PROPERTIES_SUFFIXES:
+        return _from_properties(path, parse_properties_text(text), fields)
+    try:
+        values = tomllib.loads(text)
+    except (ValueError, RecursionError) as exc:
+        raise SettingsError(f"{path}: not TOML: {exc}") from None
+    known = {field.name for field in fields.values()}
+    for key in values:
+        if key not in known:
+            near = difflib.get_close_matches(snake(key), known, 1)
+            hint = f"; did you mean {near[0]}?" if near else "; expected RocketMQ's keys in this form: listen_port"
+            raise SettingsError(f"{path}: unknown key {shown(key)[1:-1]}{hint}")
+    return Settings(str(path), values, {})
+
+
+def _from_properties(
+    path: pathlib.Path, pairs: Mapping[str, str], fields: "Mapping[str, attrs.Attribute[Any]]"
+) -> Settings:
+    values, unknown = {}, {}
+    meant = {_plain(key): key for key in fields}
+    for key, value in pairs.items():
+        if (field := fields.get(key)) is not None:
+            values[field.name] = value
+        elif line_fault(key) or line_fault(value):
+            log.warning("%s: dropped, for it is not a line of text: %s", path, shown(key))
+        else:
+            unknown[key] = value
+            if _plain(key) in meant:
+                log.warning("%s: ignored: %s; did you mean %s?", path, key, meant[_plain(key)])
+    return Settings(str(path), values, unknown)
+
+
+def settings_lines(*settings: Any) -> dict[str, str]:
+    """Give settings under RocketMQ's names, as text, for requests 26 and 319."""
+    lines = {}
+    for value in settings:
+        for field in attrs.fields(type(value)):
+            one = getattr(value, field.name)
+            if isinstance(one, bool):
+                one = "true" if one else "false"
+            if isinstance(one, (str, int, float, pathlib.Path)):
+                lines[camel(field.name)] = str(one)
+    return lines
+
+
+def parse_change(body: bytes, errors: str = "strict") -> dict[str, str]:
+    """Parse the body of request 25 or 318. SettingsError for one that is too long, or is not text."""
+    if len(body) > LARGEST_CHANGE:
+        raise SettingsError(f"{len(body)} bytes of settings: expected at most {LARGEST_CHANGE}")
+    try:
+        return parse_properties_text(body.decode("utf-8", errors))
+    except UnicodeDecodeError as exc:
+        raise SettingsError(str(exc)) from None
+
+
+def change_settings(settings: T, changes: Mapping[str, str]) -> tuple[T, dict[str, Any]]:
+    """Make those of the changes, in RocketMQ's names and as text, that these settings know.
+
+    Answers the settings, and what was changed by our names. SettingsError for a value that does not fit.
+    """
+    fields = setting_fields(type(settings))
+    changed = {}
+    for key, text in changes.items():
+        if (field := fields.get(key)) is not None:
+            changed[field.name] = converted(key, text, field.type)
+    return evolved(settings, changed), changed
+
+
+def evolved(settings: T, changed: Mapping[str, Any]) -> T:
+    """Give these settings with other values, by our names. SettingsError where a validator refuses one."""
+    try:
+        return attrs.evolve(settings, **changed)  # type: ignore[misc]
+    except (ValueError, TypeError) as exc:  # as above
+        raise SettingsError(str(exc.args[0])) from None
+
+
+def settings_text(settings: Settings) -> str:
+    """Write settings in the form that their file has: TOML in our names, or properties in RocketMQ's."""
+    if pathlib.Path(settings.source).suffix in PROPERTIES_SUFFIXES:
+        lines = {camel(name): _property_text(value) for name, value in settings.values.items()}
+        return properties_file_text({**lines, **settings.unknown})
+    return "".join(f"{name} = {_toml_text(value)}\n" for name, value in settings.values.items())
+
+
+def converted(name: str, value: Any, kind: Any) -> Any:
+    """Give a value as its setting's type has it. SettingsError for one that is of another type."""
+    try:
+        return converter.structure(value, kind)
+    except (cattrs.BaseValidationError, ValueError, TypeError):
+        raise SettingsError(f"{name} = {shown(value)}: expected {_wanted(kind)}") from None
+
+
+def _wanted(kind: Any) -> str:
+    """A type of a setting as a reader of the file knows it."""
+    for known, text in ((bool, "true or false"), (int, "a whole number"), (float, "a number"), (str, "text")):
+        if kind in (known, known | None):
+            return text
+    return getattr(kind, "__name__", str(kind))
+
+
+def _property_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _toml_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float)) else json.dumps(str(value), ensure_ascii=False)
+
+
+def _structure_bool(value: object, _kind: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+        return value.strip().lower() == "true"
+    raise ValueError(value)
+
+
+def _structure_int(value: object, _kind: object) -> int:
+    if isinstance(value, str) and _WHOLE_NUMBER.fullmatch(value.strip()):
+        return int(value)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(value)
+    return value
+
+
+def _structure_float(value: object, _kind: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise TypeError(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(value) from None
+
+
+def _structure_text(value: object, _kind: object) -> str:
+    """`--set brokerName=5` means the text 5. A list, a table or a date is not text."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, (str, int, float)):
+        raise TypeError(value)
+    return str(value)
+
+
+def _structure_path(value: object, kind: object) -> pathlib.Path:
+    return pathlib.Path(_structure_text(value, kind))
+
+
+converter = cattrs.Converter()
+converter.register_structure_hook(bool, _structure_bool)
+converter.register_structure_hook(int, _structure_int)
+converter.register_structure_hook(float, _structure_float)
+converter.register_structure_hook(str, _structure_text)
+converter.register_structure_hook(pathlib.Path, _structure_path)

@@ -1,0 +1,50 @@
+"""The command line of a server that runs without any supervisor: `python -m rmqlab.broker`, `python -m rmqlab.nameserver`.
+
+Exit status 0: it was stopped, or the settings can be used. 1: they cannot, or it did not start; one line on stderr
+says why. 2: the command line made no sense.
+"""
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from rmqlab.runtime.clock import ClockSettings, RatedClock
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.logfile import log_to_stderr
+from rmqlab.runtime.process import run_process
+from rmqlab.runtime.settings import SettingsError
+
+Config = TypeVar("Config")
+
+
+def run_alone(
+    what: str,
+    load_config: Callable[[str | pathlib.Path], Config],
+    main: Callable[[Config, ControlLink], Awaitable[None]],
+    *,
+    name_of: Callable[[Config], str],
+) -> None:
+    """Read the command line, then be that server. Changes of state go to stderr, a line each."""
+    arguments = _parser(what).parse_args()
+    log_to_stderr()
+    try:
+        config = load_config(arguments.config)
+    except SettingsError as exc:
+        sys.exit(str(exc))
+    if arguments.check:
+        print(f"{arguments.config}: a {what} can use it")
+    else:
+        run_process(main, config, control=None, clock=RatedClock(ClockSettings.starting_now()), name=name_of(config))
+
+
+def _parser(what: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"python -m rmqlab.{what}",
+        description=f"Run one {what} of RocketMQ 4.9, without any supervisor, until Ctrl-C or SIGTERM.",
+        epilog="Exit status: 0 stopped; 1 not started, stderr says why; 2 the command line made no sense.",
+    )
+    parser.add_argument("config", metavar="CONFIG", help="a .toml file, or a .properties or .conf file of RocketMQ's")
+    parser.add_argument("--check", action="store_true", help="only say whether the file can be used")
+    return parser

@@ -1,0 +1,106 @@
+"""Deletes what is old enough, and refuses puts while the disk is too full (sections 3.7 and 3.9)."""
+
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import attrs
+
+from rmqlab.store import retention as cleaning
+from rmqlab.store.commitlog import CommitLog
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.disk import Disk
+from rmqlab.store.index import Index
+from rmqlab.store.put import Putter
+from rmqlab.store.queues import Queues
+
+logger = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class Cleaner:
+    config: StoreConfig
+    log: CommitLog
+    queues: Queues
+    index: Index | None
+    putter: Putter
+    disk: Disk
+    now_millis: Callable[[], int]
+    is_slave: bool
+    is_disk_full: bool = attrs.field(default=False, init=False)
+    """RocketMQ's flag of this name: known on both roles, and a stop with it keeps `abort`."""
+    _rounds_by_hand: int = attrs.field(default=0, init=False)
+    _cleaned_below: int = attrs.field(default=0, init=False)
+    _is_refused: bool = attrs.field(default=False, init=False)
+
+    def used_percent(self) -> int:
+        """Of the fuller disk of commit log and queues."""
+        root, log = self.config.store_path_root_dir, self.config.store_path_commit_log
+        return max(self.disk.used_percent(root), self.disk.used_percent(log))  # -1 for one that is missing
+
+    def check_disk(self) -> None:
+        """Refuse puts above the warning level, take them again at or below it (store-ha#31)."""
+        used = self.used_percent()
+        was_full, self.is_disk_full = self.is_disk_full, used > self.config.disk_space_warning_level_ratio
+        if self.is_disk_full != was_full:
+            what = "no more puts" if self.is_disk_full else "puts are taken again"
+            logger.warning(
+                "the disk of %s is %d %% full: %s (disk_space_warning_level_ratio = %d)",
+                self.config.store_path_root_dir, used, what, self.config.disk_space_warning_level_ratio,
+            )  # fmt: skip
+        if self.is_slave:
+            return
+        if self.is_disk_full:
+            self.putter.refusal = f"the disk of {self.config.store_path_root_dir} is {used} % full"
+        elif self.putter.refusal is not None:
+            self.putter.refusal = None
+            self.putter.catch_up()  # refuses again if there is no room for what is behind
+            self.queues.recover_counters()  # a start on a full disk could not know them all
+
+    def delete_by_hand(self) -> None:
+        """Let the next rounds delete what is old enough, whatever the hour."""
+        self._rounds_by_hand = cleaning.ROUNDS_BY_HAND
+
+    def delete_expired(self, hour: int) -> list[str]:
+        """One round of cleaning; `hour` is the local one. Return the names of the commit log files deleted.
+
+        OSError never: where the disk refuses to delete a file, the next round tries again, as RocketMQ does.
+        """
+        files, now = self.log.files.files, self.now_millis()
+        # RocketMQ asks the file system when a file was last written. Our clock may be rated, so the first
+        # record of the next file tells: both happen in one put. Without one, that has only just begun.
+        stored = [self.log.stored_at(following.first_offset) for following in files[1:]]
+        count = cleaning.expired_count(
+            [at if at >= 0 else now for at in stored],
+            self.config,
+            now=now,
+            hour=hour,
+            used_percent=self.used_percent(),
+            by_hand=self._rounds_by_hand > 0,
+        )
+        self._rounds_by_hand = max(0, self._rounds_by_hand - 1)
+        deleted = [file.path.name for file in files[:count]]
+        refusals = self._try_each([self.log.files.drop_first] * count)
+        deleted = deleted[: count - len(refusals)]
+        log_min = self.log.min_offset
+        if log_min > self._cleaned_below:
+            pointing_there: list[Callable[[int], object]] = [queue.delete_expired for queue in self.queues]
+            if self.index is not None:
+                pointing_there.append(self.index.delete_expired)
+            missed = self._try_each([partial(delete, log_min) for delete in pointing_there])
+            self._cleaned_below = self._cleaned_below if missed else log_min
+            refusals += missed
+        if refusals and not self._is_refused:  # once, not each 10 s
+            logger.warning("%d files are not deleted, tried again and again: %s", len(refusals), refusals[0])
+        self._is_refused = bool(refusals)
+        return deleted
+
+    def _try_each(self, deletions: Sequence[Callable[[], object]]) -> list[OSError]:
+        """Do what the disk lets us do; return what it said of the rest."""
+        refusals = []
+        for delete in deletions:
+            try:
+                delete()
+            except OSError as exc:
+                refusals.append(exc)
+        return refusals

@@ -1,0 +1,141 @@
+"""All messages of all topics in arrival order (sections 2.1, 2.3): append, read, roll to the next file."""
+
+import struct
+from typing import Final
+
+import attrs
+
+from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, BORN_HOST_IPV6, HEADS, MESSAGE_MAGIC, SYS_FLAG_AT
+from rmqlab.store.filequeue import FileQueue
+from rmqlab.store.logfile import LogFile
+
+_BLANK: Final = struct.Struct(">ii")
+_LONG: Final = struct.Struct(">q")
+_INT: Final = struct.Struct(">i")
+_PLAIN_SIZE: Final = HEADS[0].size
+_PHYSICAL_AT: Final = 28
+_ZEROED_AT_ONCE: Final = 1 << 20
+
+
+def physical_offset_of(record: memoryview) -> int:
+    """The commit log offset that a record bears."""
+    offset: int = _LONG.unpack_from(record, _PHYSICAL_AT)[0]
+    return offset
+
+
+@attrs.define(eq=False)
+class CommitLog:
+    files: FileQueue
+
+    @property
+    def min_offset(self) -> int:
+        return self.files.min_offset
+
+    @property
+    def max_offset(self) -> int:
+        return self.files.max_offset
+
+    # ---- master: whole records ----
+
+    def space_for(self, size: int, *, mapped: bool = True) -> LogFile:
+        """The file that takes `size` bytes in one piece, rolled if need be (store-ha#11). OSError: no room.
+
+        The caller has checked that they fit into an empty file, and writes them through the mapping, or by `append`.
+        """
+        files = self.files.files
+        file = files[-1] if files else self.files.file_to_write()
+        end = file.wrote + size + BLANK_SIZE
+        if end > file.size:
+            return self._roll(file, size)
+        if not mapped:
+            file.ensure_blocks(end)
+        elif end > file.room:
+            file.ensure_room(end)
+        return file
+
+    def _roll(self, full: LogFile, size: int) -> LogFile:
+        """Blank the rest of a file and go on in the next one, which is secured first."""
+        left = full.size - full.wrote
+        if left:
+            full.ensure_room(full.wrote + BLANK_SIZE)
+        file = self.files.add(full.first_offset + full.size)
+        try:
+            file.ensure_room(size + BLANK_SIZE)
+        except OSError:
+            self.files.files.pop().discard()
+            raise
+        if left:  # zero only where a replicated blank or a predecessor's crash left the file exactly full
+            _BLANK.pack_into(full.map, full.wrote, left, BLANK_MAGIC)
+            full.wrote = full.size
+        full.end_appends()
+        return file
+
+    # ---- slave: raw bytes in order ----
+
+    def append_stream(self, offset: int, data: bytes | memoryview) -> bool:
+        """Append bytes of a master's stream (section 4.5, store-ha#44). OSError: no room.
+
+        The very first file begins at the boundary below `offset`, and writing at its first byte, wherever
+        `offset` lies. False if the bytes do not fit into the rest of the file: RocketMQ drops them.
+        """
+        file = self.files.file_to_write(offset)
+        if file.size - file.wrote < len(data):
+            return False
+        file.append(data)
+        return True
+
+    def cut(self, end: int) -> None:
+        """Forget everything from `end` on, for good: its bytes are zeroed. OSError never (see `LogFile.discard`)."""
+        wrote = {file.first_offset: file.wrote for file in self.files.files}
+        self.files.trim(end)
+        file = self.files.last
+        if file is None:
+            return
+        for start in range(file.wrote, wrote[file.first_offset], _ZEROED_AT_ONCE):
+            stop = min(start + _ZEROED_AT_ONCE, wrote[file.first_offset])
+            file.map[start:stop] = bytes(stop - start)
+
+    def restart(self) -> None:
+        """Delete all files, the oldest first. OSError leaves the rest, a log that begins later."""
+        while self.files.files:
+            self.files.drop_first()
+
+    # ---- reading ----
+
+    def read(self, offset: int, limit: int) -> memoryview:
+        """Readable bytes from `offset`, never across the end of a file; empty if there are none."""
+        file = self.files.file_at(offset)
+        if file is None:
+            return memoryview(b"")
+        at = offset - file.first_offset
+        return file.view[at : min(file.wrote, at + limit)]
+
+    def slice(self, offset: int, size: int) -> memoryview | None:
+        """Exactly these bytes; None if they are not all there in one file."""
+        file = self.files.file_at(offset)
+        if file is None:
+            return None
+        at = offset - file.first_offset
+        return file.view[at : at + size] if size > 0 and at + size <= file.wrote else None
+
+    def record(self, offset: int) -> memoryview | None:
+        """The whole record that starts here; None if none does."""
+        file = self.files.file_at(offset)
+        if file is None:
+            return None
+        at = offset - file.first_offset
+        if at + _PLAIN_SIZE + 3 > file.wrote:
+            return None
+        size, magic = _BLANK.unpack_from(file.map, at)
+        if magic != MESSAGE_MAGIC or size <= _PLAIN_SIZE or at + size > file.wrote:
+            return None
+        return file.view[at : at + size]
+
+    def stored_at(self, offset: int) -> int:
+        """Store time of the record at `offset`; -1 if there is none."""
+        record = self.record(offset)
+        if record is None:
+            return -1
+        (sys_flag,) = _INT.unpack_from(record, SYS_FLAG_AT)
+        stored_at: int = _LONG.unpack_from(record, 68 if sys_flag & BORN_HOST_IPV6 else 56)[0]
+        return stored_at

@@ -1,0 +1,114 @@
+"""Small files that are replaced as a whole, each with its former content beside it as `.bak`.
+
+Source: store-and-ha section 5.4; MixAll.string2File, ConfigManager. Nothing is synced to disk, as in RocketMQ:
+what a power loss takes, the `.bak` may still have.
+"""
+
+import contextlib
+import logging
+import pathlib
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from rmqlab.store.disk import Disk, StoreError
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_disks: list[Disk] = [Disk()]
+"""The last one is in use."""
+
+
+@contextlib.contextmanager
+def on_disk(disk: Disk) -> Iterator[None]:
+    """Read and write all small files of this process through a disk, as one that is made to fail."""
+    _disks.append(disk)
+    try:
+        yield
+    finally:
+        _disks.remove(disk)
+
+
+def save_config_file(path: pathlib.Path, content: bytes) -> None:
+    """Write `X.tmp`, keep the former X as `X.bak`, put `X.tmp` in place: a reader finds the old or the new whole.
+
+    OSError leaves X as it was.
+    """
+    disk = _disks[-1]
+    disk.make_directory(path.parent)
+    temporary = _beside(path, ".tmp")
+    try:
+        disk.write_file(temporary, content)
+        with contextlib.suppress(FileNotFoundError):
+            _keep_backup(path, disk)
+        disk.rename(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            disk.unlink(temporary)  # what was written of it takes room
+        raise
+
+
+def _keep_backup(path: pathlib.Path, disk: Disk) -> None:
+    """Make X's content that of `X.bak`: under a second name, which needs no room on a full disk, or as a copy."""
+    linked = _beside(path, ".old")
+    disk.unlink(linked)
+    try:
+        disk.link(path, linked)
+    except PermissionError:  # a file system without hard links
+        disk.write_file(linked, disk.read_file(path))
+    disk.rename(linked, backup_path(path))
+
+
+_unsaved: dict[pathlib.Path, bytes] = {}
+
+
+def keep_config_file(path: pathlib.Path, content: bytes) -> None:
+    """Write a table that lives in memory. It counts, and is written again later if it cannot be now.
+
+    That is logged once, and once when it is saved again.
+    """
+    try:
+        save_config_file(path, content)
+    except OSError as exc:
+        if path not in _unsaved:
+            logger.error("%s is not saved: %s; tried again until it is", path, exc.strerror or exc)  # noqa: TRY400 - the disk's fault, not the code's
+        _unsaved[path] = content
+    else:
+        if _unsaved.pop(path, None) is not None:
+            logger.warning("%s is saved again", path)
+
+
+def keep_unsaved_files() -> None:
+    """Write what could not be written before."""
+    for path, content in list(_unsaved.items()):
+        keep_config_file(path, content)
+
+
+def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
+    """Read X; where it is missing, empty or broken, `X.bak`; None where that is so too (store-ha#62).
+
+    `decode` says that content is broken by raising ValueError or a subclass of it. StoreError where the file is there and
+    the disk does not let it be read: its older `.bak` would be saved over it.
+    """
+    for one in (path, backup_path(path)):
+        try:
+            content = _disks[-1].read_file(one)
+            if content.strip():
+                return decode(content)
+        except FileNotFoundError:
+            continue
+        except OSError as exc:
+            raise StoreError(f"{one} cannot be read: {exc.strerror or exc}") from exc
+        except ValueError as exc:
+            logger.warning("%s is not used: %s", one, exc)
+    return None
+
+
+def backup_path(path: pathlib.Path) -> pathlib.Path:
+    """Where the former content of a file is kept."""
+    return _beside(path, ".bak")
+
+
+def _beside(path: pathlib.Path, suffix: str) -> pathlib.Path:
+    return path.with_name(path.name + suffix)

@@ -1,0 +1,359 @@
+"""From the commit log to the queues and the index (section 3.4).
+
+A master's messages as a slave's, and at a start what a crash left behind; only a batch enters its queue and the
+index by itself. This is a hot path, hence its shape: one unpack and one slice per record and no call, properties
+searched as bytes, entries collected per queue and written joined.
+"""
+
+import logging
+import struct
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+
+from rmqlab.remoting.message import BLANK_MAGIC, HEADS, IPV6_MASK, MESSAGE_MAGIC, TRANSACTION_PREPARED, java_hash
+from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.store.commitlog import CommitLog
+from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
+from rmqlab.store.index import Index, IndexEntry
+from rmqlab.store.indexing import KeyReader
+from rmqlab.store.logfile import LogFile
+from rmqlab.store.queues import Queues, can_have_queues
+
+logger = logging.getLogger(__name__)
+
+_SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
+
+OnDispatched = Callable[[str, int, int, Sequence[int], int], None]
+"""Told of messages that follow each other in a queue: topic, queue id, queue offset of the first, tags codes, store time."""
+
+# size, magic, queue id, queue offset, physical offset, sysFlag, store time, body length; hosts are IPv4
+_RECORD: Final = struct.Struct(">ii4xi4xqqi8x8xq8x4x8xi")
+_PREFIX: Final = struct.Struct(">ii")
+_CHUNK: Final = 1 << 20  # bytes between two writes of the collected entries
+_FEW: Final = 16 * 1024  # bytes of which hardly two records in a row are of one queue: nothing to join
+_BULK: Final = 256 * 1024  # more than this at once is not what a master sends as its messages come in
+INDEX_AT_ONCE: Final = 8 * 2**20  # bytes of the log; more than a blank at a file's end, but not long to wait for
+INDEX_LAG: Final = 2 << 30  # bytes that the index may be behind the queues, or a chunk more: they are in memory still
+INDEX_LAG_ENTRIES: Final = 2_000_000  # the same in queue entries: a clean stop brings the index up in some 5 s
+
+
+def property_of(text: bytes, name: bytes) -> bytes:
+    """Value of a property, b"" without one; of several the last. Text and name have separators around them."""
+    at = text.rfind(name)
+    if at < 0:
+        return b""
+    at += len(name)
+    return text[at : text.index(b"\x02", at)]
+
+
+_tags_codes: dict[bytes, int] = {}
+
+
+def tags_code_in(text: bytes) -> int:
+    """Tags code of a record; 0 without tags (store-ha#19)."""
+    found = text.rfind(b"\x02TAGS\x01") + 6
+    if found < 6:
+        return 0
+    tags = text[found : text.index(b"\x02", found)]
+    code = _tags_codes.get(tags)
+    if code is None:
+        if len(_tags_codes) >= 4096:
+            _tags_codes.clear()
+        code = _tags_codes[tags] = java_hash(tags.decode("utf-8", "replace"))
+    return code
+
+
+def deliver_at(delay: str | bytes, stored_at: int, delay_millis: tuple[int, ...]) -> int | None:
+    """Tags code of an entry in the schedule topic: when it is due (store-ha#20). None without a delay."""
+    try:
+        level = int(delay or 0)
+    except ValueError:
+        return None
+    if level <= 0:
+        return None
+    return stored_at + (delay_millis[min(level, len(delay_millis)) - 1] if delay_millis else 1000)
+
+
+@attrs.define(eq=False)
+class Dispatcher:
+    """Has two positions. Queues are never behind the index, and where a lot is to do, they go first.
+
+    A message can be consumed as soon as it is in its queue; the index is for looking things up by hand.
+    """
+
+    log: CommitLog
+    queues: Queues
+    index: Index | None
+    delay_millis: tuple[int, ...]
+    is_slave: bool
+    on_dispatched: OnDispatched | None
+    offset: int = attrs.field(default=0, init=False)  # everything below is in the queues
+    indexed: int = attrs.field(default=0, init=False)  # everything below is in the index, too
+    index_wanted: int = attrs.field(default=0, init=False)  # someone waits for the index to come this far
+    entered: int = attrs.field(default=0, init=False)  # queue entries made from the log, whoever asked for it
+    _unindexed: int = attrs.field(default=0, init=False)  # about so many queue entries are of what the index lacks
+    last_stored_at: int = attrs.field(default=0, init=False)
+    _stuck_at: int = attrs.field(default=-1, init=False)
+    _known: dict[tuple[bytes, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
+    _is_warned: bool = attrs.field(default=False, init=False)
+    _touched: list[ConsumeQueue] = attrs.field(factory=list, init=False)
+    _events: list[tuple[str, int, int, tuple[int], int]] = attrs.field(factory=list, init=False)
+    _keys: KeyReader = attrs.field(factory=KeyReader, init=False)
+
+    def catch_up(
+        self, replay_from: int, indexed: int, on_progress: Callable[[int], object] = lambda _offset: None
+    ) -> None:
+        """At a start, enter what is missing: in the queues from `replay_from` on, in the index from `indexed` if less.
+
+        What a crash took with the young index files and lies before both stays lost, as in RocketMQ (section 3.5).
+        OSError: no room.
+        """
+        self.offset = max(replay_from, self.log.min_offset)
+        self.indexed = min(indexed, self.offset)
+        watcher, self.on_dispatched = self.on_dispatched, None  # nobody waits for old messages
+        try:
+            while self.enter_queues(_CHUNK):
+                on_progress(self.offset)
+            self.follow()
+        finally:
+            self.on_dispatched = watcher
+
+    def follow(self) -> None:
+        """Enter all that is readable in the queues, and in the index unless that is much. OSError: no room.
+
+        What is much (after a crash, where an index file is lost) is brought up in steps beside other work; see `step`.
+        """
+        while self.offset < self.log.max_offset and self.enter_queues(_CHUNK, may_index=True):
+            pass
+        if self.offset - self.indexed <= INDEX_AT_ONCE:
+            self.enter_index()
+
+    def cut(self, log_end: int) -> None:
+        """The log was truncated."""
+        self.offset, self.indexed = min(self.offset, log_end), min(self.indexed, log_end)
+
+    def start_anew(self) -> None:
+        """The log is empty again, and may begin anywhere."""
+        self.offset = self.indexed = self.index_wanted = 0
+        self.forget_queues()
+
+    def run(self, max_bytes: int | None = None) -> int:
+        """Enter what is readable, or a bit more than `max_bytes` of it, in queues and index; answer how many bytes.
+
+        OSError when a queue or the index finds no room: call again later, nothing is lost.
+        """
+        done = 0
+        while max_bytes is None or done < max_bytes:
+            step = self.enter_queues(_CHUNK if max_bytes is None else min(_CHUNK, max_bytes - done), may_index=True)
+            self.enter_index()
+            if not step:
+                break
+            done += step
+        return done
+
+    def step(self, max_bytes: int, *, may_index: bool = True) -> int:
+        """Do a part of what a stream left to do: 0 if nothing remains. OSError as `run`.
+
+        A trickle goes into queues and index together. Of a bulk, the queues come first, and the index follows when
+        they have everything and it `may`. It is taken along if someone waits for it, and where it is far behind: what it has to
+        read should still be in memory, and a clean stop has to finish it.
+        """
+        behind = self.log.max_offset - self.offset
+        if self.indexed >= self.offset and behind <= _BULK:
+            return self.run(max_bytes)
+        if self.indexed < self.index_wanted or self._is_index_far_behind:
+            return self.enter_index(max_bytes) + self.enter_queues(max_bytes)
+        return self.enter_queues(max_bytes) or (self.enter_index(max_bytes) if may_index else 0)
+
+    @property
+    def _is_index_far_behind(self) -> bool:
+        return self.offset - self.indexed > INDEX_LAG or self._unindexed > INDEX_LAG_ENTRIES
+
+    @property
+    def is_index_behind(self) -> bool:
+        """True where the queues have something that the index lacks."""
+        return self.indexed < self.offset
+
+    def want_index(self) -> int | None:
+        """Have the index caught up with the queues, also amidst a bulk: which `indexed` to wait for; None if it has."""
+        if not self.is_index_behind:
+            return None
+        self.index_wanted = self.offset
+        return self.offset
+
+    def enter_queues(self, max_bytes: int, *, may_index: bool = False) -> int:
+        """Enter a bit more than `max_bytes` of what is readable in the queues; answer how many bytes.
+
+        With `may_index` also in the index, unless that is behind: what was read once is not read again then.
+        """
+        start = self.offset = max(self.offset, self.log.min_offset)
+        limit, entered = min(self.log.max_offset, start + max_bytes), self.entered
+        while self.offset < limit:
+            file = self.log.files.file_at(self.offset)
+            if file is None:
+                break
+            keys: list[IndexEntry] | None = [] if may_index and self.index and self.indexed == self.offset else None
+            try:
+                reached = self._collect(file, min(limit, self.offset + _CHUNK), keys)
+                for queue in self._touched:
+                    if queue.pending:
+                        self.entered += len(queue.pending)
+                        queue.append_pending()
+            finally:  # after an error the entries are collected again
+                for queue in self._touched:
+                    queue.pending.clear()
+                    queue.pending_offset = -1
+                self._touched.clear()
+                events, self._events = self._events, []
+            if reached == self.offset:
+                break
+            self.offset = reached
+            if self.index is None:
+                self.indexed = reached
+            if self.on_dispatched is not None:
+                for event in events:
+                    self.on_dispatched(*event)
+            if self.index is not None and keys is not None:
+                if keys:
+                    self.index.put(keys)
+                self.indexed = reached
+        self._unindexed = self._unindexed + self.entered - entered if self.is_index_behind else 0
+        return self.offset - start
+
+    def enter_index(self, max_bytes: int | None = None) -> int:
+        """Enter what is in the queues, or a bit more than `max_bytes` of it, in the index; answer how many bytes."""
+        start = self.indexed = max(self.indexed, self.log.min_offset)
+        behind = self.offset - start
+        limit = self.offset if max_bytes is None else min(self.offset, start + max_bytes)
+        while self.indexed < limit:
+            file = self.log.files.file_at(self.indexed)
+            if self.index is None or file is None:  # nothing to do, at a start with the index off
+                self.indexed = self.offset
+                break
+            entries: list[IndexEntry] = []
+            reached = self._keys.read(file, self.indexed, min(limit, self.indexed + _CHUNK), entries)
+            if entries:
+                self.index.put(entries)
+            self.indexed = min(reached, self.offset)
+        self._unindexed = self._unindexed * (self.offset - self.indexed) // behind if behind > 0 else 0
+        return self.indexed - start
+
+    def forget_queues(self) -> None:
+        """Queues were deleted."""
+        self._known.clear()
+
+    def _collect(self, file: LogFile, limit: int, keys: list[IndexEntry] | None) -> int:
+        """Gather the entries of records that start below `limit`, and those for the index if wanted; answer where to go on."""
+        mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size
+        unpack, pack, known, watched = _RECORD.unpack_from, ENTRY.pack, self._known, self.on_dispatched
+        add_keys = self._keys.add
+        at, limit, last_stored_at, tags_codes = self.offset - first, min(limit - first, wrote), 0, _tags_codes
+        are_few = limit - at <= _FEW
+        while at < limit:
+            if at > room:
+                at = self._no_record(file, at)
+                break
+            size, magic, queue_id, queue_offset, physical, sys_flag, stored_at, body_size = unpack(mapped, at)
+            if magic != MESSAGE_MAGIC or size <= 88:
+                at = self._no_record(file, at)
+                break
+            end = at + size
+            if end > wrote:
+                break
+            if sys_flag & IPV6_MASK:
+                head = HEADS[(sys_flag & IPV6_MASK) >> 4]
+                fields = head.unpack_from(mapped, at)
+                stored_at, body_size = fields[10], fields[14]
+                tail = mapped[at + head.size + body_size : end]
+            else:
+                tail = mapped[at + 88 + body_size : end]
+            if not 3 <= len(tail) <= 0x10000 or body_size < 0:
+                logger.error("commit log %d: lengths disagree with its size %d: skipped", first + at, size)
+                at = end
+                continue
+            at = end
+            last_stored_at = stored_at
+            if keys is not None:
+                add_keys(tail, sys_flag, physical, stored_at, keys)
+            if sys_flag & TRANSACTION_PREPARED:  # also of a rollback: neither has an entry (store-ha#22)
+                continue
+
+            topic_end = tail[0] + 1
+            key = (tail[1:topic_end], queue_id)
+            queue = known.get(key) or self._open(key)
+            if queue is None:
+                continue
+            tags_at = tail.rfind(b"\x02TAGS\x01", topic_end + 2) + 6
+            if tags_at >= 6:
+                tags_end = tail.find(b"\x02", tags_at)
+                tags_code = tags_codes.get(tail[tags_at:tags_end] if tags_end >= 0 else tail[tags_at:])
+            else:
+                tags_code = None if tail.startswith(b"TAGS\x01", topic_end + 2) else 0
+            if tags_code is None:
+                tags_code = tags_code_in(b"\x02" + tail[topic_end + 2 :] + b"\x02")
+            if key[0] == _SCHEDULE_TOPIC_BYTES:
+                text = b"\x02" + tail[topic_end + 2 :] + b"\x02"
+                due = deliver_at(property_of(text, b"\x02DELAY\x01"), stored_at, self.delay_millis)
+                tags_code = tags_code if due is None else due
+            if queue_offset == queue.pending_offset:
+                queue.pending.append(pack(physical, size, tags_code))
+                queue.pending_offset = queue_offset + 1
+            elif are_few:
+                self.entered += queue.append(queue_offset, physical, size, tags_code)
+            else:
+                self._begin(queue, queue_offset, physical, size, tags_code)
+            if watched is not None:
+                self._events.append((queue.topic, queue_id, queue_offset, (tags_code,), stored_at))
+        self.last_stored_at = last_stored_at or self.last_stored_at
+        return first + at
+
+    def _open(self, key: tuple[bytes, int]) -> ConsumeQueue | None:
+        """None for what is no name of a directory: the checksum of a record does not cover its topic."""
+        topic = key[0].decode("utf-8", "replace")
+        if not can_have_queues(topic):
+            if not self._is_warned:  # once: a log may be full of them
+                logger.error(
+                    "records of topic %r, or others like it, are in no queue: no directory is called so", topic
+                )
+                self._is_warned = True
+            return None
+        queue = self._known[key] = self.queues.open(topic, key[1])
+        return queue
+
+    def _begin(self, queue: ConsumeQueue, queue_offset: int, physical: int, size: int, tags_code: int) -> None:
+        """The first entry of a queue in this chunk, or one that does not follow the last."""
+        if queue.pending:
+            self.entered += len(queue.pending)
+            queue.append_pending()
+        if physical + size <= queue.max_physical:
+            return
+        queue.pending_offset = -1
+        if queue.max_offset == queue_offset and queue.files.files:
+            queue.pending.append(ENTRY.pack(physical, size, tags_code))
+        else:
+            self.entered += queue.append(queue_offset, physical, size, tags_code)
+        if queue.max_offset + len(queue.pending) == queue_offset + 1:
+            queue.pending_offset = queue_offset + 1
+        self._touched.append(queue)
+
+    def _no_record(self, file: LogFile, at: int) -> int:
+        """What stands here is the blank at a file's end, not yet whole, or nothing that can be read.
+
+        Answers where in the file to go on.
+        """
+        here = file.first_offset + at
+        if at + 8 > file.wrote:
+            return at
+        _, magic = _PREFIX.unpack_from(file.map, at)
+        if magic == BLANK_MAGIC:
+            return file.size if file.is_full else at
+        if self.is_slave:
+            # As in RocketMQ, nothing mends it but emptying the slave; dispatch stays behind (section 4.9).
+            if self._stuck_at != here:
+                logger.warning("commit log %d: magic %08X: the slave cannot dispatch on", here, magic & 0xFFFFFFFF)
+            self._stuck_at = here
+            return at
+        logger.error("commit log %d: magic %08X: the rest of the file is skipped", here, magic & 0xFFFFFFFF)
+        return file.wrote

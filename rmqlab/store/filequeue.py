@@ -1,0 +1,112 @@
+"""Files of equal length that together hold one growing sequence of bytes: the commit log, a consume queue."""
+
+import contextlib
+from bisect import bisect_right
+from pathlib import Path
+
+import attrs
+
+from rmqlab.store.disk import Disk
+from rmqlab.store.logfile import LogFile, offset_name, wrong_length
+from rmqlab.store.openfiles import OpenFiles, QueueFile
+
+
+@attrs.define(eq=False)
+class FileQueue:
+    directory: Path
+    file_size: int
+    disk: Disk
+    first_step: int = 256 * 1024
+    last_step: int = 8 * 2**20
+    pool: OpenFiles | None = None
+    """With it, a file is mapped when it is used; see `rmqlab.store.openfiles`. Without, as long as it exists."""
+    files: list[LogFile] = attrs.field(factory=list, init=False)
+
+    def load(self) -> None:
+        """Find what is there, in order. Files count as full until recovery says otherwise (section 3.5).
+
+        An empty last file was being made when its process died: it goes. StoreCorrupt for a file of another length.
+        """
+        sizes = self.disk.file_sizes(self.directory)
+        names = sorted(name for name in sizes if name.isdecimal())
+        if names and not sizes[names[-1]]:
+            with contextlib.suppress(OSError):  # the next file of this name replaces it
+                self.disk.unlink(self.directory / names[-1])
+            names.pop()
+        for name in names:
+            path = self.directory / name
+            if sizes[name] != self.file_size:
+                raise wrong_length(path, sizes[name], self.file_size)
+            file = self._open(path, create=False)
+            file.wrote = file.size
+            self.files.append(file)
+
+    def _open(self, path: Path, *, create: bool) -> LogFile:
+        size, disk, steps = self.file_size, self.disk, (self.first_step, self.last_step)
+        if self.pool is None:
+            return LogFile.open(path, size, disk, create=create, first_step=steps[0], last_step=steps[1])
+        if create:
+            return QueueFile.create(path, size, disk, self.pool, *steps)
+        return QueueFile.existing(path, size, disk, self.pool, *steps)
+
+    @property
+    def last(self) -> LogFile | None:
+        return self.files[-1] if self.files else None
+
+    @property
+    def min_offset(self) -> int:
+        return self.files[0].first_offset if self.files else 0
+
+    @property
+    def max_offset(self) -> int:
+        return self.files[-1].end_offset if self.files else 0
+
+    def file_at(self, offset: int) -> LogFile | None:
+        """The file that holds this offset, written or not."""
+        at = bisect_right(self.files, offset, key=lambda file: file.first_offset) - 1
+        if at < 0:
+            return None
+        file = self.files[at]
+        return file if offset < file.first_offset + file.size else None
+
+    def file_to_write(self, first_offset: int = 0) -> LogFile:
+        """The last file, if it has space; else a new one. The very first begins where `first_offset` lies."""
+        if not self.files:
+            return self.add(first_offset - first_offset % self.file_size)
+        last = self.files[-1]
+        return self.add(last.first_offset + last.size) if last.is_full else last
+
+    def add(self, first_offset: int) -> LogFile:
+        if not self.files:
+            self.disk.make_directory(self.directory)
+        file = self._open(self.directory / offset_name(first_offset), create=True)
+        self.files.append(file)
+        return file
+
+    def trim(self, end: int) -> None:
+        """Forget everything from `end` on. Bytes are not cleared; files beyond are deleted. OSError never."""
+        kept: list[LogFile] = []
+        for file in self.files:
+            if end < file.first_offset:
+                file.discard()
+                continue
+            file.wrote = min(file.wrote, end - file.first_offset)
+            kept.append(file)
+        self.files = kept
+
+    def drop_first(self) -> None:
+        """Delete the oldest file. OSError leaves it, and all others, as they were."""
+        self.files[0].delete()
+        del self.files[0]
+
+    def close(self) -> None:
+        for file in self.files:
+            file.close()
+
+    def destroy(self) -> None:
+        """Delete all files, and the directory if nothing else is in it. OSError never: what stays counts as empty."""
+        for file in self.files:
+            file.discard()
+        self.files = []
+        with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm
+            self.disk.remove_directory(self.directory)

@@ -1,0 +1,275 @@
+"""Durability in two steps: a job that only syncs, fit for a worker thread, and its result taken in the loop.
+
+How far the log is surely on disk must outlive `kill -9`, so that a power loss can be played: kill the process,
+then erase what was never synced. It is kept in `config/rmqlab.flushed`, a name that RocketMQ does not look at:
+two int64, the commit log offset up to which records, and up to which their queue entries, were synced.
+
+A failed fsync is reported once, and the kernel may then take the pages for clean: the next fsync succeeds and writes
+nothing. So what a failed one covered counts as synced only after it was written once more, and its records are still
+whole. RocketMQ 4.9 counts it with the next success (issue 12.14).
+"""
+
+import contextlib
+import errno
+import os
+import struct
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from rmqlab.store.checkpoint import Checkpoint
+from rmqlab.store.commitlog import CommitLog, physical_offset_of
+from rmqlab.store.consumequeue import ConsumeQueue
+from rmqlab.store.disk import Disk
+from rmqlab.store.heldentries import FAILURES
+from rmqlab.store.index import Index, IndexFile
+from rmqlab.store.queues import Queues
+from rmqlab.store.recovery import Walk, walk_records
+
+_MARKS: Final = struct.Struct(">qq")
+MARKS_FILE: Final = "config/rmqlab.flushed"
+"""Below the store's root."""
+_REWRITTEN_AT_ONCE: Final = 32 * 2**20
+"""Bytes of the log that are written once more for one sync: some 20 ms in the event loop."""
+
+
+@attrs.define(eq=False)
+class FlushedMarks:
+    """The two flushed positions. Written to the page cache only: a lost one costs a repeated power loss."""
+
+    path: Path
+    disk: Disk
+    log: int = 0
+    queues: int = 0
+    is_known: bool = False
+    """False for a store that was never ours, or never flushed."""
+    _descriptor: int = attrs.field(default=-1, init=False)
+
+    @classmethod
+    def open(cls, path: Path, disk: Disk | None = None) -> "FlushedMarks":
+        """Read the marks, and keep the file open. OSError when that fails."""
+        marks = cls(path, disk or Disk())
+        marks.disk.make_directory(path.parent)
+        marks._descriptor = marks.disk.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            raw = marks.disk.read(marks._descriptor, _MARKS.size)
+        except OSError:
+            marks.close()
+            raise
+        if len(raw) == _MARKS.size:
+            marks.log, marks.queues = (max(0, mark) for mark in _MARKS.unpack(raw))
+            marks.is_known = True
+        return marks
+
+    def write(self) -> None:
+        with contextlib.suppress(OSError):  # a full disk: a power loss then takes more than it need
+            self.disk.write(self._descriptor, _MARKS.pack(self.log, self.queues), 0)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+@attrs.define(eq=False)
+class FlushJob:
+    """`run` may take long, in any thread; OSError when a sync fails. After it ran, give it to the store.
+
+    One that failed is dropped: the next covers what it would have, and has it written once more first.
+    """
+
+    target: int  # commit log offset that is synced, or below which all queue entries are, once it ran
+    syncs: Sequence[Callable[[], None]]
+    epoch: int = 0  # how often the log had been truncated when the job was made
+    log_stored_at: int | None = None  # of a job for the log: store time of the last message before `target`
+    checkpoint: Checkpoint | None = None  # of some jobs for the queues: what it writes when all else is synced
+    positions: Sequence[tuple[ConsumeQueue, int]] = ()  # how far each queue will be synced
+    full_indexes: int = 0  # how many index files that became full are among them
+    has_index: bool = False  # whether any index file is among them
+    error: str = attrs.field(default="", init=False)  # why it failed; the exception itself would keep mappings alive
+
+    def run(self) -> None:
+        try:
+            for sync in self.syncs:
+                sync()
+            if self.checkpoint is not None:
+                self.checkpoint.write()
+        except OSError as exc:
+            self.error = exc.strerror or str(exc)
+            raise
+
+
+@attrs.define(eq=False)
+class Flusher:
+    """Knows what is not yet durable."""
+
+    log: CommitLog
+    queues: Queues
+    index: Index | None
+    checkpoint: Checkpoint
+    marks: FlushedMarks
+    saved: Checkpoint | None = None  # what the file of the checkpoint says, as far as it is known
+    is_index_unsafe: bool = attrs.field(default=False, init=False)
+    """An index file could not be synced: until a restart none counts as safe, and a power loss takes them."""
+    _suspect_to: int = attrs.field(default=0, init=False)
+    """Log bytes from the flushed mark to here may be clean in memory and not on the disk."""
+    _suspect_queues: dict[ConsumeQueue, int] = attrs.field(factory=dict, init=False)
+    """The same of queues: bytes from their flushed position to here."""
+    _log_job: FlushJob | None = attrs.field(default=None, init=False)
+    _queues_job: FlushJob | None = attrs.field(default=None, init=False)
+    _epoch: int = attrs.field(default=0, init=False)
+
+    @property
+    def error(self) -> str:
+        """Why the last flush of the log failed; empty if it did not."""
+        return self._log_job.error if self._log_job is not None else ""
+
+    def suspect(self, log_end: int) -> None:
+        """Have the log written once more up to here before it counts as synced: another process may have failed to."""
+        self._suspect_to = max(self._suspect_to, log_end)
+
+    def log_job(self, stored_at: int) -> FlushJob | None:
+        """`stored_at` is the store time of the log's last message."""
+        flushed, target = self.marks.log, self.log.max_offset
+        if target <= flushed:
+            return None
+        if self._log_job is not None and self._log_job.error:
+            self.suspect(min(self._log_job.target, target))
+        if self._suspect_to > flushed:
+            try:
+                rewritten = self._rewrite_log()
+            except FAILURES:  # a queue's file, which says where a record begins
+                rewritten = flushed
+            if rewritten < self._suspect_to:
+                target, stored_at = rewritten, self.checkpoint.physic_msg_timestamp
+        grown = [file.sync for file in self.log.files.files if file.end_offset > flushed]
+        if target <= flushed:
+            grown = [partial(_refuse, f"the disk lost the log at {flushed}: nothing beyond counts as synced")]
+        self._log_job = FlushJob(target, grown, self._epoch, log_stored_at=stored_at)
+        return self._log_job
+
+    def _rewrite_log(self) -> int:
+        """Write a part of the suspect bytes once more; return up to where they are whole records, and were written."""
+        flushed = self.marks.log
+        whole = self._whole_to(min(self._suspect_to, flushed + _REWRITTEN_AT_ONCE))
+        for file in self.log.files.files:
+            start, end = (min(max(0, at - file.first_offset), file.wrote) for at in (flushed, whole))
+            file.rewrite(start, end)
+        return whole
+
+    def _whole_to(self, limit: int) -> int:
+        """The end of the whole records from the flushed mark on, as far as `limit` or a bit more."""
+        at, why = self._record_start(self.marks.log), Walk.BLANK
+        while at < limit and why is Walk.BLANK and (file := self.log.files.file_at(at)) is not None:
+            first, view = file.first_offset, file.view[: file.wrote]
+            end, why = walk_records(view, at - first, limit - first, check_crc=True)
+            view.release()
+            at = first + end
+            if why is Walk.BLANK or end == file.size:
+                at, why = first + file.size, Walk.BLANK
+        return min(at, self.log.max_offset)
+
+    def _record_start(self, offset: int) -> int:
+        """Where the record begins that holds or follows an offset: a slave may have flushed a part of one."""
+        record = self.log.record(offset)
+        if record is not None and physical_offset_of(record) == offset:
+            return offset
+        before = self.queues.record_before(offset)
+        return max(self.log.min_offset, sum(before) if before is not None else 0)
+
+    def queues_job(
+        self, dispatched: int, stored_at: int, *, least_pages: int = 0, at_stop: bool = False
+    ) -> FlushJob | None:
+        """With `least_pages` only queues that grew by so many, or whose file is full; else all, and the checkpoint.
+
+        Index files are synced when they are full, and at a stop (section 3.3): then, too, the checkpoint is written.
+        """
+        self._note_failed_queues()
+        dirty = [queue for queue in self.queues if queue.is_dirty_by(least_pages)]
+        rewritten = [self._rewrite_queue(queue) for queue in dirty]
+        syncs: list[Callable[[], None]] = [partial(_refuse, why) for why in rewritten if why is not None]
+        syncs += [file.sync for queue in dirty for file in queue.dirty_files()]
+        positions = [(queue, queue.files.max_offset) for queue in dirty]
+        checkpoint, full, index_files = attrs.evolve(self.checkpoint), 0, list[IndexFile]()
+        if self.index is not None:
+            full = len(self.index.full)
+            index_files = self.index.files if at_stop else self.index.full
+            syncs += [file.file.sync for file in index_files]
+            if full and not self.is_index_unsafe:
+                checkpoint.index_msg_timestamp = self.index.full[-1].end_timestamp
+        covers_all = least_pages == 0
+        if covers_all:
+            checkpoint.logics_msg_timestamp = stored_at or checkpoint.logics_msg_timestamp
+        is_moved = checkpoint != self.saved and (covers_all or full > 0)
+        if not (syncs or is_moved or (covers_all and dispatched > self.marks.queues)):
+            return None
+        self._queues_job = FlushJob(
+            dispatched if covers_all else self.marks.queues,
+            syncs,
+            self._epoch,
+            checkpoint=checkpoint if is_moved else None,
+            positions=positions,
+            full_indexes=full,
+            has_index=bool(index_files),
+        )
+        return self._queues_job
+
+    def _note_failed_queues(self) -> None:
+        job = self._queues_job
+        if job is None or not job.error:
+            return
+        self._queues_job = None
+        for queue, position in job.positions:
+            self._suspect_queues[queue] = max(self._suspect_queues.get(queue, 0), position)
+        self.is_index_unsafe = self.is_index_unsafe or job.has_index
+
+    def _rewrite_queue(self, queue: ConsumeQueue) -> Exception | None:
+        """Write once more what a failed sync of a queue covered; return why its file cannot be opened for that."""
+        to = self._suspect_queues.get(queue, 0)
+        try:
+            for file in queue.dirty_files() if to > queue.flushed else ():
+                start, end = (min(max(0, at - file.first_offset), file.wrote) for at in (queue.flushed, to))
+                file.rewrite(start, end)
+        except FAILURES as exc:
+            return exc
+        self._suspect_queues.pop(queue, None)
+        return None
+
+    def done(self, job: FlushJob) -> None:
+        """A job ran without an error. One that was made before the log was truncated says nothing of what is there now."""
+        if job.epoch != self._epoch:
+            self.saved = None  # it may have written a checkpoint of the log as it was
+            return
+        if job.log_stored_at is not None:
+            self.marks.log = max(self.marks.log, job.target)
+            stored_at = max(self.checkpoint.physic_msg_timestamp, job.log_stored_at)
+            self.checkpoint.physic_msg_timestamp = stored_at
+        else:
+            self.marks.queues = max(self.marks.queues, job.target)
+            if job.checkpoint is not None:
+                self.saved = job.checkpoint
+                self.checkpoint.logics_msg_timestamp = job.checkpoint.logics_msg_timestamp
+                self.checkpoint.index_msg_timestamp = job.checkpoint.index_msg_timestamp
+            for queue, position in job.positions:
+                queue.flushed = max(queue.flushed, position)
+            if self.index is not None:
+                del self.index.full[: job.full_indexes]
+        self.marks.write()
+
+    def cut(self, log_end: int) -> None:
+        """The log was truncated, or is shorter than the marks say."""
+        self._epoch += 1
+        self._suspect_to = min(self._suspect_to, log_end)
+        self.marks.log = min(self.marks.log, log_end)
+        self.marks.queues = min(self.marks.queues, log_end)
+        self.marks.write()
+        for queue in self.queues:
+            queue.flushed = min(queue.flushed, queue.files.max_offset)
+
+
+def _refuse(why: object) -> None:
+    """Fail a job in the place where its syncs fail."""
+    raise OSError(errno.EIO, str(why))

@@ -1,0 +1,374 @@
+"""Find messages by key: a chained hash table per file (section 3.3).
+
+A file fills up and is followed by the next; it is named by the local time of its creation. Keys are not
+stored: a reader gets every message whose key has the same hash, and compares.
+"""
+
+import contextlib
+import logging
+import mmap
+import struct
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from rmqlab.remoting.message import HASH_CHUNK, HASH_HIGH, HASH_LOW, java_hash
+from rmqlab.store.disk import Disk
+from rmqlab.store.logfile import LogFile, populate
+
+logger = logging.getLogger(__name__)
+
+_HEADER: Final = struct.Struct(">qqqqii")
+_ENTRY: Final = struct.Struct(">iqii")  # key hash, commit log offset, seconds since the file's begin, previous
+_SLOT: Final = struct.Struct(">i")
+_HEADER_SIZE: Final = 40
+_ENTRY_SIZE: Final = 20
+_PACK_HEADER: Final = _HEADER.pack_into
+_PACK_ENTRY: Final = _ENTRY.pack_into
+_PACK_SLOT: Final = _SLOT.pack_into
+_UNPACK_SLOT: Final = _SLOT.unpack_from
+_UNIT_BITS: Final = 16  # slots are hit at random: their blocks are allocated 64 KiB at a time, when first hit
+_ENTRY_STEP: Final = 256 * 1024
+_MAX_MILLIS: Final = 253_402_300_799_999  # the end of the year 9999
+_MANY: Final = 8  # entries from which on columns are quicker
+
+
+IndexEntry = tuple[int, int, int]  # key hash, commit log offset, store time
+
+
+def key_hash(key: bytes) -> int:
+    """Of `topic#key` in UTF-8: Java's abs of its hash, 0 where that is negative still (store-ha#23)."""
+    if len(key) <= HASH_CHUNK and key.isascii():
+        # As in `unsigned_hash`, said again for speed: this runs once or more per message.
+        hashed = (31 * int(key.translate(HASH_HIGH), 31) + int(key.translate(HASH_LOW), 31)) & 0xFFFFFFFF
+    else:
+        hashed = java_hash(key.decode("utf-8", "replace")) & 0xFFFFFFFF
+    if hashed < 0x8000_0000:
+        return hashed
+    return 0x1_0000_0000 - hashed if hashed > 0x8000_0000 else 0
+
+
+@attrs.define(eq=False)
+class IndexFile:
+    file: LogFile
+    slots: int
+    max_index: int
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    begin_physical: int = 0
+    end_physical: int = 0
+    slot_count: int = 0
+    index_count: int = 1  # entry 0 is never used
+    _map: mmap.mmap = attrs.field(init=False)
+    _slot_units: bytearray = attrs.field(init=False)
+    _has_holes: bool = attrs.field(default=True, init=False)  # there are slots without blocks
+    _entries_at: int = attrs.field(init=False)
+    _entry_room: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._map = self.file.map
+        self._entries_at = _HEADER_SIZE + 4 * self.slots
+        self._slot_units = bytearray((self._entries_at >> _UNIT_BITS) + 1)
+        self._entry_room = self._entries_at
+
+    @classmethod
+    def open(cls, path: Path, slots: int, max_index: int, disk: Disk, *, create: bool) -> "IndexFile":
+        size = _HEADER_SIZE + 4 * slots + _ENTRY_SIZE * max_index
+        file = LogFile.open(path, size, disk, create=create, is_scattered=True)
+        index = cls(file, slots, max_index)
+        if not create:
+            (index.begin_timestamp, index.end_timestamp, index.begin_physical, index.end_physical,
+             index.slot_count, count) = _HEADER.unpack_from(file.map)  # fmt: skip
+            index.index_count = max(1, count)
+        return index
+
+    @property
+    def is_sane(self) -> bool:
+        """Whether the header can be of an index file. A disk, a kill or another program may have left anything."""
+        moments, places = (self.begin_timestamp, self.end_timestamp), (self.begin_physical, self.end_physical)
+        return (
+            max(self.index_count, self.slot_count) <= self.max_index
+            and min(self.slot_count, *moments, *places) >= 0
+            and max(moments) <= _MAX_MILLIS
+        )
+
+    def cut(self, log_end: int) -> bool:
+        """Drop the entries of records from here on, the file's last; return whether there were any."""
+        count = self.index_count
+        while count > 1:
+            entry_at = self._entries_at + _ENTRY_SIZE * (count - 1)
+            hashed, physical, _, previous = _ENTRY.unpack_from(self._map, entry_at)
+            if physical < log_end:
+                break
+            slot_at = _HEADER_SIZE + 4 * (hashed % self.slots)
+            if _UNPACK_SLOT(self._map, slot_at)[0] == count - 1:
+                _PACK_SLOT(self._map, slot_at, previous)
+                self.slot_count -= previous == 0
+            count -= 1
+        self.end_physical = min(self.end_physical, log_end)
+        if count == self.index_count:
+            return False
+        self.index_count = count
+        self.end_timestamp = self._stored_at(count - 1)
+        self._write_header()
+        return True
+
+    def _stored_at(self, number: int) -> int:
+        """Store time of an entry, in ms and rounded down to the second that is kept."""
+        seconds: int = _ENTRY.unpack_from(self._map, self._entries_at + _ENTRY_SIZE * number)[2]
+        return self.begin_timestamp + seconds * 1000
+
+    def put(self, entries: Sequence[IndexEntry]) -> None:
+        """Enter keys in the order of the log. The caller saw to it that they fit."""
+        if len(entries) < _MANY or self.index_count == 1:  # the first of all sets the times of the file
+            self._put_each(entries)
+        else:
+            self._put_many(entries)
+
+    def _put_each(self, entries: Sequence[IndexEntry]) -> None:
+        mapped, count, slots, entries_at = self._map, self.index_count, self.slots, self._entries_at
+        begin, physical_offset, stored_at = self.begin_timestamp, self.end_physical, self.end_timestamp
+        try:
+            for hashed, physical_offset, stored_at in entries:
+                slot_at = _HEADER_SIZE + 4 * (hashed % slots)
+                entry_at = entries_at + _ENTRY_SIZE * count
+                if not self._slot_units[slot_at >> _UNIT_BITS]:
+                    self._allocate_slots(slot_at >> _UNIT_BITS)
+                if entry_at + _ENTRY_SIZE > self._entry_room:
+                    self._allocate_entries(entry_at, entry_at + _ENTRY_SIZE)
+                (previous,) = _UNPACK_SLOT(mapped, slot_at)
+                if previous <= 0 or previous > count:
+                    self.slot_count += 1
+                    previous = 0
+                seconds = (stored_at - begin) // 1000 if begin > 0 else 0
+                if not 0 <= seconds <= 0x7FFFFFFF:
+                    seconds = 0 if seconds < 0 else 0x7FFFFFFF
+                _PACK_ENTRY(mapped, entry_at, hashed, physical_offset, seconds, previous)
+                _PACK_SLOT(mapped, slot_at, count)
+                if count == 1:
+                    begin = self.begin_timestamp = stored_at
+                    self.begin_physical = physical_offset
+                count += 1
+        finally:  # also when the disk is full: what was entered counts
+            if count > self.index_count:
+                self.index_count = count
+                self.end_timestamp, self.end_physical = stored_at, physical_offset
+                self._write_header()
+
+    def _put_many(self, entries: Sequence[IndexEntry]) -> None:
+        """The same by columns, all or none."""
+        count, slots = self.index_count, self.slots
+        hashes, offsets, times = zip(*entries, strict=True)
+        places = [hashed % slots for hashed in hashes]
+        entries_at = self._entries_at + _ENTRY_SIZE * count
+        entries_end = entries_at + _ENTRY_SIZE * len(entries)
+        self._secure(places, entries_at, entries_end)
+
+        numbers, chained = _big_endian(range(count, count + len(entries))), array("i")
+        table = self.file.view[_HEADER_SIZE : self._entries_at].cast("i")
+        for place, number in zip(places, numbers, strict=True):
+            chained.append(table[place])
+            table[place] = number
+        table.release()
+        previous = [found if 0 < found <= number else 0 for number, found in enumerate(_big_endian(chained), count)]
+        seconds = {stored_at: self._seconds(stored_at) for stored_at in set(times)}
+        packed = map(_ENTRY.pack, hashes, offsets, map(seconds.__getitem__, times), previous)
+        self._map[entries_at:entries_end] = b"".join(packed)
+        self.slot_count += previous.count(0)
+        self.index_count = count + len(entries)
+        self.end_timestamp, self.end_physical = times[-1], offsets[-1]
+        self._write_header()
+
+    def _seconds(self, stored_at: int) -> int:
+        seconds = (stored_at - self.begin_timestamp) // 1000 if self.begin_timestamp > 0 else 0
+        return min(max(seconds, 0), 0x7FFFFFFF)
+
+    def _write_header(self) -> None:
+        _PACK_HEADER(
+            self._map, 0, self.begin_timestamp, self.end_timestamp, self.begin_physical, self.end_physical,
+            self.slot_count, self.index_count,
+        )  # fmt: skip
+
+    def _secure(self, places: Iterable[int], entries_at: int, entries_end: int) -> None:
+        """See to it that these slots and entries can be written. OSError: no room, and nothing is changed."""
+        if self._has_holes:
+            for unit in {(_HEADER_SIZE + 4 * place) >> _UNIT_BITS for place in places}:
+                if not self._slot_units[unit]:
+                    self._allocate_slots(unit)
+        if entries_end > self._entry_room:
+            self._allocate_entries(max(entries_at, self._entry_room), entries_end)
+
+    def _allocate_slots(self, unit: int) -> None:
+        for needed in {0, unit}:  # unit 0 has the header, too
+            if not self._slot_units[needed]:
+                start = needed << _UNIT_BITS
+                self._allocate(start, min(start + (1 << _UNIT_BITS), self.file.size))
+                self._slot_units[needed] = 1
+        self._has_holes = 0 in self._slot_units
+
+    def _allocate_entries(self, start: int, end: int) -> None:
+        room = min(max(start + _ENTRY_STEP, end), self.file.size)
+        self._allocate(start, room)
+        self._entry_room = room
+
+    def _allocate(self, start: int, end: int) -> None:
+        self.file.allocate(start, end)
+        populate(self._map, start, end)
+
+    def find(self, hashed: int, limit: int, begin: int, end: int) -> list[int]:
+        """Commit log offsets of entries with this hash stored in [begin, end], newest first."""
+        found: list[int] = []
+        (at,) = _SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
+        if at > self.index_count or self.index_count <= 1:
+            return found
+        while 0 < at < self.max_index and len(found) < limit:
+            its_hash, physical_offset, seconds, previous = _ENTRY.unpack_from(
+                self._map, self._entries_at + _ENTRY_SIZE * at
+            )
+            stored_at = self.begin_timestamp + seconds * 1000
+            if seconds < 0 or stored_at < begin:
+                break
+            if its_hash == hashed and stored_at <= end:
+                found.append(physical_offset)
+            if previous > self.index_count or previous >= at:  # newer than itself: a garbled chain may be a ring
+                break
+            at = previous
+        return found
+
+    def overlaps(self, begin: int, end: int) -> bool:
+        return begin <= self.end_timestamp and self.begin_timestamp <= end
+
+
+@attrs.define(eq=False)
+class Index:
+    """All index files. `filled` is told the end timestamp of each file that became full and was flushed."""
+
+    directory: Path
+    slots: int
+    max_index: int
+    disk: Disk
+    now_millis: Callable[[], int]
+    files: list[IndexFile] = attrs.field(factory=list, init=False)
+    full: list[IndexFile] = attrs.field(factory=list, init=False)  # waiting for their flush
+    is_last_lost: bool = attrs.field(default=False, init=False)  # the newest file that was there could not be used
+
+    def load(self, *, safe_until: int | None = None) -> int:
+        """Map the files. After an unclean stop (`safe_until`) those with younger entries go (store-ha#27).
+
+        Answers the commit log offset of the last record indexed, be its file dropped or not.
+        """
+        reached = 0
+        for path in self.disk.list_directory(self.directory):
+            if not path.name.isdigit() or (file := self._load_file(path)) is None:
+                continue
+            reached = file.end_physical
+            if safe_until is not None and file.end_timestamp > safe_until:
+                file.file.discard()
+            else:
+                self.files.append(file)
+                self.is_last_lost = False
+        return reached
+
+    def _load_file(self, path: Path) -> IndexFile | None:
+        """Map one file. None for an empty or garbled one: it is deleted, for an index can be lacked (issue 12.11)."""
+        file = None
+        if self.disk.file_size(path):
+            file = IndexFile.open(path, self.slots, self.max_index, self.disk, create=False)
+            if file.is_sane:
+                return file
+        logger.warning("%s is %s: it is deleted", path, "empty" if file is None else "no index file")
+        self.is_last_lost = True
+        if file is not None:
+            file.file.discard()
+        else:
+            with contextlib.suppress(OSError):  # an empty file does no harm
+                self.disk.unlink(path)
+        return None
+
+    def put(self, entries: Sequence[IndexEntry]) -> None:
+        """Index keys in the order of the log. What lies before the last entry's record is there already."""
+        file = self.files[-1] if self.files else self._next_file()
+        if entries[0][1] < file.end_physical:
+            entries = [entry for entry in entries if entry[1] >= file.end_physical]
+        while (room := file.max_index - file.index_count) < len(entries):
+            if room > 0:
+                file.put(entries[:room])
+                entries = entries[room:]
+            file = self._next_file()
+        file.put(entries)
+
+    def _next_file(self) -> IndexFile:
+        """A new file begins with the end values of the full one before it."""
+        self.disk.make_directory(self.directory)
+        moment = self.now_millis()
+        while self.disk.exists(path := self.directory / _name(moment)):
+            moment += 1
+        file = IndexFile.open(path, self.slots, self.max_index, self.disk, create=True)
+        if self.files:
+            last = self.files[-1]
+            self.full.append(last)
+            file.begin_timestamp = file.end_timestamp = last.end_timestamp
+            file.begin_physical = file.end_physical = last.end_physical
+        self.files.append(file)
+        return file
+
+    def find(self, key: str, limit: int, begin: int, end: int) -> list[int]:
+        """Commit log offsets, newest first, of records whose key has this key's hash."""
+        hashed, found = key_hash(key.encode("utf-8", "replace")), list[int]()
+        for file in reversed(self.files):
+            if file.overlaps(begin, end):
+                found += file.find(hashed, limit - len(found), begin, end)
+            if file.begin_timestamp < begin or len(found) >= limit:
+                break
+        return found
+
+    def cut(self, log_end: int) -> None:
+        """The log was truncated: forget its records from `log_end` on. OSError never."""
+        emptied = [file for file in self.files if file.cut(log_end) and file.index_count == 1]
+        self.files = [file for file in self.files if file not in emptied]
+        for file in emptied:
+            file.file.discard()
+        self.full = [file for file in self.full if file in self.files[:-1]]
+
+    @property
+    def end_physical(self) -> int:
+        """Commit log offset of the last record in a file that is kept; 0 without one."""
+        return self.files[-1].end_physical if self.files else 0
+
+    def destroy(self) -> None:
+        """Delete all files. OSError never."""
+        for file in self.files:
+            file.file.discard()
+        self.files, self.full = [], []
+
+    def delete_expired(self, log_min: int) -> int:
+        """Drop files that point only below the log's minimum, never the last; return how many. OSError leaves the rest."""
+        dropped = 0
+        while len(self.files) > 1 and self.files[0].end_physical < log_min:
+            self.files[0].file.delete()
+            del self.files[0]
+            dropped += 1
+        return dropped
+
+    def close(self) -> None:
+        for file in self.files:
+            file.file.close()
+
+
+def _big_endian(numbers: Iterable[int]) -> "array[int]":
+    """Numbers of 32 bits as they are in the file; and back."""
+    swapped = array("i", numbers)
+    if sys.byteorder == "little":
+        swapped.byteswap()
+    return swapped
+
+
+def _name(moment: int) -> str:
+    """17 digits of local time (store-ha#2)."""
+    local = datetime.fromtimestamp(moment // 1000).astimezone()
+    return f"{local:%Y%m%d%H%M%S}{moment % 1000:03d}"

@@ -1,0 +1,64 @@
+"""One process per store: the files `lock` and `abort` (sections 1.1 and 1.3)."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import attrs
+
+from rmqlab.store.disk import Disk, StoreLocked
+
+# POSIX locks belong to the process, so they do not keep apart two stores opened in one.
+_held_here: set[Path] = set()
+
+
+@attrs.define(eq=False)
+class StoreLock:
+    """Holds byte 0 of the lock file until released or the process ends (store-ha#4)."""
+
+    path: Path
+    _descriptor: int
+
+    @classmethod
+    def acquire(cls, path: Path, disk: Disk | None = None) -> "StoreLock":
+        """StoreLocked while another store holds it; OSError when the file cannot be opened or locked."""
+        path, disk = path.resolve(), disk or Disk()
+        refusal = StoreLocked(f"{path} is locked: another broker uses this store")
+        if path in _held_here:  # asked before opening: closing any descriptor of the file would free the lock
+            raise refusal
+        descriptor = disk.open(path, os.O_RDWR | os.O_CREAT)
+        try:
+            disk.lock(descriptor)
+        except OSError as problem:
+            os.close(descriptor)
+            if isinstance(problem, BlockingIOError | PermissionError):
+                raise refusal from problem
+            raise
+        with contextlib.suppress(OSError):  # a full disk: its content is for people, the lock holds without
+            if disk.read(descriptor, 5) != b"lock":
+                disk.write(descriptor, b"lock", 0)
+        _held_here.add(path)
+        return cls(path, descriptor)
+
+    def release(self) -> None:
+        _held_here.discard(self.path)
+        os.close(self._descriptor)
+
+
+@attrs.define
+class AbortFile:
+    """There while the store is open, and after it was not closed cleanly (store-ha#5)."""
+
+    path: Path
+    disk: Disk = attrs.field(factory=Disk)
+
+    @property
+    def exists(self) -> bool:
+        return self.disk.exists(self.path)
+
+    def create(self) -> None:
+        with self.disk.opened(self.path, os.O_WRONLY | os.O_CREAT):
+            pass
+
+    def remove(self) -> None:
+        self.disk.unlink(self.path)

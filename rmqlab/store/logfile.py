@@ -1,0 +1,238 @@
+"""One mapped file of fixed length, named by the offset of its first byte.
+
+Writing through a mapping into a hole of a sparse file kills the process with SIGBUS when the disk is full.
+So blocks are allocated in steps ahead of the write position, and a full disk is an OSError at a known place.
+
+Views into the mapping are handed out. Whoever holds one must drop it before the pass of the event loop ends:
+a file that is deleted meanwhile stays mapped only until its last view goes.
+"""
+
+import contextlib
+import logging
+import mmap
+import os
+import sys
+from pathlib import Path
+
+import attrs
+
+from rmqlab.store.disk import Disk, StoreCorrupt
+
+logger = logging.getLogger(__name__)
+
+# Faulting pages in one by one, as they are first written, costs five times as much as asking for many at once.
+_POPULATE_STEP = 128 * 1024
+_MADV_POPULATE_WRITE = 23  # Linux 5.14 and later
+_HEAD_SIZE = 40  # bytes: an index file's header, the start of a record, two entries of a queue
+_WARM_STEP = 2**20  # bytes asked for at once: some systems bring in no more at a call
+_WARM_DISTANCE = 4 * 2**20  # what is nearer to where is written would come too late
+
+
+def populate(mapped: mmap.mmap, start: int, end: int) -> None:
+    """Bring pages in for writing, where the system can do that ahead."""
+    start -= start % mmap.PAGESIZE
+    with contextlib.suppress(OSError, ValueError):
+        mapped.madvise(_MADV_POPULATE_WRITE, start, end - start)
+
+
+def offset_name(offset: int) -> str:
+    """20 digits (store-ha#1)."""
+    return f"{offset:020d}"
+
+
+def map_file(path: Path, size: int, disk: Disk, *, create: bool, is_scattered: bool) -> mmap.mmap:
+    """Map a file, or a new one in its place, sparse and at full length; see `LogFile.open`. StoreCorrupt, OSError."""
+    mapped = _new_map(path, size, disk) if create else _existing_map(path, size, disk)
+    if is_scattered:
+        mapped.madvise(mmap.MADV_RANDOM)
+    return mapped
+
+
+def wrong_length(path: Path, found: int, size: int) -> StoreCorrupt:
+    """Build the error for a file whose length is not the configured one."""
+    return StoreCorrupt(f"{path} has {found} bytes, expected {size}: was the file size setting changed?")
+
+
+@attrs.define(eq=False)
+class LogFile:
+    path: Path
+    first_offset: int
+    size: int
+    first_step: int
+    last_step: int
+    disk: Disk
+    map: mmap.mmap
+    view: memoryview
+    wrote: int = 0  # bytes written; the next one goes here
+    room: int = 0  # bytes that may be written: they have blocks on the disk, and pages in memory
+    _blocks: int = attrs.field(default=0, init=False)  # bytes that have blocks on the disk
+    _descriptor: int = attrs.field(default=-1, init=False)  # while `append` is used
+    _warmed: int = attrs.field(default=0, init=False)  # so far `warm` has come
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        size: int,
+        disk: Disk,
+        *,
+        create: bool,
+        first_step: int = 256 * 1024,
+        last_step: int = 8 * 2**20,
+        is_scattered: bool = False,
+    ) -> "LogFile":
+        """Map the file; create it sparse, at full length. StoreCorrupt if it has another length.
+
+        A new file replaces one of its name, which is a leftover: the disk had refused to delete it. OSError leaves none.
+
+        A scattered file is one of many, or is touched here and there: a page fault shall bring in its page
+        alone. Otherwise the system reads around it, and the first byte of a new file costs 1 ms and 2 MB.
+        """
+        mapped = map_file(path, size, disk, create=create, is_scattered=is_scattered)
+        first_offset = int(path.name)
+        return cls(path, first_offset, size, first_step, last_step, disk, mapped, memoryview(mapped))
+
+    @property
+    def end_offset(self) -> int:
+        """Of the bytes written."""
+        return self.first_offset + self.wrote
+
+    @property
+    def is_full(self) -> bool:
+        return self.wrote >= self.size
+
+    def ensure_room(self, end: int) -> None:
+        """Make [0, end) safe to write. OSError if the disk has no more room; nothing is changed then."""
+        if end <= self.room:
+            return
+        self.ensure_blocks(end)
+        start = max(self.room, self.wrote)
+        target = min(self._blocks, max(end, start + _POPULATE_STEP))
+        populate(self.map, start, target)
+        self.room = target
+
+    def append(self, data: bytes | memoryview) -> None:
+        """Write what need not be touched one by one: a call instead of a mapping's page faults, each of which costs more.
+
+        OSError if the disk has no more room; nothing is changed then.
+        """
+        end = self.wrote + len(data)
+        self.ensure_blocks(end)
+        if self._descriptor < 0:
+            self._descriptor = self.disk.open(self.path)
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[self.disk.write(self._descriptor, rest, end - len(rest)) :]
+        except OSError:
+            # A part of it may be whole records. After a kill, a start would take them for stored.
+            self.map[self.wrote : end] = bytes(len(data))
+            raise
+        self.wrote = end
+        if self.is_full:
+            self.end_appends()
+
+    def warm(self, ahead: int) -> None:
+        """Bring into memory what is written next, until it is `ahead` of the end. For a thread; it changes no byte.
+
+        New pages may be dear: a virtual machine that has to get them from its host spends more on them than on all the
+        rest. Unlike `populate`, this lets other threads run meanwhile, and unlike reading, it takes many pages at once.
+        """
+        if sys.platform != "linux":
+            return
+        with contextlib.suppress(OSError), self.disk.opened(self.path, os.O_RDONLY) as descriptor:
+            while (start := max(self._warmed, self.wrote + _WARM_DISTANCE)) < min(self.wrote + ahead, self.size):
+                os.posix_fadvise(descriptor, start, _WARM_STEP, os.POSIX_FADV_WILLNEED)
+                self._warmed = start + _WARM_STEP
+
+    def ensure_blocks(self, end: int) -> None:
+        """Make [0, end) safe for `append`. OSError as `ensure_room`."""
+        if end > self._blocks:
+            self._allocate(end)
+
+    def _allocate(self, end: int) -> None:
+        start = max(self._blocks, self.wrote)
+        step = min(max(self.first_step, start), self.last_step)
+        target = min(self.size, max(end, start + step))
+        try:
+            self.allocate(start, target)
+        except OSError:
+            if target == end:
+                raise
+            self.allocate(start, end)  # the last bytes of the disk are room, too
+            target = end
+        self._blocks = target
+
+    def allocate(self, start: int, end: int) -> None:
+        """Give a range blocks. For who writes at random, as an index does; see `ensure_room` for others."""
+        with self.disk.opened(self.path) as descriptor:
+            self.disk.allocate(descriptor, start, end - start)
+
+    def sync(self) -> None:
+        """Make what was written durable. A deleted file needs no care."""
+        with contextlib.suppress(FileNotFoundError), self.disk.opened(self.path) as descriptor:
+            self.disk.sync(descriptor)
+
+    def rewrite(self, start: int, end: int) -> None:
+        """Write to each page of a range what it holds, so that the next sync writes all of them.
+
+        For bytes that were written before: their pages have blocks. Not for a thread: another one may write there.
+        """
+        mapped = self.map
+        for at in range(start, end, mmap.PAGESIZE):
+            mapped[at] = mapped[at]
+        if end > start:
+            mapped[end - 1] = mapped[end - 1]
+
+    def close(self) -> None:
+        """Unmap. Where a view is still alive, the mapping goes with it."""
+        self.end_appends()
+        try:
+            self.view.release()
+            self.map.close()
+        except BufferError:
+            pass
+
+    def end_appends(self) -> None:
+        """Give back what `append` holds open; another one opens it again."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def delete(self) -> None:
+        """Delete and unmap. OSError leaves the file as it was, and mapped."""
+        self.disk.unlink(self.path)
+        self.close()
+
+    def discard(self) -> None:
+        """Delete a file that must not count any more, and unmap it. OSError never.
+
+        Where the disk refuses, its first bytes are zeroed: a start takes that for the end, and deletes the file.
+        """
+        try:
+            self.disk.unlink(self.path)
+        except OSError as exc:
+            logger.warning("%s is not deleted: %s; it counts as empty", self.path, exc.strerror or exc)
+            with contextlib.suppress(OSError, StoreCorrupt):  # a queue's file may have to be opened for it
+                if any(self.map[:_HEAD_SIZE]):  # else its first page may be a hole, which a full disk has no block for
+                    self.map[:_HEAD_SIZE] = bytes(_HEAD_SIZE)
+        self.close()
+
+
+def _existing_map(path: Path, size: int, disk: Disk) -> mmap.mmap:
+    with disk.opened(path) as descriptor:
+        found = os.fstat(descriptor).st_size
+        if found != size:
+            raise wrong_length(path, found, size)
+        return disk.map(descriptor, size)
+
+
+def _new_map(path: Path, size: int, disk: Disk) -> mmap.mmap:
+    with disk.opened(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC) as descriptor:
+        try:
+            disk.truncate(descriptor, size)
+            return disk.map(descriptor, size)
+        except OSError:
+            with contextlib.suppress(OSError):
+                disk.unlink(path)
+            raise

@@ -1,0 +1,400 @@
+"""The message store of one broker: put, read, replicate, flush, recover. Nothing here waits or reads a clock.
+
+All calls belong to one thread, except `FlushJob.run`. Memoryviews it answers lie in mapped files: use them
+within the same pass of the event loop, for a later pass may delete the file below them.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterable
+from typing import Self
+
+import attrs
+
+from rmqlab.remoting.batch import Batch
+from rmqlab.remoting.message import NewMessage
+from rmqlab.store.checkpoint import Checkpoint
+from rmqlab.store.cleaner import Cleaner
+from rmqlab.store.commitlog import CommitLog
+from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
+from rmqlab.store.consumequeue import ENTRY
+from rmqlab.store.disk import Disk
+from rmqlab.store.dispatch import Dispatcher, OnDispatched
+from rmqlab.store.filequeue import FileQueue
+from rmqlab.store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
+from rmqlab.store.index import Index, key_hash
+from rmqlab.store.indexing import is_record_of
+from rmqlab.store.lock import AbortFile, StoreLock
+from rmqlab.store.pull import PropertyFilter, Puller, TagsMatch
+from rmqlab.store.put import Putter
+from rmqlab.store.queues import Queues
+from rmqlab.store.restart import restart
+from rmqlab.store.results import GetResult, PutResult, QueryResult
+from rmqlab.store.timesearch import offset_by_time
+
+logger = logging.getLogger(__name__)
+
+
+@attrs.define(eq=False)
+class MessageStore:
+    config: StoreConfig
+    now_millis: Callable[[], int]
+    is_slave: bool
+    disk: Disk
+    log: CommitLog
+    queues: Queues
+    index: Index | None
+    checkpoint: Checkpoint
+    dispatcher: Dispatcher
+    putter: Putter
+    puller: Puller
+    flusher: Flusher
+    cleaner: Cleaner
+    _lock: StoreLock
+    _abort: AbortFile
+    _closed: bool = attrs.field(default=False, init=False)
+
+    # ---- opening and closing -----------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        config: StoreConfig,
+        *,
+        now_millis: Callable[[], int],
+        is_slave: bool = False,
+        on_dispatched: OnDispatched | None = None,
+        disk: Disk | None = None,
+        on_progress: Callable[[int], object] = lambda _offset: None,
+        on_queue: Callable[[], object] = lambda: None,
+    ) -> Self:
+        """Lock, map, recover, dispatch to the log's end. StoreLocked, StoreCorrupt or OSError if it cannot.
+
+        On a full disk it opens as well, and refuses puts. `on_progress` is told to which offset of the log it has come,
+        and `on_queue` is called at each step with one of the queues.
+        """
+        root, disk = config.store_path_root_dir, disk or Disk()
+        for directory in (root, config.store_path_commit_log, root / "consumequeue"):
+            disk.make_directory(directory)
+        lock, marks, store = StoreLock.acquire(root / "lock", disk), None, None
+        try:
+            log = CommitLog(FileQueue(config.store_path_commit_log, config.mapped_file_size_commit_log, disk))
+            queues = Queues(root / "consumequeue", config.mapped_file_size_consume_queue, disk)
+            index = None
+            if config.message_index_enable:
+                index = Index(root / "index", config.max_hash_slot_num, config.max_index_num, disk, now_millis)
+            checkpoint = Checkpoint.load(root / "checkpoint", disk)
+            marks = FlushedMarks.open(root / MARKS_FILE, disk)
+            dispatcher = Dispatcher(log, queues, index, config.delay_millis, is_slave, on_dispatched)
+            putter = Putter(config, log, queues, index, dispatcher, now_millis)
+            store = cls(
+                config, now_millis, is_slave, disk, log, queues, index, checkpoint, dispatcher, putter,
+                Puller.of(log, config, is_slave=is_slave), Flusher(log, queues, index, checkpoint, marks),
+                Cleaner(config, log, queues, index, putter, disk, now_millis, is_slave), lock,
+                AbortFile(root / "abort", disk),
+            )  # fmt: skip
+            store._recover(on_progress, on_queue)
+            store._abort.create()
+        except BaseException:
+            if store is not None:
+                store._release()
+            else:
+                if marks is not None:
+                    marks.close()
+                lock.release()
+            raise
+        with contextlib.suppress(OSError):  # a full disk: the first flush that can writes it
+            if not disk.exists(checkpoint.path):
+                checkpoint.write()
+        return store
+
+    def _recover(self, on_progress: Callable[[int], object], on_queue: Callable[[], object]) -> None:
+        """Load, cut what is torn, enter what queues and index lack (section 3.5)."""
+        crashed = self._abort.exists
+        log, queues, checkpoint = self.log, self.queues, self.checkpoint
+        log.files.load()
+        queues.load(on_queue)
+        indexed = 0
+        if self.index is not None:
+            indexed = self.index.load(safe_until=checkpoint.index_msg_timestamp if crashed else None)
+        found = restart(
+            log, queues, checkpoint, self.config, on_progress, crashed=crashed, indexed=indexed, on_recovered=on_queue
+        )
+        index_from = found.index_from
+        if self.index is not None:
+            self.index.cut(log.max_offset)
+            index_from = min(index_from, self.index.end_physical) if self.index.is_last_lost else index_from
+        queues.correct_min_offsets(log.min_offset)
+        for queue in queues:
+            queue.flushed = 0 if crashed else queue.files.max_offset
+        marks = self.flusher.marks
+        if not crashed:
+            marks.log, marks.queues = log.max_offset, found.queues_from
+        self.flusher.cut(log.max_offset)
+        if crashed and marks.is_known:
+            self.flusher.suspect(log.max_offset)
+        self.dispatcher.last_stored_at = found.last_stored_at
+        try:
+            self.dispatcher.catch_up(found.queues_from, index_from, on_progress)
+        except OSError as problem:  # a full disk: what is in the queues is served
+            self.putter.no_room(problem)
+        queues.recover_counters()
+        if self.is_slave:
+            self.putter.refusal = "a slave takes no messages but its master's"
+
+    def reconfigure(self, config: StoreConfig) -> None:
+        """Go on with other settings. Paths, sizes and delay levels stay as they were at the start, as in RocketMQ."""
+        self.config = self.cleaner.config = config
+        self.puller = Puller.of(self.log, config, is_slave=self.is_slave)
+
+    def close(self) -> None:
+        """A clean stop: all on disk, `abort` removed if queues and index have everything (store-ha#5) and the disk has room.
+
+        OSError never: where the disk fails, `abort` stays, and the next start looks at everything.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self.putter.refusal = "the store is shut down"
+        try:
+            self._finish()
+        except OSError as exc:
+            logger.error("%s could not be flushed: %s", self.config.store_path_root_dir, exc)  # noqa: TRY400 - the disk's fault, not the code's
+        finally:
+            self._release()
+
+    def _finish(self) -> None:
+        """Index and flush the rest. OSError if the disk fails."""
+        self.dispatcher.enter_index()
+        while (job := self.flush_job()) is not None:  # several, where a sync failed before
+            job.run()
+            self.flushed(job)
+        job = self.flush_queues_job(at_stop=True)  # writes the checkpoint, which those before moved on
+        if job is not None:
+            job.run()
+            self.flushed(job)
+        is_whole = self.dispatch_behind_bytes == 0 and not self.queues.stuck and not self.flusher.is_index_unsafe
+        if is_whole and not self.cleaner.is_disk_full:
+            self._abort.remove()
+
+    def _release(self) -> None:
+        """Give back all that is held open: mappings, descriptors, the lock."""
+        try:
+            if self.index is not None:
+                self.index.close()
+            self.log.files.close()
+            self.queues.close()
+        finally:
+            self.flusher.marks.close()
+            self._lock.release()
+
+    # ---- where things stand ------------------------------------------------------------------------------
+
+    @property
+    def min_commit_log_offset(self) -> int:
+        return self.log.min_offset
+
+    @property
+    def max_commit_log_offset(self) -> int:
+        return self.log.max_offset
+
+    @property
+    def dispatched_offset(self) -> int:
+        return self.dispatcher.offset
+
+    @property
+    def indexed_offset(self) -> int:
+        return self.dispatcher.indexed
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """What queues or index lack."""
+        return self.log.max_offset - self.dispatcher.indexed
+
+    @property
+    def flushed_offset(self) -> int:
+        return self.flusher.marks.log
+
+    @property
+    def flush_error(self) -> str:
+        """Why the last flush of the log failed; empty if it did not."""
+        return self.flusher.error
+
+    # ---- put, read ---------------------------------------------------------------------------------------
+
+    def put(self, message: NewMessage) -> PutResult:
+        """Append one message and enter it in queue and index."""
+        result = self.putter.append(message)
+        self.enter_appended()
+        return result
+
+    def append(self, message: NewMessage) -> PutResult:
+        """Append one message to the log alone: for who calls `enter_appended` before anybody reads again."""
+        return self.putter.append(message)
+
+    def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
+        """As `append`, several messages at once, all or none. `message` has what they share."""
+        return self.putter.append_batch(message, batch)
+
+    def enter_appended(self) -> None:
+        """Enter in queues and index what was appended. A disk without room refuses the puts to come (section 3.9)."""
+        self.putter.catch_up()
+
+    def put_batch(self, message: NewMessage, batch: Batch) -> PutResult:
+        """Append several messages at once, all or none, and enter them. `message` has what they share."""
+        result = self.putter.append_batch(message, batch)
+        self.enter_appended()
+        return result
+
+    def write_refused(self) -> str | None:
+        """Why a put would be refused now; None if it would not."""
+        return self.putter.refusal
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        queue_offset: int,
+        max_nums: int,
+        matches: TagsMatch | None = None,
+        *,
+        property_filter: PropertyFilter | None = None,
+    ) -> GetResult:
+        """Messages of one queue from `queue_offset` on, within the limits of one pull (section 6.1)."""
+        return self.puller.get(
+            self.queues.table.get((topic, queue_id)), queue_offset, max_nums, matches, property_filter
+        )
+
+    def message_at(self, physical_offset: int, size: int | None = None) -> memoryview | None:
+        """The whole record at a commit log offset; with `size`, exactly that many bytes."""
+        return self.log.record(physical_offset) if size is None else self.log.slice(physical_offset, size)
+
+    def query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryResult:
+        """Records whose key, or unique key, has this key's hash, stored in [begin, end], oldest first.
+
+        As in RocketMQ, a client compares the key itself. That a record lies there and has the hash is checked here, for
+        after a torn write or a damaged file an entry may lead anywhere (issue 12.13).
+        """
+        if self.index is None or not self.index.files:
+            return QueryResult([], 0, 0)
+        found = self.index.find(f"{topic}#{key}", min(max_num, self.config.max_msgs_num_batch), begin, end)
+        if not found:  # RocketMQ tells of its index only where it found something there
+            return QueryResult([], 0, 0)
+        hashed = key_hash(f"{topic}#{key}".encode("utf-8", "replace"))
+        records = [(offset, self.log.record(offset)) for offset in sorted(found)]
+        right = [one for offset, one in records if one is not None and is_record_of(one, offset, hashed)]
+        newest = self.index.files[-1]
+        return QueryResult(right, newest.end_timestamp, newest.end_physical)
+
+    def queue_entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
+        """Entries of a queue from one on: commit log offset, size, tags code. They end with their file."""
+        queue = self.queues.table.get((topic, queue_id))
+        raw = queue.entries(queue_offset, count * QUEUE_ENTRY_SIZE) if queue is not None and queue_offset >= 0 else b""
+        return list(ENTRY.iter_unpack(raw))
+
+    def topics_queues(self) -> Iterable[tuple[str, int]]:
+        return list(self.queues.table)
+
+    def min_queue_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.queues.table.get((topic, queue_id))
+        return queue.min_offset if queue is not None else 0
+
+    def max_queue_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.queues.table.get((topic, queue_id))
+        return queue.max_offset if queue is not None else 0
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
+        """Queue offset of the message stored at, or nearest to, a time; 0 for an empty queue."""
+        queue = self.queues.table.get((topic, queue_id))
+        return offset_by_time(queue, self.log, timestamp) if queue is not None else 0
+
+    def message_store_time(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """-1 if there is no such message."""
+        entry = self._entry(topic, queue_id, queue_offset)
+        return self.log.stored_at(entry[0]) if entry is not None else -1
+
+    def earliest_store_time(self, topic: str, queue_id: int) -> int:
+        return self.message_store_time(topic, queue_id, self.min_queue_offset(topic, queue_id))
+
+    def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """By RocketMQ's measure: not too far from the log's end. True, too, for a missing entry."""
+        entry = self._entry(topic, queue_id, queue_offset)
+        return entry is None or self.log.max_offset - entry[0] <= self.config.near_bytes
+
+    def _entry(self, topic: str, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
+        queue = self.queues.table.get((topic, queue_id))
+        return queue.entry(queue_offset) if queue is not None else None
+
+    # ---- replication -------------------------------------------------------------------------------------
+
+    def read_log(self, offset: int, limit: int) -> memoryview:
+        """Readable log bytes from `offset`, never across the end of a file, possibly none."""
+        return self.log.read(offset, limit)
+
+    def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
+        """Append a piece of the master's log; dispatch comes later.
+
+        Creates files as RocketMQ does (section 4.5), also for no bytes. False: they do not fit into the file, and
+        RocketMQ drops them. Whether `offset` is the next one wanted is for the caller to check. OSError: no room.
+        """
+        return self.log.append_stream(offset, data)
+
+    def dispatch(self, max_bytes: int | None = None, *, may_index: bool = True) -> int:
+        """Enter received records in queues and index; answer how many bytes were done. OSError: no room.
+
+        With `max_bytes`, call it until it answers 0: of a bulk the index comes last (see `Dispatcher.step`), and not
+        at all for now unless it `may`.
+        """
+        done = self.dispatcher.run() if max_bytes is None else self.dispatcher.step(max_bytes, may_index=may_index)
+        if done and self.is_slave:
+            self.checkpoint.physic_msg_timestamp = self.dispatcher.last_stored_at
+        return done
+
+    def record_before(self, offset: int) -> tuple[int, int] | None:
+        """Offset and size of the last record that has a queue entry and ends at or before `offset`; None without one."""
+        return self.queues.record_before(offset)
+
+    # ---- flush -------------------------------------------------------------------------------------------
+
+    def flush_job(self) -> FlushJob | None:
+        """What would make the whole log durable; None if it is. Run it anywhere, then call `flushed`."""
+        return self.flusher.log_job(self.putter.last_stored_at or self.dispatcher.last_stored_at)
+
+    def flush_queues_job(self, *, least_pages: int = 0, at_stop: bool = False) -> FlushJob | None:
+        """What would make the queues durable, then the checkpoint; None if they are.
+
+        With `least_pages`, only the queues that have grown by so many, and no checkpoint (section 3.6).
+        """
+        dispatched, stored_at = self.dispatcher.offset, self.dispatcher.last_stored_at
+        held_from = self.queues.write_held()
+        if held_from is not None:  # after a crash, the start must not believe that the queues have more
+            dispatched, stored_at = min(dispatched, held_from), 0
+        return self.flusher.queues_job(dispatched, stored_at, least_pages=least_pages, at_stop=at_stop)
+
+    def flushed(self, job: FlushJob) -> None:
+        """A job has run: what it covered is durable now."""
+        self.flusher.done(job)
+
+    # ---- cleaning ----------------------------------------------------------------------------------------
+
+    def disk_ratio(self) -> float:
+        """Used part of the fuller disk of commit log and queues, from 0 to 1."""
+        return self.cleaner.used_percent() / 100
+
+    def check_disk(self) -> None:
+        """Decide whether puts are refused because the disk is full, or taken again; due every 10 s (store-ha#31)."""
+        if not self._closed:
+            self.cleaner.check_disk()
+
+    def delete_expired(self, hour: int) -> list[str]:
+        """One round of cleaning, due every 10 s; `hour` is the local one. Answers the commit log files deleted."""
+        return [] if self._closed else self.cleaner.delete_expired(hour)
+
+    def delete_by_hand(self) -> None:
+        """Let the next 20 rounds of cleaning delete what is old enough, whatever the hour."""
+        self.cleaner.delete_by_hand()
+
+    def delete_topic(self, topic: str) -> None:
+        """Drop a topic's queues and their counters; its messages stay in the commit log until they expire."""
+        self.queues.delete(topic)
+        self.dispatcher.forget_queues()

@@ -1,0 +1,106 @@
+"""Play a power loss on a store whose process was killed: what was never synced is gone. And empty a store.
+
+A killed process loses nothing, for the page cache outlives it. Its machine would. The marks in
+`config/rmqlab.flushed` (see flush.py) say what was synced; all beyond is zeroed, as files that never reached
+the disk read after a crash. Index files are left alone: an abnormal start drops the young one anyway. So are the
+JSON files: they are replaced by renaming, and file systems write out what a rename puts in place.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
+from rmqlab.store.disk import Disk, StoreError
+from rmqlab.store.flush import MARKS_FILE, FlushedMarks
+from rmqlab.store.lock import StoreLock
+from rmqlab.store.queuefile import count_until, last_end, queue_files, written_count, written_part
+from rmqlab.store.sparse import zero_from
+
+_FOLDERS: Final = ("commitlog", "consumequeue", "consumequeue_ext", "index", "config")
+_FILES: Final = ("checkpoint", "abort", "lock")
+
+
+@attrs.frozen
+class Lost:
+    """What the power loss took."""
+
+    flushed: int = 0
+    """Commit log offset up to which everything was on disk, and is."""
+    log_bytes: int = 0
+    """Beyond it, to the end of the last message in a queue, or to the last byte that was not zero."""
+    messages: int = 0
+    """Those among them that were in a consume queue. Their record may have begun before the flushed offset."""
+    queue_entries: int = 0
+    """Of any message: a start enters again those whose message is still there."""
+
+
+def lose_unsynced(config: StoreConfig) -> Lost:
+    """Erase what was not synced. A store that never was loses nothing.
+
+    StoreLocked while a process still has the store; StoreError for one that does not say what was synced, as that of
+    a real broker.
+    """
+    root = config.store_path_root_dir
+    if not root.is_dir():
+        return Lost()
+    lock, disk = StoreLock.acquire(root / "lock"), Disk()
+    try:
+        if not (root / MARKS_FILE).exists():
+            raise StoreError(f"{root} has no {MARKS_FILE}: nothing says what of it was synced")
+        marks = FlushedMarks.open(root / MARKS_FILE)
+        marks.close()
+        end = marks.log
+        messages = entries = 0
+        for path in queue_files(root):
+            with written_part(path) as raw:
+                written = written_count(raw)
+                end = max(end, last_end(raw))
+                messages += written - count_until(raw, lambda offset, size: offset + size > marks.log)
+                kept = count_until(raw, lambda offset, _: offset >= marks.queues)
+            entries += written - kept
+            if kept < written:
+                zero_from(path, kept * QUEUE_ENTRY_SIZE, disk)
+        for path in _files(config.store_path_commit_log):
+            first = int(path.name)
+            end = max(end, first + zero_from(path, max(0, marks.log - first), disk))
+    finally:
+        lock.release()
+    return Lost(marks.log, end - marks.log, messages, entries)
+
+
+def has_store(config: StoreConfig) -> bool:
+    """Tell whether there is something to wipe."""
+    return config.store_path_commit_log.exists() or any(
+        (config.store_path_root_dir / name).exists() for name in (*_FOLDERS, *_FILES)
+    )
+
+
+def wipe_store(config: StoreConfig) -> int:
+    """Delete all files of a store, and nothing else that lies beside them; answer how many files it were.
+
+    StoreLocked while a process still has the store.
+    """
+    root = config.store_path_root_dir
+    if not has_store(config):
+        return 0
+    root.mkdir(parents=True, exist_ok=True)
+    lock = StoreLock.acquire(root / "lock")
+    try:
+        deleted = 0
+        for folder in {config.store_path_commit_log, *(root / name for name in _FOLDERS)}:
+            if folder.is_dir():
+                deleted += sum(path.is_file() for path in folder.rglob("*"))
+                shutil.rmtree(folder)
+        for name in _FILES:
+            deleted += (root / name).exists()
+            (root / name).unlink(missing_ok=True)
+    finally:
+        lock.release()
+    return deleted
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.iterdir() if path.name.isdigit()) if directory.is_dir() else []

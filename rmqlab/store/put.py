@@ -1,0 +1,238 @@
+"""Append messages to the log (sections 2.1 to 2.8): the hot path of a master.
+
+Queue and index follow in a step of their own, after the slaves have got the bytes: they work meanwhile.
+"""
+
+import logging
+import struct
+import zlib
+from collections.abc import Callable
+from itertools import repeat
+from typing import Final
+
+import attrs
+
+from rmqlab.remoting.batch import Batch
+from rmqlab.remoting.message import (
+    BLANK_SIZE,
+    BORN_HOST_IPV6,
+    HEADS,
+    IPV6_MASK,
+    MESSAGE_MAGIC,
+    STORE_HOST_IPV6,
+    TRANSACTION_MASK,
+    TRANSACTION_PREPARED,
+    TRANSACTION_ROLLBACK,
+    NewMessage,
+    pack_host,
+)
+from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.store.batchrecords import HOSTLESS_SIZE, BatchRecords, shared_fields
+from rmqlab.store.commitlog import CommitLog
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.consumequeue import ENTRY, ConsumeQueue
+from rmqlab.store.dispatch import Dispatcher, tags_code_in
+from rmqlab.store.index import Index, IndexEntry
+from rmqlab.store.indexing import hashes_of_alike, index_hashes, topic_parts_of, unique_key_hash
+from rmqlab.store.queues import Queues, can_have_queues
+from rmqlab.store.results import PutResult, PutStatus
+
+logger = logging.getLogger(__name__)
+
+_MAX_TEXT: Final = 32767  # of a properties string: its length is an int16
+_MAX_TOPIC: Final = 127
+_RECORD_SLACK: Final = 65_536  # what a record may be larger than the largest body
+_SHORT: Final = struct.Struct(">h")
+_PACK: Final = {
+    (len_born, len_store): HEADS[bits].pack
+    for bits, (len_born, len_store) in enumerate([(8, 8), (20, 8), (8, 20), (20, 20)])
+}
+_crc32 = zlib.crc32
+
+
+@attrs.define(eq=False)
+class Putter:
+    config: StoreConfig
+    log: CommitLog
+    queues: Queues
+    index: Index | None
+    dispatcher: Dispatcher
+    now_millis: Callable[[], int]
+    refusal: str | None = None  # why nothing can be put now
+    last_stored_at: int = 0
+    _topics: dict[str, bytes] = attrs.field(factory=dict, init=False)  # as stored: length, then text
+    _batches: list[tuple[ConsumeQueue, PutResult, BatchRecords]] = attrs.field(factory=list, init=False)
+    """Appended and not entered yet: what is known of them need not be read from the log."""
+
+    _max_body: int = attrs.field(init=False)
+    _max_record: int = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._max_body = self.config.max_message_size
+        # A record must fit into an empty file together with the blank after it (store-ha#12).
+        self._max_record = min(self._max_body + _RECORD_SLACK, self.config.mapped_file_size_commit_log - BLANK_SIZE)
+
+    def append(self, message: NewMessage) -> PutResult:
+        """Append one record, and count it in its queue; to enter it there is another step, `catch_up`."""
+        if self.refusal is not None:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
+        topic, body, sys_flag = message.topic, message.body, message.sys_flag
+        properties = message.properties.encode()
+        stored_topic = self._topics.get(topic) or self._stored_topic(topic)
+        born, store = pack_host(message.born_host), pack_host(message.store_host)
+        hosts_size, body_size, properties_size = len(born) + len(store), len(body), len(properties)
+        size = HOSTLESS_SIZE + hosts_size + body_size + len(stored_topic) + properties_size
+        if properties_size > _MAX_TEXT or not 1 < len(stored_topic) <= _MAX_TOPIC + 1 or body_size > self._max_body:
+            return self._why_illegal(message, properties_size)
+        if size > self._max_record:
+            return _illegal(f"a record of {size} bytes exceeds {self._max_record}")
+        try:
+            file = self.log.space_for(size)
+        except OSError as problem:
+            return self.no_room(problem)
+
+        queue = self.queues.table.get((topic, message.queue_id)) or self.queues.open(topic, message.queue_id)
+        kind = sys_flag & TRANSACTION_MASK
+        has_entry = kind not in (TRANSACTION_PREPARED, TRANSACTION_ROLLBACK)  # store-ha#22
+        queue_offset = queue.next_offset if has_entry else 0
+        stored_at = self.last_stored_at = self.now_millis()
+        at = file.wrote
+        physical, end = file.first_offset + at, at + size
+        if hosts_size != 16 or sys_flag & IPV6_MASK:
+            sys_flag = sys_flag & ~IPV6_MASK | _ipv6_bits(born, store)
+        file.map[at:end] = b"".join((
+            _PACK[len(born), len(store)](
+                size, MESSAGE_MAGIC, _crc32(body) & 0x7FFFFFFF, message.queue_id, message.flag, queue_offset,
+                physical, sys_flag, message.born_timestamp, born, stored_at, store,
+                message.reconsume_times, message.prepared_transaction_offset, body_size,
+            ),
+            body, stored_topic, _SHORT.pack(properties_size), properties,
+        ))  # fmt: skip
+        file.wrote = end
+        if has_entry:
+            queue.next_offset = queue_offset + 1
+
+        return PutResult(PutStatus.PUT_OK, physical, physical + size, queue_offset, stored_at)
+
+    def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
+        """Append messages as records of their own, all in one file or none (section 2.8, store-ha#17).
+
+        `message` has what they share; its properties are the batch's and follow each one's own.
+        """
+        if self.refusal is not None:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
+        stored_topic = self._topics.get(message.topic) or self._stored_topic(message.topic)
+        born, store = pack_host(message.born_host), pack_host(message.store_host)
+        records = BatchRecords.of(batch, stored_topic, message.properties.encode(), len(born) + len(store))
+        total = sum(records.sizes)
+        if (illegal := self._why_illegal_batch(message, records, total)) is not None:
+            return illegal
+        try:
+            file = self.log.space_for(total, mapped=False)
+        except OSError as problem:
+            return self.no_room(problem)
+
+        queue = self.queues.open(message.topic, message.queue_id)
+        stored_at = self.last_stored_at = self.now_millis()
+        first, queue_offset = file.first_offset + file.wrote, queue.next_offset
+        *offsets, end = records.offsets_from(first)
+        sys_flag = message.sys_flag & ~IPV6_MASK | _ipv6_bits(born, store)
+        shared = shared_fields(message, sys_flag, born, stored_at, store)
+        try:
+            file.append(records.encode(message, shared, queue_offset, offsets))
+        except OSError as problem:
+            return self.no_room(problem)
+        queue.next_offset = queue_offset + len(batch)
+        result = PutResult(PutStatus.PUT_OK, first, end, queue_offset, stored_at, offsets)
+        if message.topic != SCHEDULE_TOPIC:  # whose entries bear the time of delivery
+            self._batches.append((queue, result, records))
+        return result
+
+    def _why_illegal_batch(self, message: NewMessage, records: BatchRecords, total: int) -> PutResult | None:
+        if max(records.properties_sizes, default=0) > _MAX_TEXT:
+            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"properties of more than {_MAX_TEXT} bytes")
+        if max(records.body_sizes, default=0) > self._max_body:
+            return _illegal(f"a body exceeds {self._max_body} bytes")
+        if (
+            not 1 < len(records.stored_topic) <= _MAX_TOPIC + 1
+            or message.sys_flag & TRANSACTION_MASK
+            or not records.sizes
+        ):
+            return _illegal("a batch needs items, a topic of at most 127 bytes, and no transaction")
+        if total > self.config.mapped_file_size_commit_log - BLANK_SIZE:
+            return _illegal(f"a batch of {total} bytes exceeds a commit log file")
+        return None
+
+    def _enter_batch(self, queue: ConsumeQueue, put: PutResult, records: BatchRecords) -> None:
+        """Enter a batch in queue and index from what is known, without reading it again."""
+        dispatcher, prefix = self.dispatcher, f"{queue.topic}#".encode()
+        offsets, stored_at = put.physical_offsets or [], put.store_timestamp
+        topic_parts = topic_parts_of(prefix)
+        own, tails = records.batch.properties, records.tails
+        hashes = hashes_of_alike(own, tails[0], topic_parts)
+        if hashes is not None:
+            tags_codes = [tags_code_in(b"\x02" + own[0] + tails[0] + b"\x02")] * len(own)
+            keys: list[IndexEntry] = list(zip(hashes, offsets, repeat(stored_at)))
+        else:
+            tags_codes, keys = [], []
+            for text, physical in zip(records.texts(), offsets, strict=True):
+                fenced = b"\x02" + text + b"\x02"
+                tags_codes.append(tags_code_in(fenced))
+                hashed = unique_key_hash(fenced, topic_parts)
+                several = index_hashes(fenced, prefix) if hashed is None else (hashed,)
+                keys += [(one, physical, stored_at) for one in several]
+        queue.append_joined(put.queue_offset, b"".join(map(ENTRY.pack, offsets, records.sizes, tags_codes)))
+        if self.index is not None and keys:
+            self.index.put(keys)
+        dispatcher.offset = dispatcher.indexed = put.end_offset
+        dispatcher.last_stored_at = put.store_timestamp
+        if dispatcher.on_dispatched is not None:
+            dispatcher.on_dispatched(queue.topic, queue.queue_id, put.queue_offset, tags_codes, stored_at)
+
+    def catch_up(self) -> None:
+        """Enter what the log has and queues or index lack. Where the disk has no room for it, nothing more is put."""
+        batches, self._batches = self._batches, []
+        try:
+            for queue, put, records in batches:
+                self.dispatcher.enter_queues(put.physical_offset - self.dispatcher.offset, may_index=True)
+                if self.dispatcher.indexed == put.physical_offset:
+                    self._enter_batch(queue, put, records)
+            self.dispatcher.follow()
+        except OSError as problem:  # it is stored; the next time will enter it
+            self.no_room(problem)
+
+    def no_room(self, problem: OSError) -> PutResult:
+        """The disk refused, or the process has too many files: so do we, until a look at the disk tries again (section 3.9)."""
+        self.refusal = f"{problem.strerror}: {problem.filename or self.config.store_path_root_dir}"
+        logger.error("no more puts: %s", self.refusal)
+        return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
+
+    def _stored_topic(self, topic: str) -> bytes:
+        """Length and text, as in a record; nothing for what no directory of queues can be called."""
+        if not can_have_queues(topic):
+            return b""
+        raw = topic.encode()
+        stored = bytes([min(len(raw), 255)]) + raw
+        if len(raw) <= _MAX_TOPIC:
+            self._topics[topic] = stored
+        return stored
+
+    def _why_illegal(self, message: NewMessage, properties_size: int) -> PutResult:
+        """Too large somewhere: find the status RocketMQ has for it (section 2.5, store-ha#15)."""
+        if not can_have_queues(message.topic):
+            return _illegal(f"topic {message.topic!r}: no directory can be called so")
+        if len(message.topic.encode()) > _MAX_TOPIC:
+            return _illegal(f"topic of {len(message.topic)} characters")
+        if len(message.properties) > _MAX_TEXT:
+            return _illegal(f"properties of {len(message.properties)} characters")
+        if properties_size > _MAX_TEXT:
+            return PutResult(PutStatus.PROPERTIES_SIZE_EXCEEDED, reason=f"{properties_size} bytes of properties")
+        return _illegal(f"a body of {len(message.body)} bytes exceeds {self._max_body}")
+
+
+def _ipv6_bits(born: bytes, store: bytes) -> int:
+    return (BORN_HOST_IPV6 if len(born) == 20 else 0) | (STORE_HOST_IPV6 if len(store) == 20 else 0)
+
+
+def _illegal(reason: str) -> PutResult:
+    return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)

@@ -1,0 +1,77 @@
+"""One consume queue file as bytes, for those who look at a store from outside (sections 3.1 and 3.2).
+
+Written entries come first, and their commit log offsets only rise: both are found by halving.
+"""
+
+import contextlib
+import mmap
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rmqlab.store.config import QUEUE_ENTRY_SIZE
+from rmqlab.store.consumequeue import ENTRY, PRE_BLANK_SIZE
+from rmqlab.store.disk import Disk
+from rmqlab.store.sparse import first_hole
+
+
+def queue_files(root: Path) -> list[Path]:
+    """The files of all consume queues of a store."""
+    return sorted(path for path in (root / "consumequeue").glob("*/*/*") if path.name.isdigit() and path.is_file())
+
+
+def last_queue_files(root: Path) -> list[Path]:
+    """The two last files of each consume queue: the very last may hold nothing yet."""
+    by_queue: dict[Path, list[Path]] = {}
+    for path in queue_files(root):
+        by_queue.setdefault(path.parent, []).append(path)
+    return [path for paths in by_queue.values() for path in paths[-2:]]
+
+
+@contextlib.contextmanager
+def written_part(path: Path) -> Iterator[memoryview]:
+    """A file mapped for reading, up to its first hole: behind it there are no entries."""
+    size = first_hole(path, path.stat().st_size, Disk())
+    if not size:
+        yield memoryview(b"")
+        return
+    with (
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), size, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as view,
+    ):
+        yield view
+
+
+def written_count(raw: memoryview) -> int:
+    """Entries that were ever written: those have a size."""
+    return bisect_left(range(len(raw) // QUEUE_ENTRY_SIZE), 1, key=lambda i: _entry(raw, i)[1] <= 0)
+
+
+def count_until(raw: memoryview, is_beyond: Callable[[int, int], bool]) -> int:
+    """Entries before the first of which this is true, of offset and size. It must stay true from there on."""
+
+    def judge(i: int) -> bool:
+        offset, size = _entry(raw, i)
+        return size != PRE_BLANK_SIZE and is_beyond(offset, size)
+
+    return bisect_left(range(written_count(raw)), 1, key=judge)
+
+
+def last_end(raw: memoryview) -> int:
+    """Where the record of the last entry ends, as an offset of the commit log; 0 without one."""
+    count = written_count(raw)
+    offset, size = _entry(raw, count - 1) if count else (0, 0)
+    return offset + size if size != PRE_BLANK_SIZE else 0
+
+
+def last_end_of(path: Path) -> int:
+    """`last_end` of a file."""
+    with written_part(path) as raw:
+        return last_end(raw)
+
+
+def _entry(raw: memoryview, i: int) -> tuple[int, int]:
+    """Commit log offset and size."""
+    offset, size, _ = ENTRY.unpack_from(raw, i * QUEUE_ENTRY_SIZE)
+    return offset, size

@@ -1,0 +1,159 @@
+"""All consume queues of a store, by topic and queue id."""
+
+import contextlib
+import heapq
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+from rmqlab.store.consumequeue import ConsumeQueue
+from rmqlab.store.disk import Disk
+from rmqlab.store.filequeue import FileQueue
+from rmqlab.store.openfiles import OpenFiles
+
+# A store has few logs but maybe thousands of queues: they claim disk blocks in small steps.
+_FIRST_STEP: Final = 16 * 1024
+_LAST_STEP: Final = 1 << 20
+_QUEUE_ID: Final = re.compile(r"-?[0-9]+")  # negative where a client chose it (REAL_QID); RocketMQ loads those as well
+_LONGEST_NAME: Final = 255
+"""Bytes; a limit of all common file systems."""
+
+
+def can_have_queues(topic: str) -> bool:
+    """Whether a directory of the queues can be called like this, and lie nowhere else: a topic may be what anybody sent."""
+    is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+    return is_name and len(topic.encode(errors="replace")) <= _LONGEST_NAME
+
+
+@attrs.define(eq=False)
+class Queues:
+    directory: Path
+    file_size: int
+    disk: Disk
+    open_files: OpenFiles = attrs.field(factory=OpenFiles)
+    table: dict[tuple[str, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
+    stuck: set[ConsumeQueue] = attrs.field(factory=set, init=False)
+    """Queues with entries that could not be written yet; see `write_held`."""
+
+    def load(self, on_loaded: Callable[[], object] = lambda: None) -> None:
+        """Find the queues and their files. `on_loaded` is called after each queue. OSError."""
+        for topic in self.disk.names_in(self.directory):
+            for queue_id in self.disk.names_in(self.directory / topic):
+                if _QUEUE_ID.fullmatch(queue_id):
+                    self.open(topic, int(queue_id)).files.load()
+                    on_loaded()
+
+    def open(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """The queue, made in memory if it is new: files come with its first entry."""
+        queue = self.table.get((topic, queue_id))
+        if queue is None:
+            files = FileQueue(
+                self.directory / topic / str(queue_id),
+                self.file_size,
+                self.disk,
+                _FIRST_STEP,
+                _LAST_STEP,
+                self.open_files,
+            )
+            queue = self.table[topic, queue_id] = ConsumeQueue(topic, queue_id, files, self.stuck)
+        return queue
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(self.table.values())
+
+    @property
+    def max_physical(self) -> int:
+        """End of the last record known to any queue; 0 if there is none."""
+        return max((queue.max_physical for queue in self), default=0)
+
+    def record_before(self, log_offset: int) -> tuple[int, int] | None:
+        """Commit log offset and size of the last record in any queue that ends at or before an offset of the log.
+
+        A queue that ends before what was found in another need not be opened.
+        """
+        found: tuple[int, int] | None = None
+        for queue in sorted(self, key=lambda queue: min(queue.max_physical, log_offset), reverse=True):
+            if found is not None and queue.max_physical <= sum(found):
+                break
+            entry = queue.entry_before(log_offset)
+            if entry is not None and (found is None or entry > found):
+                found = entry
+        return found
+
+    def recover(self, *, crashed: bool, on_recovered: Callable[[], object] = lambda: None) -> None:
+        """Find the end of each queue; see `ConsumeQueue.recover`. `on_recovered` is called after each."""
+        for queue in self:
+            queue.recover(crashed=crashed)
+            on_recovered()
+
+    def trim_to_log(self, log_end: int) -> None:
+        for queue in self:
+            queue.trim_to_log(log_end)
+
+    def correct_min_offsets(self, log_min: int) -> None:
+        for queue in self:
+            queue.correct_min_offset(log_min)
+
+    def recover_counters(self) -> None:
+        """The next message of a queue gets the number after its last entry (section 2.6)."""
+        for queue in self:
+            queue.next_offset = queue.end_offset
+
+    def write_held(self) -> int | None:
+        """Try again to write the entries that queues hold; see `ConsumeQueue.write_held`.
+
+        Returns the commit log offset of the first record that still has no entry; None if all have.
+        """
+        for queue in list(self.stuck):
+            queue.write_held()
+        return min((queue.held.first_physical for queue in self.stuck if queue.held is not None), default=None)
+
+    def delete(self, topic: str) -> None:
+        self._delete({topic})
+
+    def delete_all(self) -> None:
+        self._delete({topic for topic, _ in self.table})
+
+    def _delete(self, topics: set[str]) -> None:
+        for key in [key for key in self.table if key[0] in topics]:
+            queue = self.table.pop(key)
+            self.stuck.discard(queue)
+            queue.files.destroy()
+        for topic in topics:
+            with contextlib.suppress(OSError):  # not empty, missing, or refused: it does no harm
+                self.disk.remove_directory(self.directory / topic)
+
+    def delete_expired(self, log_min: int) -> int:
+        return sum(queue.delete_expired(log_min) for queue in self)
+
+    def close(self) -> None:
+        for queue in self:
+            queue.files.close()
+
+
+class EnteredOffsets:
+    """Commit log offsets that are in any queue, for one part of the log after the other.
+
+    A queue is opened only for the parts that it has entries of, however many parts and queues there are.
+    """
+
+    def __init__(self, queues: Queues, start: int) -> None:
+        """For parts from `start` on."""
+        self._upcoming = [(start, at, queue) for at, queue in enumerate(queues) if queue.max_physical > start]
+        """Heap of queues by a commit log offset: they have no entry before it that is still to be returned."""
+
+    def between(self, low: int, high: int) -> list[int]:
+        """Return those in [low, high), in rising order. `low` is the last call's `high`."""
+        upcoming, found = self._upcoming, list[int]()
+        while upcoming and upcoming[0][0] < high:
+            _, at, queue = upcoming[0]
+            found += queue.offsets_between(low, high)
+            following = queue.offset_from(high)
+            if following is None:
+                heapq.heappop(upcoming)
+            else:
+                heapq.heapreplace(upcoming, (following, at, queue))
+        return sorted(found)

@@ -1,0 +1,191 @@
+"""What to keep of a commit log after a stop: decisions over bytes, without files (section 3.5)."""
+
+import enum
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Final
+from zlib import crc32
+
+import attrs
+
+from rmqlab.remoting.message import (
+    BLANK_MAGIC,
+    BORN_HOST_IPV6,
+    HEADS,
+    IPV6_MASK,
+    MESSAGE_MAGIC,
+    SYS_FLAG_AT,
+    TRANSACTION_PREPARED,
+    body_crc,
+)
+
+_RECORD: Final = struct.Struct(">iii24xi44xi")  # size, magic, CRC, sysFlag, body length; hosts are IPv4
+_START: Final = struct.Struct(">iii")
+_PREFIX: Final = struct.Struct(">ii")
+_INT: Final = struct.Struct(">i")
+_LONG: Final = struct.Struct(">q")
+_SHORT: Final = struct.Struct(">h")
+_WINDOW: Final = 32 * 2**20
+"""Bytes of the log whose records are held against the queues at once."""
+
+
+class Walk(enum.Enum):
+    """Why a walk over one file's records ended."""
+
+    BLANK = "the rest of the file is declared empty: go on with the next"
+    END = "no whole record follows"
+    LIMIT = "it came as far as it was to go"
+
+
+def record_size(view: memoryview, at: int, *, check_crc: bool) -> int:
+    """Size of the whole, consistent record at `at`; 0 if there is none."""
+    if at + 88 > len(view):
+        return 0
+    size: int
+    size, magic, crc = _START.unpack_from(view, at)
+    if magic != MESSAGE_MAGIC or at + size > len(view):
+        return 0
+    head = HEADS[(_INT.unpack_from(view, at + SYS_FLAG_AT)[0] & IPV6_MASK) >> 4]
+    body_at = at + head.size
+    if body_at + 3 > at + size:
+        return 0
+    body_size: int = _INT.unpack_from(view, body_at - 4)[0]
+    topic_at = body_at + body_size
+    if body_size < 0 or topic_at + 3 > at + size:
+        return 0
+    properties_at = topic_at + 1 + view[topic_at] + 2
+    if properties_at > at + size:
+        return 0
+    if properties_at + _SHORT.unpack_from(view, properties_at - 2)[0] != at + size:
+        return 0
+    if check_crc and body_size and body_crc(view[body_at:topic_at]) != crc:
+        return 0
+    return size
+
+
+def walk_records(
+    view: memoryview, start: int = 0, limit: int | None = None, *, check_crc: bool, entered: list[int] | None = None
+) -> tuple[int, Walk]:
+    """Go from whole record to whole record, those that start from `start` up to `limit`. Answer where they end, and why.
+
+    `start` is where a record begins. To `entered` are added the positions of records that have a queue entry.
+    The judgement is `record_size`'s, said again for speed: a start after a crash spends most of its time here.
+    """
+    length, unpack, short, entries = (
+        len(view),
+        _RECORD.unpack_from,
+        _SHORT.unpack_from,
+        [] if entered is None else entered,
+    )
+    at, last = start, length - _RECORD.size
+    limit = length if limit is None else limit
+    while at <= last and at < limit:
+        size, magic, crc, sys_flag, body_size = unpack(view, at)
+        end = at + size
+        if magic != MESSAGE_MAGIC or end > length:
+            break
+        if sys_flag & IPV6_MASK:
+            if not record_size(view, at, check_crc=check_crc):
+                break
+        else:
+            body_at = at + 88
+            topic_at = body_at + body_size
+            if body_size < 0 or topic_at + 3 > end:
+                break
+            properties_at = topic_at + view[topic_at] + 3
+            if properties_at > end or properties_at + short(view, properties_at - 2)[0] != end:
+                break
+            if check_crc and body_size and crc32(view[body_at:topic_at]) & 0x7FFFFFFF != crc:
+                break
+        if not sys_flag & TRANSACTION_PREPARED:  # nor a rollback (store-ha#22)
+            entries.append(at)
+        at = end
+    if at >= limit:
+        return at, Walk.LIMIT if at < length else Walk.END
+    if at + 8 <= length:
+        size, magic = _PREFIX.unpack_from(view, at)
+        if magic == BLANK_MAGIC and at + size == length:
+            return at, Walk.BLANK
+    return at, Walk.END
+
+
+@attrs.frozen
+class FirstRecord:
+    """What an abnormal recovery looks at in each file."""
+
+    magic: int
+    stored_at: int
+
+    @classmethod
+    def read(cls, view: memoryview) -> "FirstRecord":
+        _, magic = _PREFIX.unpack_from(view, 0)
+        born_ipv6 = _INT.unpack_from(view, SYS_FLAG_AT)[0] & BORN_HOST_IPV6
+        return cls(magic, _LONG.unpack_from(view, 68 if born_ipv6 else 56)[0])
+
+
+def first_file_after_clean_stop(count: int) -> int:
+    """Two files before the last: flushing may lag behind by that much."""
+    return max(0, count - 3)
+
+
+def first_file_after_crash(firsts: Sequence[FirstRecord], safe_timestamp: int) -> int:
+    """The newest file that begins with a message surely on disk, in log and queues alike (store-ha#25)."""
+    for at in range(len(firsts) - 1, -1, -1):
+        first = firsts[at]
+        if first.magic == MESSAGE_MAGIC and first.stored_at and first.stored_at <= safe_timestamp:
+            return at
+    return 0
+
+
+@attrs.define
+class LogWalk:
+    """A walk over the files of a log from number `start` on, window by window.
+
+    `end` is the commit log offset after the last whole record, once all windows are seen. A blank counts only if a
+    next file exists: it is written again with the next record.
+    """
+
+    views: Sequence[memoryview]
+    offsets: Sequence[int]
+    start: int
+    check_crc: bool
+    end: int = attrs.field(init=False)
+    last_record: int = attrs.field(default=-1, init=False)
+    """Commit log offset of the last record that has a queue entry."""
+
+    def __attrs_post_init__(self) -> None:
+        self.end = self.offsets[self.start]
+
+    def windows(self, size: int = _WINDOW) -> Iterator[tuple[int, int, list[int]]]:
+        """For each part of the log: from where, up to where, and the offsets of records in it that have a queue entry."""
+        for number in range(self.start, len(self.views)):
+            view, first, at, why = self.views[number], self.offsets[number], 0, Walk.LIMIT
+            while why is Walk.LIMIT:
+                entered: list[int] = []
+                low = at
+                at, why = walk_records(view, at, at + size, check_crc=self.check_crc, entered=entered)
+                if first:
+                    entered = [first + start for start in entered]
+                if entered:
+                    self.last_record = entered[-1]
+                self.end = first + at
+                yield first + low, self.end, entered
+            if why is Walk.END or number + 1 == len(self.views):
+                return
+            self.end = self.offsets[number + 1]
+
+
+def log_end(views: Sequence[memoryview], offsets: Sequence[int], start: int, *, check_crc: bool) -> int:
+    """The commit log offset after the last whole record, walking from file number `start`."""
+    walk = LogWalk(views, offsets, start, check_crc)
+    for _ in walk.windows():
+        pass
+    return walk.end
+
+
+def first_missing(wanted: Sequence[int], there: Sequence[int]) -> int | None:
+    """The first of the wanted offsets that is not there; None if all are. Both are in rising order."""
+    if wanted == there:
+        return None
+    known = frozenset(there)
+    return next((offset for offset in wanted if offset not in known), None)

@@ -1,0 +1,85 @@
+"""What a start makes of the files it finds: cut what is torn, find what queues and index lack (section 3.5).
+
+After a crash RocketMQ enters every record of the files it walks once more, and its queues skip what they have. Here
+the queues' entries are held against the log first: after a mere kill they have everything, and nothing is left to do.
+"""
+
+from collections.abc import Callable
+
+import attrs
+
+from rmqlab.store import recovery
+from rmqlab.store.checkpoint import Checkpoint
+from rmqlab.store.commitlog import CommitLog
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.dispatch import INDEX_LAG
+from rmqlab.store.queues import EnteredOffsets, Queues
+
+
+@attrs.frozen
+class Restart:
+    """Commit log offsets from which on records are to be entered."""
+
+    queues_from: int = 0
+    index_from: int = 0
+    last_stored_at: int = 0
+    """Store time of the last record, if the walk came to it; else 0."""
+
+
+def restart(
+    log: CommitLog,
+    queues: Queues,
+    checkpoint: Checkpoint,
+    config: StoreConfig,
+    on_progress: Callable[[int], object],
+    *,
+    crashed: bool,
+    indexed: int,
+    on_recovered: Callable[[], object] = lambda: None,
+) -> Restart:
+    """Cut log and queues to what is whole. `indexed` is how far the index had come, before files of it were dropped.
+
+    `on_recovered` is called after each queue, and `on_progress` with the commit log offset that was looked at last.
+    """
+    queues.recover(crashed=crashed, on_recovered=on_recovered)
+    files = log.files.files
+    if not files:
+        queues.delete_all()
+        return Restart()
+    views, offsets = [file.view for file in files], [file.first_offset for file in files]
+    start = recovery.first_file_after_clean_stop(len(files))
+    if crashed:
+        safe = checkpoint.safe_timestamp
+        if config.message_index_enable and config.message_index_safe:
+            safe = min(safe, checkpoint.index_msg_timestamp)
+        start = recovery.first_file_after_crash([recovery.FirstRecord.read(view) for view in views], safe)
+    walk = recovery.LogWalk(views, offsets, start, config.check_crc_on_recover)
+    missing = _walk_to_end(walk, queues if crashed else None, on_progress)
+    del views
+    log.files.trim(walk.end)
+    if queues.max_physical >= walk.end:
+        queues.trim_to_log(walk.end)
+    if not crashed:
+        return Restart(queues.max_physical, queues.max_physical)
+    return Restart(
+        walk.end if missing is None else missing,
+        min(max(indexed, _index_start(log, queues)), offsets[start]),
+        max(0, log.stored_at(walk.last_record)),
+    )
+
+
+def _walk_to_end(walk: recovery.LogWalk, queues: Queues | None, on_progress: Callable[[int], object]) -> int | None:
+    """Find the log's end, and the first record that these queues lack."""
+    missing = None
+    known = None if queues is None else EnteredOffsets(queues, walk.end)
+    for low, high, entered in walk.windows():
+        if known is not None and missing is None:
+            missing = recovery.first_missing(entered, known.between(low, high))
+        on_progress(high)
+    return missing
+
+
+def _index_start(log: CommitLog, queues: Queues) -> int:
+    """Where the index of a bulk that came before a crash had at least come to: see `Dispatcher.step`."""
+    file = log.files.file_at(max(queues.max_physical - 2 * INDEX_LAG, log.min_offset))
+    return file.first_offset if file is not None else 0

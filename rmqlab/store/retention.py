@@ -1,0 +1,35 @@
+"""Which commit log files may go (section 3.7): a decision, without files."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rmqlab.store.config import StoreConfig
+
+FILES_PER_ROUND: Final = 10
+ROUNDS_BY_HAND: Final = 20
+
+
+def is_delete_hour(config: StoreConfig, hour: int) -> bool:
+    return hour in {int(when) for when in config.delete_when.split(";") if when.strip()}
+
+
+def expired_count(
+    written_until: Sequence[int], config: StoreConfig, *, now: int, hour: int, used_percent: int, by_hand: bool = False
+) -> int:
+    """How many of the oldest files to delete now (store-ha#30).
+
+    `written_until` says for each file but the last, which always stays, when it was last written to. A disk of which
+    nothing is known (below 0 per cent) counts as crowded. One that is full beyond the limit at which age is ignored
+    must also be beyond `disk_max_used_space_ratio`, or the hour must have come, as in RocketMQ.
+    """
+    crowded = not 0 <= used_percent <= config.disk_max_used_space_ratio
+    if not (by_hand or crowded or is_delete_hour(config, hour)):
+        return 0
+    forced = config.clean_file_forcibly_enable and used_percent > config.disk_space_clean_forcibly_ratio
+    reserved = config.file_reserved_time * 3_600_000
+    count = 0
+    for last_written in written_until[:FILES_PER_ROUND]:
+        if not forced and now < last_written + reserved:
+            break
+        count += 1
+    return count

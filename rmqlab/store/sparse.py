@@ -1,0 +1,67 @@
+"""Files of which a small part was ever written: where their data lies, without reading the rest.
+
+A file system that cannot say where the holes of a file are is taken to have none in it.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from rmqlab.store.disk import Disk
+
+_BLOCK: Final = 1 << 20
+_NO_DATA: Final = errno.ENXIO
+_UNKNOWN: Final = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.ENOTTY})
+SEEK_DATA: Final[int | None] = getattr(os, "SEEK_DATA", None)
+SEEK_HOLE: Final[int | None] = getattr(os, "SEEK_HOLE", None)
+
+
+def data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where, from `start` up to `end`, a file may have bytes that are not zero: begins and ends, rising."""
+    at = start
+    while at < end and (at := _seek(descriptor, at, SEEK_DATA, at, end)) < end:
+        hole = min(end, _seek(descriptor, at, SEEK_HOLE, end, end))
+        yield at, hole
+        at = hole
+
+
+def first_hole(path: Path, size: int, disk: Disk) -> int:
+    """Where the first hole of a file of this size begins; its size without one. OSError."""
+    with disk.opened(path, os.O_RDONLY) as descriptor:
+        return min(size, _seek(descriptor, 0, SEEK_HOLE, size, size))
+
+
+def _seek(descriptor: int, at: int, whence: int | None, unknown: int, none: int) -> int:
+    """`lseek`; `unknown` where the file system does not support it, `none` where nothing follows."""
+    if whence is None:
+        return unknown
+    try:
+        return os.lseek(descriptor, at, whence)
+    except OSError as exc:
+        if exc.errno == _NO_DATA:
+            return none
+        if exc.errno in _UNKNOWN:
+            return unknown
+        raise
+
+
+def zero_from(path: Path, start: int, disk: Disk) -> int:
+    """Zero a file from a position on. Returns the position after the last byte that was not zero, else 0. OSError."""
+    end = 0
+    with disk.opened(path) as descriptor:
+        for low, high in data_ranges(descriptor, start, os.fstat(descriptor).st_size):
+            for at in range(low, high, _BLOCK):
+                block = disk.read(descriptor, min(_BLOCK, high - at), at)
+                kept = len(block.rstrip(b"\0"))
+                if kept:
+                    end = at + kept
+                    _write(descriptor, bytes(kept), at, disk)
+    return end
+
+
+def _write(descriptor: int, data: bytes, at: int, disk: Disk) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[disk.write(descriptor, rest, at + len(data) - len(rest)) :]

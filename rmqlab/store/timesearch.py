@@ -1,0 +1,49 @@
+"""Which message of a queue was stored at, or nearest to, a time (section 3.2, end)."""
+
+from rmqlab.store.commitlog import CommitLog
+from rmqlab.store.config import QUEUE_ENTRY_SIZE
+from rmqlab.store.consumequeue import ConsumeQueue
+from rmqlab.store.logfile import LogFile
+
+
+def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
+    """The queue offset whose store time equals `timestamp`, else that of the nearer neighbour; 0 if empty."""
+    file = _file_by_time(queue, log, timestamp)
+    if file is None or not file.wrote:
+        return 0
+    first = file.first_offset // QUEUE_ENTRY_SIZE
+    low, high = max(queue.min_offset, first), file.end_offset // QUEUE_ENTRY_SIZE - 1
+    before = after = -1  # the neighbours, as far as they were met
+    before_at = after_at = -1
+    while low <= high:
+        middle = (low + high) // 2
+        entry = queue.entry(middle)
+        if entry is None or entry[0] < log.min_offset:  # its record is gone: look later
+            low, before = middle + 1, middle
+            continue
+        stored_at = log.stored_at(entry[0])
+        if stored_at < 0:
+            return 0
+        if stored_at == timestamp:
+            return middle
+        if stored_at > timestamp:
+            high, after, after_at = middle - 1, middle, stored_at
+        else:
+            low, before, before_at = middle + 1, middle, stored_at
+    if before_at < 0:
+        return max(after, 0)
+    if after_at < 0:
+        return before
+    return after if abs(timestamp - before_at) > abs(timestamp - after_at) else before
+
+
+def _file_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> LogFile | None:
+    """The first file last written at or after the time, else the last.
+
+    RocketMQ asks the file system when that was. Our clock may be rated, so the last record tells.
+    """
+    for file in queue.files.files:
+        last = queue.entry(file.end_offset // QUEUE_ENTRY_SIZE - 1)
+        if last is not None and log.stored_at(last[0]) >= timestamp:
+            return file
+    return queue.files.last

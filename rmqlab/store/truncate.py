@@ -1,0 +1,80 @@
+"""Forget what was stored: for a slave whose log contradicts its master's. RocketMQ 4.9 never does (section 4.9)."""
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+from rmqlab.store.messagestore import MessageStore
+
+_SAVE_STEP: Final = 1 << 20
+
+
+def truncate(store: MessageStore, log_end: int) -> None:
+    """Forget the log from here on, which must be where a record begins.
+
+    What is cut is zeroed: a restart would take it for the log's end. A file that the disk does not delete counts as empty.
+    OSError where a queue's file cannot be opened: the log is whole then, and what queues lost is entered again.
+    """
+    last = store.queues.record_before(log_end)
+    store.dispatcher.cut(log_end)
+    try:
+        store.queues.trim_to_log(log_end)
+    finally:
+        store.flusher.cut(log_end)
+    store.log.cut(log_end)
+    store.queues.recover_counters()
+    if store.index is not None:
+        store.index.cut(log_end)
+    _claim_no_more_than(store, max(0, store.log.stored_at(last[0])) if last is not None else 0)
+
+
+def _claim_no_more_than(store: MessageStore, stored_at: int) -> None:
+    """The last message left was stored at this time, in ms: take nothing younger for safely on disk."""
+    store.dispatcher.last_stored_at = min(store.dispatcher.last_stored_at, stored_at)
+    store.checkpoint.lower(stored_at)
+
+
+def save_from(store: MessageStore, offset: int) -> Path | None:
+    """Keep what `truncate` is about to forget: a file of the log's bytes from `offset` on. None if there are none.
+
+    It lies in `diverged/` below the root, where RocketMQ does not look, and is named by offset and time. When this
+    returns, it is on the disk, for the original is erased next. OSError leaves no file.
+    """
+    if offset >= store.log.max_offset:
+        return None
+    directory = store.config.store_path_root_dir / "diverged"
+    store.disk.make_directory(directory)
+    path = directory / f"{offset:020d}.{store.now_millis()}"
+    try:
+        with store.disk.opened(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as descriptor:
+            _copy_log(store, max(offset, store.log.min_offset), descriptor)
+            store.disk.sync(descriptor)
+        for changed in (directory, directory.parent):
+            store.disk.sync_directory(changed)
+    except OSError:
+        with contextlib.suppress(OSError):
+            store.disk.unlink(path)  # a part of it takes room, and is found by people
+        raise
+    return path
+
+
+def _copy_log(store: MessageStore, start: int, descriptor: int) -> None:
+    at = start
+    while block := store.log.read(at, _SAVE_STEP):
+        store.disk.allocate(descriptor, at - start, len(block))
+        at += store.disk.write(descriptor, block, at - start)
+
+
+def start_anew(store: MessageStore) -> None:
+    """Forget the whole log, its queues and its index: for a slave whose master no longer has what follows it.
+
+    OSError when the disk does not delete a file of the log: the store is left with a log that begins later.
+    """
+    store.log.restart()
+    store.queues.delete_all()
+    if store.index is not None:
+        store.index.destroy()
+    store.dispatcher.start_anew()
+    store.flusher.cut(0)
+    _claim_no_more_than(store, 0)

@@ -1,0 +1,60 @@
+"""Whether what a master sends is a log: records that are whole, correct, and lie where they say. No I/O of its own.
+
+RocketMQ's slave writes what comes and finds out when it enters it in queues, or never (store-and-ha section 4.5).
+"""
+
+import struct
+from typing import Final
+
+import attrs
+
+from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, HEADS, MESSAGE_MAGIC
+from rmqlab.store.commitlog import CommitLog
+from rmqlab.store.logfile import LogFile
+from rmqlab.store.recovery import record_size
+
+_PREFIX: Final = struct.Struct(">ii")
+_LONG: Final = struct.Struct(">q")
+_PHYSICAL_AT: Final = 28
+_LEAST: Final = HEADS[0].size + 3
+
+
+@attrs.define(eq=False)
+class LogVerifier:
+    """Goes along a growing log, from the start of a record on."""
+
+    log: CommitLog
+    verified: int
+    """Everything before is good."""
+
+    def find_fault(self) -> int | None:
+        """Look at what has come; answer the offset from which on it is no log, None if it is, as far as it goes."""
+        self.verified = max(self.verified, self.log.min_offset)
+        while (file := self.log.files.file_at(self.verified)) is not None:
+            at = self.verified - file.first_offset
+            if file.wrote - at < BLANK_SIZE:
+                # Behind every record there is room for a blank; only a file's end may come sooner.
+                return self.verified if file.is_full and at < file.size else None
+            size, magic = _PREFIX.unpack_from(file.map, at)
+            if magic == BLANK_MAGIC and size == file.size - at:
+                if not file.is_full:
+                    return None
+            elif magic != MESSAGE_MAGIC or not _LEAST <= size <= file.size - at:
+                return self.verified
+            elif at + size > file.wrote:
+                return None
+            elif not _is_record(file, at, size):
+                return self.verified
+            self.verified += size
+        return None
+
+
+def _is_record(file: LogFile, at: int, size: int) -> bool:
+    stands_at: int = _LONG.unpack_from(file.map, at + _PHYSICAL_AT)[0]
+    if stands_at != file.first_offset + at:
+        return False
+    view = file.view[: file.wrote]
+    try:
+        return record_size(view, at, check_crc=True) == size
+    finally:
+        view.release()

@@ -1,0 +1,178 @@
+"""Consumer offsets that a slave keeps, and hands back: the decision, then the pairs of the two switches."""
+
+import pathlib
+from typing import Any
+
+import pytest
+
+from rmqlab.broker.config import BrokerConfig
+from rmqlab.broker.metadata import MetadataSync
+from rmqlab.broker.offset_handback import Offsets, kept_offsets
+from rmqlab.broker.offsets import ConsumerOffsetTable
+from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.topics import TopicTable
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.bodies.runtime import KVTable
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command
+from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+
+MASTER = "10.0.0.1:10911"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "own", "forgotten", "kept"),
+    [
+        pytest.param({0: 15}, {0: 10}, set(), False, {}, id="a master that lives moves it back: a reset"),
+        pytest.param({0: 15}, {0: 10}, {0}, False, {0: 15}, id="committed here"),
+        pytest.param({0: 15}, {0: 15}, {0}, False, {}, id="the master has as much"),
+        pytest.param({0: 15}, {0: 20}, {0}, True, {}, id="the master has more"),
+        pytest.param({0: 15}, {}, {0}, False, {0: 15}, id="committed here, and the master has none"),
+        pytest.param({0: 15}, {0: 10}, set(), True, {0: 15}, id="the master forgot it"),
+        pytest.param({0: 15}, {}, set(), True, {}, id="the master has none: perhaps deleted"),
+        pytest.param({0: 15, 1: 9}, {0: 10, 1: 5}, {1}, False, {1: 9}, id="queue by queue"),
+    ],
+)
+def test_what_stays(
+    ours: dict[int, int],
+    theirs: dict[int, int],
+    own: set[int],
+    forgotten: bool,  # noqa: FBT001 - a column of the table
+    kept: dict[int, int],
+) -> None:
+    of_group: Offsets = {"T@g": theirs} if theirs else {}
+    answer = kept_offsets({"T@g": ours}, of_group, {"T@g": own}, has_forgotten=forgotten)
+    assert answer == ({"T@g": kept} if kept else {})
+
+
+class LivingMaster:
+    """In the place of a RemotingClient: a master with offsets, which takes commits as any does."""
+
+    def __init__(self, offsets: dict[str, dict[int, int]]) -> None:
+        self.offsets = offsets
+        self.boot = "1000"
+        self.commits: list[tuple[str, int, int]] = []
+        self.refuses_commits = False
+        self.lacks_runtime_info = False
+
+    async def request(self, _address: str, command: Command, _timeout: float) -> Command:
+        if command.code == RequestCode.GET_ALL_CONSUMER_OFFSET:
+            return Command(ResponseCode.SUCCESS, body=ConsumerOffsets(offset_table=self.offsets).encode())
+        if command.code == RequestCode.GET_BROKER_RUNTIME_INFO and not self.lacks_runtime_info:
+            return Command(ResponseCode.SUCCESS, body=KVTable(table={"bootTimestamp": self.boot}).encode())
+        if command.code == RequestCode.UPDATE_CONSUMER_OFFSET and not self.refuses_commits:
+            fields = command.header(UpdateConsumerOffsetRequestHeader)
+            key = f"{fields.topic}@{fields.consumer_group}"
+            self.commits.append((key, fields.queue_id, fields.commit_offset))
+            self.offsets.setdefault(key, {})[fields.queue_id] = fields.commit_offset
+            return Command(ResponseCode.SUCCESS)
+        return Command(ResponseCode.SYSTEM_ERROR, remark="not now")
+
+
+class Slave:
+    """A slave's tables and their sync."""
+
+    def __init__(self, tmp_path: pathlib.Path, master: LivingMaster, **switches: bool) -> None:
+        config = BrokerConfig(broker_role="SLAVE", broker_id=1)
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")
+        self.offsets.notes_own = True
+        self.sync = MetadataSync(
+            "10.0.0.2:10911",
+            TopicTable(config, tmp_path / "topics.json", lambda: 1000),
+            self.offsets,
+            SubscriptionGroupTable(config, tmp_path / "subscriptionGroup.json", lambda: 1000),
+            tmp_path / "delayOffset.json",
+            master,  # type: ignore[arg-type]
+            lambda kind, **fields: self.events.append((kind, fields)),
+        )
+        self.sync.master_address = MASTER
+        for name, value in switches.items():
+            setattr(self.sync, name, value)
+
+    def position(self, queue_id: int = 0) -> int | None:
+        return self.offsets.query("g", "T", queue_id)
+
+
+async def test_in_4_9_what_was_committed_to_the_slave_is_lost_when_the_master_returns(tmp_path: pathlib.Path) -> None:
+    """Scenario 7, store-ha#69."""
+    master = LivingMaster({"T@g": {0: 10}})
+    slave = Slave(tmp_path, master)
+    slave.offsets.commit("g", "T", 0, 15)
+    await slave.sync.sync()
+    assert slave.position() == 10
+    assert master.commits == []
+
+
+async def test_with_keep_newer_consumer_offsets_it_stays_on_the_slave(tmp_path: pathlib.Path) -> None:
+    master = LivingMaster({"T@g": {0: 10, 1: 7}})
+    slave = Slave(tmp_path, master, keeps_newer=True)
+    slave.offsets.commit("g", "T", 0, 15)
+    for _ in range(3):
+        await slave.sync.sync()
+    assert (slave.position(0), slave.position(1)) == (15, 7)
+    assert [event for event in slave.events if event[0].startswith("consumer")] == [
+        ("consumer_offsets_kept", {"key": "T@g", "queues": {0: (15, 10)}})
+    ]
+    assert master.commits == []
+
+
+async def test_with_keep_newer_consumer_offsets_what_a_restarted_master_forgot_stays(tmp_path: pathlib.Path) -> None:
+    """Its file is up to 5 s old after a kill; the slave had copied more."""
+    master = LivingMaster({"T@g": {0: 15}})
+    slave = Slave(tmp_path, master, keeps_newer=True)
+    await slave.sync.sync()
+    master.offsets["T@g"][0], master.boot = 10, "2000"
+    for _ in range(3):
+        await slave.sync.sync()
+    assert slave.position() == 15
+
+
+async def test_with_keep_newer_consumer_offsets_a_reset_at_a_living_master_is_followed(tmp_path: pathlib.Path) -> None:
+    """Otherwise a consumer that falls back to the slave would miss what it was reset for."""
+    master = LivingMaster({"T@g": {0: 15}})
+    slave = Slave(tmp_path, master, keeps_newer=True, hands_back=True)
+    await slave.sync.sync()
+    master.offsets["T@g"][0] = 3
+    await slave.sync.sync()
+    assert slave.position() == 3
+    assert master.commits == []
+
+
+async def test_a_master_that_does_not_say_when_it_started_moves_nothing_back(tmp_path: pathlib.Path) -> None:
+    master = LivingMaster({"T@g": {0: 15}})
+    slave = Slave(tmp_path, master, keeps_newer=True)
+    master.lacks_runtime_info = True
+    await slave.sync.sync()
+    master.offsets["T@g"][0] = 3
+    await slave.sync.sync()
+    assert slave.position() == 15
+
+
+async def test_with_hand_back_consumer_offsets_the_master_gets_them(tmp_path: pathlib.Path) -> None:
+    """By request 15, which any master takes. Once it has them, it leads again."""
+    master = LivingMaster({"T@g": {0: 10, 1: 7}})
+    slave = Slave(tmp_path, master, hands_back=True)
+    slave.offsets.commit("g", "T", 0, 15)
+    slave.offsets.commit("new", "T", 2, 1)
+    await slave.sync.sync()
+    assert master.offsets == {"T@g": {0: 15, 1: 7}, "T@new": {2: 1}}
+    assert ("consumer_offsets_handed_back", {"key": "T@g", "queues": {0: 15}}) in slave.events
+    await slave.sync.sync()
+    assert len(master.commits) == 2
+    assert slave.offsets.own == {}
+    master.offsets["T@g"][0] = 12
+    await slave.sync.sync()
+    assert slave.position() == 12
+
+
+async def test_a_master_that_does_not_take_them_is_asked_again(tmp_path: pathlib.Path) -> None:
+    master = LivingMaster({"T@g": {0: 10}})
+    slave = Slave(tmp_path, master, hands_back=True)
+    slave.offsets.commit("g", "T", 0, 15)
+    master.refuses_commits = True
+    await slave.sync.sync()
+    assert slave.position() == 15
+    master.refuses_commits = False
+    await slave.sync.sync()
+    assert master.offsets == {"T@g": {0: 15}}

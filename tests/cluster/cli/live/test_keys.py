@@ -1,0 +1,99 @@
+"""What keys mean: bytes to keys, keys to deeds; what makes no sense is said and not done."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmqlab.cluster.cli.live.keys import Act, Hand, Heal, Quit, decode_keys, in_order, press, state_of
+
+Document = dict[str, Any]
+
+
+@pytest.mark.parametrize(
+    ("data", "keys"),
+    [
+        (b"k", ["k"]),
+        (b"\x1b[A\x1b[Bq", ["up", "down", "q"]),
+        (b"\x1bOB\t\x1b[Z", ["down", "down", "up"]),
+        (b"\x1b[15~p\x1b[1;5Cx", ["p", "x"]),
+        (b"\x1b", ["escape"]),
+        (b"\x1b[", []),
+        ("é".encode(), ["", ""]),
+    ],
+)
+def test_bytes_become_keys_and_what_means_nothing_is_passed_over_whole(data: bytes, keys: list[str]) -> None:
+    assert list(decode_keys(data)) == keys
+
+
+@given(st.binary(max_size=40))
+def test_no_bytes_break_the_reading(data: bytes) -> None:
+    assert len(list(decode_keys(data))) <= len(data)
+
+
+def test_keys_act_on_the_first_master_until_another_is_chosen(document: Document) -> None:
+    assert press(Hand(), "k", document)[1] == Act("kill", "broker-a")
+    hand, deed = press(Hand(), "down", document)
+    assert (hand.selected, deed) == ("broker-a-s", None)
+    assert press(hand, "k", document)[1] == Act("kill", "broker-a-s")
+
+
+def test_arrows_go_round_and_figures_choose(document: Document) -> None:
+    hand = Hand()
+    seen = []
+    for _ in range(5):
+        hand, _ = press(hand, "down", document)
+        seen.append(hand.selected)
+    assert seen == ["broker-a-s", "namesrv-1", "produce-1", "consume-2", "broker-a"]
+    assert press(hand, "up", document)[0].selected == "consume-2"
+    assert press(hand, "3", document)[0].selected == "namesrv-1"
+    assert press(hand, "9", document)[0].selected == "broker-a"
+
+
+def test_a_chosen_node_that_is_gone_gives_way_to_the_first_master(document: Document) -> None:
+    assert press(Hand("produce-9"), "k", document)[1] == Act("kill", "broker-a")
+
+
+@pytest.mark.parametrize(
+    ("state", "key", "deed", "says"),
+    [
+        ("ready", "p", Act("pause", "broker-a"), ""),
+        ("paused", "p", Act("resume", "broker-a"), ""),
+        ("ready", "x", Act("stop", "broker-a"), ""),
+        ("ready", "i", Act("isolate", "broker-a"), ""),
+        ("ready", "s", None, "broker-a is ready: nothing to start"),
+        ("killed", "s", Act("start", "broker-a"), ""),
+        ("killed", "k", None, "broker-a is killed: s starts it"),
+        ("stopped", "p", None, "broker-a is stopped: s starts it"),
+        ("paused", "k", Act("kill", "broker-a"), ""),
+        ("paused", "x", None, "broker-a is paused and cannot stop in order: p lets it go on, k kills it"),
+        ("ready", "z", None, ""),
+    ],
+)
+def test_a_key_does_what_makes_sense_now_or_says_why_not(
+    document: Document, state: str, key: str, deed: Act | None, says: str
+) -> None:
+    document["nodes"][1]["state"] = state
+    hand, done = press(Hand("broker-a", "what was said before"), key, document)
+    assert (done, hand.says) == (deed, says)
+
+
+@pytest.mark.parametrize("target", ["broker-a", "broker-a:master"])
+def test_i_ends_the_isolation_that_i_began_and_h_ends_all_faults(document: Document, target: str) -> None:
+    assert press(Hand(), "h", document)[0].says == "no fault is in force"
+    document["faults"] = [{"id": "f1", "type": "isolate", "target": target}, {"id": "f2", "type": "disk"}]
+    assert press(Hand("broker-a"), "i", document)[1] == Heal(("f1",))
+    assert press(Hand("broker-a-s"), "i", document)[1] == Act("isolate", "broker-a-s")
+    assert press(Hand(), "h", document)[1] == Heal(("f1", "f2"))
+    assert state_of(document["nodes"][1], document["faults"]) == "isolated"
+    assert state_of(document["nodes"][2], document["faults"]) == "ready"
+
+
+def test_q_quits(document: Document) -> None:
+    assert press(Hand(), "q", document)[1] == Quit()
+
+
+def test_brokers_are_shown_by_group_with_the_master_first(document: Document) -> None:
+    names = [node["name"] for node in in_order(document["nodes"][::-1])]
+    assert names == ["broker-a", "broker-a-s", "namesrv-1", "consume-2", "produce-1"]

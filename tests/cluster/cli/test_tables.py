@@ -1,0 +1,156 @@
+"""What a person sees, at the width of a terminal."""
+
+import io
+
+import pytest
+from rich.console import Console
+from rich.live import Live
+
+from rmqlab.cluster.cli.tables import render_event, render_nodes, render_schema, render_status
+from rmqlab.cluster.cli.terms import live_console
+from rmqlab.runtime.journal_schema import KINDS
+
+NODES = [
+    ("namesrv-1", "nameserver", "ready", None, "127.77.160.1:9876", None, 1234567),
+    ("broker-a", "ASYNC_MASTER", "crashed", "exit status 1", "127.77.160.20:10911", "127.77.160.20:10912", None),
+    ("broker-a-s", "SLAVE", "ready", None, "127.77.160.21:10911", "127.77.160.21:10912", 1234568),
+]
+
+
+def test_80_columns_show_all_of_every_node() -> None:
+    keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(render_nodes({"nodes": [dict(zip(keys, node, strict=True)) for node in NODES]}))
+    text = console.export_text()
+    assert "…" not in text
+    for word in ("1234567", "1234568", "crashed", "(exit", "127.77.160.20:10911", ":10912", "ASYNC_MASTER"):
+        assert word in text
+
+
+def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = {
+        "master": "broker-a",
+        "slave": "broker-a-s",
+        "connected": True,
+        "lag": 0,
+        "slaveAckOffset": 1234567890123,
+        "diff": 12345678,
+        "transferredByteInSecond": 123456789,
+        "inSync": True,
+        "transferFromWhere": 90,
+        "state": "TRANSFER",
+        "verdict": "the last word",
+    }
+    keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
+    nodes = [dict(zip(keys, node, strict=True)) for node in NODES]
+    document = {"name": "n", "namesrv_addr": "a", "rate": 1, "nodes": nodes, "replication": [row], "routes": {}}
+    shown = io.StringIO()
+    monkeypatch.setattr(live_console, "file", shown)
+    monkeypatch.setattr(live_console, "width", 80)
+    with Live(render_status(document), console=live_console, auto_refresh=False):
+        pass
+    assert "123456789 " in shown.getvalue()
+    assert "the last word" in " ".join(shown.getvalue().split())
+
+
+def test_a_slave_with_long_offsets_takes_lines_of_80_columns_and_a_profile_is_named() -> None:
+    row = {
+        "master": "broker-a",
+        "slave": "broker-a-s",
+        "connected": True,
+        "lag": 123456789,
+        "slaveAckOffset": 123456789012,
+        "diff": 123456789,
+        "transferredByteInSecond": 123456789,
+        "inSync": False,
+        "transferFromWhere": 123456789012,
+        "state": "TRANSFER",
+        "verdict": "",
+    }
+    nodes = [
+        dict(zip(("name", "role", "state", "end", "address", "ha_address", "pid"), node, strict=True)) for node in NODES
+    ]
+    head = {"name": "default", "namesrv_addr": "127.77.124.1:9876", "rate": 1, "routes": {}}
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render_status({**head, "profile": "hardened", "nodes": nodes, "replication": [row]}))
+    text = console.export_text()
+    assert "profile hardened" in text.splitlines()[0]
+    told = [line.rstrip() for line in text.splitlines() if "slaveAckOffset" in line or "transferFromWhere" in line]
+    assert len(told) == 2
+    assert max(map(len, told)) <= 80
+    console.print(render_status({**head, "profile": "4.9", "nodes": nodes, "replication": []}))
+    assert "profile" not in console.export_text()
+
+
+def test_who_asked_for_what_nobody_serves_and_a_failing_flush_are_shown() -> None:
+    console = Console(width=80, record=True, file=io.StringIO())
+    unserved = {"127.0.0.1 13": 2, "::1 901": 1}
+    node = {
+        "name": "broker-a",
+        "kind": "broker",
+        "role": "SLAVE",
+        "state": "ready",
+        "address": "",
+        "unserved": unserved,
+    }
+    nodes = [{**node, "end": None, "ha_address": None, "pid": None}]
+    head = {"name": "default", "namesrv_addr": "", "rate": 1, "replication": [], "routes": {}, "faults": []}
+    console.print(render_status({**head, "nodes": nodes}))
+    text = console.export_text()
+    assert "broker-a: code 13 (QUERY_BROKER_OFFSET) from 127.0.0.1, 2 times" in text
+    assert "broker-a: code 901 (not of 4.9) from ::1, 1 times" in text
+    assert "not synced" not in text
+    commit_log = {"min": 0, "max": 9000, "flushed": 4000, "flush_error": "Input/output error"}
+    console.print(render_status({**head, "nodes": [{**nodes[0], "commit_log": commit_log}]}))
+    assert "broker-a: the commit log is not synced beyond 4000: Input/output error" in console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("event", "told"),
+    [
+        (
+            {"kind": "sent", "number": 7, "outcome": "SEND_OK", "topic": "orders", "broker": "broker-a", "queue": 3,
+             "offset": 123456, "began_at": 1795200000000, "took": 12, "message_id": "7F4D", "error": None},
+            "sent #7 SEND_OK orders@broker-a:3 at 123456 12 ms",
+        ),
+        (
+            {"kind": "sent", "number": 9, "outcome": "SLAVE_NOT_AVAILABLE", "took": 3, "remark": "no slave is connected"},
+            "sent #9 SLAVE_NOT_AVAILABLE 3 ms: no slave is connected",
+        ),
+        ({"kind": "sent", "number": 8, "outcome": "refused", "error": "no route", "took": 3}, "sent #8 refused 3 ms: no route"),
+        (
+            {"kind": "attempt_failed", "attempt": 2, "broker": "broker-a", "outcome": "indeterminate", "took": 3000,
+             "error": "no answer"},
+            "attempt 2 at broker-a indeterminate 3000 ms: no answer",
+        ),
+        (
+            {"kind": "delivered", "number": 7, "topic": "orders", "broker": "broker-a", "queue": 3, "offset": 12,
+             "from_broker_id": 1, "reconsume_times": 2},
+            "got #7 orders@broker-a:3 at 12 from slave 1 again (2)",
+        ),
+        (
+            {"kind": "committed", "topic": "orders", "broker": "broker-a", "queue": 3, "offset": 12, "broker_id": 0},
+            "committed orders@broker-a:3 at 12",
+        ),
+    ],
+)  # fmt: skip
+def test_a_single_message_takes_one_line_of_80_columns(event: dict[str, object], told: str) -> None:
+    shown = render_event({"at": 0, "node": "produce-1", **event}).plain
+    assert shown.endswith(f" {told}")
+    assert len(shown) <= 80 or event.get("error") or event.get("remark"), "what a broker says is told to its end"
+
+
+def test_an_error_is_told_to_its_end_and_long_lists_are_not() -> None:
+    event = {"at": 0, "node": "produce-1", "kind": "commit_failed", "error": "e" * 90 + " full", "held": ["queue"] * 90}
+    shown = render_event(event).plain
+    assert "e full" in shown
+    assert shown.endswith("…")
+
+
+def test_the_schema_of_the_journal_names_every_kind_and_field() -> None:
+    console = Console(width=200, record=True, file=io.StringIO())
+    console.print(render_schema(KINDS.values()))
+    text = console.export_text()
+    for kind in KINDS.values():
+        assert f"{kind.name}  ({kind.teller})" in text
+        assert all(f"    {name}: {field.type}" in text for name, field in kind.fields.items())

@@ -1,0 +1,90 @@
+"""Workloads in a cluster that wants signatures."""
+
+import json
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from rmqlab.cluster.__main__ import app
+
+Run = Callable[..., Result]
+KEYS = {"RMQLAB_ACCESS_KEY": "shop-writes", "RMQLAB_SECRET_KEY": "secret-of-shop"}
+_ACCOUNTS = """\
+accounts:
+- accessKey: shop-writes
+  secretKey: secret-of-shop
+  defaultTopicPerm: PUB|SUB
+  defaultGroupPerm: SUB
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def rmqlab(home: pathlib.Path) -> Iterator[Run]:
+    """Run a command of a home that has one cluster, which lets nobody in unsigned."""
+    accounts = home / "rocketmq" / "conf" / "plain_acl.yml"
+    accounts.parent.mkdir(parents=True)
+    accounts.write_text(_ACCOUNTS)
+
+    def run(*arguments: str, **env: str) -> Result:
+        return CliRunner(env={"RMQLAB_HOME": str(home), **env}).invoke(app, arguments, prog_name="rmqlab")
+
+    settings = ("--set", "acl_enable=true", "--set", f"rocketmq_home={home / 'rocketmq'}")
+    up = run("up", "--slaves", "0", "--detach", *settings)
+    assert up.exit_code == 0, up.stderr
+    yield run
+    assert run("down").exit_code == 0
+
+
+def test_produce_and_consume_sign_with_the_account_that_they_are_given(rmqlab: Run) -> None:
+    account = ("--access-key", "shop-writes", "--secret-key", "secret-of-shop")
+    made = rmqlab("produce", "-t", "orders", "-c", "3", "-r", "0", *account)
+    assert made.exit_code == 0, made.stdout + made.stderr
+    got = rmqlab("consume", "-t", "orders", "-c", "3", "--json", **KEYS)
+    assert got.exit_code == 0, got.stdout + got.stderr
+    events = [json.loads(line) for line in got.stdout.splitlines()]
+    assert sorted(event["number"] for event in events if event["kind"] == "delivered") == [1, 2, 3]
+
+
+@pytest.mark.parametrize("env", [{}, {**KEYS, "RMQLAB_SECRET_KEY": "secret-of-mallory"}], ids=["unsigned", "wrong"])
+def test_who_signs_wrongly_or_not_at_all_is_refused(rmqlab: Run, env: dict[str, str]) -> None:
+    refused = rmqlab("produce", "-t", "orders", "-c", "1", "-r", "0", **env)
+    assert refused.exit_code == 1
+    assert "AclException" in refused.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--access-key", "shop-writes", "--secret-key", "123456"], "the secret key has 6 characters: plain_acl.yml"),
+        (["--access-key", "shop", "--secret-key", "secret-of-shop"], "the access key has 4 characters: plain_acl.yml"),
+        (["--access-key", "shop-writes"], "the secret key is missing"),
+        (["--secret-key", "secret-of-shop"], "the access key is missing"),
+    ],
+)
+@pytest.mark.parametrize("command", ["produce", "consume"])
+def test_keys_that_no_account_can_have_are_told_without_repeating_them(
+    rmqlab: Run, command: str, arguments: list[str], says: str
+) -> None:
+    done = rmqlab(command, *arguments)
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert says in done.stderr
+    assert "123456" not in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_the_secret_stays_in_no_file(rmqlab: Run, home: pathlib.Path) -> None:
+    """It stands in the settings of the workload's process, its owner's alone, until the process has read them."""
+    assert rmqlab("produce", "-t", "orders", "-c", "1", "-r", "0", **KEYS).exit_code == 0
+    secret = KEYS["RMQLAB_SECRET_KEY"].encode()
+    assert rmqlab("down").exit_code == 0  # or a file that a broker replaces is gone before it is read
+    files = [path for path in (home / "default").rglob("*") if path.is_file() and "commitlog" not in path.parts]
+    assert [path for path in files if secret in path.read_bytes()] == []
+    made_by_us = [path for path in files if "store" not in path.parts]
+    assert [path for path in made_by_us if path.stat().st_mode & 0o077] == []

@@ -1,0 +1,68 @@
+"""Random faults on a cluster of processes that serve nothing."""
+
+import pathlib
+from typing import Any
+
+import pytest
+import trio
+
+from rmqlab.cluster.faults.random_player import play_random_faults
+from rmqlab.cluster.faults.schedule import RandomFaults
+from rmqlab.cluster.lab import Cluster, open_cluster
+from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+
+PLANNED = ((2, "kill"), (3, "start"), (4, "kill"), (5, "start"))
+FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
+
+
+async def states(cluster: Cluster) -> set[str]:
+    return {node["state"] for node in (await cluster.status())["nodes"]}
+
+
+@pytest.mark.parametrize("action", ["kill", "pause", "isolate", "stop"])
+async def test_who_is_interrupted_leaves_nothing_behind(tmp_path: pathlib.Path, action: str) -> None:
+    spec = ClusterSpec(name="x", slaves=1, rate=100)
+    async with open_cluster(spec, directory=tmp_path / "lab", modules=FAKES) as cluster:
+        told: list[dict[str, Any]] = []
+        scope = trio.CancelScope()
+
+        async def tell(strike: dict[str, Any]) -> None:
+            told.append(strike)
+            if len(told) == 2:
+                assert cluster.faults or await states(cluster) != {"ready"}
+                scope.cancel()
+
+        with scope:
+            await play_random_faults(cluster, RandomFaults(every=1, heal_after=1e6, of=(action,), on="brokers"), tell)
+        assert {strike["target"] for strike in told} == {"broker-a", "broker-a-s"}
+        assert {strike["error"] for strike in told} == {None}
+        assert await states(cluster) == {"ready"}
+        assert cluster.faults == []
+
+
+async def test_what_somebody_else_has_done_already_is_told_and_it_goes_on(tmp_path: pathlib.Path) -> None:
+    spec = ClusterSpec(name="x", slaves=0, rate=100)
+    async with open_cluster(spec, directory=tmp_path / "lab", modules=FAKES) as cluster:
+        await cluster.kill("broker-a")
+        told: list[dict[str, Any]] = []
+
+        async def tell(strike: dict[str, Any]) -> None:
+            await trio.lowlevel.checkpoint()
+            told.append(strike)
+
+        await play_random_faults(cluster, RandomFaults(every=2, heal_after=1, of=("kill",), count=2), tell)
+        assert [(strike["action"], strike["error"] is None) for strike in told] == [
+            ("kill", False),
+            ("start", True),
+            ("kill", True),
+            ("start", True),
+        ]
+        written = [entry for entry in cluster.events if entry.kind.startswith("random_fault")]
+        assert [entry.kind for entry in written] == [
+            "random_faults_drawn",
+            *["random_fault"] * 4,
+            "random_faults_over",
+        ]
+        assert written[0].fields["drawn"] == [f"{at} s {verb} broker-a" for at, verb in PLANNED]
+        assert [entry.fields["planned"] for entry in written[1:-1]] == [at * 1000 for at, _ in PLANNED]
+        assert [entry.fields["error"] for entry in written[1:-1]] == [strike["error"] for strike in told]

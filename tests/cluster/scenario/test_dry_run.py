@@ -1,0 +1,67 @@
+"""Steps gone through in thought: what cannot be is found, and what can be is let pass."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from rmqlab.cluster.faults.schedule import RandomFaults
+from rmqlab.cluster.scenario.dry_run import Rehearsal
+from rmqlab.cluster.scenario.model import Action, Scenario, Step, Workload
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, nodes_of, place
+
+SPEC = ClusterSpec(groups=2, slaves=1)
+NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))
+LATE = Workload(name="late", kind="produce", is_early=False)
+
+
+def complaints(*steps: str) -> list[str]:
+    """What is wrong with steps such as `kill broker-a`, or `wait killed broker-a`."""
+
+    def all_of(rehearsal: Rehearsal) -> Iterator[str]:
+        for step in steps:
+            verb, _, argument = step.partition(" ")
+            if verb == "wait":
+                yield from rehearsal.waits(Step(wait=argument))
+            elif verb == "chance":
+                yield from rehearsal.acts(Action("random-faults", RandomFaults(on=argument, count=1)))
+            else:
+                yield from rehearsal.acts(Action(verb, tuple(argument.split())))
+
+    scenario = Scenario(name="x", claim="c", cluster=SPEC, workloads=(Workload(name="early", kind="produce"), LATE))
+    return list(all_of(Rehearsal(scenario, NODES)))
+
+
+@pytest.mark.parametrize(
+    ("steps", "says"),
+    [
+        (["kill broker-a", "kill broker-a:master"], "broker-a does not run: it was killed before"),
+        (["stop broker-a", "pause broker-a"], "broker-a does not run: it was stopped before"),
+        (["power-loss broker-a", "stop broker-a"], "broker-a does not run: it was without power before"),
+        (["pause broker-a-s", "stop broker-a:slave"], "broker-a-s is paused: resume or kill it before"),
+        (["pause broker-a-s", "restart broker-a:slave"], "broker-a-s is paused: resume or kill it before"),
+        (["pause broker-a", "pause broker-a"], "broker-a is paused: resume or kill it before"),
+        (["resume broker-b broker-a"], "broker-b is not paused"),
+        (["wipe broker-a", "start broker-a", "start broker-a"], "broker-a runs already"),
+        (["wait sent.SEND_OK late 5"], "late has not been started yet: nothing will come"),
+        (["stop-workload early late"], "late has not been started yet"),
+        (["kill late"], "late has not been started yet"),
+    ],
+)
+def test_what_cannot_be_is_found(steps: list[str], says: str) -> None:
+    assert complaints(*steps)[0] == says
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        ["kill broker-a", "start broker-a", "kill broker-a", "wipe broker-a", "power-loss broker-a", "start broker-a"],
+        ["pause broker-a", "kill broker-a", "start broker-a", "pause broker-a", "resume broker-a"],
+        ["stop broker-a", "restart broker-a", "kill broker-b"],
+        ["wait crashed broker-a", "start broker-a"],
+        ["chance masters", "start broker-a", "resume broker-b"],
+        ["wait sent early 5", "kill early", "stop-workload early"],
+        ["wait route-gone broker-a:master", "wait consumed-all late"],
+    ],
+)
+def test_what_can_be_passes(steps: list[str]) -> None:
+    assert complaints(*steps) == []

@@ -1,0 +1,44 @@
+import signal
+
+import attrs
+import pytest
+
+from rmqlab.cluster.supervisor.process_state import Life, NodeState, describe_end
+
+ALIVE = Life(is_alive=True, pid=7)
+READY = attrs.evolve(ALIVE, ready={})
+ASKED = attrs.evolve(READY, is_asked_to_stop=True)
+
+
+@pytest.mark.parametrize(
+    ("life", "state"),
+    [
+        (Life(), NodeState.STOPPED),
+        (Life(is_alive=True), NodeState.STARTING),
+        (ALIVE, NodeState.STARTING),
+        (READY, NodeState.READY),
+        (attrs.evolve(ALIVE, is_paused=True), NodeState.PAUSED),
+        (attrs.evolve(READY, is_paused=True), NodeState.PAUSED),
+        (ASKED, NodeState.STOPPING),
+        (ASKED.ended(0), NodeState.STOPPED),
+        (ASKED.ended(-signal.SIGTERM), NodeState.STOPPED),
+        (ASKED.ended(1), NodeState.CRASHED),
+        (ASKED.ended(-signal.SIGKILL), NodeState.KILLED),
+        (READY.ended(0), NodeState.STOPPED),
+        (READY.ended(-signal.SIGKILL), NodeState.KILLED),
+        (READY.ended(-signal.SIGSEGV), NodeState.CRASHED),
+        (READY.ended(-signal.SIGTERM), NodeState.CRASHED),
+        (attrs.evolve(READY, is_paused=True).ended(-signal.SIGKILL), NodeState.KILLED),
+        (attrs.evolve(READY.ended(-signal.SIGKILL), is_powerless=True), NodeState.POWERLESS),
+    ],
+)
+def test_the_state_follows_from_the_facts(life: Life, state: NodeState) -> None:
+    assert life.state is state
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [(None, "never started"), (0, "exit status 0"), (3, "exit status 3"), (-9, "SIGKILL"), (-99, "signal 99")],
+)
+def test_an_end_is_told_in_words(status: int | None, text: str) -> None:
+    assert describe_end(status) == text

@@ -1,0 +1,223 @@
+"""How long a node is waited for, in virtual time."""
+
+import signal
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import trio
+from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
+
+from rmqlab.cluster.faults.rules import DiskFault, Isolation
+from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.scenario.actions import VERBS
+from rmqlab.cluster.supervisor.child import Birth
+from rmqlab.cluster.supervisor.forkserver import Exited, Spawned
+from rmqlab.cluster.supervisor.process_state import NodeFailedError
+from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS, Processes
+from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.runtime.control import CONTROL, Event, Hello, Ready, Snapshot
+
+
+@pytest.mark.parametrize("moves", ["offset", "queues"])
+async def test_a_broker_that_recovers_is_waited_for_as_long_as_it_comes_on(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, moves: str
+) -> None:
+    """Through a long log, or through many queues (issue 12.12)."""
+    del autojump_clock
+
+    async def recover() -> None:
+        for step in range(1, 6):
+            await trio.sleep(20)
+            event = Event(0, "recovering", {"offset": 0, "queues": 0} | {moves: step})
+            supervisor.processes._event("broker-a", event)
+        await trio.sleep(20)
+        supervisor.processes._ready("broker-a", Ready({}))
+
+    nursery.start_soon(recover)
+    await supervisor.wait_ready("broker-a", 30)
+    assert trio.current_time() >= 120
+
+
+async def test_one_that_stops_with_a_long_log_to_index_is_not_killed_meanwhile(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del autojump_clock
+
+    async def close() -> None:
+        for offset in range(1, 6):
+            await trio.sleep(8)
+            supervisor.processes._event("broker-a", Event(0, "indexing", {"offset": offset}))
+        await trio.sleep(8)
+        supervisor.processes.lives["broker-a"] = supervisor.life("broker-a").ended(0)
+        supervisor.events.pulse()
+
+    async def signalled(_pid: int, number: signal.Signals) -> None:
+        await trio.lowlevel.checkpoint()
+        assert number is signal.SIGTERM
+        nursery.start_soon(close)
+
+    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(signal=signalled))
+    await supervisor.stop("broker-a")
+    assert supervisor.life("broker-a").state == "stopped"
+
+
+@pytest.mark.parametrize("deed", ["kill", "stop", "stop_all"])
+async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
+    supervisor: Supervisor,
+    autojump_clock: MockClock,
+    nursery: trio.Nursery,
+    monkeypatch: pytest.MonkeyPatch,
+    deed: str,
+) -> None:
+    """That the process is gone is known at once; what it had said is still under way."""
+    del autojump_clock
+    ours, its = memory_stream_pair()
+
+    async def spawned(birth: Birth) -> None:
+        await trio.lowlevel.checkpoint()
+        supervisor.processes._changed(birth.id, Spawned(birth.id, 1))
+
+    async def signalled(pid: int, number: signal.Signals) -> None:
+        await trio.lowlevel.checkpoint()
+        supervisor.processes._changed(0, Exited(pid, -number))
+        nursery.start_soon(last_words)
+
+    async def last_words() -> None:
+        await trio.sleep(1)
+        await its.send_all(CONTROL.encode(Event(0, "ha_disconnected", {})))
+        await its.aclose()
+
+    monkeypatch.setattr(supervisor, "forks", SimpleNamespace(spawn=spawned, signal=signalled))
+    await supervisor.spawn("broker-a")
+    nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
+    await its.send_all(CONTROL.encode(Hello("broker-a", 1)))
+    await wait_all_tasks_blocked()
+    await (supervisor.stop_all() if deed == "stop_all" else getattr(supervisor, deed)("broker-a"))
+    end = "node_killed" if deed == "kill" else "node_stopped"
+    assert [event.kind for event in supervisor.events][-2:] == ["ha_disconnected", end]
+
+
+async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    supervisor.processes._event("broker-a", Event(0, "recovering", {"offset": 7}))
+    with pytest.raises(NodeFailedError, match="broker-a is not ready after 30 s"):
+        await supervisor.wait_ready("broker-a", 30)
+    assert trio.current_time() == 60
+
+
+async def test_the_faults_that_may_be_why_are_named(supervisor: Supervisor, autojump_clock: MockClock) -> None:
+    del autojump_clock
+    await supervisor.faults.apply(DiskFault(target="broker-a-s", kind="full"))
+    await supervisor.faults.apply(Isolation(target="broker-a"))
+    told = r"not ready after 30 s, with f2 \(isolate broker-a\) in force$"
+    with pytest.raises(NodeFailedError, match=told):
+        await supervisor.wait_ready("broker-a", 30)
+
+
+@pytest.fixture
+def produce(supervisor: Supervisor) -> str:
+    """A workload process that has been born, and has said nothing so far."""
+    name = supervisor.add_workload("produce-1", "rmqlab.cluster.workload.produce").name
+    supervisor.processes.expect(name, 0)
+    supervisor.processes._changed(0, Spawned(0, 7))
+    return name
+
+
+@pytest.mark.parametrize("status", [0, 1])
+async def test_a_workload_that_ends_before_its_readiness_is_noticed_has_started(
+    supervisor: Supervisor, nursery: trio.Nursery, produce: str, status: int
+) -> None:
+    """Both reports arrive before the waiting task runs again. How it ended is the caller's to judge."""
+    nursery.start_soon(supervisor.wait_ready, produce)
+    await wait_all_tasks_blocked()
+    supervisor.processes._ready(produce, Ready({}))
+    supervisor.processes._changed(0, Exited(7, status))
+
+
+async def test_a_workload_whose_end_is_reported_before_its_first_words_has_started(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, produce: str
+) -> None:
+    del autojump_clock
+    ours, its = memory_stream_pair()
+    supervisor.processes._changed(0, Exited(7, 0))
+    await supervisor.wait_ready(produce)
+    nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
+    await its.send_all(CONTROL.encode(Hello(produce, 7)) + CONTROL.encode(Ready({})))
+    await its.aclose()
+    await wait_all_tasks_blocked()
+    kinds = [event.kind for event in supervisor.events if event.node == produce]
+    assert kinds == ["node_spawned", "node_stopped", "node_ready"], "what it said is heard, though it is gone"
+
+
+async def test_the_last_words_of_a_workload_say_that_it_was_ready(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, produce: str
+) -> None:
+    del autojump_clock
+    ours, its = memory_stream_pair()
+    nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
+    await its.send_all(CONTROL.encode(Hello(produce, 7)))
+    await wait_all_tasks_blocked()
+    supervisor.processes._changed(0, Exited(7, 1))
+    nursery.start_soon(supervisor.wait_ready, produce)
+    await wait_all_tasks_blocked()
+    await its.send_all(CONTROL.encode(Ready({})))
+    await its.aclose()
+
+
+async def test_a_workload_that_fails_before_it_is_ready_has_not_started(supervisor: Supervisor, produce: str) -> None:
+    supervisor.processes._changed(0, Exited(7, 1))
+    with pytest.raises(NodeFailedError, match="produce-1 ended with exit status 1"):
+        await supervisor.wait_ready(produce)
+
+
+async def test_a_broker_that_was_ready_and_ended_by_itself_has_failed(supervisor: Supervisor) -> None:
+    supervisor.processes.expect("broker-a", 0)
+    supervisor.processes._changed(0, Spawned(0, 7))
+    supervisor.processes._ready("broker-a", Ready({}))
+    supervisor.processes._changed(0, Exited(7, 0))
+    with pytest.raises(NodeFailedError, match="broker-a ended with exit status 0"):
+        await supervisor.wait_ready("broker-a")
+
+
+async def test_a_stranger_with_the_name_of_a_process_that_ended_is_not_admitted(
+    supervisor: Supervisor, nursery: trio.Nursery, produce: str
+) -> None:
+    ours, its = memory_stream_pair()
+    supervisor.processes._changed(0, Exited(7, 0))
+    nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
+    await its.send_all(CONTROL.encode(Hello(produce, 8)) + CONTROL.encode(Ready({})))
+    await wait_all_tasks_blocked()
+    assert supervisor.life(produce).ready is None
+
+
+@pytest.mark.parametrize(("seconds", "is_known"), [(SNAPSHOT_SECONDS, False), (10.0, True)])
+async def test_a_slow_node_is_waited_for_as_long_as_the_caller_says(
+    supervisor: Supervisor, autojump_clock: MockClock, nursery: trio.Nursery, seconds: float, *, is_known: bool
+) -> None:
+    del autojump_clock
+    ours, its = memory_stream_pair()
+    supervisor.processes.expect("broker-a", 0)
+    nursery.start_soon(supervisor.processes._attend_node, cast("Any", ours))
+    await its.send_all(CONTROL.encode(Hello("broker-a", 1)))
+    await wait_all_tasks_blocked()
+
+    async def answer() -> None:
+        await trio.sleep(5)
+        await its.send_all(CONTROL.encode(Snapshot(0, {"commit_log": {"max": 7}})))
+
+    nursery.start_soon(answer)
+    facts = await Cluster(supervisor).snapshot("broker-a", seconds)
+    assert facts == ({"commit_log": {"max": 7}} if is_known else None)
+    await its.aclose()
+
+
+async def test_a_scenario_measures_a_slow_node_too(supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def snapshot(_processes: object, _name: str, seconds: float) -> dict[str, Any] | None:
+        await trio.lowlevel.checkpoint()
+        return {"commit_log": {"max": 7}} if seconds > SNAPSHOT_SECONDS else None
+
+    monkeypatch.setattr(Processes, "snapshot", snapshot)
+    stage = cast("Any", SimpleNamespace(cluster=Cluster(supervisor)))
+    await VERBS["measure"].run(stage, ("broker-a", "commit_log.max"), "end")
+    assert [event.fields["value"] for event in supervisor.events if event.kind == "measured"] == [7]

@@ -1,0 +1,468 @@
+"""Channels and the client on top of them, over loopback sockets."""
+
+import errno
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+import trio.testing
+
+from rmqlab.remoting.codec import encode_command
+from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import Command, request
+from rmqlab.remoting.frame import FrameDecoder
+from rmqlab.runtime.channel import (
+    FRAMES_AT_ONCE,
+    FRAMES_PER_PASS,
+    HIGH_WATER,
+    PARKED_COST,
+    ConnectError,
+    ConnectionLostError,
+    RequestTimeoutError,
+)
+from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from rmqlab.runtime.reactor import Reactor, open_reactor
+from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.server import AddressTakenError, Server, open_listener
+
+ECHO, PARK, BLOB = RequestCode.GET_BROKER_CONFIG, RequestCode.PULL_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
+FAIL = RequestCode.QUERY_MESSAGE
+
+
+class Peer:
+    """A server that echoes, parks, or answers with much."""
+
+    def __init__(self, reactor: Reactor) -> None:
+        self.parked: list[Request] = []
+        self.in_pass: Counter[float] = Counter()
+        self._reactor = reactor
+        self.received: list[Command] = []
+        table = handler_table(
+            [
+                Route(ECHO, None, self._echo),
+                Route(PARK, None, self._park),
+                Route(FAIL, None, self._fail),
+                Route(BLOB, None, lambda _state, _header, _request: Reply(body=[b"x" * 2**20] * 8)),
+            ]
+        )
+        self.server: Server[None] = Server(reactor, Dispatcher(table, None))
+        host, port = self.server.listen("127.0.0.1", 0)
+        self.address = f"{host}:{port}"
+
+    def _echo(self, _state: None, _header: None, request: Request) -> Reply:
+        self.received.append(request.command)
+        self.in_pass[self._reactor.pass_began] += 1
+        return Reply(header=request.command.ext_fields, body=request.command.body)
+
+    def _fail(self, _state: None, _header: None, _request: Request) -> Reply:
+        raise RuntimeError("on purpose")
+
+    def _park(self, _state: None, _header: None, request: Request) -> None:
+        self.parked.append(request)
+
+
+@pytest.fixture
+async def reactor() -> AsyncIterator[Reactor]:
+    async with open_reactor() as reactor:
+        yield reactor
+
+
+@pytest.fixture
+async def peer(reactor: Reactor) -> AsyncIterator[Peer]:
+    peer = Peer(reactor)
+    yield peer
+    peer.server.close()
+
+
+@pytest.fixture
+async def client(reactor: Reactor) -> AsyncIterator[RemotingClient]:
+    client = RemotingClient(reactor)
+    yield client
+    client.close()
+
+
+@pytest.mark.parametrize("serialize_type", [0, 1])
+async def test_the_reply_comes_in_the_codec_of_the_request(
+    peer: Peer, client: RemotingClient, serialize_type: int
+) -> None:
+    """remoting#3."""
+    reply = await client.request(peer.address, request(ECHO, {"a": "b"}, b"body", serialize_type=serialize_type), 3)
+    assert (reply.serialize_type, reply.ext_fields, reply.body) == (serialize_type, {"a": "b"}, b"body")
+    assert reply.flag == 1
+
+
+async def test_replies_find_their_requests_in_any_order(peer: Peer, client: RemotingClient) -> None:
+    got: dict[str, bytes] = {}
+
+    async def ask(name: str) -> None:
+        reply = await client.request(peer.address, request(PARK, {"name": name}), 3)
+        got[name] = reply.body
+
+    async with trio.open_nursery() as nursery:
+        for name in "abc":
+            nursery.start_soon(ask, name)
+        while len(peer.parked) < 3:
+            await trio.lowlevel.checkpoint()
+        for parked in reversed(peer.parked):
+            parked.reply(Reply(body=parked.command.ext_fields["name"].encode()))
+    assert got == {"a": b"a", "b": b"b", "c": b"c"}
+
+
+async def test_many_askers_share_one_connection(peer: Peer, client: RemotingClient) -> None:
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(client.request, peer.address, request(ECHO), 3)
+    assert len(peer.server.channels) == 1
+
+
+async def test_a_client_that_is_closed_connects_no_more(peer: Peer, client: RemotingClient) -> None:
+    """Whoever ends late must not leave a connection behind that nobody closes."""
+    async with trio.open_nursery() as nursery:
+        failures: list[str] = []
+
+        async def connect() -> None:
+            try:
+                await client.channel(peer.address)
+            except ConnectError as exc:
+                failures.append(str(exc))
+
+        nursery.start_soon(connect)
+        await trio.lowlevel.checkpoint()
+        client.close()
+    await connect()
+    assert len(failures) == 2
+    assert all("the client is closed" in failure for failure in failures)
+
+
+async def test_a_oneway_request_is_carried_out_and_never_answered(peer: Peer, client: RemotingClient) -> None:
+    """remoting#10."""
+    await client.send_oneway(peer.address, request(ECHO, {"quiet": "yes"}))
+    reply = await client.request(peer.address, request(ECHO, {"loud": "yes"}), 3)
+    assert [command.ext_fields for command in peer.received] == [{"quiet": "yes"}, {"loud": "yes"}]
+    assert reply.ext_fields == {"loud": "yes"}
+
+
+async def test_losing_the_connection_ends_the_wait_at_once(peer: Peer, client: RemotingClient) -> None:
+    async with trio.open_nursery() as nursery:
+
+        async def ask() -> None:
+            with pytest.raises(ConnectionLostError):
+                await client.request(peer.address, request(PARK), 60)
+
+        nursery.start_soon(ask)
+        while not peer.parked:
+            await trio.lowlevel.checkpoint()
+        peer.server.close()
+    assert client.connected(peer.address) is None
+
+
+async def test_a_timed_out_request_closes_the_connection(peer: Peer, client: RemotingClient) -> None:
+    with pytest.raises(RequestTimeoutError):
+        await client.request(peer.address, request(PARK), 0.01)
+    assert client.connected(peer.address) is None
+
+
+async def test_those_who_wait_for_a_connection_share_its_failure(
+    reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each of them would wait out a connect time-out of its own, one after the other."""
+    attempts: list[str] = []
+
+    async def fail(address: str, **_settings: object) -> None:
+        attempts.append(address)
+        await trio.testing.wait_all_tasks_blocked()
+        raise ConnectError("nobody there")
+
+    monkeypatch.setattr("rmqlab.runtime.remoting_client.open_connection", fail)
+    client = RemotingClient(reactor)
+    failures: list[str] = []
+
+    async def ask() -> None:
+        try:
+            await client.channel("127.0.0.1:1")
+        except ConnectError as exc:
+            failures.append(str(exc))
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(ask)
+    assert failures == ["nobody there"] * 5
+    assert attempts == ["127.0.0.1:1"]
+
+
+async def test_a_peer_that_resets_at_once_is_a_connect_error(
+    client: RemotingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def connect(_address: str, **_settings: object) -> socket.socket:
+        await trio.lowlevel.checkpoint()
+        return socket.socket()  # has no peer, as one that was reset
+
+    monkeypatch.setattr("rmqlab.runtime.remoting_client.open_connection", connect)
+    with pytest.raises(ConnectError):
+        await client.channel("127.0.0.1:1")
+
+
+async def test_nobody_there_is_a_connect_error(client: RemotingClient, own_host: str) -> None:
+    free = open_listener(own_host, 0)
+    address = "{}:{}".format(*free.getsockname())
+    free.close()
+    with pytest.raises(ConnectError, match=address):
+        await client.request(address, request(ECHO), 3)
+
+
+async def test_a_process_without_a_free_descriptor_gets_a_connect_error(
+    client: RemotingClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 12.14: background loops handle connect errors, and end at any other."""
+
+    def fail(*_args: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("trio.socket.socket", fail)
+    with pytest.raises(ConnectError, match="Too many open files"):
+        await client.request("127.0.0.1:1", request(ECHO), 3)
+
+
+async def test_a_handler_that_fails_is_answered_with_code_one(peer: Peer, client: RemotingClient) -> None:
+    """broker-requests#8: and the connection lives on."""
+    for _ in range(2):
+        reply = await client.request(peer.address, request(FAIL), 3)
+        assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "RuntimeError: on purpose")
+    assert len(peer.server.channels) == 1
+
+
+async def test_a_peer_that_does_not_read_is_not_read_from_either(peer: Peer) -> None:
+    """What is owed to it stays bounded: no request is served until it takes what it asked for."""
+    async with await trio.open_tcp_stream(*_host_port(peer.address)) as stream:
+        asked = 0
+        while not any(channel._owed >= HIGH_WATER for channel in peer.server.channels):
+            await stream.send_all(encode_command(request(BLOB)))
+            asked += 1
+            await trio.lowlevel.checkpoint()
+        (channel,) = peer.server.channels
+        for _ in range(100):  # these it could read, if it wanted to
+            await stream.send_all(encode_command(request(BLOB)))
+            await trio.lowlevel.checkpoint()
+        assert channel._owed < 4 * HIGH_WATER
+        assert not channel.is_closed
+
+
+async def test_many_requests_at_once_are_handled_in_portions(peer: Peer) -> None:
+    """So that the first replies leave while the last requests still wait. A large frame in between changes little."""
+    small, large = (encode_command(request(ECHO, body=b"x" * size)) for size in (300, 2**20))
+    async with await trio.open_tcp_stream(*_host_port(peer.address)) as stream:
+        for data, replies in ((small * 200, 200), (small * 200, 200), (large, 1), (small * 200, 200)):
+            handled_before, decoder, got = peer.in_pass.copy(), FrameDecoder(), 0
+            await stream.send_all(data)
+            while got < replies:
+                got += len(decoder.feed(await stream.receive_some()))
+            portions = (peer.in_pass - handled_before).values()
+            assert sum(portions) == replies
+    assert max(portions) <= 2 * FRAMES_PER_PASS
+
+
+async def test_a_taken_port_is_named() -> None:
+    with open_listener("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(AddressTakenError, match=f"127.0.0.1:{port}"):
+            open_listener("127.0.0.1", port)
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:-1", "127.0.0.1:65536"])
+async def test_what_is_no_address_is_a_connect_error(client: RemotingClient, address: str) -> None:
+    with pytest.raises(ConnectError, match=address):
+        await client.request(address, request(ECHO), 3)
+
+
+async def test_a_server_may_ask_its_client(peer: Peer, reactor: Reactor) -> None:
+    """remoting-and-nameserver section 1.2: both sides issue requests, each with opaques of its own."""
+    answers = Route[object](ECHO, None, lambda _state, _header, _request: Reply(body=b"from the client"))
+    client = RemotingClient(reactor, Dispatcher(handler_table([answers]), None))
+    await client.request(peer.address, request(ECHO), 3)
+    (channel,) = peer.server.channels
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(client.request, peer.address, request(ECHO), 3)
+        reply = await channel.request(request(ECHO), 3)
+    assert reply.body == b"from the client"
+    client.close()
+
+
+async def test_a_response_that_its_asker_cannot_read_ends_the_connection_and_nothing_else(
+    peer: Peer, client: RemotingClient
+) -> None:
+    def choke(_response: Command | None) -> None:
+        raise ValueError("unreadable")
+
+    channel = await client.channel(peer.address)
+    channel.send_request(request(ECHO), choke)
+    with pytest.raises(ConnectionLostError, match="unreadable"):
+        await channel.request(request(PARK), 3)
+    assert (await client.request(peer.address, request(ECHO), 3)).code == ResponseCode.SUCCESS
+
+
+def _host_port(address: str) -> tuple[str, int]:
+    host, _, port = address.partition(":")
+    return host, int(port)
+
+
+async def test_opaques_begin_anew_before_they_outgrow_their_32_bits(peer: Peer, client: RemotingClient) -> None:
+    channel = await client.channel(peer.address)
+    channel._opaque = 0x7FFFFFFE
+    for _ in range(3):
+        reply = await client.request(peer.address, request(ECHO, serialize_type=1), 3)
+        assert 0 <= reply.opaque <= 0x7FFFFFFF
+
+
+@pytest.mark.parametrize("arrives", [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"GET / HTTP/1.1\r\n\r\n"])
+async def test_a_stranger_is_closed_and_logged_once_per_host(
+    peer: Peer, client: RemotingClient, caplog: pytest.LogCaptureFixture, arrives: bytes
+) -> None:
+    """issue 12.15"""
+    for _ in range(3):
+        stream = await trio.open_tcp_stream(*_host_port(peer.address))
+        async with stream:
+            await stream.send_all(arrives)
+            with trio.fail_after(10):
+                assert await stream.receive_some() == b""
+    assert caplog.text.count("speaks HTTP") == 1
+    assert (await client.request(peer.address, request(ECHO), 3)).code == ResponseCode.SUCCESS
+
+
+# -- what one peer may cost (issue 12.6) -------------------------------------------------------------------
+
+
+def _dial(address: str, data: bytes) -> socket.socket:
+    """Connect and send before the event loop runs again, so that the server finds everything in one pass."""
+    sock = socket.create_connection(_host_port(address))
+    sock.setblocking(False)
+    sent = sock.send(data)
+    assert sent == len(data)
+    return sock
+
+
+async def _read_replies(sock: socket.socket, wanted: int) -> int:
+    decoder, got = FrameDecoder(), 0
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+    while got < wanted:
+        got += len(decoder.feed(await stream.receive_some()))
+    return got
+
+
+async def _all_quiet(reactor: Reactor) -> None:
+    """Wait until the reactor has nothing to do."""
+    while reactor._again or reactor._selector.select(0):
+        await trio.lowlevel.checkpoint()
+
+
+async def test_replies_written_in_one_pass_count_at_once(peer: Peer, reactor: Reactor) -> None:
+    """Requests that came together are not all served while the first replies are not taken; later they are."""
+    requests = 60
+    with _dial(peer.address, encode_command(request(BLOB)) * requests) as sock:
+        while not any(channel.is_congested for channel in peer.server.channels):
+            await trio.lowlevel.checkpoint()
+        await _all_quiet(reactor)
+        (channel,) = peer.server.channels
+        assert channel._owed <= 2 * HIGH_WATER
+        assert reactor.owed == channel._owed
+        assert not channel.is_closed
+        assert await _read_replies(sock, requests) == requests
+        assert reactor.owed == channel._owed == 0
+
+
+async def test_one_peer_with_many_requests_does_not_hold_up_another(peer: Peer) -> None:
+    many = encode_command(request(ECHO, {"from": "many"})) * 1000
+    with _dial(peer.address, many) as first, _dial(peer.address, encode_command(request(ECHO, {"from": "one"}))):
+        await _read_replies(first, 1000)
+    order = [command.ext_fields["from"] for command in peer.received]
+    assert order.index("one") <= 2 * FRAMES_AT_ONCE
+    assert len(order) == 1001
+
+
+async def test_requests_with_outstanding_replies_are_limited(
+    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmqlab.runtime.channel.MAX_PARKED", 10 * PARKED_COST)
+    monkeypatch.setattr("rmqlab.runtime.channel.SCARCE_MAX_PARKED", 10 * PARKED_COST)
+    with _dial(peer.address, encode_command(request(PARK)) * 30) as sock:
+        while len(peer.parked) < 10:
+            await trio.lowlevel.checkpoint()
+        await _all_quiet(reactor)
+        assert len(peer.parked) == 10
+        answered = 0
+        while answered < 30:
+            while answered == len(peer.parked):
+                await trio.lowlevel.checkpoint()
+            peer.parked[answered].reply(Reply())
+            answered += 1
+        assert await _read_replies(sock, 30) == 30
+        assert reactor.parked == 0
+
+
+async def test_a_closed_channel_owes_nothing(peer: Peer, reactor: Reactor) -> None:
+    with _dial(peer.address, encode_command(request(BLOB)) * 10 + encode_command(request(PARK))):
+        while not reactor.owed:
+            await trio.lowlevel.checkpoint()
+        await _all_quiet(reactor)
+    peer.server.close()
+    assert (reactor.owed, reactor.parked, reactor.buffered) == (0, 0, 0)
+
+
+async def test_parked_requests_of_a_closed_channel_do_not_count(peer: Peer, reactor: Reactor) -> None:
+    with _dial(peer.address, encode_command(request(PARK))):
+        while not peer.parked:
+            await trio.lowlevel.checkpoint()
+    assert reactor.parked > 0
+    while not peer.parked[0].channel.is_closed:
+        await trio.lowlevel.checkpoint()
+    peer.parked[0].reply(Reply())
+    assert reactor.parked == 0
+
+
+async def test_unfinished_frames_of_all_peers_are_limited(
+    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmqlab.runtime.channel.PROCESS_MAX_BUFFERED", 30_000)
+    part = encode_command(request(ECHO, body=b"x" * 100_000))[:20_000]
+    with _dial(peer.address, part), _dial(peer.address, part) as second:
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(second))
+        assert await stream.receive_some() == b""
+        (channel,) = peer.server.channels
+        assert reactor.buffered == channel._buffered == 20_000
+        channel.close("enough")
+        assert reactor.buffered == 0
+
+
+async def test_a_congested_channel_tells_when_it_has_drained(peer: Peer, reactor: Reactor) -> None:
+    drained: list[bool] = []
+    with _dial(peer.address, encode_command(request(BLOB)) * 4) as sock:
+        while not any(channel.is_congested for channel in peer.server.channels):
+            await trio.lowlevel.checkpoint()
+        (channel,) = peer.server.channels
+        channel.when_drained(lambda: drained.append(channel.is_congested))
+        await _all_quiet(reactor)
+        assert drained == []
+        await _read_replies(sock, 4)
+        while not drained:
+            await trio.lowlevel.checkpoint()
+        assert drained == [False]
+
+
+async def test_bytes_that_many_slow_peers_wait_for_are_copied_once(peer: Peer, reactor: Reactor) -> None:
+    """Each peer gets views of one message; what their sockets do not take is one object in memory."""
+    message = bytes(range(256)) * 60 * 1024  # 15 MB: more than the buffers of a loopback socket
+    socks = [_dial(peer.address, encode_command(request(PARK))) for _ in range(3)]
+    while len(peer.parked) < 3:
+        await trio.lowlevel.checkpoint()
+
+    def answer() -> None:
+        for parked in peer.parked:
+            parked.reply(Reply(body=memoryview(message)))
+
+    reactor.run(answer)
+    kept = [parked.channel._out[-1] for parked in peer.parked]
+    assert all(one is kept[0] for one in kept)
+    for sock in socks:
+        assert await _read_replies(sock, 1) == 1
+        sock.close()
