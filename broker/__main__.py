@@ -2,12 +2,12 @@
 
 from rmqlab.broker.config import load_config
 from rmqlab.broker.main import main
-from rmqlab.runtime.standalone import run_alone
+from rmqlab.runtime.standalone import run_standalone
 
 
 def run() -> None:
     """Read the command line, then be a broker."""
-    run_alone("broker", load_config, main, name_of=lambda settings: settings.broker.broker_name)
+    run_standalone("broker", load_config, main, name_of=lambda settings: settings.broker.broker_name)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import contextlib
 import trio
 
 from rmqlab.broker.ha.master import HaMaster
-from rmqlab.broker.pending_acks import OffsetWaits
+from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.store.messagestore import MessageStore
 
@@ -18,10 +18,10 @@ TRICKLE = 64 * 1024
 """Bytes that a slave dispatches in the pass that received them; what is more is left to a task of its own."""
 
 
-class LogGrowth:
+class AppendFollowUp:
     """Notes that the log grew, and sees to what hangs on it."""
 
-    def __init__(self, reactor: Reactor, store: MessageStore, ha_master: HaMaster, flush_waits: OffsetWaits) -> None:
+    def __init__(self, reactor: Reactor, store: MessageStore, ha_master: HaMaster, flush_waits: PendingAcks) -> None:
         self.is_flush_wanted = trio.Event()
         """Set when a send waits for the disk."""
         self.is_dispatch_wanted = trio.Event()

@@ -15,7 +15,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.broker.filter.message_filter import EVERYTHING, Wanted
+from rmqlab.broker.filter.message_filter import EVERYTHING, MessageFilter
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.dispatch import Request
 
@@ -42,7 +42,7 @@ class HeldPull:
     header: Any
     queue_offset: int
     deadline: float
-    wanted: Wanted = EVERYTHING
+    wanted: MessageFilter = EVERYTHING
     size: int = 0
     """Bytes of the texts in its header."""
 

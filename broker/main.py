@@ -15,11 +15,11 @@ import trio
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.broker.admission import admission
-from rmqlab.broker.append_followup import LogGrowth
+from rmqlab.broker.append_followup import AppendFollowUp
 from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings, load_config
 from rmqlab.broker.diskfaults import open_faulty_disk
 from rmqlab.broker.ha.master import HaMaster
-from rmqlab.broker.ha.master_precheck import Examination, Identity
+from rmqlab.broker.ha.master_precheck import Identity, MasterPrecheck
 from rmqlab.broker.ha.slave import HaSlave
 from rmqlab.broker.handlers import handlers_of
 from rmqlab.broker.handlers.pull import wake_pull
@@ -28,7 +28,7 @@ from rmqlab.broker.loops import run_broker
 from rmqlab.broker.metadata import MetadataSync
 from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.overload import Overload
-from rmqlab.broker.pending_acks import OffsetWaits
+from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.broker.registration import Registration
 from rmqlab.broker.snapshot import snapshot
 from rmqlab.broker.state import Broker
@@ -190,8 +190,8 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
     """Make the broker of its parts. Its HA port listens from here on; nothing runs yet."""
     config = settings.broker
     config_dir = settings.store.store_path_root_dir / "config"
-    slave_waits = OffsetWaits(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT)
-    flush_waits = OffsetWaits(settings.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT)
+    slave_waits = PendingAcks(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT)
+    flush_waits = PendingAcks(settings.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT)
     ha_master = HaMaster(
         reactor,
         store,
@@ -202,10 +202,10 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
         is_slave=config.is_slave,
     )
     slave_waits.explain = ha_master.explain
-    growth = LogGrowth(reactor, store, ha_master, flush_waits)
+    growth = AppendFollowUp(reactor, store, ha_master, flush_waits)
     source_ip = None if config.listen_address in ANYWHERE else config.listen_address
     client = RemotingClient(reactor, source_ip=source_ip)
-    caution = Examination(store, Identity(config.broker_cluster_name, config.broker_name), client, link.emit)
+    caution = MasterPrecheck(store, Identity(config.broker_cluster_name, config.broker_name), client, link.emit)
     ha_slave = HaSlave(
         reactor,
         store,

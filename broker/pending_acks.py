@@ -37,7 +37,7 @@ class WaitingSend(msgspec.Struct, eq=False):
 
 
 @attrs.define(eq=False)
-class OffsetWaits:
+class PendingAcks:
     """Sends that wait until an offset is reached: flushed to disk, or acknowledged by a slave.
 
     `timeout` is in seconds, `late` is what a send is told that waited in vain.

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import attrs
 
 from rmqlab.broker.acl.control import AccessControl
-from rmqlab.broker.append_followup import LogGrowth
+from rmqlab.broker.append_followup import AppendFollowUp
 from rmqlab.broker.clients import ConsumerTable, ProducerTable
 from rmqlab.broker.config import BrokerConfig, BrokerSettings
 from rmqlab.broker.delay import DelayedDelivery
@@ -18,7 +18,7 @@ from rmqlab.broker.held_pulls import PullHold
 from rmqlab.broker.locks import QueueLocks
 from rmqlab.broker.metadata import MetadataSync
 from rmqlab.broker.offsets import ConsumerOffsetTable
-from rmqlab.broker.pending_acks import OffsetWaits
+from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.broker.registration import Registration
 from rmqlab.broker.skipped import Skipped
 from rmqlab.broker.slices import Slices
@@ -69,9 +69,9 @@ class Broker:
     client: RemotingClient
     registration: Registration
     sync: MetadataSync
-    growth: LogGrowth
-    flush_waits: OffsetWaits
-    slave_waits: OffsetWaits
+    growth: AppendFollowUp
+    flush_waits: PendingAcks
+    slave_waits: PendingAcks
     hold: PullHold
     now_millis: Callable[[], int]
     now: Callable[[], float]

@@ -19,7 +19,7 @@ from rmqlab.broker.held_pulls import PullHold
 from rmqlab.broker.metadata import MetadataSync
 from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.overload import Overload
-from rmqlab.broker.pending_acks import OffsetWaits
+from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.broker.state import Broker
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.topics import TopicTable
@@ -96,7 +96,7 @@ class NotedReplication:
         """As 4.9: without a cause."""
         return None
 
-    def appended(self, size: int = 0) -> None:  # noqa: ARG002 -- as LogGrowth.appended
+    def appended(self, size: int = 0) -> None:  # noqa: ARG002 -- as AppendFollowUp.appended
         """Note it."""
         self.appends += 1
 
@@ -212,7 +212,7 @@ class TalkingBroker:
         return replies
 
     def run_pass(self, peer: ScriptedPeer, command: Command) -> None:
-        """Handle one request, then what LogGrowth does at the end of a pass."""
+        """Handle one request, then what AppendFollowUp does at the end of a pass."""
         self.dispatcher.serve(peer, command)
         if not self.broker.store.is_slave:
             self.broker.store.enter_appended()
@@ -306,8 +306,8 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
         registration=cast("Any", registration),
         sync=MetadataSync(config.address, topics, offsets, groups, config_dir / "delayOffset.json", client, emit),
         growth=cast("Any", replication),
-        flush_waits=OffsetWaits(loaded.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT),
-        slave_waits=OffsetWaits(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT),
+        flush_waits=PendingAcks(loaded.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT),
+        slave_waits=PendingAcks(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT),
         hold=PullHold(store.max_queue_offset),
         now_millis=clock.now_millis,
         now=clock.now,

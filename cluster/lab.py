@@ -27,7 +27,7 @@ from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, WORKLOAD_MODULES
 from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
 from rmqlab.cluster.supervisor.placing import addresses_of, placed
-from rmqlab.cluster.supervisor.process_state import Life, NodeFailedError
+from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document, masters_behind, status_document
 from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor, start_phases
@@ -64,7 +64,7 @@ class Workload:
     _supervisor: Supervisor
 
     @property
-    def life(self) -> Life:
+    def life(self) -> ProcessState:
         return self._supervisor.life(self.name)
 
     def events(self) -> list[JournalEntry]:

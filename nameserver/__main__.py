@@ -2,12 +2,12 @@
 
 from rmqlab.nameserver.config import load_config
 from rmqlab.nameserver.main import main
-from rmqlab.runtime.standalone import run_alone
+from rmqlab.runtime.standalone import run_standalone
 
 
 def run() -> None:
     """Read the command line, then be a nameserver."""
-    run_alone("nameserver", load_config, main, name_of=lambda _config: "nameserver")
+    run_standalone("nameserver", load_config, main, name_of=lambda _config: "nameserver")
 
 
 if __name__ == "__main__":

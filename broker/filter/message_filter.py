@@ -17,17 +17,17 @@ from rmqlab.remoting.names import RETRY_PREFIX
 
 
 @attrs.frozen
-class Wanted:
+class MessageFilter:
     """Two filters; a message must pass both. None lets all through."""
 
     by_code: Callable[[int], bool] | None = None
     by_properties: Matches | None = None
 
 
-EVERYTHING = Wanted()
+EVERYTHING = MessageFilter()
 
 
-def wanted_by_tags(expression: str | None) -> Wanted:
+def wanted_by_tags(expression: str | None) -> MessageFilter:
     """Make the filter of a tag expression such as `TagA || TagB` (FilterAPI).
 
     FilterError for one of bars alone, or of more than MAX_TAGS tags. Blanks alone are no tag, and let nothing through.
@@ -40,25 +40,25 @@ def wanted_by_tags(expression: str | None) -> Wanted:
     if not any(parts):
         raise FilterError(f"{expression}: there is no tag between the bars")
     codes = {java_hash(part.strip()) for part in parts if part.strip()}
-    return Wanted(by_code=codes.__contains__)
+    return MessageFilter(by_code=codes.__contains__)
 
 
-def wanted_by_subscription(data: SubscriptionData) -> Wanted:
+def wanted_by_subscription(data: SubscriptionData) -> MessageFilter:
     """Make the filter of a heartbeat's tags: its codes count, not its text, unless that is every tag."""
     if data.sub_string in ("", "*"):
         return EVERYTHING
-    return Wanted(by_code=frozenset(data.code_set).__contains__)
+    return MessageFilter(by_code=frozenset(data.code_set).__contains__)
 
 
-def wanted_by_expression(data: ConsumerFilterData) -> Wanted:
+def wanted_by_expression(data: ConsumerFilterData) -> MessageFilter:
     """Make the filter of a registered expression. One from a file that does not compile lets all through."""
     try:
-        return Wanted(by_properties=compiled(data.expression_type, data.expression))
+        return MessageFilter(by_properties=compiled(data.expression_type, data.expression))
     except FilterError:
         return EVERYTHING
 
 
-def wanted_of_retries(table: ConsumerFilterTable, retry_topic: str, by_tags: Wanted) -> Wanted:
+def wanted_of_retries(table: ConsumerFilterTable, retry_topic: str, by_tags: MessageFilter) -> MessageFilter:
     """Filter retries by what the group wants of the topic that each came from (filterSupportRetry)."""
     group = retry_topic.removeprefix(RETRY_PREFIX)
 
@@ -67,4 +67,4 @@ def wanted_of_retries(table: ConsumerFilterTable, retry_topic: str, by_tags: Wan
         wanted = EVERYTHING if data is None else wanted_by_expression(data)
         return wanted.by_properties is None or wanted.by_properties(properties)
 
-    return Wanted(by_tags.by_code, matches)
+    return MessageFilter(by_tags.by_code, matches)

@@ -26,7 +26,7 @@ class Owner(Protocol):
     def closed(self, connection: "HaConnection", reason: str) -> None:
         """It is over."""
 
-    def known_end(self) -> int:
+    def max_servable_offset(self) -> int:
         """The end of what a slave can have from us."""
 
 
@@ -61,7 +61,7 @@ class HaConnection:
         self._sock = reactor.links.attach(self, sock)
         reactor.register(self._sock, READ, self._on_ready, is_urgent=True)
 
-    def use(self, sock: Transport) -> None:
+    def replace_transport(self, sock: Transport) -> None:
         """Go on with this in the place of the socket: a fault begins or ends."""
         self._sock = sock
 
@@ -70,7 +70,7 @@ class HaConnection:
         if self.stream.is_begun and not self._waits_for_room and not self.is_closed:
             self._guarded(self._send)
 
-    def look(self) -> None:
+    def check_timers(self) -> None:
         """Do what time demands (see `_check_time`), within the boundary of this connection."""
         self._guarded(self._check_time)
 
@@ -93,7 +93,7 @@ class HaConnection:
         else:
             self.push()
 
-    def look_at(self) -> float:
+    def next_timer_at(self) -> float:
         """When to look again at the latest."""
         stream = self.stream
         if stream.is_begun and not self._waits_for_room:
@@ -159,7 +159,7 @@ class HaConnection:
                 file_size=self._source.config.mapped_file_size_commit_log,
                 now=self._now(),
                 log_first=self._source.min_commit_log_offset,
-                known_end=-1 if was_begun else self._owner.known_end(),
+                max_servable_offset=-1 if was_begun else self._owner.max_servable_offset(),
             )
         except StreamError as exc:
             self.close(str(exc))

@@ -125,9 +125,9 @@ class HaMaster:
         while True:
             await self._connected.wait()
             # At the latest after a heartbeat interval, so a connection accepted meanwhile is not overlooked.
-            await trio.sleep_until(min([connection.look_at() for connection in self._connections], default=0))
+            await trio.sleep_until(min([connection.next_timer_at() for connection in self._connections], default=0))
             for connection in self._connections[:]:
-                connection.look()
+                connection.check_timers()
 
     def close(self) -> None:
         """Stop listening and close every connection."""
@@ -170,7 +170,7 @@ class HaMaster:
         if self.settings.ha_fail_lost_slave_at_once and not self._has_enough():
             self._on_lost(f"slave {connection.peer} is lost: {reason}")
 
-    def known_end(self) -> int:
+    def max_servable_offset(self) -> int:
         """The end of what a slave can have from us: what we had at our start, or sent since.
 
         One that has more had it from this master before it lost its last bytes, say by a power loss; new ones lie there

@@ -26,7 +26,7 @@ from rmqlab.remoting.properties import parse_properties_text
 from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.truncate import save_from, start_anew, truncate
+from rmqlab.store.truncate import reset_store, save_from, truncate
 from rmqlab.store.verify import LogVerifier
 
 log = logging.getLogger(__name__)
@@ -37,16 +37,16 @@ HA_PORT_DISTANCE = 1
 _DISPATCH_CHUNK = 2 * 2**20
 
 
-class Unfit(Exception):
+class MasterRejected(Exception):
     """This master is not to be followed. The text says why."""
 
 
-class Unwilling(Exception):
+class CheckUnsupported(Exception):
     """It does not answer such questions. The text says what it said instead."""
 
 
 class Ask(Protocol):
-    """One request to the broker that is examined. Unwilling, RemotingError."""
+    """One request to the broker that is examined. CheckUnsupported, RemotingError."""
 
     async def __call__(self, command: Command) -> bytes:
         """Answer the body of a success."""
@@ -64,28 +64,28 @@ class Identity:
 
 
 def identity_of(settings: bytes) -> Identity:
-    """Who a broker is, by its settings as request 26 gives them. Unwilling where they do not say."""
+    """Who a broker is, by its settings as request 26 gives them. CheckUnsupported where they do not say."""
     try:
         values = parse_properties_text(settings.decode())
         return Identity(values["brokerClusterName"], values["brokerName"])
     except (ValueError, KeyError) as exc:
-        raise Unwilling(f"settings without a broker's name: {exc}") from None
+        raise CheckUnsupported(f"settings without a broker's name: {exc}") from None
 
 
 def log_span_of(runtime_info: bytes) -> tuple[int, int]:
-    """Where a broker's commit log begins and ends, by request 28. Unwilling where it does not say."""
+    """Where a broker's commit log begins and ends, by request 28. CheckUnsupported where it does not say."""
     try:
         values = KVTable.decode(runtime_info).table
         first, end = (java_long(values[name]) for name in ("commitLogMinOffset", "commitLogMaxOffset"))
     except (BodyError, KeyError, ValueError) as exc:
-        raise Unwilling(f"runtime values without a commit log: {exc}") from None
+        raise CheckUnsupported(f"runtime values without a commit log: {exc}") from None
     if max(first, 0) > end:  # nothing of ours is dropped on the word of a broker that has no such log
-        raise Unwilling(f"a commit log from {first} to {end}")
+        raise CheckUnsupported(f"a commit log from {first} to {end}")
     return max(first, 0), end
 
 
 @attrs.define(eq=False)
-class Examination:
+class MasterPrecheck:
     """A slave's caution, for one connection after the other. Without its switches it asks nothing."""
 
     store: MessageStore
@@ -122,15 +122,15 @@ class Examination:
         async def ask(command: Command) -> bytes:
             reply = await self.client.request(address, command, TIMEOUT)
             if reply.code != ResponseCode.SUCCESS:
-                raise Unwilling(f"code {reply.code}, {reply.remark}")
+                raise CheckUnsupported(f"code {reply.code}, {reply.remark}")
             return reply.body
 
         try:
             await self._examine(ask, settings, ha_address)
-        except (Unfit, RemotingError, OSError) as exc:
+        except (MasterRejected, RemotingError, OSError) as exc:
             self._say(f"master {ha_address} is not followed: {exc}")
             return False
-        except Unwilling as exc:
+        except CheckUnsupported as exc:
             self._say(f"master {ha_address} is followed unexamined, as 4.9 does it: {exc}")
         else:
             self.verdict = ""
@@ -154,7 +154,7 @@ class Examination:
         if settings.ha_check_master:
             found = identity_of(await ask(request(RequestCode.GET_BROKER_CONFIG)))
             if found != self.identity:
-                raise Unfit(f"it belongs to {found}, we to {self.identity}")
+                raise MasterRejected(f"it belongs to {found}, we to {self.identity}")
         store = self.store
         if not store.max_commit_log_offset or not (settings.ha_truncate_diverged or settings.ha_restart_expired_slave):
             return
@@ -178,7 +178,7 @@ class Examination:
         log.warning(
             "our log has %d to %d, that of master %s begins at %d: ours is dropped", begin, end, ha_address, first
         )
-        start_anew(store)
+        reset_store(store)
         self.emit("log_dropped", master=ha_address, begin=begin, end=end, master_begin=first)
 
     async def _compare(self, ask: Ask, ha_address: str, first: int, end: int) -> None:
@@ -192,7 +192,7 @@ class Examination:
             # Of what the master still has we have no whole record: nothing is lost if that begins again.
             common = max(first, store.min_commit_log_offset)
         if common is None:
-            raise Unfit(
+            raise MasterRejected(
                 f"our log, {store.min_commit_log_offset} to {had}, has nothing in common with its own, {first} to {end}:"
                 " empty the one that is wrong"
             )
@@ -221,7 +221,7 @@ class Examination:
         """Whether the master has the same record there. One that it cannot read is another."""
         try:
             theirs = await ask(request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=span.start)))
-        except Unwilling:
+        except CheckUnsupported:
             return False
         ours = self.store.message_at(span.start, span.size)
         return ours is not None and ours == theirs
@@ -232,7 +232,7 @@ class Examination:
         if common:
             truncate(store, common)
         else:  # a log without a byte begins wherever the master does
-            start_anew(store)
+            reset_store(store)
         log.warning(
             "our log ended at %d and differs from that of master %s, which ends at %d, from %d on: cut there, the rest is in %s",
             had,

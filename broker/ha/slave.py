@@ -30,7 +30,7 @@ _FIRST_PAUSE = 0.1
 _WRITE_ATTEMPTS = 3
 
 
-class Caution(Protocol):
+class MasterCheck(Protocol):
     """What a slave does by its switches that 4.9 does not (see rmqlab.broker.ha.master_precheck)."""
 
     @property
@@ -47,7 +47,7 @@ class Caution(Protocol):
         """What is wrong with what came, and was dropped; None if nothing is."""
 
 
-class Trust:
+class NoCheck:
     """4.9's: none of it."""
 
     verdict = ""
@@ -76,7 +76,7 @@ class HaClient:
         settings: HaSettings,
         *,
         on_received: Callable[[], None],
-        caution: Caution,
+        caution: MasterCheck,
         now: Callable[[], float],
     ) -> None:
         caution.begin(settings)
@@ -99,7 +99,7 @@ class HaClient:
         self._sock = reactor.links.attach(self, sock)
         reactor.register(self._sock, READ, self._on_ready)
 
-    def use(self, sock: Transport) -> None:
+    def replace_transport(self, sock: Transport) -> None:
         """Go on with this in the place of the socket: a fault begins or ends."""
         self._sock = sock
 
@@ -195,7 +195,7 @@ class HaSlave:
         *,
         on_received: Callable[[], None],
         emit: Callable[..., None],
-        caution: Caution | None = None,
+        caution: MasterCheck | None = None,
         source_ip: str | None = None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
@@ -207,7 +207,7 @@ class HaSlave:
         """Called when the master was found."""
         self._on_received = on_received
         self._emit = emit
-        self._caution = caution or Trust()
+        self._caution = caution or NoCheck()
         self._source_ip = source_ip
         self._now = now
         self._is_fixed = settings.fixed_master is not None

@@ -54,13 +54,20 @@ class MasterStream:
         return self.request_offset >= 0
 
     def receive(
-        self, data: bytes, *, log_end: int, file_size: int, now: float, log_first: int = 0, known_end: int = -1
+        self,
+        data: bytes,
+        *,
+        log_end: int,
+        file_size: int,
+        now: float,
+        log_first: int = 0,
+        max_servable_offset: int = -1,
     ) -> int | None:
         """Take bytes of the slave; answer the offset it acknowledges, or None while a report is incomplete.
 
         Of several reports only the last counts. The first of a connection is not checked: it may lie inside a
         record, before our first byte or beyond our last (store-ha#37). A later one beyond our end is a
-        StreamError and acknowledges nothing (store-ha#41). Switches are stricter: a first report beyond `known_end`,
+        StreamError and acknowledges nothing (store-ha#41). Switches are stricter: a first report beyond `max_servable_offset`,
         the end of what a slave can have from us, or before `log_first` is a StreamError, too.
         """
         self.last_read_at = now
@@ -75,20 +82,20 @@ class MasterStream:
         if self.is_begun:
             self._check_later(report, log_end)
         else:
-            self._check_first(report, log_end, log_first, known_end)
+            self._check_first(report, log_end, log_first, max_servable_offset)
             self.request_offset = report
             start = log_first if self.settings.ha_bootstrap_from_first_byte else log_end - log_end % file_size
             self.next_offset = start if report == 0 else report
         self.ack_offset = report
         return report
 
-    def _check_first(self, report: int, log_end: int, log_first: int, known_end: int) -> None:
+    def _check_first(self, report: int, log_end: int, log_first: int, max_servable_offset: int) -> None:
         if self.settings.ha_refuse_false_reports:
             if report > log_end:
                 raise StreamError(f"it reported {report}, our log ends at {log_end}")
-            if 0 <= known_end < report:
+            if 0 <= max_servable_offset < report:
                 raise StreamError(
-                    f"it reported {report}, but from {known_end} on our bytes are new and were never sent: its log differs"
+                    f"it reported {report}, but from {max_servable_offset} on our bytes are new and were never sent: its log differs"
                 )
         if self.settings.ha_restart_expired_slave and 0 < report < log_first:
             raise StreamError(f"it wants bytes from {report} on, our log begins at {log_first}: it has to start anew")

@@ -4,8 +4,6 @@ While access control is off, changes fail without a reason, as in 4.9; the quest
 never answers, is answered with code 1.
 """
 
-from typing import Any
-
 import msgspec
 
 from rmqlab.broker.acl.denial import AclDenied
@@ -77,7 +75,7 @@ def update_white_addresses(
     return Reply()
 
 
-def get_acl_version(broker: Broker, _header: Any, _request: Request) -> Reply:
+def get_acl_version(broker: Broker, _header: None, _request: Request) -> Reply:
     """Tell the version of each ACL file."""
     if broker.access is None:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=OFF)

@@ -1,7 +1,5 @@
 """Heartbeats and group membership (classes ClientManageProcessor, ConsumerManageProcessor)."""
 
-from typing import Any
-
 from rmqlab.broker.clients import MAX_GROUPS_OF_CHANNEL, Member, TooManyClientsError
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
@@ -15,7 +13,7 @@ MAX_HEARTBEAT_SIZE = 4 * 2**20
 """Bytes. One with 10,000 subscriptions has 1 to 2 MB."""
 
 
-def heart_beat(broker: Broker, _header: Any, request: Request) -> Reply:
+def heart_beat(broker: Broker, _header: None, request: Request) -> Reply:
     """Take note of a client: its producer groups, its consumer groups, what they subscribe to (section 3.1)."""
     if len(request.command.body) > MAX_HEARTBEAT_SIZE:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"a heartbeat has at most {MAX_HEARTBEAT_SIZE} bytes here")

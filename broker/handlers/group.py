@@ -3,8 +3,6 @@
 Class AdminBrokerProcessor. How far a group has come is in progress.py.
 """
 
-from typing import Any
-
 from rmqlab.broker.clients import Member
 from rmqlab.broker.handlers.slave import refuse_on_slave
 from rmqlab.broker.state import Broker
@@ -29,7 +27,7 @@ NO_GROUP = (b"null", b"[]")
 """Bodies that change nothing, and are answered with success."""
 
 
-def update_and_create_subscriptiongroup(broker: Broker, _header: Any, request: Request) -> Reply:
+def update_and_create_subscriptiongroup(broker: Broker, _header: None, request: Request) -> Reply:
     """Replace a group's whole configuration, known or not."""
     refuse_on_slave(broker)
     if request.command.body.strip() not in NO_GROUP:
@@ -40,7 +38,7 @@ def update_and_create_subscriptiongroup(broker: Broker, _header: Any, request: R
     return Reply()
 
 
-def get_all_subscriptiongroup_config(broker: Broker, _header: Any, _request: Request) -> Reply:
+def get_all_subscriptiongroup_config(broker: Broker, _header: None, _request: Request) -> Reply:
     """The whole table with its version: for tools, and for a slave."""
     return Reply(body=broker.subscriptions.wrapper().encode())
 
@@ -55,7 +53,7 @@ def get_subscriptiongroup_config(
     return Reply(body=group.encode())
 
 
-def delete_subscriptiongroup(broker: Broker, _header: Any, request: Request) -> Reply:
+def delete_subscriptiongroup(broker: Broker, _header: None, request: Request) -> Reply:
     """Forget a group, and its offsets too where that is asked for. Also one that is unknown."""
     refuse_on_slave(broker)
     header = request.command.header(DeleteSubscriptionGroupRequestHeader)
@@ -92,7 +90,7 @@ def get_producer_connection_list(
     return Reply(body=ProducerConnection(connection_set=[_connection(one) for one in members.values()]).encode())
 
 
-def get_all_producer_info(broker: Broker, _header: Any, _request: Request) -> Reply:
+def get_all_producer_info(broker: Broker, _header: None, _request: Request) -> Reply:
     """All producers that are connected, by group."""
     now, now_millis = broker.now(), broker.now_millis()
 

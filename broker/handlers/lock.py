@@ -1,7 +1,5 @@
 """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ of orderly consumers (broker-requests section 3.10)."""
 
-from typing import Any
-
 from rmqlab.broker.config import MAX_QUEUES
 from rmqlab.broker.locks import LockedQueue
 from rmqlab.broker.state import Broker
@@ -15,7 +13,7 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 
-def lock_batch_mq(broker: Broker, _header: Any, request: Request) -> Reply:
+def lock_batch_mq(broker: Broker, _header: None, request: Request) -> Reply:
     """Lock what can be locked, and answer just that (broker-requests#46)."""
     wanted = LockBatchRequestBody.decode(request.command.body)
     if len(wanted.mq_set) > MAX_QUEUES:
@@ -26,7 +24,7 @@ def lock_batch_mq(broker: Broker, _header: Any, request: Request) -> Reply:
     return Reply(body=LockBatchResponseBody(lock_ok_mq_set=got).encode())
 
 
-def unlock_batch_mq(broker: Broker, _header: Any, request: Request) -> Reply:
+def unlock_batch_mq(broker: Broker, _header: None, request: Request) -> Reply:
     """Give locks back. Those of others stay."""
     freed = UnlockBatchRequestBody.decode(request.command.body)
     for queue in freed.mq_set:

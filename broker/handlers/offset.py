@@ -1,7 +1,5 @@
 """Consumer offsets, and where queues begin and end (ConsumerManageProcessor, AdminBrokerProcessor)."""
 
-from typing import Any
-
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.headers.offset import (
@@ -85,7 +83,7 @@ def get_earliest_msg_storetime(
     return Reply(header=GetEarliestMsgStoretimeResponseHeader(timestamp=timestamp))
 
 
-def get_all_consumer_offset(broker: Broker, _header: Any, _request: Request) -> Reply:
+def get_all_consumer_offset(broker: Broker, _header: None, _request: Request) -> Reply:
     """All committed offsets, for a slave (store-and-ha section 5.3)."""
     return Reply(body=broker.offsets.encode())
 

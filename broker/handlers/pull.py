@@ -9,7 +9,7 @@ import time
 from rmqlab.broker.filter.lexer import FilterError
 from rmqlab.broker.filter.message_filter import (
     EVERYTHING,
-    Wanted,
+    MessageFilter,
     wanted_by_expression,
     wanted_by_subscription,
     wanted_by_tags,
@@ -75,7 +75,7 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
 
 
 def _hold(
-    broker: Broker, header: PullMessageRequestHeader, request: Request, wait: float, wanted: Wanted
+    broker: Broker, header: PullMessageRequestHeader, request: Request, wait: float, wanted: MessageFilter
 ) -> Reply | None:
     """Hold a pull for `wait` seconds, or refuse it as RocketMQ does when its pull thread pool is full."""
     size = len(header.topic) + len(header.consumer_group) + len(header.subscription or "")
@@ -127,7 +127,7 @@ def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> Subscriptio
     return group
 
 
-def _wanted(broker: Broker, header: PullMessageRequestHeader) -> Wanted:
+def _wanted(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
     """Find what the consumer wants: in the pull itself, or in its heartbeat."""
     if header.sys_flag & SUBSCRIPTION:
         expression_type, wanted = header.expression_type, _wanted_by_pull(broker, header)
@@ -146,7 +146,7 @@ def _no_property_filter(expression_type: str | None) -> Refusal:
     )
 
 
-def _wanted_by_pull(broker: Broker, header: PullMessageRequestHeader) -> Wanted:
+def _wanted_by_pull(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
     """Understand the expression that a pull brings along.
 
     4.9.8 means to refuse one that is none, but does so by an assertion, and those are off: it lets all through.
@@ -154,7 +154,7 @@ def _wanted_by_pull(broker: Broker, header: PullMessageRequestHeader) -> Wanted:
     try:
         if is_tag_type(header.expression_type):
             return wanted_by_tags(header.subscription)
-        return Wanted(by_properties=compiled(header.expression_type or "", header.subscription or ""))
+        return MessageFilter(by_properties=compiled(header.expression_type or "", header.subscription or ""))
     except FilterError as exc:
         if not is_tag_type(header.expression_type) and not broker.config.enable_property_filter:
             raise _no_property_filter(header.expression_type) from None
@@ -163,7 +163,7 @@ def _wanted_by_pull(broker: Broker, header: PullMessageRequestHeader) -> Wanted:
         ) from None
 
 
-def _wanted_by_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tuple[str | None, Wanted]:
+def _wanted_by_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tuple[str | None, MessageFilter]:
     """Look up what the group subscribes to; also the type of its expression."""
     group = broker.consumers.groups.get(header.consumer_group)
     if group is None:
@@ -193,7 +193,7 @@ def _wanted_by_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tu
     return subscription.expression_type, _wanted_as_registered(broker, header)
 
 
-def _wanted_as_registered(broker: Broker, header: PullMessageRequestHeader) -> Wanted:
+def _wanted_as_registered(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
     data = broker.filters.find(header.topic, header.consumer_group)
     if data is None:
         raise Refusal(
@@ -207,7 +207,7 @@ def _wanted_as_registered(broker: Broker, header: PullMessageRequestHeader) -> W
     return wanted_by_expression(data)
 
 
-def _read(broker: Broker, header: PullMessageRequestHeader, wanted: Wanted) -> GetResult:
+def _read(broker: Broker, header: PullMessageRequestHeader, wanted: MessageFilter) -> GetResult:
     began = time.perf_counter()
     result = broker.store.get_message(
         header.topic,

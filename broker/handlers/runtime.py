@@ -5,7 +5,6 @@ sizes and waits of RocketMQ's thread pools are truly 0, and so is the time for w
 """
 
 import shutil
-from typing import Any
 
 from rmqlab.broker.state import Broker
 from rmqlab.remoting import names
@@ -24,7 +23,7 @@ END_TRANSACTION_CAPACITY = 100_000
 NO_TRANSIENT_STORE = 2**31 - 1
 
 
-def get_broker_runtime_info(broker: Broker, _header: Any, _request: Request) -> Reply:
+def get_broker_runtime_info(broker: Broker, _header: None, _request: Request) -> Reply:
     """Key and value of all that is measured, as text."""
     table = _store_values(broker) | _traffic_values(broker) | _broker_values(broker) | _delay_values(broker)
     if broker.serves_5x:
@@ -140,18 +139,18 @@ def view_broker_stats_data(broker: Broker, header: ViewBrokerStatsDataRequestHea
     return Reply(body=data.encode())
 
 
-def get_all_delay_offset(broker: Broker, _header: Any, _request: Request) -> Reply:
+def get_all_delay_offset(broker: Broker, _header: None, _request: Request) -> Reply:
     """How far each delay level is delivered, for a slave."""
     return Reply(body=broker.delay.body().encode())
 
 
-def clean_expired_consumequeue(broker: Broker, _header: Any, _request: Request) -> Reply:
+def clean_expired_consumequeue(broker: Broker, _header: None, _request: Request) -> Reply:
     """Drop queue files that point only to messages that are gone."""
     broker.store.queues.delete_expired(broker.store.min_commit_log_offset)
     return Reply()
 
 
-def delete_expired_commitlog(broker: Broker, _header: Any, _request: Request) -> Reply:
+def delete_expired_commitlog(broker: Broker, _header: None, _request: Request) -> Reply:
     """Let the next 20 rounds of cleaning delete commit log files that are old enough, whatever the hour."""
     broker.store.delete_by_hand()
     return Reply()

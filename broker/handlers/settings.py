@@ -4,7 +4,6 @@ Sources: broker-requests sections 3.5 and 6.5; classes AdminBrokerProcessor, Con
 """
 
 import logging
-from typing import Any
 
 from rmqlab.broker.config import KINDS, BrokerSettings
 from rmqlab.broker.filter.lexer import FilterError
@@ -28,7 +27,7 @@ _NAMED = 5
 """Keys that a refusal names: a request may hold thousands."""
 
 
-def get_broker_config(broker: Broker, _header: Any, _request: Request) -> Reply:
+def get_broker_config(broker: Broker, _header: None, _request: Request) -> Reply:
     """All settings as `key=value` lines, with the version that counts their changes (broker-requests#61)."""
     settings = broker.settings
     lines = settings_lines(settings.broker, settings.store, settings.ha, settings.unused)
@@ -37,7 +36,7 @@ def get_broker_config(broker: Broker, _header: Any, _request: Request) -> Reply:
     return Reply(header=header, body=write_properties_text(lines).encode())
 
 
-def update_broker_config(broker: Broker, _header: Any, request: Request) -> Reply:
+def update_broker_config(broker: Broker, _header: None, request: Request) -> Reply:
     """Change settings at once, and in the file they came from. Keys that nobody knows are ignored.
 
     Code 16 for a key that no request may change, in any spelling. Where one value does not fit, nothing changes:
@@ -68,7 +67,7 @@ def _apply(broker: Broker, settings: BrokerSettings) -> None:
         broker.registration.register_soon()
 
 
-def check_client_config(broker: Broker, _header: Any, request: Request) -> Reply:
+def check_client_config(broker: Broker, _header: None, request: Request) -> Reply:
     """Say whether a consumer's expression can be used here; any other answer than 0 keeps it from starting.
 
     Tags always can (broker-requests#48).

@@ -1,7 +1,5 @@
 """Topics: made, changed, deleted, listed, measured (class AdminBrokerProcessor; broker-requests section 6.2)."""
 
-from typing import Any
-
 from rmqlab.broker.config import MAX_QUEUES
 from rmqlab.broker.handlers.slave import refuse_on_slave
 from rmqlab.broker.slices import Parts, Work, in_slices
@@ -22,7 +20,7 @@ from rmqlab.remoting.headers.topic import (
 from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Route
 
 
-def update_and_create_topic(broker: Broker, _header: Any, request: Request) -> None:
+def update_and_create_topic(broker: Broker, _header: None, request: Request) -> None:
     """Replace a topic's whole configuration, tell the nameservers of this one topic, and answer when they know.
 
     The header's `order` is ignored: order topics are those in the nameservers' KV table. The perm is not checked.
@@ -48,7 +46,7 @@ def update_and_create_topic(broker: Broker, _header: Any, request: Request) -> N
     broker.registration.register_soon(header.topic, then=lambda: request.reply(Reply(remark=NO_REMARK_SET)))
 
 
-def delete_topic(broker: Broker, _header: Any, request: Request) -> Reply:
+def delete_topic(broker: Broker, _header: None, request: Request) -> Reply:
     """Drop a topic and its queues. Consumer offsets stay, and telling the nameservers is left to the tool."""
     refuse_on_slave(broker)
     header = request.command.header(DeleteTopicRequestHeader)
@@ -65,7 +63,7 @@ def _check_name(broker: Broker, topic: str) -> None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"{topic} is a system topic")
 
 
-def get_all_topic_config(broker: Broker, _header: Any, _request: Request) -> Reply:
+def get_all_topic_config(broker: Broker, _header: None, _request: Request) -> Reply:
     """The whole table with its version: for tools, and for a slave."""
     return Reply(header={}, body=broker.topics.wrapper().encode())
 
@@ -99,13 +97,13 @@ def get_topic_stats_info(broker: Broker, header: GetTopicStatsInfoRequestHeader,
     return Reply(body=b'{"offsetTable":{%b}}' % entries.joined())
 
 
-def get_system_topic_list_from_broker(broker: Broker, _header: Any, _request: Request) -> Reply:
+def get_system_topic_list_from_broker(broker: Broker, _header: None, _request: Request) -> Reply:
     """The topics that belong to the broker itself; tools that export leave them out."""
     return Reply(body=TopicList(topic_list=sorted(broker.topics.system_topics)).encode())
 
 
 @in_slices
-def clean_unused_topic(broker: Broker, _header: Any, _request: Request) -> Work:
+def clean_unused_topic(broker: Broker, _header: None, _request: Request) -> Work:
     """Drop the queues of topics that have no configuration any more. A system topic needs none to keep them."""
     for topic in {topic for topic, _ in broker.store.topics_queues()}:
         if broker.topics.get(topic) is None and not names.is_system_topic(topic):

@@ -32,7 +32,7 @@ _PR_SET_NAME = 15
 
 
 @attrs.frozen(kw_only=True)
-class Birth:
+class SpawnRequest:
     """All that a new process must know."""
 
     id: int
@@ -53,7 +53,7 @@ class Birth:
     """What its random choices follow from; empty: chance."""
 
 
-def live(birth: Birth, parent: int) -> NoReturn:
+def live(birth: SpawnRequest, parent: int) -> NoReturn:
     """Be that process until its end. `parent` is the process that must not go before it."""
     status = 1
     try:
@@ -75,7 +75,7 @@ def live(birth: Birth, parent: int) -> NoReturn:
         os._exit(status)  # not sys.exit: a forked process must not run what its parent registered for its own exit
 
 
-def _run(birth: Birth) -> None:
+def _run(birth: SpawnRequest) -> None:
     module = importlib.import_module(birth.module)
     try:
         config = module.load_config(birth.config)
@@ -114,19 +114,19 @@ def _die_with_parent(parent: int, name: str) -> None:
         os._exit(1)
 
 
-def _reseed(birth: Birth) -> None:
+def _reseed(birth: SpawnRequest) -> None:
     """Forked processes share what their parent's generators would say next; trio shuffles its tasks by its own."""
     random.seed(f"{birth.seed} {birth.name}" if birth.seed else None)
     with contextlib.suppress(AttributeError):
         trio._core._run._r.seed()  # noqa: SLF001
 
 
-def birth_argument(birth: Birth) -> str:
+def spawn_argument(birth: SpawnRequest) -> str:
     return json.dumps(cattrs.unstructure(birth))
 
 
 def main() -> NoReturn:
-    live(cattrs.structure(json.loads(sys.argv[1]), Birth), int(sys.argv[2]))
+    live(cattrs.structure(json.loads(sys.argv[1]), SpawnRequest), int(sys.argv[2]))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 import attrs
 import trio
 
-from rmqlab.cluster.supervisor.child import Birth
+from rmqlab.cluster.supervisor.child import SpawnRequest
 from rmqlab.cluster.supervisor.forklaunch import launch
 from rmqlab.cluster.supervisor.forkserver import (
     ORDERS,
@@ -73,7 +73,7 @@ class ForkServer:
         except ControlError as exc:  # nothing that it says can be understood any more
             log.error("the fork server: %s", exc)  # noqa: TRY400 -- one line
 
-    async def spawn(self, birth: Birth) -> None:
+    async def spawn(self, birth: SpawnRequest) -> None:
         """Order a birth. What became of it is reported to whoever attends."""
         await self._order(Spawn(birth))
 

@@ -24,7 +24,7 @@ from typing import NoReturn
 import attrs
 import trio
 
-from rmqlab.cluster.supervisor.child import Birth, birth_argument, live
+from rmqlab.cluster.supervisor.child import SpawnRequest, live, spawn_argument
 from rmqlab.runtime.mapcodec import CHUNK, MapCodec
 
 QUIET_TIME = 0.2
@@ -35,7 +35,7 @@ QUIET_TIME = 0.2
 class Spawn:
     """Start a process."""
 
-    birth: Birth
+    birth: SpawnRequest
 
 
 @attrs.frozen
@@ -161,7 +161,7 @@ class ForkLoop:
         preload(module)
         self.modules.remove(module)
 
-    def _fork(self, birth: Birth, selector: selectors.BaseSelector) -> int:
+    def _fork(self, birth: SpawnRequest, selector: selectors.BaseSelector) -> int:
         if birth.module in self.modules:
             self._import(birth.module)
         parent = os.getpid()
@@ -204,8 +204,8 @@ class ForkLoop:
             os.waitpid(pid, 0)
 
 
-def _execute(birth: Birth) -> int:
-    arguments = [sys.executable, "-m", "rmqlab.cluster.supervisor.child", birth_argument(birth), str(os.getpid())]
+def _execute(birth: SpawnRequest) -> int:
+    arguments = [sys.executable, "-m", "rmqlab.cluster.supervisor.child", spawn_argument(birth), str(os.getpid())]
     return os.posix_spawn(sys.executable, arguments, os.environ)
 
 

@@ -38,7 +38,7 @@ class NodeState(enum.StrEnum):
 
 
 @attrs.frozen(kw_only=True)
-class Life:
+class ProcessState:
     """The facts about the present or last process of a node."""
 
     is_alive: bool = False
@@ -69,7 +69,7 @@ class Life:
             return NodeState.STOPPED
         return NodeState.KILLED if self.exit_status == -signal.SIGKILL else NodeState.CRASHED
 
-    def ended(self, status: int) -> "Life":
+    def ended(self, status: int) -> "ProcessState":
         return attrs.evolve(self, is_alive=False, is_paused=False, exit_status=status)
 
 

@@ -17,7 +17,7 @@ from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from rmqlab.cluster.supervisor.nodelink import NodeLink, attend_connection
-from rmqlab.cluster.supervisor.process_state import Life, describe_end
+from rmqlab.cluster.supervisor.process_state import ProcessState, describe_end
 from rmqlab.cluster.supervisor.topology import Node
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text
@@ -41,7 +41,7 @@ class Processes:
     events: EventLog
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """The supervisor's own internal errors."""
-    lives: dict[str, Life] = attrs.field(factory=dict, init=False)
+    lives: dict[str, ProcessState] = attrs.field(factory=dict, init=False)
     faults: FaultKeeper = attrs.field(init=False)
     links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
     _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
@@ -53,9 +53,9 @@ class Processes:
     def __attrs_post_init__(self) -> None:
         self.faults = FaultKeeper(self.nodes, self.links, self.clock, self.events, self._is_attentive)
 
-    def life(self, name: str) -> Life:
+    def life(self, name: str) -> ProcessState:
         """What is known about a node's process."""
-        return self.lives.get(name, Life())
+        return self.lives.get(name, ProcessState())
 
     def record(self, node: str, kind: str, **fields: object) -> None:
         """Add an event to the log that no process tells of itself, at the cluster's time."""
@@ -64,7 +64,7 @@ class Processes:
     def expect(self, name: str, birth: int) -> NodeRules:
         """The birth of a node's process is about to be ordered; answer the fault rules it is to be born with."""
         self._births[birth] = name
-        self.lives[name] = Life(is_alive=True)
+        self.lives[name] = ProcessState(is_alive=True)
         self._progress.pop(name, None)
         self._born_with[name] = rules = self.faults.rules_for(name)
         return rules
@@ -190,7 +190,7 @@ class Processes:
 
     # What is waited and asked for
 
-    async def wait_life(self, name: str, holds: Callable[[Life], bool], seconds: float) -> bool:
+    async def wait_life(self, name: str, holds: Callable[[ProcessState], bool], seconds: float) -> bool:
         """Wait for something to become true of a node's process. False when it takes longer than that."""
         with trio.move_on_after(real_seconds(seconds)):
             while not holds(self.life(name)):
@@ -235,7 +235,7 @@ class Processes:
                 nursery.start_soon(ask, name)
         return facts
 
-    async def wait_progress(self, name: str, holds: Callable[[Life], bool], seconds: float) -> bool:
+    async def wait_progress(self, name: str, holds: Callable[[ProcessState], bool], seconds: float) -> bool:
         """As `wait_life`. A node that starts or stops has as much time again after each report of how far it has come."""
         told = None
         while not await self.wait_life(name, holds, seconds):

@@ -5,7 +5,7 @@ from typing import Any
 
 import attrs
 
-from rmqlab.cluster.supervisor.process_state import Life, NodeState, describe_end
+from rmqlab.cluster.supervisor.process_state import NodeState, ProcessState, describe_end
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.runtime.bounds import LEFT_OUT, SNAPSHOT, bounded
 
@@ -16,7 +16,7 @@ MOST_FACTS = 6 * 2**20
 """Bytes of the live facts of all nodes together: a document holds routes twice, and must fit into one message."""
 
 
-def node_entry(node: Node, life: Life, data_dir: str) -> Document:
+def node_entry(node: Node, life: ProcessState, data_dir: str) -> Document:
     """A node as `up --json` and `status --json` list it."""
     return {
         "name": node.name,
@@ -120,7 +120,7 @@ def commit_log_max(facts: Facts) -> int | None:
     return end if isinstance(end, int) else None
 
 
-def route_views(nodes: Iterable[Node], lives: Mapping[str, Life], facts: Mapping[str, Facts]) -> Document:
+def route_views(nodes: Iterable[Node], lives: Mapping[str, ProcessState], facts: Mapping[str, Facts]) -> Document:
     """The brokers that each nameserver knows, as {nameserver: {group: {broker id: address}}}.
 
     None for one that does not answer, and for those that do not run.
@@ -129,7 +129,7 @@ def route_views(nodes: Iterable[Node], lives: Mapping[str, Life], facts: Mapping
     for node in nodes:
         if node.kind is NodeKind.NAMESERVER:
             routes = _map(facts.get(node.name), "routes")
-            is_alive = lives.get(node.name, Life()).is_alive
+            is_alive = lives.get(node.name, ProcessState()).is_alive
             views[node.name] = (
                 {
                     str(group): {str(number): str(at) for number, at in (_map(route, "addresses") or {}).items()}
@@ -160,7 +160,7 @@ def _map(facts: object, key: str) -> Mapping[Any, Any] | None:
 
 
 def status_document(
-    head: Document, nodes: Iterable[Node], lives: Mapping[str, Life], facts: Mapping[str, Facts], root: str
+    head: Document, nodes: Iterable[Node], lives: Mapping[str, ProcessState], facts: Mapping[str, Facts], root: str
 ) -> Document:
     """Everything that `status --json` prints."""
     known = list(nodes)
@@ -168,7 +168,7 @@ def status_document(
     facts = {name: None if told is None else bounded(told, share) for name, told in facts.items()}
     entries = []
     for node in known:
-        entry = node_entry(node, lives.get(node.name, Life()), f"{root}/{node.name}")
+        entry = node_entry(node, lives.get(node.name, ProcessState()), f"{root}/{node.name}")
         entries.append(entry | live_entry(node, facts.get(node.name)))
     return {
         **head,

@@ -10,13 +10,13 @@ import trio
 
 from rmqlab.cluster.faults.controller import FaultKeeper
 from rmqlab.cluster.supervisor import nodestore
-from rmqlab.cluster.supervisor.child import Birth
+from rmqlab.cluster.supervisor.child import SpawnRequest
 from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, NAMESERVER_MODULE
 from rmqlab.cluster.supervisor.logs import last_lines
-from rmqlab.cluster.supervisor.process_state import Life, NodeFailedError, WrongStateError, describe_end
+from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
 from rmqlab.cluster.supervisor.processes import Processes
 from rmqlab.cluster.supervisor.topology import (
     ClusterSpec,
@@ -85,7 +85,7 @@ class Supervisor:
         """The nodes that a target means. UnknownTargetError lists what exists."""
         return find_targets(target, self.nodes.values())
 
-    def life(self, name: str) -> Life:
+    def life(self, name: str) -> ProcessState:
         """What is known about a node's process."""
         return self.processes.life(name)
 
@@ -123,7 +123,7 @@ class Supervisor:
         self._log_starts[name] = log.stat().st_size if log.exists() else 0
         number = next(self._numbers)
         await self.forks.spawn(
-            Birth(
+            SpawnRequest(
                 id=number,
                 name=name,
                 module=self.workload_modules.get(name) or self.modules[node.kind],
@@ -272,7 +272,7 @@ class Supervisor:
         except (nodestore.NothingToWipeError, nodestore.OutsideError) as exc:
             raise WrongStateError(str(exc)) from None
 
-    def _alive(self, name: str) -> Life:
+    def _alive(self, name: str) -> ProcessState:
         life = self.life(name)
         if not life.is_alive:
             raise WrongStateError(f"{name} is {life.state}: it has no process")
@@ -283,7 +283,7 @@ class Supervisor:
         names: Iterable[str],
         number: signal.Signals,
         verb: str,
-        holds: Callable[[Life], bool],
+        holds: Callable[[ProcessState], bool],
         seconds: float = SIGNAL_SECONDS,
     ) -> None:
         lives = {name: self._alive(name) for name in names}

@@ -13,19 +13,19 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class ToldError(Exception):
+class UserError(Exception):
     """Root of the errors of data sources that are a user's business. The text says all there is to say."""
 
 
-def plainly(fn: Callable[P, T]) -> Callable[P, T]:
-    """Decorate what Spark calls: a ToldError leaves it without a traceback. Generators are decorated as such."""
+def without_traceback(fn: Callable[P, T]) -> Callable[P, T]:
+    """Decorate what Spark calls: a UserError leaves it without a traceback. Generators are decorated as such."""
     if inspect.isgeneratorfunction(fn):
 
         @functools.wraps(fn)
         def generate(*args: P.args, **kwargs: P.kwargs) -> Iterator[Any]:
             try:
                 yield from fn(*args, **kwargs)
-            except ToldError as exc:
+            except UserError as exc:
                 raise exc.with_traceback(None) from None
 
         return generate  # type: ignore[return-value]  # the iterator that `fn` says it gives
@@ -34,7 +34,7 @@ def plainly(fn: Callable[P, T]) -> Callable[P, T]:
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
             return fn(*args, **kwargs)
-        except ToldError as exc:
+        except UserError as exc:
             raise exc.with_traceback(None) from None
 
     return call

@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.columns import ddl
-from rmqlab.pipeline.errors import plainly
+from rmqlab.pipeline.errors import without_traceback
 from rmqlab.pipeline.journalranges import JournalRange, NoJournalError, Torn, journal_files, journal_ranges, read_range
 from rmqlab.pipeline.options import OptionError, at_least, bind_options, boolean, json_texts, names, option, text
 
@@ -67,7 +67,7 @@ class JournalOptions:
 class JournalSource(DataSource):
     """See the module."""
 
-    @plainly
+    @without_traceback
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.bound = bind_options(JournalOptions, dict(options), source=NAME)
@@ -80,7 +80,7 @@ class JournalSource(DataSource):
     def schema(self) -> str:
         return ddl(COLUMNS)
 
-    @plainly
+    @without_traceback
     def reader(self, schema: StructType) -> "JournalReader":
         for field in schema.fields:
             kind, allowed = field.dataType.simpleString(), COLUMNS.get(field.name)

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 
 import attrs
 
-from rmqlab.pipeline.errors import ToldError
+from rmqlab.pipeline.errors import UserError
 
 T = TypeVar("T")
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 """What Spark hands on though it is none of ours."""
 
 
-class OptionError(ToldError, ValueError):
+class OptionError(UserError, ValueError):
     """An option is misspelt, or its value makes no sense. The text names the option and what was expected."""
 
 

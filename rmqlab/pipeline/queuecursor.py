@@ -13,7 +13,7 @@ import trio
 
 from rmqlab.client.errors import BrokerError
 from rmqlab.client.instance import FAILURES, Client
-from rmqlab.pipeline.errors import ToldError
+from rmqlab.pipeline.errors import UserError
 from rmqlab.pipeline.queues import Members, Pulled, Reading, merged, pull, topic_of
 from rmqlab.pipeline.refusals import is_denied
 from rmqlab.pipeline.topicoffsets import QueueName, QueueRange
@@ -34,7 +34,7 @@ _COPIED: Final = frozenset((int(ResponseCode.TOPIC_NOT_EXIST), int(ResponseCode.
 _REFUSED_FOR_GOOD: Final = _COPIED | {int(ResponseCode.SUBSCRIPTION_PARSE_FAILED)}
 
 
-class ReadError(ToldError):
+class ReadError(UserError):
     """A queue cannot be read: everybody refuses, or nobody answers. Nothing is known to be lost."""
 
 

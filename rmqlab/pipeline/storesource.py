@@ -25,7 +25,7 @@ from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.columns import ddl, wanted_columns
 from rmqlab.pipeline.commitlogs import Log, NoStoreError, Range, find_logs, ranges_of, stretches, written_end
-from rmqlab.pipeline.errors import plainly
+from rmqlab.pipeline.errors import without_traceback
 from rmqlab.pipeline.options import OptionError, at_least, bind_options, json_texts, names, option, text
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
 
@@ -66,7 +66,7 @@ class StoreOptions:
 class StoreSource(DataSource):
     """See the module."""
 
-    @plainly
+    @without_traceback
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.bound = bind_options(StoreOptions, dict(options), source=NAME)
@@ -79,7 +79,7 @@ class StoreSource(DataSource):
     def schema(self) -> str:
         return ddl(COLUMNS)
 
-    @plainly
+    @without_traceback
     def reader(self, schema: StructType) -> "StoreReader":
         return StoreReader(self.bound, self.logs, wanted_columns(schema, COLUMNS, source=NAME))
 

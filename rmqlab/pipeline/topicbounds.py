@@ -16,7 +16,7 @@ from rmqlab.client.errors import BrokerError, NoRouteError
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.pipeline import queues
 from rmqlab.pipeline.blocking_client import first_failure
-from rmqlab.pipeline.errors import ToldError
+from rmqlab.pipeline.errors import UserError
 from rmqlab.pipeline.options import near_miss, shortened
 from rmqlab.pipeline.queues import AskBound, Bound, UnreachableError
 from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName
@@ -28,11 +28,11 @@ log = logging.getLogger(__name__)
 _BOUNDS_SECONDS = 10.0
 
 
-class PlanError(ToldError):
+class PlanError(UserError):
     """What is to be read cannot be told: no name server, no such topic, no broker. The text says what to do."""
 
 
-class DataLossError(ToldError):
+class DataLossError(UserError):
     """Messages that were promised are gone, and `failOnDataLoss` makes that an error."""
 
 

@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 from rmqlab.client import broker_api as calls
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.pipeline.columns import ddl, wanted_columns
-from rmqlab.pipeline.errors import plainly
+from rmqlab.pipeline.errors import without_traceback
 from rmqlab.pipeline.options import bind_options
 from rmqlab.pipeline.queues import Bound
 from rmqlab.pipeline.topicbounds import Bounds, DataLossError, PlanError
@@ -54,7 +54,7 @@ _COMMIT_SECONDS = 5.0
 class TopicSource(DataSource):
     """See the module."""
 
-    @plainly
+    @without_traceback
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.bound: TopicOptions = bind_options(TopicOptions, dict(options), source=NAME)
@@ -63,28 +63,28 @@ class TopicSource(DataSource):
     def name(cls) -> str:
         return NAME
 
-    @plainly
+    @without_traceback
     def schema(self) -> str:
         self.bound.check_for_read()  # here already: a stream's reader is made only when its query has begun
         return ddl(COLUMNS)
 
-    @plainly
+    @without_traceback
     def reader(self, schema: StructType) -> "BatchReader":
         self.bound.check_for_batch_read()
         return BatchReader(self.bound, wanted_columns(schema, COLUMNS, source=NAME))
 
-    @plainly
+    @without_traceback
     def streamReader(self, schema: StructType) -> "StreamReader":  # noqa: N802 - Spark's name
         self.bound.check_for_stream_read()
         return StreamReader(self.bound, wanted_columns(schema, COLUMNS, source=NAME))
 
-    @plainly
+    @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:  # noqa: FBT001 - Spark's signature
         names = check_written(schema, self.bound, overwrite=overwrite)
         check_name_server(self.bound)
         return BatchWriter(self.bound, names)
 
-    @plainly
+    @without_traceback
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802, FBT001 - Spark's
         return StreamWriter(self.bound, check_written(schema, self.bound, overwrite=overwrite))
 
@@ -96,7 +96,7 @@ class BatchReader(DataSourceReader):
         self.options = options
         self.schema = schema
 
-    @plainly
+    @without_traceback
     def partitions(self) -> list[InputPartition]:
         options, bounds = self.options, Bounds(self.options)
         bounds.look()
@@ -115,7 +115,7 @@ class BatchReader(DataSourceReader):
         parts = split_ranges(ranges, most=options.max_records_per_partition, least_parts=options.min_partitions)
         return plan_work(parts, bounds.members)
 
-    @plainly
+    @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:  # None is Spark's way to say that there are no partitions
             yield from read_work(partition.value, self.options, self.schema)
@@ -132,7 +132,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: dict[QueueName, Bound] | None = None
         self._latest: dict[str, Any] | None = None
 
-    @plainly
+    @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         if self._initial is None:  # asked for twice before the first batch: "latest" must not move in between
             self._initial = self._kept_initial()
@@ -142,7 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limit = self.options.max_offsets_per_trigger
         return ReadMaxRows(limit) if limit else ReadAllAvailable()
 
-    @plainly
+    @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         begin = read_document(start)
         end = self._end(begin, self._ends(begin) if self._target is None else self._target)
@@ -155,12 +155,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         return self._latest
 
-    @plainly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         self.bounds.look()  # a name server that is away is no reason to end as if there were nothing
         self._target = self._ends({})
 
-    @plainly
+    @without_traceback
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         options, begin, stop = self.options, read_document(start), read_document(end)
         self._know(begin | stop)
@@ -172,7 +172,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
         return plan_work(parts, self.bounds.members)
 
-    @plainly
+    @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
             yield from read_work(partition.value, self.options, self.schema)

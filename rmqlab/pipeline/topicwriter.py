@@ -25,7 +25,7 @@ from rmqlab.client.instance import Client
 from rmqlab.client.message import Message, SendStatus
 from rmqlab.client.producer import Producer
 from rmqlab.pipeline.blocking_client import first_failure
-from rmqlab.pipeline.errors import ToldError, plainly
+from rmqlab.pipeline.errors import UserError, without_traceback
 from rmqlab.pipeline.options import OptionError, near_miss
 from rmqlab.pipeline.refusals import is_denied
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
@@ -52,7 +52,7 @@ _FREE_LANES: Final = 4
 _BATCH_BYTES: Final = 2**20
 
 
-class SendFailedError(ToldError):
+class SendFailedError(UserError):
     """Rows could not be written in time, or no broker takes them. The text says which and why."""
 
 
@@ -94,7 +94,7 @@ class BatchWriter(DataSourceArrowWriter):
         self.names = names
         self.job = uuid.uuid4().hex[:12]
 
-    @plainly
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         return write_rows(iterator, self.options, f"{self.job}-0")
 
@@ -112,7 +112,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self.options = options
         self.names = names
 
-    @plainly
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") or "query"

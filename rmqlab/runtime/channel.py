@@ -184,7 +184,7 @@ class Channel:
             raise ConnectionLostError(f"{self.peer} closed before it answered: {self.close_reason}")
         return got[0]
 
-    def use(self, sock: Transport) -> None:
+    def replace_transport(self, sock: Transport) -> None:
         """Go on with this in the place of the socket: a fault begins or ends."""
         self._sock = sock
 

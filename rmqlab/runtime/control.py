@@ -100,7 +100,7 @@ class ControlLink:
     ask the numbers. Without a supervisor (`limit=0`) events are logged.
     """
 
-    name: str = "alone"
+    name: str = "standalone"
     limit: int = MAX_QUEUED_EVENTS
     journal: JournalWriter | None = None
     faults: NodeFaults = PROCESS_FAULTS

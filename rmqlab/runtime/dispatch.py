@@ -149,7 +149,7 @@ class Dispatcher(Generic[S]):
     """How often each peer (its IP address) asked for each code that is not served. Bounded: see MAX_UNSERVED."""
     admit: Callable[[Any, Command], Reply | None] | None = None
     """Asked before anything else about each request, with its channel: None, or the answer that turns it away."""
-    meddle: Callable[[Any, Command], bool] | None = None
+    inject_fault: Callable[[Any, Command], bool] | None = None
     """A fault: asked first, with channel and request. True where the request is not to be handled now."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     emit: Callable[..., None] = _keep_silent
@@ -160,7 +160,7 @@ class Dispatcher(Generic[S]):
 
         One that a fault held back comes late.
         """
-        if self.meddle is not None and not is_late and self.meddle(channel, command):
+        if self.inject_fault is not None and not is_late and self.inject_fault(channel, command):
             return None
         request = Request(command, channel, errors=self.errors)
         route = self.table.get(command.code)

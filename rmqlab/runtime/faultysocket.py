@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from rmqlab.runtime.netem import Pipe, Shape
+from rmqlab.runtime.netem import Impairment, LinkDirection
 from rmqlab.runtime.timers import Timers
 
 READ: Final = selectors.EVENT_READ
@@ -31,7 +31,7 @@ _ABORT: Final = struct.pack("ii", 1, 0)
 Callback = Callable[[int], None]
 
 
-class ShapedSocket:
+class FaultySocket:
     """Owns its socket from now on. `on_straight` is called when the real one would do as well."""
 
     def __init__(
@@ -40,12 +40,12 @@ class ShapedSocket:
         selector: selectors.BaseSelector,
         timers: Timers,
         *,
-        on_straight: "Callable[[ShapedSocket], None]",
-        on_gone: "Callable[[ShapedSocket], None]",
+        on_straight: "Callable[[FaultySocket], None]",
+        on_gone: "Callable[[FaultySocket], None]",
         now: Callable[[], float] = trio.current_time,
     ) -> None:
         self.raw = sock
-        self.inbound, self.outbound = Pipe(), Pipe()
+        self.inbound, self.outbound = LinkDirection(), LinkDirection()
         self.is_lingering = False
         """Its owner has closed it, and its peer must not know yet."""
         self._selector = selector
@@ -63,11 +63,11 @@ class ShapedSocket:
 
     # ---- what rules want ----
 
-    def reshape(self, inbound: Shape, outbound: Shape) -> None:
+    def set_impairments(self, inbound: Impairment, outbound: Impairment) -> None:
         """Do something else from now on."""
         now = self._now()
-        self.inbound.reshape(inbound, now)
-        self.outbound.reshape(outbound, now)
+        self.inbound.set_impairments(inbound, now)
+        self.outbound.set_impairments(outbound, now)
         if self._closed_at is not None and now - self._closed_at > ORPHAN_SECONDS and not outbound.is_blocked:
             self._abort()  # the system has given up long ago: the peer hears of it when it next says something
         else:

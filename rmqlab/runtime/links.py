@@ -19,21 +19,21 @@ import attrs
 import trio
 
 from rmqlab.runtime.fault_rules import LinkRule, NodeRules
-from rmqlab.runtime.faultysocket import ShapedSocket
-from rmqlab.runtime.netem import STRAIGHT, SYN_MOMENTS, SYN_TIMEOUT, Shape
+from rmqlab.runtime.faultysocket import FaultySocket
+from rmqlab.runtime.netem import SYN_MOMENTS, SYN_TIMEOUT, UNIMPAIRED, Impairment
 from rmqlab.runtime.timers import Timers
 
 MAX_LIMBO = 1000
 """Connections from outside that the system has made, though their packets vanish. More are reset."""
 
-Transport = socket.socket | ShapedSocket
+Transport = socket.socket | FaultySocket
 OnAccept = Callable[[socket.socket], None]
 
 
 class Owner(Protocol):
     """Who has a connection's socket."""
 
-    def use(self, sock: Transport) -> None:
+    def replace_transport(self, sock: Transport) -> None:
         """Use this one in the place of the one before. Called between two passes, never within."""
 
 
@@ -63,7 +63,7 @@ class Links:
         self._timers = timers
         self._now = now
         self._owners: dict[socket.socket, Owner] = {}
-        self._shaped: dict[socket.socket, tuple[ShapedSocket, Ends]] = {}
+        self._shaped: dict[socket.socket, tuple[FaultySocket, Ends]] = {}
         self._limbo: list[tuple[socket.socket, OnAccept, Ends]] = []
         self._chance = random.Random()  # noqa: S311 -- jitter
 
@@ -74,15 +74,15 @@ class Links:
         self._owners[sock] = owner
         if self.rules and (ends := self._ends_of(sock)) is not None:
             inbound, outbound = self._shapes(ends)
-            if inbound != STRAIGHT or outbound != STRAIGHT:
+            if inbound != UNIMPAIRED or outbound != UNIMPAIRED:
                 shaped = self._shape(sock, ends)
-                shaped.reshape(inbound, outbound)
+                shaped.set_impairments(inbound, outbound)
                 return shaped
         return sock
 
     def forget(self, sock: Transport) -> None:
         """A connection is about to be closed. A shaped one says itself when it is gone."""
-        self._owners.pop(sock.raw if isinstance(sock, ShapedSocket) else sock, None)
+        self._owners.pop(sock.raw if isinstance(sock, FaultySocket) else sock, None)
 
     def admit(self, sock: socket.socket, on_accept: OnAccept) -> None:
         """Hand a new connection on, unless its link is refused, or a blackhole: then the system took it for nothing."""
@@ -107,7 +107,7 @@ class Links:
             if any(rule.kind == "refuse" and rule.is_outbound for rule in rules):
                 raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
             if not self._is_blocked(ends):
-                shape = Shape.of(rules)
+                shape = Impairment.of(rules)
                 await trio.sleep(shape.latency + self._chance.uniform(0, shape.jitter))
                 return
         await trio.sleep_until(began + SYN_TIMEOUT)
@@ -137,15 +137,15 @@ class Links:
                 shaped.abandon()
 
     def _interpose(self, sock: socket.socket, owner: Owner, ends: Ends) -> None:
-        if self._shapes(ends) == (STRAIGHT, STRAIGHT):
+        if self._shapes(ends) == (UNIMPAIRED, UNIMPAIRED):
             return
         shaped = self._shape(sock, ends)
         key = self._selector.unregister(sock)
-        owner.use(shaped)
+        owner.replace_transport(shaped)
         shaped.take_over(key.events, key.data)
 
-    def _shape(self, sock: socket.socket, ends: Ends) -> ShapedSocket:
-        shaped = ShapedSocket(
+    def _shape(self, sock: socket.socket, ends: Ends) -> FaultySocket:
+        shaped = FaultySocket(
             sock,
             self._selector,
             self._timers,
@@ -156,32 +156,32 @@ class Links:
         self._shaped[sock] = shaped, ends
         return shaped
 
-    def _drop(self, shaped: ShapedSocket) -> None:
+    def _drop(self, shaped: FaultySocket) -> None:
         self._shaped.pop(shaped.raw, None)
 
-    def _reshape(self, shaped: ShapedSocket, ends: Ends) -> None:
+    def _reshape(self, shaped: FaultySocket, ends: Ends) -> None:
         before = shaped.inbound.shape, shaped.outbound.shape
         inbound, outbound = self._shapes(ends)
-        shaped.reshape(inbound, outbound)
+        shaped.set_impairments(inbound, outbound)
         if any(new.is_reset and not old.is_reset for new, old in zip((inbound, outbound), before, strict=True)):
             shaped.reset()
 
-    def _straighten(self, shaped: ShapedSocket) -> None:
+    def _straighten(self, shaped: FaultySocket) -> None:
         """Give the owner its socket back."""
         owner = self._owners.get(shaped.raw)
         if owner is None or shaped.raw not in self._shaped:
             return
         del self._shaped[shaped.raw]
         events, callback = shaped.give_back()
-        owner.use(shaped.raw)
+        owner.replace_transport(shaped.raw)
         if events:
             self._selector.register(shaped.raw, events, callback)
 
-    def _shapes(self, ends: Ends) -> tuple[Shape, Shape]:
+    def _shapes(self, ends: Ends) -> tuple[Impairment, Impairment]:
         rules = [rule for rule in self._rules_of(ends) if rule.is_shaped]
         return (
-            Shape.of(rule for rule in rules if not rule.is_outbound),
-            Shape.of(rule for rule in rules if rule.is_outbound),
+            Impairment.of(rule for rule in rules if not rule.is_outbound),
+            Impairment.of(rule for rule in rules if rule.is_outbound),
         )
 
     def _rules_of(self, ends: Ends) -> list[LinkRule]:

@@ -31,7 +31,7 @@ _TICK: Final = 0.01
 
 
 @attrs.frozen(kw_only=True)
-class Shape:
+class Impairment:
     """What is done to one direction: several rules put together. Seconds and bytes."""
 
     is_blocked: bool = False
@@ -46,7 +46,7 @@ class Shape:
     cut_after: int | None = None
 
     @classmethod
-    def of(cls, rules: Iterable[LinkRule]) -> "Shape":
+    def of(cls, rules: Iterable[LinkRule]) -> "Impairment":
         """Put rules together: latencies add up, of all else the worst counts."""
         shape = cls()
         for rule in rules:
@@ -54,7 +54,7 @@ class Shape:
         return shape
 
 
-_CHANGES: Final[dict[str, Callable[[Shape, LinkRule], dict[str, Any]]]] = {
+_CHANGES: Final[dict[str, Callable[[Impairment, LinkRule], dict[str, Any]]]] = {
     "blackhole": lambda _shape, _rule: {"is_blocked": True},
     "refuse": lambda _shape, _rule: {},
     "reset": lambda _shape, _rule: {"is_reset": True},
@@ -70,7 +70,7 @@ _CHANGES: Final[dict[str, Callable[[Shape, LinkRule], dict[str, Any]]]] = {
     },
 }
 
-STRAIGHT: Final = Shape()
+UNIMPAIRED: Final = Impairment()
 """Nothing is done."""
 
 
@@ -84,10 +84,10 @@ def next_retransmission(lost_at: float, now: float) -> float:
 
 
 @attrs.define(eq=False)
-class Pipe:
+class LinkDirection:
     """Bytes on their way, and the end of the stream behind them."""
 
-    shape: Shape = STRAIGHT
+    shape: Impairment = UNIMPAIRED
     chance: random.Random = attrs.field(factory=random.Random)
     size: int = attrs.field(default=0, init=False)
     """Bytes under way."""
@@ -114,7 +114,7 @@ class Pipe:
 
     def straight_at(self) -> float:
         """From when on it is straight, if nothing goes in; infinity where that cannot be told."""
-        if self.shape != STRAIGHT or self._parts or self._end is not None or self.is_cut:
+        if self.shape != UNIMPAIRED or self._parts or self._end is not None or self.is_cut:
             return math.inf
         return self._free_at
 
@@ -128,7 +128,7 @@ class Pipe:
         """True if something has been lost to the blackhole that it is."""
         return self._lost_at is not None
 
-    def reshape(self, shape: Shape, now: float) -> None:
+    def set_impairments(self, shape: Impairment, now: float) -> None:
         """Do something else from now on, to what is under way as well."""
         was_blocked, self.shape = self.shape.is_blocked, shape
         if shape.is_blocked and (self._parts or self._end):

@@ -37,7 +37,7 @@ def run_process(
     *,
     control: str | os.PathLike[str] | None,
     clock: RatedClock,
-    name: str = "alone",
+    name: str = "standalone",
     journal: JournalWriter | None = None,
     rules: NodeRules | None = None,
 ) -> None:

@@ -16,7 +16,7 @@ import trio
 from rmqlab.remoting.strangers import OncePerHost
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.fault_rules import PROCESS_FAULTS, NodeFaults, NodeRules
-from rmqlab.runtime.faultysocket import ShapedSocket
+from rmqlab.runtime.faultysocket import FaultySocket
 from rmqlab.runtime.links import Links, Transport
 from rmqlab.runtime.request_faults import RequestFaults
 from rmqlab.runtime.timers import Timers
@@ -69,7 +69,7 @@ class Reactor:
         An urgent one comes first in a pass, and what it has put off is done before the others have their turn: replies
         that a slave's acknowledgement sets free are on their way while the next requests are handled.
         """
-        if isinstance(sock, ShapedSocket):
+        if isinstance(sock, FaultySocket):
             sock.watch(events, callback)
         else:
             key = self._selector.register(sock, events, callback)
@@ -78,7 +78,7 @@ class Reactor:
 
     def modify(self, sock: Transport, events: int, callback: Callback) -> None:
         """Wait for other events from now on."""
-        if isinstance(sock, ShapedSocket):
+        if isinstance(sock, FaultySocket):
             sock.watch(events, callback)
         else:
             self._selector.modify(sock, events, callback)
@@ -86,7 +86,7 @@ class Reactor:
     def unregister(self, sock: Transport) -> None:
         """Forget a socket. To be called before it is closed."""
         self.links.forget(sock)
-        if isinstance(sock, ShapedSocket):
+        if isinstance(sock, FaultySocket):
             sock.unwatch()
         else:
             self._urgent.discard(self._selector.unregister(sock).fd)

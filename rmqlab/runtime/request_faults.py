@@ -37,7 +37,7 @@ class RequestFaults:
 
     def _hook(self) -> None:
         for dispatcher in self._dispatchers:
-            dispatcher.meddle = partial(self._meddle, dispatcher) if self._rules else None
+            dispatcher.inject_fault = partial(self._meddle, dispatcher) if self._rules else None
 
     def _meddle(self, dispatcher: Dispatcher[Any], channel: Any, command: Command) -> bool:
         """Do what the oldest rule for this code wants. True if the request is not to be handled now."""

@@ -19,14 +19,14 @@ from rmqlab.runtime.settings import SettingsError
 Config = TypeVar("Config")
 
 
-def run_alone(
+def run_standalone(
     what: str,
     load_config: Callable[[str | pathlib.Path], Config],
     main: Callable[[Config, ControlLink], Awaitable[None]],
     *,
     name_of: Callable[[Config], str],
 ) -> None:
-    """Read the command line, then be that server. Changes of state go to stderr, a line each."""
+    """Read the command line, then run that server. Changes of state go to stderr, a line each."""
     arguments = _parser(what).parse_args()
     log_to_stderr()
     try:

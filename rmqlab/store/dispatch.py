@@ -134,7 +134,7 @@ class Dispatcher:
         """The log was truncated."""
         self.offset, self.indexed = min(self.offset, log_end), min(self.indexed, log_end)
 
-    def start_anew(self) -> None:
+    def reset_store(self) -> None:
         """The log is empty again, and may begin anywhere."""
         self.offset = self.indexed = self.index_wanted = 0
         self.forget_queues()

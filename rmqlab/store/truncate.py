@@ -66,7 +66,7 @@ def _copy_log(store: MessageStore, start: int, descriptor: int) -> None:
         at += store.disk.write(descriptor, block, at - start)
 
 
-def start_anew(store: MessageStore) -> None:
+def reset_store(store: MessageStore) -> None:
     """Forget the whole log, its queues and its index: for a slave whose master no longer has what follows it.
 
     OSError when the disk does not delete a file of the log: the store is left with a log that begins later.
@@ -75,6 +75,6 @@ def start_anew(store: MessageStore) -> None:
     store.queues.delete_all()
     if store.index is not None:
         store.index.destroy()
-    store.dispatcher.start_anew()
+    store.dispatcher.reset_store()
     store.flusher.cut(0)
     _claim_no_more_than(store, 0)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rmqlab.broker.filter.message_filter import Wanted
+from rmqlab.broker.filter.message_filter import MessageFilter
 from rmqlab.broker.held_pulls import QUEUES_SWEPT_AT_ONCE, WAKES_AT_ONCE, HeldPull, PullHold
 from rmqlab.broker.testing import ScriptedPeer
 from rmqlab.remoting.command import Command
@@ -18,7 +18,7 @@ def held(
     peer: ScriptedPeer | None = None,
     size: int = 0,
 ) -> HeldPull:
-    return HeldPull(Request(Command(11), peer or ScriptedPeer()), None, offset, deadline, Wanted(matches), size)
+    return HeldPull(Request(Command(11), peer or ScriptedPeer()), None, offset, deadline, MessageFilter(matches), size)
 
 
 def open_hold(end: int = 5) -> tuple[PullHold, list[HeldPull]]:

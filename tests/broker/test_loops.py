@@ -13,7 +13,7 @@ import trio
 from trio.testing import MockClock
 
 from rmqlab.broker.loops import _flush_forever, _save_offsets_forever, _Syncs
-from rmqlab.broker.pending_acks import OffsetWaits, WaitingSend
+from rmqlab.broker.pending_acks import PendingAcks, WaitingSend
 from rmqlab.broker.testing import open_talking_broker
 from rmqlab.store.disk import Disk
 from rmqlab.store.flush import FlushJob
@@ -68,7 +68,7 @@ async def test_sends_that_wait_for_a_failing_disk_do_not_make_it_spin(
 ) -> None:
     """store-ha#29: it is tried every half second, until they are told that it took too long."""
     del autojump_clock
-    waits = OffsetWaits(5.0, PutStatus.FLUSH_DISK_TIMEOUT)
+    waits = PendingAcks(5.0, PutStatus.FLUSH_DISK_TIMEOUT)
     growth = SimpleNamespace(is_flush_wanted=trio.Event())
     broker = cast("Any", SimpleNamespace(store=store, growth=growth, flush_waits=waits))
     told: list[PutStatus] = []

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmqlab.broker.pending_acks import OffsetWaits, WaitingSend
+from rmqlab.broker.pending_acks import PendingAcks, WaitingSend
 from rmqlab.store.results import PutStatus
 
 
@@ -16,12 +16,12 @@ class Sends:
         return WaitingSend(lambda status, _cause: self.told.append((name, status)))
 
 
-def slave_waits() -> OffsetWaits:
-    return OffsetWaits(3.0, PutStatus.FLUSH_SLAVE_TIMEOUT)
+def slave_waits() -> PendingAcks:
+    return PendingAcks(3.0, PutStatus.FLUSH_SLAVE_TIMEOUT)
 
 
-def disk_waits() -> OffsetWaits:
-    return OffsetWaits(5.0, PutStatus.FLUSH_DISK_TIMEOUT)
+def disk_waits() -> PendingAcks:
+    return PendingAcks(5.0, PutStatus.FLUSH_DISK_TIMEOUT)
 
 
 def test_one_ack_answers_every_send_before_it() -> None:

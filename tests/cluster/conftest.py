@@ -7,7 +7,7 @@ import pytest
 
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.eventlog import EventLog
-from rmqlab.cluster.supervisor.process_state import Life
+from rmqlab.cluster.supervisor.process_state import ProcessState
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, nodes_of, place
 from rmqlab.runtime.clock import ClockSettings, RatedClock
@@ -29,5 +29,5 @@ def supervisor(tmp_path: Path) -> Supervisor:
     placement = place(spec, Placement(subnet=9))
     nodes = {node.name: node for node in nodes_of(spec, placement)}
     made = Supervisor(spec, placement, directory, clock, cast("Any", None), nodes, EventLog())
-    made.processes.lives["broker-a"] = Life(is_alive=True, pid=1)
+    made.processes.lives["broker-a"] = ProcessState(is_alive=True, pid=1)
     return made

@@ -10,7 +10,7 @@ from rich.console import Console
 from rmqlab.cluster.cli.tables import render_status
 from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
 from rmqlab.cluster.supervisor.command import COMMANDS, Answer
-from rmqlab.cluster.supervisor.process_state import Life
+from rmqlab.cluster.supervisor.process_state import ProcessState
 from rmqlab.cluster.supervisor.status import Document, Facts, is_cluster_ready, masters_behind, status_document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
 from rmqlab.runtime.mapcodec import MAX_MESSAGE
@@ -18,7 +18,7 @@ from rmqlab.runtime.mapcodec import MAX_MESSAGE
 SPEC = ClusterSpec(nameservers=2)
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))
 MASTER, SLAVE = "127.77.9.20:10911", "127.77.9.21:10911"
-READY = Life(is_alive=True, pid=7, ready={})
+READY = ProcessState(is_alive=True, pid=7, ready={})
 ALL_READY = {node.name: READY for node in NODES}
 
 
@@ -47,7 +47,7 @@ WHOLE: dict[str, Facts] = {
 }
 
 
-def document(facts: dict[str, Facts] | None = None, **lives: Life) -> Document:
+def document(facts: dict[str, Facts] | None = None, **lives: ProcessState) -> Document:
     known = {name.replace("_", "-"): life for name, life in lives.items()}
     head = {"name": "c", "namesrv_addr": "x", "rate": 1}
     return status_document(head, NODES, ALL_READY | known, WHOLE | (facts or {}), "/dir")

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import attrs
 import pytest
 
-from rmqlab.runtime.faultysocket import READ, WRITE, ShapedSocket
-from rmqlab.runtime.netem import STRAIGHT, Shape
+from rmqlab.runtime.faultysocket import READ, WRITE, FaultySocket
+from rmqlab.runtime.netem import UNIMPAIRED, Impairment
 from rmqlab.runtime.timers import Timers
 
 LOOPBACK_SECONDS = 20.0
@@ -42,7 +42,7 @@ class Moments(Timers):
 class Owner:
     """Reads all that it can and writes what it is given, as a channel does."""
 
-    sock: ShapedSocket
+    sock: FaultySocket
     got: bytearray = attrs.field(factory=bytearray)
     end: str = ""
     owed: bytes = b""
@@ -79,14 +79,14 @@ class World:
     def __init__(self) -> None:
         self.moments = Moments()
         self.selector = selectors.DefaultSelector()
-        self.straight: list[ShapedSocket] = []
-        self.gone: list[ShapedSocket] = []
+        self.straight: list[FaultySocket] = []
+        self.gone: list[FaultySocket] = []
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.peer = socket.create_connection(listener.getsockname())
             raw, _ = listener.accept()
         raw.setblocking(False)
         self.peer.settimeout(LOOPBACK_SECONDS)
-        self.sock = ShapedSocket(
+        self.sock = FaultySocket(
             raw,
             self.selector,
             self.moments,
@@ -97,12 +97,12 @@ class World:
         self.owner = Owner(self.sock)
         self.sock.take_over(READ, self.owner.on_ready)
 
-    def straighten(self, sock: ShapedSocket) -> None:
+    def straighten(self, sock: FaultySocket) -> None:
         sock.give_back()
         self.straight.append(sock)
 
-    def shape(self, inbound: Shape = STRAIGHT, outbound: Shape = STRAIGHT) -> None:
-        self.sock.reshape(inbound, outbound)
+    def shape(self, inbound: Impairment = UNIMPAIRED, outbound: Impairment = UNIMPAIRED) -> None:
+        self.sock.set_impairments(inbound, outbound)
         self.settle()
 
     def settle(self) -> None:
@@ -155,7 +155,7 @@ def world() -> Iterator[World]:
 
 @pytest.mark.parametrize("piece", [1, 3, 1000])
 def test_all_ways_to_receive_give_the_same(world: World, piece: int) -> None:
-    world.shape(inbound=Shape(segment=piece, latency=1))
+    world.shape(inbound=Impairment(segment=piece, latency=1))
     world.sock.unwatch()
     world.sock.watch(READ, lambda _events: None)
     world.moments.now = 0
@@ -173,7 +173,7 @@ def test_all_ways_to_receive_give_the_same(world: World, piece: int) -> None:
 
 
 def test_latency_delays_each_direction_by_its_own(world: World) -> None:
-    world.shape(inbound=Shape(latency=2), outbound=Shape(latency=5))
+    world.shape(inbound=Impairment(latency=2), outbound=Impairment(latency=5))
     world.arrive(b"hello")
     world.owner.send(b"hi")
     world.until(1.9)
@@ -186,7 +186,7 @@ def test_latency_delays_each_direction_by_its_own(world: World) -> None:
 
 
 def test_a_heal_takes_nothing_back_and_then_the_real_socket_does(world: World) -> None:
-    world.shape(inbound=Shape(latency=2))
+    world.shape(inbound=Impairment(latency=2))
     world.arrive(b"slow")
     world.shape()
     assert not world.straight
@@ -197,7 +197,7 @@ def test_a_heal_takes_nothing_back_and_then_the_real_socket_does(world: World) -
 
 
 def test_a_blackhole_hides_bytes_and_end_alike_until_it_is_healed(world: World) -> None:
-    world.shape(inbound=Shape(is_blocked=True))
+    world.shape(inbound=Impairment(is_blocked=True))
     world.arrive(b"lost?")
     world.peer.close()
     world.until(100)
@@ -213,7 +213,7 @@ def test_a_blackhole_hides_bytes_and_end_alike_until_it_is_healed(world: World) 
 
 
 def test_what_is_sent_into_a_blackhole_arrives_when_tcp_sends_it_again_after_the_heal(world: World) -> None:
-    world.shape(outbound=Shape(is_blocked=True))
+    world.shape(outbound=Impairment(is_blocked=True))
     world.owner.send(b"early")
     world.until(2)
     world.owner.send(b"late")
@@ -225,7 +225,7 @@ def test_what_is_sent_into_a_blackhole_arrives_when_tcp_sends_it_again_after_the
 
 
 def test_a_blackhole_takes_what_a_connections_buffers_take_and_no_more(world: World) -> None:
-    world.shape(outbound=Shape(is_blocked=True))
+    world.shape(outbound=Impairment(is_blocked=True))
     world.owner.send(bytes(5 * 2**20))
     assert len(world.owner.owed) == 2**20
     world.shape()
@@ -240,7 +240,7 @@ def test_a_blackhole_takes_what_a_connections_buffers_take_and_no_more(world: Wo
 
 
 def test_a_close_into_a_blackhole_is_not_heard_of_before_the_heal(world: World) -> None:
-    world.shape(outbound=Shape(is_blocked=True))
+    world.shape(outbound=Impairment(is_blocked=True))
     world.owner.send(b"goodbye")
     world.sock.unwatch()
     world.sock.close()
@@ -254,7 +254,7 @@ def test_a_close_into_a_blackhole_is_not_heard_of_before_the_heal(world: World) 
 
 
 def test_a_close_that_is_long_ago_when_the_blackhole_ends_is_a_reset(world: World) -> None:
-    world.shape(outbound=Shape(is_blocked=True))
+    world.shape(outbound=Impairment(is_blocked=True))
     world.sock.unwatch()
     world.sock.close()
     world.until(150)
@@ -274,7 +274,7 @@ def test_a_reset_is_seen_at_both_ends(world: World) -> None:
 
 @pytest.mark.parametrize("who", ["peer", "owner"])
 def test_a_new_connection_is_reset_by_its_first_byte(world: World, who: str) -> None:
-    shape = Shape(is_reset=True)
+    shape = Impairment(is_reset=True)
     world.shape(inbound=shape) if who == "peer" else world.shape(outbound=shape)
     assert world.owner.end == ""
     if who == "peer":
@@ -289,7 +289,7 @@ def test_a_new_connection_is_reset_by_its_first_byte(world: World, who: str) -> 
 
 
 def test_a_cut_ends_the_stream_within_what_was_sent(world: World) -> None:
-    world.shape(inbound=Shape(cut_after=6))
+    world.shape(inbound=Impairment(cut_after=6))
     world.arrive(b"abcdefghij")
     assert (bytes(world.owner.got), world.owner.end) == (b"abcdef", "closed")
     with pytest.raises(ConnectionResetError):
@@ -297,7 +297,7 @@ def test_a_cut_ends_the_stream_within_what_was_sent(world: World) -> None:
 
 
 def test_a_cut_of_what_goes_out(world: World) -> None:
-    world.shape(outbound=Shape(cut_after=6))
+    world.shape(outbound=Impairment(cut_after=6))
     world.owner.send(b"abcdefghij")
     world.settle()
     assert world.peer_gets(100) == b"abcdef"
@@ -306,7 +306,7 @@ def test_a_cut_of_what_goes_out(world: World) -> None:
 
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 def test_slices_arrive_one_by_one(world: World, gap: float) -> None:
-    world.shape(inbound=Shape(segment=3, gap=gap))
+    world.shape(inbound=Impairment(segment=3, gap=gap))
     sizes: list[int] = []
     on_ready = world.owner.on_ready
 
@@ -323,7 +323,7 @@ def test_slices_arrive_one_by_one(world: World, gap: float) -> None:
 
 
 def test_bandwidth_is_felt_by_who_sends(world: World) -> None:
-    world.shape(inbound=Shape(bytes_per_second=1000))
+    world.shape(inbound=Impairment(bytes_per_second=1000))
     world.arrive(bytes(3000))
     world.until(1)
     assert 900 <= len(world.owner.got) <= 1100
@@ -332,7 +332,7 @@ def test_bandwidth_is_felt_by_who_sends(world: World) -> None:
 
 
 def test_an_owner_that_stops_reading_gets_nothing_until_it_goes_on(world: World) -> None:
-    world.shape(inbound=Shape(latency=1))
+    world.shape(inbound=Impairment(latency=1))
     world.arrive(b"abc")
     world.sock.watch(WRITE, world.owner.on_ready)
     world.sock.unwatch()

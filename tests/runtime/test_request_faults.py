@@ -91,7 +91,7 @@ async def test_dropped_is_neither_handled_nor_answered_until_healed(
     dispatcher.serve(caller, request(PULL))
     assert caller.codes == []
     faults.set(NodeRules())
-    assert dispatcher.meddle is None
+    assert dispatcher.inject_fault is None
     dispatcher.serve(caller, request(PULL))
     assert caller.codes == [0]
 

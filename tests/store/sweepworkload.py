@@ -15,7 +15,7 @@ from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 from rmqlab.store.testing import ManualClock, new_message, small_config
-from rmqlab.store.truncate import save_from, start_anew, truncate
+from rmqlab.store.truncate import reset_store, save_from, truncate
 
 _HOURS: Final = 3_600_000
 
@@ -180,7 +180,7 @@ class SlaveWorkload:
             assert common is not None
             _attempt(partial(self._diverge, slave, sum(common)))
             self._follow(slave, end)
-            _attempt(partial(start_anew, slave))
+            _attempt(partial(reset_store, slave))
             self._follow(slave, end // 2)
         finally:
             slave.close()

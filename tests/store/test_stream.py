@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rmqlab.remoting.message import decode_message
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
-from rmqlab.store.truncate import start_anew, truncate
+from rmqlab.store.truncate import reset_store, truncate
 
 Open = Callable[..., MessageStore]
 
@@ -187,7 +187,7 @@ def test_a_slave_that_starts_anew_takes_a_log_that_begins_elsewhere(open_store: 
     while master.log.min_offset <= slave.max_commit_log_offset:
         master.log.files.drop_first()
     first = master.log.min_offset
-    start_anew(slave)
+    reset_store(slave)
     assert (slave.min_commit_log_offset, slave.max_commit_log_offset) == (0, 0)
     assert list(slave.topics_queues()) == []
     assert slave.query("orders", "k1", 9, 0, 2**62).buffers == []

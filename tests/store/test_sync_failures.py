@@ -18,7 +18,7 @@ from rmqlab.store.logfile import LogFile
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.powerloss import lose_unsynced
 from rmqlab.store.testing import new_message, small_config
-from rmqlab.store.truncate import save_from, start_anew, truncate
+from rmqlab.store.truncate import reset_store, save_from, truncate
 
 Open = Callable[..., MessageStore]
 Rewritten = list[tuple[str, int, int]]
@@ -232,7 +232,7 @@ def test_the_checkpoint_claims_nothing_that_was_truncated(open_store: Open, is_a
     assert Checkpoint.load(path).logics_msg_timestamp == store.message_store_time("orders", 0, 59)
     last = 0 if is_anew else store.message_store_time("orders", 0, 9)
     if is_anew:
-        start_anew(store)
+        reset_store(store)
     else:
         truncate(store, store.queue_entries("orders", 0, 10, 1)[0][0])
     store.flushed(in_flight)

@@ -20,7 +20,7 @@ FILE = 16 * 2**20
 
 @attrs.define
 class Growth:
-    """In the place of LogGrowth."""
+    """In the place of AppendFollowUp."""
 
     is_dispatch_wanted: trio.Event = attrs.field(factory=trio.Event)
     is_bulk: trio.Event = attrs.field(factory=trio.Event)

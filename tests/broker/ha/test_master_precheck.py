@@ -11,7 +11,14 @@ import trio
 from trio.testing import MockClock
 
 from rmqlab.broker.ha.master import HaMaster
-from rmqlab.broker.ha.master_precheck import TIMEOUT, Examination, Identity, Unwilling, identity_of, log_span_of
+from rmqlab.broker.ha.master_precheck import (
+    TIMEOUT,
+    CheckUnsupported,
+    Identity,
+    MasterPrecheck,
+    identity_of,
+    log_span_of,
+)
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave import HaSlave
 from rmqlab.broker.ha.testing import Recorder
@@ -21,7 +28,7 @@ from rmqlab.remoting.command import Command
 from rmqlab.runtime.channel import ConnectError, RequestTimeoutError
 from rmqlab.runtime.reactor import Reactor
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.truncate import start_anew, truncate
+from rmqlab.store.truncate import reset_store, truncate
 
 FILE = 65_536
 OUR_CLUSTER = Identity("DefaultCluster", "broker-a")
@@ -70,8 +77,8 @@ class Pair:
     def copy(self) -> MessageStore:
         return self.slave.broker.store
 
-    def examination(self) -> Examination:
-        return Examination(self.copy, self.identity, self.line, self.told.emit)  # type: ignore[arg-type]
+    def examination(self) -> MasterPrecheck:
+        return MasterPrecheck(self.copy, self.identity, self.line, self.told.emit)  # type: ignore[arg-type]
 
     async def is_fit(self, **switches: bool) -> bool:
         return await self.examination().is_fit(self.ha_address, HaSettings(**switches))  # type: ignore[arg-type]
@@ -244,7 +251,7 @@ async def test_a_log_with_nothing_in_common_is_not_touched(pair: Pair, master_ha
     send(pair.master, 20, "old")
     replicate(pair.source, pair.copy)
     ours = log_bytes(pair.copy)
-    start_anew(pair.source)
+    reset_store(pair.source)
     pair.source.queues.recover_counters()
     send(pair.master, master_has, "new")
     assert not await pair.is_fit(ha_truncate_diverged=True, ha_restart_expired_slave=True)
@@ -297,7 +304,7 @@ async def test_half_a_record_behind_expired_files_is_fetched_again_from_there(pa
 
 async def test_an_empty_log_beyond_its_masters_end_begins_again(pair: Pair) -> None:
     expire_all_but_an_empty_file(pair)
-    start_anew(pair.source)
+    reset_store(pair.source)
     pair.source.queues.recover_counters()
     send(pair.master, 3, "new")
     pair.follow(ha_truncate_diverged=True)
@@ -442,9 +449,9 @@ SPANS = [
 
 @pytest.mark.parametrize("body", [b"", b"brokerName=b\n", b"\xff\xfe", b"{}", *SPANS])
 def test_an_answer_that_says_nothing_is_none(body: bytes) -> None:
-    with pytest.raises(Unwilling):
+    with pytest.raises(CheckUnsupported):
         identity_of(body)
-    with pytest.raises(Unwilling):
+    with pytest.raises(CheckUnsupported):
         log_span_of(body)
 
 

@@ -90,16 +90,22 @@ def test_a_first_report_that_cannot_be_true_is_refused_where_that_is_switched_on
     """Beyond the end, beyond what we can have given, before our first byte."""
     stream = MasterStream.accepted(HARD, 0.0)
     with pytest.raises(StreamError):
-        stream.receive(reports(first), log_first=40, log_end=100, known_end=80, file_size=FILE, now=0.0)
+        stream.receive(reports(first), log_first=40, log_end=100, max_servable_offset=80, file_size=FILE, now=0.0)
     assert (stream.is_begun, stream.ack_offset) == (False, -1)
     stream = MasterStream.accepted(SETTINGS, 0.0)
-    assert stream.receive(reports(first), log_first=40, log_end=100, known_end=80, file_size=FILE, now=0.0) == first
+    assert (
+        stream.receive(reports(first), log_first=40, log_end=100, max_servable_offset=80, file_size=FILE, now=0.0)
+        == first
+    )
 
 
 @pytest.mark.parametrize("first", [0, 40, 80])
 def test_a_first_report_that_may_be_true_is_taken(first: int) -> None:
     stream = MasterStream.accepted(HARD, 0.0)
-    assert stream.receive(reports(first), log_first=40, log_end=100, known_end=80, file_size=FILE, now=0.0) == first
+    assert (
+        stream.receive(reports(first), log_first=40, log_end=100, max_servable_offset=80, file_size=FILE, now=0.0)
+        == first
+    )
 
 
 def test_a_later_report_of_what_was_not_sent_is_refused_where_that_is_switched_on() -> None:

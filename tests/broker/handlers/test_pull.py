@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rmqlab.broker.filter.message_filter import Wanted
+from rmqlab.broker.filter.message_filter import MessageFilter
 from rmqlab.broker.held_pulls import WAKES_AT_ONCE
 from rmqlab.broker.testing import ScriptedPeer, TalkingBroker, pull_fields
 from rmqlab.remoting import names
@@ -355,7 +355,7 @@ def test_a_held_pull_whose_filter_raises_is_answered_with_the_error(filled: Talk
     def broken(_code: int) -> bool:
         raise ValueError("on purpose")
 
-    held.wanted = Wanted(broken)
+    held.wanted = MessageFilter(broken)
     filled.send("T")
     (reply,) = peer.replies
     assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "ValueError: on purpose")

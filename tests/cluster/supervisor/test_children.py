@@ -14,7 +14,7 @@ import attrs
 import pytest
 import trio
 
-from rmqlab.cluster.supervisor.child import Birth
+from rmqlab.cluster.supervisor.child import SpawnRequest
 from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.forkserver import Continued, Exited, Report, Spawned, Stopped
 from rmqlab.cluster.supervisor.topology import toml_text
@@ -33,10 +33,10 @@ class Stage:
     listener: trio.SocketListener
     streams: list[trio.SocketStream] = attrs.field(factory=list)
 
-    def birth(self, number: int = 1, module: str = "fakenode", **config: object) -> Birth:
+    def birth(self, number: int = 1, module: str = "fakenode", **config: object) -> SpawnRequest:
         path = self.directory / f"node-{number}.toml"
         path.write_text(toml_text(config))
-        return Birth(
+        return SpawnRequest(
             id=number,
             name=f"node-{number}",
             module=module,

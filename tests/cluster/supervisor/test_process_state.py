@@ -3,9 +3,9 @@ import signal
 import attrs
 import pytest
 
-from rmqlab.cluster.supervisor.process_state import Life, NodeState, describe_end
+from rmqlab.cluster.supervisor.process_state import NodeState, ProcessState, describe_end
 
-ALIVE = Life(is_alive=True, pid=7)
+ALIVE = ProcessState(is_alive=True, pid=7)
 READY = attrs.evolve(ALIVE, ready={})
 ASKED = attrs.evolve(READY, is_asked_to_stop=True)
 
@@ -13,8 +13,8 @@ ASKED = attrs.evolve(READY, is_asked_to_stop=True)
 @pytest.mark.parametrize(
     ("life", "state"),
     [
-        (Life(), NodeState.STOPPED),
-        (Life(is_alive=True), NodeState.STARTING),
+        (ProcessState(), NodeState.STOPPED),
+        (ProcessState(is_alive=True), NodeState.STARTING),
         (ALIVE, NodeState.STARTING),
         (READY, NodeState.READY),
         (attrs.evolve(ALIVE, is_paused=True), NodeState.PAUSED),
@@ -32,7 +32,7 @@ ASKED = attrs.evolve(READY, is_asked_to_stop=True)
         (attrs.evolve(READY.ended(-signal.SIGKILL), is_powerless=True), NodeState.POWERLESS),
     ],
 )
-def test_the_state_follows_from_the_facts(life: Life, state: NodeState) -> None:
+def test_the_state_follows_from_the_facts(life: ProcessState, state: NodeState) -> None:
     assert life.state is state
 
 

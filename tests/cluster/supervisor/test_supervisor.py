@@ -11,7 +11,7 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 from rmqlab.cluster.faults.rules import DiskFault, Isolation
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.scenario.actions import VERBS
-from rmqlab.cluster.supervisor.child import Birth
+from rmqlab.cluster.supervisor.child import SpawnRequest
 from rmqlab.cluster.supervisor.forkserver import Exited, Spawned
 from rmqlab.cluster.supervisor.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS, Processes
@@ -74,7 +74,7 @@ async def test_who_is_ended_is_heard_out_before_it_is_told_to_have_ended(
     del autojump_clock
     ours, its = memory_stream_pair()
 
-    async def spawned(birth: Birth) -> None:
+    async def spawned(birth: SpawnRequest) -> None:
         await trio.lowlevel.checkpoint()
         supervisor.processes._changed(birth.id, Spawned(birth.id, 1))
 
