@@ -26,7 +26,6 @@ def clock() -> Clock:
 
 @pytest.fixture
 def lines(clock: Clock) -> Iterator[io.StringIO]:
-    log.propagate = False  # pytest's workers cannot send a report with a lone surrogate
     written = io.StringIO()
     handler = logging.StreamHandler(written)
     handler.setFormatter(PlainFormatter("%(levelname)s %(message)s"))
@@ -35,7 +34,6 @@ def lines(clock: Clock) -> Iterator[io.StringIO]:
     log.setLevel(logging.INFO)
     yield written
     log.removeHandler(handler)
-    log.propagate = True
 
 
 def complain(number: int) -> None:
@@ -72,7 +70,9 @@ def test_one_place_that_logs_several_kinds_of_things_has_a_limit_for_each(lines:
 
 
 def test_a_record_is_one_line_that_steers_nothing_and_is_cut(lines: io.StringIO) -> None:
-    log.info("group %s", "\x1b[2J\n2026 ERROR forged\u202e\ud800")
+    # Past the logger: pytest captures what that gets, and its workers cannot send a lone surrogate.
+    odd = {"levelname": "INFO", "msg": "group %s", "args": ("\x1b[2J\n2026 ERROR forged\u202e\ud800",)}
+    log.handlers[0].handle(logging.makeLogRecord(odd))
     log.info("address %s", "x" * 6_000_000)
     log.error("failed", exc_info=ValueError("\x1b[2J" + "y" * 6_000_000))
     first, second, third, *traceback = lines.getvalue().splitlines()
