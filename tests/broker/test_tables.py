@@ -258,7 +258,7 @@ def test_a_full_table_of_offsets_takes_no_more(
     offsets = ConsumerOffsetTable(tmp_path / "consumerOffset.json")
     for number in range(3):
         offsets.commit(f"g{number}", "T", 0, 1)
-    monkeypatch.setattr(f"broker.offsets.{limit}", value)
+    monkeypatch.setattr(f"rmqlab.broker.offsets.{limit}", value)
     with pytest.raises(Refusal):
         offsets.commit("g3", "T", 0, 1)
     with pytest.raises(Refusal):

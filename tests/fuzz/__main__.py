@@ -168,7 +168,7 @@ async def victims(seed: str, place: Path) -> AsyncIterator[Callable[[], list[str
         config = place / "slave.toml"
         config.write_text(SLAVE.format(namesrv=evil.address, ha=ha_address, store=place / "store"))
         with (
-            Victim.started("slave", place, "broker", str(config)) as slave,
+            Victim.started("slave", place, "rmqlab.broker", str(config)) as slave,
             Victim.started("client", place, "tests.fuzz.victim", evil.address) as client,
         ):
             yield lambda: slave.complaints() + client.complaints() + client.complaints_of_silence()

@@ -97,7 +97,7 @@ def test_a_table_that_is_full_takes_no_more(
     """Issue 12.6."""
     kv = KvConfig(tmp_path / "kv.json")
     kv.put("ns", "k", "v")
-    monkeypatch.setattr(f"nameserver.kvconfig.{limit}", value)
+    monkeypatch.setattr(f"rmqlab.nameserver.kvconfig.{limit}", value)
     with pytest.raises(KvLimitError):
         kv.put("other", "key", "v")
     assert kv.namespaces == load_kv_config(kv.path).namespaces == {"ns": {"k": "v"}}

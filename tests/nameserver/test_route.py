@@ -395,7 +395,7 @@ def test_a_table_that_is_full_takes_no_more_and_stays_as_it_is(
 ) -> None:
     table = RouteTable()
     register(table, MASTER)
-    monkeypatch.setattr(f"nameserver.route.{limit}", value)
+    monkeypatch.setattr(f"rmqlab.nameserver.route.{limit}", value)
     before = repr(table)
     with pytest.raises(RouteTableFullError):
         register(table, fresh)

@@ -110,7 +110,7 @@ def test_a_log_takes_twice_its_size_at_most_and_is_the_owners_alone(tmp_path: Pa
 PROCESS = """
 import logging, os, sys
 from pathlib import Path
-from remoting import logfile
+from rmqlab.runtime import logfile
 path = Path(sys.argv[1])
 with logfile.open_log(path) as log:
     os.dup2(log.fileno(), 1); os.dup2(log.fileno(), 2)

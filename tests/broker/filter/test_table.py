@@ -170,7 +170,7 @@ def test_a_file_is_written_only_after_a_change(scene: Scene, monkeypatch: pytest
 
 @pytest.mark.parametrize(("limit", "value"), [("MAX_FILTERS", 1), ("MAX_EXPRESSION_BYTES", 5)])
 def test_so_many_expressions_are_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch, limit: str, value: int) -> None:
-    monkeypatch.setattr(f"broker.filter.table.{limit}", value)
+    monkeypatch.setattr(f"rmqlab.broker.filter.table.{limit}", value)
     scene.register()
     scene.register(topic="Other")
     assert (scene.table.find("T", "G") is None, scene.table.find("Other", "G")) == (False, None)
