@@ -18,13 +18,13 @@ help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' Makefile | while IFS=: read -r target text; do \
 		printf '%-20s %s\n' "$$target" "$$text"; done
 
-$(VENV)/.ready: pyproject.toml
+$(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
 $(VENV)/.spark: $(VENV)/.ready       # half a GB: only for what needs it
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev,spark]'
 	touch $@
 
 demo: $(VENV)/.spark        ## the main job: a cluster, its master killed, the truth shown, and audited on Spark
