@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 LENGTH = 150_000
 """Characters; what is quadratic in them takes more than a minute."""
 CPU_SECONDS = 60
-PACKAGES = ("remoting", "broker", "nameserver", "client", "store")
+PACKAGES = tuple(f"rmqlab.{name}" for name in ("remoting", "runtime", "broker", "nameserver", "client", "store"))
 UNITS = (
     "/**/", "/*", "/***", "/* a */", "//", "// a\n", "*", " ", "\t", "\n", "\r\n", "\ufeff", "\\", "\\\\", "\\u00", '"', '\\"', "'",
     "''", "a", "aA", "_a", "0", "1", "1.", "1e", "e1", ".", "-", "--", "-- a\n", "=", ":", "a:1,", "{", "[", "[1]", ".a", "%", "||",
