@@ -1,6 +1,7 @@
 """Where the push consumer pulls, from which offset on, and when it does not."""
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -8,6 +9,7 @@ import trio
 
 from rmqlab.client.config import ConsumerConfig
 from rmqlab.client.instance import Client
+from rmqlab.client.message import ReceivedMessage
 from rmqlab.client.processqueue import FlowLimits
 from rmqlab.client.push import PushConsumer
 from rmqlab.remoting.bodies.heartbeat import ConsumeFromWhere
@@ -211,7 +213,16 @@ async def test_commits_are_recorded_in_the_order_in_which_they_are_sent(
     """A pull that commits 1 may be held until long after another commit of 2."""
     (broker,) = world.add("a")
     world.route("orders", 1)
-    _, application = await start(nursery, client, consume_from_where=FIRST, commit_period=2.0)
+    application = Application()
+
+    async def consume_slowly(messages: Sequence[ReceivedMessage]) -> None:
+        await trio.sleep(0.5)  # the next pull leaves before the offset moves
+        application.got += messages
+
+    config = ConsumerConfig(consume_from_where=FIRST, commit_period=2.0)
+    subscription = {"orders": "*"}
+    consumer = PushConsumer(client, "cg", subscription, consume_slowly, config=config, on_event=application.note)
+    await nursery.start(consumer.run)
     for number in range(6):
         broker.put("orders", 0, b"%d" % number)
         await trio.sleep(3.3)
