@@ -193,7 +193,7 @@ def _gather(raw: np.ndarray, at: np.ndarray, kind: Any) -> np.ndarray:
     kind = np.dtype(kind)
     if not len(at):
         return np.empty(0, kind)
-    return np.ascontiguousarray(raw[at[:, None] + np.arange(kind.itemsize)]).view(kind).set_impairments(len(at))
+    return np.ascontiguousarray(raw[at[:, None] + np.arange(kind.itemsize)]).view(kind).reshape(len(at))
 
 
 _host_text: dict[bytes, str] = {}
