@@ -79,10 +79,10 @@ def _records(template: bytes, numbers: np.ndarray, offsets: np.ndarray) -> bytes
     for name, (mark, kind) in _MARKS.items():
         width = np.dtype(kind).itemsize
         at = template.index(mark.to_bytes(width, "big"))
-        rows[:, at : at + width] = values[name].astype(kind).view(np.uint8).set_impairments(len(numbers), width)
+        rows[:, at : at + width] = values[name].astype(kind).view(np.uint8).reshape(len(numbers), width)
     at = template.index(b"?" * 32)
     ids = b"".join([b"%032X" % number for number in numbers.tolist()])
-    rows[:, at : at + 32] = np.frombuffer(ids, np.uint8).set_impairments(len(numbers), 32)
+    rows[:, at : at + 32] = np.frombuffer(ids, np.uint8).reshape(len(numbers), 32)
     raw: bytes = rows.tobytes()
     return raw
 
