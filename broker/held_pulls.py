@@ -16,6 +16,7 @@ from typing import Any
 import attrs
 
 from rmqlab.broker.filter.message_filter import EVERYTHING, MessageFilter
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.dispatch import Request
 
@@ -39,7 +40,7 @@ class HeldPull:
     """One pull that found nothing. `deadline` is in seconds of the process's clock."""
 
     request: Request
-    header: Any
+    header: PullMessageRequestHeader
     queue_offset: int
     deadline: float
     wanted: MessageFilter = EVERYTHING

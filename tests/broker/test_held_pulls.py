@@ -8,6 +8,7 @@ from rmqlab.broker.filter.message_filter import MessageFilter
 from rmqlab.broker.held_pulls import QUEUES_SWEPT_AT_ONCE, WAKES_AT_ONCE, HeldPull, PullHold
 from rmqlab.broker.testing import ScriptedPeer
 from rmqlab.remoting.command import Command
+from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.runtime.dispatch import Request
 
 
@@ -18,7 +19,12 @@ def held(
     peer: ScriptedPeer | None = None,
     size: int = 0,
 ) -> HeldPull:
-    return HeldPull(Request(Command(11), peer or ScriptedPeer()), None, offset, deadline, MessageFilter(matches), size)
+    header = PullMessageRequestHeader(
+        consumer_group="g", topic="T", queue_id=0, queue_offset=offset, max_msg_nums=32, sys_flag=0
+    )
+    return HeldPull(
+        Request(Command(11), peer or ScriptedPeer()), header, offset, deadline, MessageFilter(matches), size
+    )
 
 
 def open_hold(end: int = 5) -> tuple[PullHold, list[HeldPull]]:
