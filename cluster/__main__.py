@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+import rmqlab
 from rmqlab.cluster.cli.act import ACTIONS, power_loss, wait, wipe
 from rmqlab.cluster.cli.check import check
 from rmqlab.cluster.cli.demo import demo
@@ -33,7 +34,7 @@ app = typer.Typer(
 
 def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - typer hands an option's value over by position
     if wanted:
-        print(f"rmqlab {importlib.metadata.version('rmqlab')}")
+        print(f"rmqlab {rmqlab.__version__}")
         raise typer.Exit
 
 

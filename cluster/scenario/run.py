@@ -4,7 +4,6 @@ run = await run_scenario(load_scenario(Path("kill-master.toml")))
 assert run.verdict is Verdict.HOLDS, run.reasons()
 """
 
-import importlib.metadata
 import math
 import random
 import shlex
@@ -16,6 +15,7 @@ import attrs
 import cattrs
 import trio
 
+import rmqlab
 from rmqlab.cluster.checks import judge_run
 from rmqlab.cluster.checks.findings import Finding, Findings, unknown
 from rmqlab.cluster.lab import Cluster, open_cluster
@@ -285,7 +285,7 @@ class _Record:
                 "profile": self.options.profile,
                 "seed": self.seed,
                 "rate": self.scenario.cluster.rate,
-                "version": importlib.metadata.version("rmqlab"),
+                "version": rmqlab.__version__,
                 "python": sys.version.split()[0],
                 "command": self.command,
                 **more,
