@@ -37,11 +37,14 @@ test: $(VENV)/.ready        ## unit and process tests; needs nothing but Python;
 sweep: $(VENV)/.ready       ## every call of the store that touches the disk fails, in every way: a minute
 	$(BIN)/python -m pytest -m sweep tests/store
 
-check: $(VENV)/.ready       ## lint, types, import direction
+check: $(VENV)/.ready       ## lint, types, import direction, what PyPI says to the packages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	rm -rf build/dist && mkdir -p build
+	$(BIN)/python -m build --no-isolation --outdir build/dist . >build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
+	$(BIN)/twine check --strict build/dist/*
 
 scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table; `make spark-all` audits what it leaves
 	$(BIN)/rmqlab scenarios --run --keep-stores --retry
