@@ -72,4 +72,4 @@ fuzz: $(VENV)/.ready        ## hostile input to every socket and to our clients,
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 
 clean:                      ## remove .venv and what was built
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) build dist *.egg-info
