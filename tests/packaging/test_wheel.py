@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.packaging.conftest import ROOT, Distributions, Environment, names_in
+from tests.packaging.conftest import HOSTILE, ROOT, Distributions, Environment, names_in
 
 PYSPARK_PACKAGES = {"pyspark_rmqlab_journal", "pyspark_rocketmq", "pyspark_rocketmq_store"}
 
@@ -46,6 +46,12 @@ def test_the_environment_has_the_wheel(environment: Environment) -> None:
     file, version = environment.run("python", "-c", code).split()
     assert file.startswith(str(environment.prefix))
     assert environment.run("rmqlab", "--version").split() == ["rmqlab", version]
+
+
+@pytest.mark.parametrize("package", HOSTILE)
+def test_a_bare_import_meets_the_module_of_the_user(environment: Environment, package: str) -> None:
+    with pytest.raises(AssertionError, match="a module of the user is imported instead of ours"):
+        environment.run("python", "-c", f"import {package}")
 
 
 @pytest.fixture
