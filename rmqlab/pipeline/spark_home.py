@@ -114,7 +114,7 @@ def _python() -> str:
     return f"""#!/bin/sh
 if [ "$1 $2" = "-m pyspark.daemon" ]; then
     shift 2
-    set -- -m pipeline.daemon "$@"
+    set -- -m rmqlab.pipeline.daemon "$@"
 fi
 exec {shlex.quote(sys.executable)} "$@"
 """

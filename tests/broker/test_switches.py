@@ -33,7 +33,7 @@ from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 
 HARDENED = PROFILES["hardened"]
-README = pathlib.Path(__file__).parents[2] / "README.md"
+SWITCHES_PAGE = pathlib.Path(__file__).parents[2] / "docs" / "switches.md"
 HOST = ("127.0.0.1", 10911)
 
 Opener = Callable[..., TalkingBroker]
@@ -193,9 +193,9 @@ def test_the_lab_knows_the_same_profiles() -> None:
     assert tuple(PROFILES) == topology.PROFILES
 
 
-def test_the_readme_has_a_row_for_every_switch_and_for_no_other() -> None:
-    section = README.read_text("utf-8").partition("## Switches")[2].partition("\n## ")[0]
-    keys = [key for row in re.findall(r"^\|([^|]*)\|", section, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)]
+def test_the_page_of_switches_has_a_row_for_every_switch_and_for_no_other() -> None:
+    page = SWITCHES_PAGE.read_text("utf-8")
+    keys = [key for row in re.findall(r"^\|([^|]*)\|", page, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)]
     assert sorted(keys) == sorted(HARDENED)
 
 

@@ -1,0 +1,299 @@
+"""Holds the documents to the code: links, citations, names of commands, targets, files and JSON members."""
+
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import attrs
+import pytest
+import typer.core
+import typer.main
+
+from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.checks.findings import Finding
+from rmqlab.cluster.cli.up import UP_KEYS
+from rmqlab.cluster.supervisor.process_state import ProcessState
+from rmqlab.cluster.supervisor.status import live_entry, node_entry, status_document
+from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.runtime.journal import VERSION
+from rmqlab.store.compare import Comparison, Side
+
+ROOT = pathlib.Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+PAGES = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
+PROSE = [page for page in PAGES if page.parent.name != "protocol"]
+SOURCE_FOLDERS = ("rmqlab", "broker", "nameserver", "cluster", "tests", "examples")
+MOST_README_LINES = 150
+MOST_PROSE_COLUMNS = 120
+
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+each_prose_page = pytest.mark.parametrize("page", PROSE, ids=lambda page: str(page.relative_to(ROOT)))
+
+
+def text_of(page: pathlib.Path) -> str:
+    return page.read_text("utf-8")
+
+
+def without_blocks(text: str) -> str:
+    """The text without fenced code."""
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def code_of(text: str) -> str:
+    """Fenced blocks and code spans, one a line."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL)
+    return "\n".join([*blocks, *re.findall(r"`([^`]+)`", without_blocks(text))])
+
+
+def headings(text: str) -> list[str]:
+    return re.findall(r"^#+ (.+)$", without_blocks(text), re.MULTILINE)
+
+
+def anchor(heading: str) -> str:
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+# ---- pages ---------------------------------------------------------------------------------------------------
+
+
+@each_page
+def test_every_relative_link_resolves(page: pathlib.Path) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_blocks(text_of(page))):
+        if "://" in target:
+            continue
+        path, _, fragment = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        if not linked.exists() or (fragment and fragment not in map(anchor, headings(text_of(linked)))):
+            broken.append(target)
+    assert broken == []
+
+
+def test_the_readme_links_to_every_page() -> None:
+    linked = set(re.findall(r"\]\((docs/[\w-]+\.md)\)", text_of(README)))
+    assert linked == {f"docs/{page.name}" for page in DOCS.glob("*.md")}
+
+
+def test_the_readme_is_short() -> None:
+    assert len(text_of(README).splitlines()) <= MOST_README_LINES
+
+
+@each_prose_page
+def test_lines_of_prose_are_short(page: pathlib.Path) -> None:
+    lines = without_blocks(text_of(page)).splitlines()
+    assert [line for line in lines if len(line) > MOST_PROSE_COLUMNS and not line.startswith("|")] == []
+
+
+@each_page
+def test_no_page_names_a_place_of_one_machine(page: pathlib.Path) -> None:
+    assert re.findall(r"(?<![\w.~])/(?:work|root|tmp|shared)/\S*", text_of(page)) == []
+
+
+@pytest.mark.parametrize("page", [DOCS / "architecture.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_every_source_file_that_is_named_exists(page: pathlib.Path) -> None:
+    sources = [str(path.relative_to(ROOT)) for path in python_files()]
+    named = re.findall(r"`([\w/]+\.py)`", text_of(page))
+    named.remove("store.py") if page.name == "architecture.md" else None  # an example of a file of the user's
+    assert named
+    assert [name for name in named if not any(f"/{path}".endswith(f"/{name}") for path in sources)] == []
+
+
+# ---- commands ------------------------------------------------------------------------------------------------
+
+
+@each_page
+def test_every_make_target_that_is_named_exists(page: pathlib.Path) -> None:
+    named = set(re.findall(r"\bmake ([a-z][a-z-]*)", code_of(text_of(page))))
+    targets = set(re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
+    assert named - targets == set()
+
+
+def command_group() -> typer.core.TyperGroup:
+    group = typer.main.get_command(app)
+    assert isinstance(group, typer.core.TyperGroup)
+    return group
+
+
+def verbs() -> set[str]:
+    return set(command_group().commands)
+
+
+@each_page
+def test_every_command_that_is_named_exists(page: pathlib.Path) -> None:
+    named = re.findall(r"(?:^|[\s/(])rmqlab ([a-z][a-z-]*)", code_of(text_of(page)), re.MULTILINE)
+    assert set(named) - verbs() == set()
+
+
+def test_the_table_of_commands_has_every_command_and_no_other() -> None:
+    rows = re.findall(r"^\| (`[^|]*) \|", text_of(DOCS / "command-line.md"), re.MULTILINE)
+    named = {code.split()[0] for row in rows for code in re.findall(r"`([^`]+)`", row)}
+    assert named == verbs()
+
+
+# ---- JSON ----------------------------------------------------------------------------------------------------
+
+JSON_PAGE = DOCS / "json.md"
+
+
+def section_of(title: str) -> str:
+    """One section of the page of JSON documents."""
+    page = text_of(JSON_PAGE)
+    return re.split(r"^## ", page.partition(f"\n## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def members_of(title: str) -> set[str]:
+    return set(re.findall(r"`(\w+)`", section_of(title)))
+
+
+def commands_with_json(group: typer.core.TyperGroup, before: str = "") -> Iterator[str]:
+    for name, command in group.commands.items():
+        if isinstance(command, typer.core.TyperGroup):
+            yield from commands_with_json(command, f"{before}{name} ")
+        elif any("--json" in parameter.opts for parameter in command.params):
+            yield before + name
+
+
+def test_the_table_of_json_has_every_command_that_prints_it_and_no_other() -> None:
+    rows = re.findall(r"^\| (`[^|]*) \|", section_of("Commands"), re.MULTILINE)
+    assert sorted(code for row in rows for code in re.findall(r"`([^`]+)`", row)) == sorted(
+        commands_with_json(command_group())
+    )
+
+
+def test_the_version_of_events_is_that_of_the_journal() -> None:
+    assert f"`version`, and it is {VERSION}." in " ".join(section_of("Version").split())
+    assert f'`{{"v": {VERSION}, ' in " ".join(text_of(DOCS / "command-line.md").split())
+
+
+def test_the_members_of_a_cluster_are_listed() -> None:
+    assert members_of("Cluster") == {"name", "namesrv_addr", "nodes", "moved", *UP_KEYS}
+
+
+def test_the_members_of_a_status_and_its_nodes_are_listed() -> None:
+    master = Node(name="broker-a", kind=NodeKind.BROKER, host="127.0.0.1", group="broker-a", broker_id=0)
+    slave = attrs.evolve(master, name="broker-a-s", broker_id=1)
+    nameserver = Node(name="namesrv-1", kind=NodeKind.NAMESERVER, host="127.0.0.1")
+    document = status_document({}, [master, slave, nameserver], {}, {}, "/data")
+    assert document.keys() | document["replication"][0].keys() <= members_of("Status")
+    for node in (master, nameserver):
+        assert node_entry(node, ProcessState(), "/data").keys() | live_entry(node, None).keys() <= members_of("Node")
+
+
+def test_the_members_of_findings_and_comparisons_are_listed() -> None:
+    finding = Finding(metric="lost", unit="messages", value=0)
+    assert finding.as_json().keys() <= members_of("Finding")
+    fields = {field.name for kind in (Comparison, Side) for field in attrs.fields(kind)}
+    assert members_of("Comparison") == {*fields, "target", "null"}
+
+
+# ---- citations -----------------------------------------------------------------------------------------------
+
+PROTOCOL = DOCS / "protocol"
+PAGE_OF = {
+    "remoting-and-nameserver": "remoting-and-nameserver.md",
+    "remoting": "remoting-and-nameserver.md",
+    "store-and-ha": "store-and-ha.md",
+    "store-ha": "store-and-ha.md",
+    "broker-requests": "broker-requests.md",
+    "spark.md": "spark.md",
+}
+SECTION = re.compile(rf"(?<![\w-])({'|'.join(map(re.escape, PAGE_OF))}) sections? (\d+(?:\.\d+)?)(?: to (\d+))?")
+ITEMS = re.compile(r"(?<![\w-])(remoting|store-ha|broker-requests)#(\d+)(?!\.?\d)((?:, #\d+)*)(?: to #(\d+))?")
+BARE_SECTION = re.compile(r"(?:\(|, )section (\d+(?:\.\d+)?)")
+DEFAULT_PAGES = [
+    ("broker/ha/", "store-and-ha"),
+    ("tests/broker/ha/", "store-and-ha"),
+    ("nameserver/", "remoting-and-nameserver"),
+    ("broker/registration.py", "remoting-and-nameserver"),
+    ("broker/handlers/", "broker-requests"),
+    ("tests/broker/handlers/", "broker-requests"),
+]
+"""What a section without a page belongs to, by where it is cited."""
+
+
+class Citation(NamedTuple):
+    where: str
+    page: str
+    number: str
+
+
+def python_files() -> Iterator[pathlib.Path]:
+    for folder in SOURCE_FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            if path.resolve().relative_to(ROOT) == path.relative_to(ROOT):
+                yield path
+
+
+def prose_of(path: pathlib.Path) -> str:
+    """The file on one line, without the signs that begin lines of comments."""
+    return re.sub(r"\s*\n\s*(?:#:? )?", " ", text_of(path))
+
+
+def cited_sections() -> Iterator[Citation]:
+    for path in python_files():
+        where, text = str(path.relative_to(ROOT)), prose_of(path)
+        for page, number, last in SECTION.findall(text):
+            numbers = map(str, range(int(number), int(last) + 1)) if last and "." not in number else [number]
+            yield from (Citation(where, page, each) for each in numbers)
+        for prefix, page in DEFAULT_PAGES:
+            if where.startswith(prefix):
+                yield from (Citation(where, page, number) for number in BARE_SECTION.findall(text))
+
+
+def cited_items() -> Iterator[Citation]:
+    for path in python_files():
+        for page, first, more, last in ITEMS.findall(prose_of(path)):
+            numbers = {int(first), *map(int, re.findall(r"\d+", more)), *range(int(first), int(last or first) + 1)}
+            yield from (Citation(str(path.relative_to(ROOT)), page, str(number)) for number in sorted(numbers))
+
+
+def sections_of(page: str) -> set[str]:
+    """The numbers of a page's headings."""
+    numbers = (re.match(r"(\d+(?:\.\d+)?)\.? ", heading) for heading in headings(text_of(PROTOCOL / PAGE_OF[page])))
+    return {number[1] for number in numbers if number}
+
+
+def items_of(page: str) -> set[str]:
+    """The numbers of a page's checklist."""
+    checklist = text_of(PROTOCOL / PAGE_OF[page]).rpartition("Checklist for conformance")[2]
+    return set(re.findall(r"^(\d+)\. ", checklist, re.MULTILINE))
+
+
+def test_every_section_that_is_cited_exists() -> None:
+    known = {page: sections_of(page) for page in PAGE_OF}
+    cited = [*cited_sections()]
+    assert len(cited) > 100
+    assert [citation for citation in cited if citation.number not in known[citation.page]] == []
+
+
+def test_every_checklist_item_that_is_cited_exists() -> None:
+    known = {page: items_of(page) for page in ("remoting", "store-ha", "broker-requests")}
+    cited = [*cited_items()]
+    assert len(cited) > 100
+    assert [citation for citation in cited if citation.number not in known[citation.page]] == []
+
+
+@pytest.mark.parametrize(
+    ("page", "table"),
+    [
+        ("remoting", "conformance_remoting.md"),
+        ("store-ha", "conformance_store_ha.md"),
+        ("broker-requests", "conformance_broker_requests.md"),
+    ],
+)
+def test_the_checklists_have_the_items_of_their_tables(page: str, table: str) -> None:
+    rows = re.findall(r"^\| (\d+) \|", text_of(ROOT / "tests" / table), re.MULTILINE)
+    assert set(rows) == items_of(page)
+
+
+def test_citations_are_understood() -> None:
+    text = "store-and-ha section 4.5; spark.md sections 1 to 4; of any (section 2.3)"
+    assert SECTION.findall(text) == [("store-and-ha", "4.5", ""), ("spark.md", "1", "4")]
+    assert BARE_SECTION.findall(text) == ["2.3"]
+    assert ITEMS.findall("remoting#3, #4. store-ha#7 to #9") == [
+        ("remoting", "3", ", #4", ""),
+        ("store-ha", "7", "", "9"),
+    ]
