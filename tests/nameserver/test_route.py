@@ -1,7 +1,7 @@
 """The route table: RocketMQ's rules of section 4 of the reference, one by one."""
 
 import sys
-from _collections_abc import dict_items
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -11,6 +11,9 @@ from rmqlab.nameserver.lookup import find_route
 from rmqlab.nameserver.route import Registered, Registration, RouteTable, RouteTableFullError
 from rmqlab.remoting.bodies.route import QueueData
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_items
 
 TEMPLATE = TopicConfig(topic_name="TBW102", read_queue_nums=8, write_queue_nums=8, perm=7)
 ORDERS = TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4)
