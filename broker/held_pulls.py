@@ -10,6 +10,7 @@ what it is owed stay here until it does (issue 12.6).
 
 import collections
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -27,6 +28,8 @@ WAKES_AT_ONCE = 64
 QUEUES_SWEPT_AT_ONCE = 1000
 CHECKS_AT_ONCE = 20_000
 """Pairs of a held pull and a new message that are compared before sockets, timers and tasks have their turn."""
+FILTER_SECONDS_AT_ONCE = 0.02
+"""Seconds that SQL92 filters of held pulls may take before sockets, timers and tasks have their turn."""
 UNCOUNTED_CHECKS = 200
 """Pairs that one arrival may have without being counted: more than an ordinary queue has."""
 MAX_HELD = 100_000
@@ -81,6 +84,8 @@ class PullHold:
     _wakes_left: int = attrs.field(default=WAKES_AT_ONCE, init=False)
     _count: int = attrs.field(default=0, init=False)
     _checks_left: int = attrs.field(default=CHECKS_AT_ONCE, init=False)
+    _filter_seconds_left: float = attrs.field(default=FILTER_SECONDS_AT_ONCE, init=False)
+    _is_counting: bool = attrs.field(default=False, init=False)
     _crowded: dict[Queue, None] = attrs.field(factory=dict, init=False)
     """Queues whose new messages were too many to compare each with each held pull."""
     _to_sweep: list[Queue] = attrs.field(factory=list, init=False)
@@ -134,13 +139,18 @@ class PullHold:
             if len(self._crowded) == 1:
                 self.later(self._check_crowded)
             return False
-        if self._checks_left == CHECKS_AT_ONCE:
-            self.later(self._allow_checks)
+        self._count_until_others_had_their_turn()
         self._checks_left -= checks
         return True
 
-    def _allow_checks(self) -> None:
-        self._checks_left = CHECKS_AT_ONCE
+    def _count_until_others_had_their_turn(self) -> None:
+        if not self._is_counting:
+            self._is_counting = True
+            self.later(self._count_anew)
+
+    def _count_anew(self) -> None:
+        self._is_counting = False
+        self._checks_left, self._filter_seconds_left = CHECKS_AT_ONCE, FILTER_SECONDS_AT_ONCE
 
     def _check_crowded(self) -> None:
         """Wake the pulls of one crowded queue that are behind its end, whatever their filters."""
@@ -182,8 +192,15 @@ class PullHold:
             return False
         if wanted.by_properties is None:
             return True
-        properties = self.properties_of(topic, queue_id, offset)
-        return properties is None or wanted.by_properties(properties)
+        if self._filter_seconds_left <= 0:  # too many filters: this pull is woken as in a sweep
+            return True
+        self._count_until_others_had_their_turn()
+        began = time.perf_counter()
+        try:
+            properties = self.properties_of(topic, queue_id, offset)
+            return properties is None or wanted.by_properties(properties)
+        finally:
+            self._filter_seconds_left -= time.perf_counter() - began
 
     # -- waking ----------------------------------------------------------------------------------
 

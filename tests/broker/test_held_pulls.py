@@ -238,3 +238,22 @@ def test_comparisons_are_allowed_again_after_the_others_had_their_turn() -> None
     assert woken == []
     hold.arrived("T", 0, 900, [8])
     assert woken
+
+
+def test_filters_by_properties_have_a_limited_time() -> None:
+    """1,500 held pulls with an expression of 950 comparisons stopped a broker at each message."""
+    hold, woken = open_hold()
+    turns: list[Callable[[], None]] = []
+    hold.later = turns.append
+    hold.properties_of = lambda _topic, _queue_id, _offset: {}
+    for _ in range(3):
+        pull = held()
+        pull.wanted = MessageFilter(None, lambda _properties: False)
+        hold.add("T", 0, pull)
+    hold.arrived("T", 0, 5, [0])
+    assert woken == []
+    hold._filter_seconds_left = 0.0
+    hold.arrived("T", 0, 6, [0])
+    assert len(woken) == 3
+    turns.pop()()
+    assert hold._filter_seconds_left > 0
