@@ -25,6 +25,8 @@ SWEEP_PERIOD = 5.0
 """Seconds."""
 WAKES_AT_ONCE = 64
 """Pulls that are woken before sockets, timers and tasks have their turn, at most."""
+LONG_WAKE = 0.005
+"""Seconds; a pull that takes longer, to filter hundreds of messages, is the last of its portion."""
 QUEUES_SWEPT_AT_ONCE = 1000
 CHECKS_AT_ONCE = 20_000
 """Pairs of a held pull and a new message that are compared before sockets, timers and tasks have their turn."""
@@ -212,7 +214,10 @@ class PullHold:
         elif self._wakes_left:
             self._wakes_left -= 1
             self._forget(pull)
+            began = time.perf_counter()
             self.wake(pull)
+            if time.perf_counter() - began > LONG_WAKE:
+                self._wakes_left = 0
         else:
             self._due.append(pull)
             if len(self._due) == 1:

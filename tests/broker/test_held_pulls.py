@@ -257,3 +257,16 @@ def test_filters_by_properties_have_a_limited_time() -> None:
     assert len(woken) == 3
     turns.pop()()
     assert hold._filter_seconds_left > 0
+
+
+def test_a_pull_that_takes_long_is_the_last_of_its_portion(monkeypatch: pytest.MonkeyPatch) -> None:
+    hold, woken = open_hold()
+    turns: list[Callable[[], None]] = []
+    hold.later = turns.append
+    monkeypatch.setattr("rmqlab.broker.held_pulls.LONG_WAKE", -1.0)
+    hold_many(hold, 3)
+    hold.arrived("T", 0, 5, [0])
+    assert len(woken) == 1
+    while turns:
+        turns.pop()()
+    assert len(woken) == 3
