@@ -9,6 +9,8 @@ what it is owed stay here until it does (issue 12.6).
 """
 
 import collections
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -24,7 +26,15 @@ SWEEP_PERIOD = 5.0
 """Seconds."""
 WAKES_AT_ONCE = 64
 """Pulls that are woken before sockets, timers and tasks have their turn, at most."""
+LONG_WAKE = 0.005
+"""Seconds; a pull that takes longer, to filter hundreds of messages, is the last of its portion."""
 QUEUES_SWEPT_AT_ONCE = 1000
+CHECKS_AT_ONCE = 20_000
+"""Pairs of a held pull and a new message that are compared before sockets, timers and tasks have their turn."""
+FILTER_SECONDS_AT_ONCE = 0.02
+"""Seconds that SQL92 filters of held pulls may take before sockets, timers and tasks have their turn."""
+UNCOUNTED_CHECKS = 200
+"""Pairs that one arrival may have without being counted: more than an ordinary queue has."""
 MAX_HELD = 100_000
 """Pulls that are held, at most: what RocketMQ's pull thread pool queues (pullThreadPoolQueueCapacity)."""
 MAX_HELD_OF_CHANNEL = 10_000
@@ -76,6 +86,11 @@ class PullHold:
     _due: collections.deque[HeldPull] = attrs.field(factory=collections.deque, init=False)
     _wakes_left: int = attrs.field(default=WAKES_AT_ONCE, init=False)
     _count: int = attrs.field(default=0, init=False)
+    _checks_left: int = attrs.field(default=CHECKS_AT_ONCE, init=False)
+    _filter_seconds_left: float = attrs.field(default=FILTER_SECONDS_AT_ONCE, init=False)
+    _is_counting: bool = attrs.field(default=False, init=False)
+    _crowded: dict[Queue, None] = attrs.field(factory=dict, init=False)
+    """Queues whose new messages were too many to compare each with each held pull."""
     _to_sweep: list[Queue] = attrs.field(factory=list, init=False)
 
     def __len__(self) -> int:
@@ -99,7 +114,12 @@ class PullHold:
         return True
 
     def arrived(self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int]) -> None:
-        """Wake the pulls that new messages, the last of their queue, are for; those that want others stay."""
+        """Wake the pulls that new messages, the last of their queue, are for; those that want others stay.
+
+        With too many messages and pulls, all pulls behind the queue's end are woken a little later, as in a sweep.
+        """
+        if (topic, queue_id) not in self._held or not self._may_compare((topic, queue_id), len(tags_codes)):
+            return
         for max_offset, tags_code in enumerate(tags_codes, queue_offset + 1):
             if (topic, queue_id) not in self._held:
                 break
@@ -109,6 +129,44 @@ class PullHold:
                     end > pull.queue_offset and self._is_for(pull, topic, queue_id, end - 1, code)
                 ),
             )
+
+    def _may_compare(self, queue: Queue, messages: int) -> bool:
+        """Count the comparisons of an arrival. False if they are too many for now: the queue is checked later."""
+        if queue in self._crowded:
+            return False
+        checks = messages * len(self._held[queue])
+        if checks <= UNCOUNTED_CHECKS:
+            return True
+        if checks > self._checks_left:
+            self._crowded[queue] = None
+            if len(self._crowded) == 1:
+                self.later(self._check_crowded)
+            return False
+        self._count_until_others_had_their_turn()
+        self._checks_left -= checks
+        return True
+
+    def _count_until_others_had_their_turn(self) -> None:
+        if not self._is_counting:
+            self._is_counting = True
+            self.later(self._count_anew)
+
+    def _count_anew(self) -> None:
+        self._is_counting = False
+        self._checks_left, self._filter_seconds_left = CHECKS_AT_ONCE, FILTER_SECONDS_AT_ONCE
+
+    def _check_crowded(self) -> None:
+        """Wake the pulls of one crowded queue that are behind its end, whatever their filters."""
+        queue = next(iter(self._crowded))
+        del self._crowded[queue]
+        self._wake_behind(queue, self.max_offset(*queue))
+        if self._crowded:
+            self.later(self._check_crowded)
+
+    def _wake_behind(self, queue: Queue, end: int, now: float = -math.inf) -> None:
+        """Wake the pulls of a queue that want an offset before its end, or whose time is over."""
+        if queue in self._held:
+            self._check(queue, lambda pull: pull.deadline <= now or end > pull.queue_offset)
 
     def _check(self, queue: Queue, is_due: Callable[[HeldPull], bool]) -> None:
         """Wake the pulls of a queue that are due; forget those whose connection is closed."""
@@ -137,8 +195,15 @@ class PullHold:
             return False
         if wanted.by_properties is None:
             return True
-        properties = self.properties_of(topic, queue_id, offset)
-        return properties is None or wanted.by_properties(properties)
+        if self._filter_seconds_left <= 0:  # too many filters: this pull is woken as in a sweep
+            return True
+        self._count_until_others_had_their_turn()
+        began = time.perf_counter()
+        try:
+            properties = self.properties_of(topic, queue_id, offset)
+            return properties is None or wanted.by_properties(properties)
+        finally:
+            self._filter_seconds_left -= time.perf_counter() - began
 
     # -- waking ----------------------------------------------------------------------------------
 
@@ -150,7 +215,10 @@ class PullHold:
         elif self._wakes_left:
             self._wakes_left -= 1
             self._forget(pull)
+            began = time.perf_counter()
             self.wake(pull)
+            if time.perf_counter() - began > LONG_WAKE:
+                self._wakes_left = 0
         else:
             self._due.append(pull)
             if len(self._due) == 1:
@@ -214,7 +282,6 @@ class PullHold:
         del self._to_sweep[-QUEUES_SWEPT_AT_ONCE:]
         for queue in portion:
             if queue in self._held:
-                end = self.max_offset(*queue)
-                self._check(queue, lambda pull, end=end: pull.deadline <= now or end > pull.queue_offset)  # type: ignore[misc]
+                self._wake_behind(queue, self.max_offset(*queue), now)
         if self._to_sweep:
             self.later(partial(self._sweep_some, now))

@@ -257,7 +257,7 @@ def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, l
         started_at_millis=wall_millis(),
     )
     broker.hold.wake = functools.partial(wake_pull, broker)
-    broker.hold.later = broker.slices.later = reactor.again
+    broker.hold.later = broker.slices.later = broker.notices.later = reactor.again
     broker.hold.errors = link.errors
     broker.apply_switches()
     ha_slave.on_connected = broker.master_seen

@@ -19,6 +19,7 @@ from rmqlab.broker.locks import QueueLocks
 from rmqlab.broker.metadata import MetadataSync
 from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.pending_acks import PendingAcks
+from rmqlab.broker.rebalance_notices import RebalanceNotices
 from rmqlab.broker.registration import Registration
 from rmqlab.broker.skipped import Skipped
 from rmqlab.broker.slices import Slices
@@ -27,9 +28,7 @@ from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.topics import TopicTable
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.topic import DataVersion
-from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.remoting.command import request
-from rmqlab.remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
+from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.headers.query import QueryMessageRequestHeader
 from rmqlab.remoting.message import NewMessage, RecordError, decode_properties
 from rmqlab.runtime.boundary import InternalErrors
@@ -83,6 +82,7 @@ class Broker:
     access: AccessControl | None = None
     """None while access control is off."""
     consumers: ConsumerTable = attrs.field(factory=ConsumerTable)
+    notices: RebalanceNotices = attrs.field(factory=RebalanceNotices)
     producers: ProducerTable = attrs.field(factory=ProducerTable)
     filters: ConsumerFilterTable = attrs.Factory(_open_filters, takes_self=True)
     locks: QueueLocks = attrs.field(factory=QueueLocks)
@@ -184,9 +184,7 @@ class Broker:
             return
         if group_config is not None and not group_config.notify_consumer_ids_changed_enable:
             return
-        header = NotifyConsumerIdsChangedRequestHeader(consumer_group=group_name)
-        for channel in list(group.members):
-            channel.send_oneway(request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, header))
+        self.notices.send(group)
 
     def channel_closed(self, channel: Channel) -> None:
         """Drop a connection from all groups at once (broker-requests#41)."""

@@ -5,7 +5,8 @@ Source: remoting-and-nameserver sections 3.10, 3.11, 4.7; class RouteInfoManager
 
 from collections.abc import Callable
 
-from rmqlab.nameserver.route import BrokerName, RouteTable
+from rmqlab.nameserver.entries import BrokerName
+from rmqlab.nameserver.route import RouteTable
 from rmqlab.remoting.bodies.route import BrokerData, ClusterInfo, TopicRouteData
 
 UNIT = 1

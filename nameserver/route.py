@@ -15,6 +15,19 @@ import attrs
 import msgspec
 
 from rmqlab.nameserver.changes import BrokerChange, BrokerChangeKind, Change, QueueChange
+from rmqlab.nameserver.entries import BrokerLive, BrokerName
+from rmqlab.nameserver.limits import (
+    MAX_ADDRESSES,
+    MAX_BROKER_NAMES,
+    MAX_CLUSTERS,
+    MAX_FILTER_SERVERS,
+    MAX_IDS,
+    MAX_MEMBERSHIPS,
+    MAX_NAME_SIZE,
+    MAX_QUEUE_DATA,
+    MAX_TOPIC_CHARACTERS,
+)
+from rmqlab.nameserver.reverseindex import ReverseIndex
 from rmqlab.remoting.bodies.route import QueueData
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
 from rmqlab.remoting.names import MASTER_ID
@@ -22,20 +35,6 @@ from rmqlab.remoting.names import MASTER_ID
 EXPIRY = 120.0
 """Seconds without a registration after which a broker is dropped (remoting#33)."""
 
-MAX_BROKER_NAMES = 5_000
-MAX_ADDRESSES = 10_000
-"""Brokers that are live."""
-MAX_IDS = 1_000
-"""Brokers of one name."""
-MAX_CLUSTERS = 1_000
-MAX_MEMBERSHIPS = 20_000
-"""Pairs of a cluster and a broker name: a name may be in several clusters."""
-MAX_QUEUE_DATA = 1_000_000
-"""Pairs of a topic and a broker name. Each takes some 200 bytes; a registration costs 1 to 2 us for each topic."""
-MAX_FILTER_SERVERS = 1_000
-"""Of one broker."""
-MAX_NAME_SIZE = 1_024
-"""Characters of a name or an address."""
 MAX_EXPIRED_AT_ONCE = 1_000
 
 PERM_WRITE = 2
@@ -44,26 +43,6 @@ PERM_READ_WRITE = 6
 
 class RouteTableFullError(Exception):
     """A registration would make the table larger than it may be (issue 12.6). The message names the limit."""
-
-
-@attrs.define(eq=False)
-class BrokerName:
-    """The addresses behind one broker name, by broker id."""
-
-    cluster: str
-    broker_name: str
-    addresses: dict[int, str] = attrs.field(factory=dict)
-
-
-@attrs.define(eq=False)
-class BrokerLive:
-    """What the last registration from one address left behind."""
-
-    seen_at: float
-    data_version: DataVersion
-    connection: Any
-    """Told from others by identity; given back when the broker expires."""
-    ha_address: str | None
 
 
 @attrs.frozen(kw_only=True)
@@ -105,6 +84,12 @@ class RouteTable:
     """Address."""
     _topics_of: dict[str, dict[str, None]] = attrs.field(factory=dict, init=False)
     """Broker name: the topics that have queues there."""
+    _topic_characters: int = attrs.field(default=0, init=False)
+    """Length of the names of all topics."""
+    _registered_by: ReverseIndex[int, str] = attrs.field(factory=ReverseIndex, init=False)
+    """The id() of a connection: the addresses that last registered over it. `live` keeps the connections alive."""
+    _names_at: ReverseIndex[str, str] = attrs.field(factory=ReverseIndex, init=False)
+    """Address: the broker names that have it. Thousands of connections may close at once (issue 12.6)."""
 
     # -- registration ----------------------------------------------------------------------------
 
@@ -125,7 +110,9 @@ class RouteTable:
             changes.append(_came(known, broker, reason))
         if wants_topics and (changed := self._upsert_queues(broker.broker_name, broker.topics)):
             changes.append(QueueChange(broker_name=broker.broker_name, topics=changed, reason="registered"))
+        self._forget_live(broker.address)
         self.live[broker.address] = BrokerLive(now, broker.data_version, connection, broker.ha_address)
+        self._registered_by.add(id(connection), broker.address)
         if broker.filter_servers is not None:
             if broker.filter_servers:
                 self.filter_servers[broker.address] = list(broker.filter_servers)
@@ -157,6 +144,9 @@ class RouteTable:
     def _check_topics(self, broker: Registration) -> None:
         if any(len(topic.topic_name) > MAX_NAME_SIZE for topic in broker.topics):
             raise RouteTableFullError(f"the name of a topic has more than {MAX_NAME_SIZE} characters")
+        size = sum(len(topic.topic_name) for topic in broker.topics if topic.topic_name not in self.queues)
+        if self._topic_characters + size > MAX_TOPIC_CHARACTERS:
+            raise RouteTableFullError(f"the names of all topics have more than {MAX_TOPIC_CHARACTERS} characters")
         total = sum(map(len, self._topics_of.values()))
         if total + len(broker.topics) > MAX_QUEUE_DATA:
             held = self._topics_of.get(broker.broker_name, {})
@@ -180,7 +170,10 @@ class RouteTable:
         for id_ in former:  # a slave that became the master, say (remoting#27)
             del addresses[id_]
         replaced = addresses.get(broker.broker_id)
+        if replaced is not None:
+            self._names_at.discard(replaced, known.broker_name)
         addresses[broker.broker_id] = broker.address
+        self._names_at.add(broker.address, known.broker_name)
         if former:
             return f"was broker id {former[0]}"
         if replaced is None:
@@ -198,7 +191,7 @@ class RouteTable:
                 topic_sys_flag=topic.topic_sys_flag,
                 write_queue_nums=topic.write_queue_nums,
             )
-            by_name = self.queues.setdefault(topic.topic_name, {})
+            by_name = self._queues_of(topic.topic_name)
             if by_name.get(broker_name) != data:
                 by_name[broker_name] = data
                 held[topic.topic_name] = None
@@ -206,6 +199,13 @@ class RouteTable:
         if not held:
             del self._topics_of[broker_name]
         return tuple(changed)
+
+    def _queues_of(self, topic: str) -> dict[str, QueueData]:
+        by_name = self.queues.get(topic)
+        if by_name is None:
+            by_name = self.queues[topic] = {}
+            self._topic_characters += len(topic)
+        return by_name
 
     def _master_for(self, known: BrokerName, broker_id: int) -> tuple[str | None, str | None]:
         """Give a slave its master's addresses, if that one is known and live (remoting#25)."""
@@ -236,12 +236,14 @@ class RouteTable:
 
         The id is freed whoever holds it: the late leave of an old master removes the new one, as in 4.9.
         """
-        self.live.pop(address, None)
+        self._forget_live(address)
         self.filter_servers.pop(address, None)
         broker = self.brokers.get(broker_name)
         if broker is None:
             return []
         held = broker.addresses.pop(broker_id, None)
+        if held is not None:
+            self._names_at.discard(held, broker_name)
         emptied = self._drop_broker(broker_name, [cluster]) if not broker.addresses else ()
         if held is None:
             return []
@@ -254,7 +256,9 @@ class RouteTable:
         Where no broker did, the connection's own remote address stands for the broker's; that of a client
         is nobody's.
         """
-        address = next((a for a, live in self.live.items() if live.connection is connection), fallback_address)
+        address = self._registered_by.first(id(connection))
+        if address is None:
+            address = fallback_address
         return self._drop_address(BrokerChangeKind.CONNECTION_LOST, address, "connection lost")
 
     def expire(self, *, now: float, timeout: float = EXPIRY) -> tuple[list[Any], list[Change]]:
@@ -267,15 +271,21 @@ class RouteTable:
             changes += self._drop_address(BrokerChangeKind.EXPIRED, address, reason)
         return [live.connection for _, live in silent], changes
 
+    def _forget_live(self, address: str) -> None:
+        live = self.live.get(address)
+        if live is not None:
+            del self.live[address]
+            self._registered_by.discard(id(live.connection), address)
+
     def _drop_address(self, kind: BrokerChangeKind, address: str, reason: str) -> list[Change]:
-        self.live.pop(address, None)
+        self._forget_live(address)
         self.filter_servers.pop(address, None)
-        holders = (
-            (broker, id_) for broker in self.brokers.values() for id_, a in broker.addresses.items() if a == address
-        )
-        broker, broker_id = next(holders, (None, 0))
-        if broker is None:
+        name = self._names_at.first(address)
+        if name is None:
             return []
+        self._names_at.discard(address, name)
+        broker = self.brokers[name]
+        broker_id = next(id_ for id_, held in broker.addresses.items() if held == address)
         del broker.addresses[broker_id]
         # Only one cluster loses the name, even where it has two: 4.9 stops at the first.
         clusters = [name for name, members in self.clusters.items() if broker.broker_name in members][:1]
@@ -301,6 +311,7 @@ class RouteTable:
                 removed.append(topic)
             if not by_name:
                 del self.queues[topic]
+                self._topic_characters -= len(topic)
         return tuple(removed)
 
     def _forget_topic(self, broker_name: str, topic: str) -> None:
@@ -320,6 +331,7 @@ class RouteTable:
             return []
         if not cluster:
             gone = self.queues.pop(topic, None)
+            self._topic_characters -= 0 if gone is None else len(topic)
             for broker_name in gone or ():
                 self._forget_topic(broker_name, topic)
             return [QueueChange(broker_name=None, topics=(topic,), reason="deleted")] if gone else []

@@ -8,6 +8,7 @@ pass with others. Requests are served in portions, so that one peer does not hol
 import logging
 import socket
 from collections.abc import Callable
+from time import perf_counter
 
 import trio
 
@@ -31,6 +32,8 @@ and the slave. In portions all three work at once, which is worth a fifth of the
 _SMALLEST_RECEIVE = 4 * 1024
 FRAMES_AT_ONCE = 2 * FRAMES_PER_PASS
 """Frames of one channel that are served in one pass, at most; the others wait for the next pass."""
+SECONDS_AT_ONCE = 0.02
+"""Seconds after which the other frames of a channel wait too: some requests take a hundred times as long as others."""
 HIGH_WATER = 8 * 2**20
 """Bytes owed to a peer above which its requests are neither read nor served."""
 SCARCE_HIGH_WATER = 64 * 2**10
@@ -254,11 +257,12 @@ class Channel:
 
     def _serve_frames(self, frames: list[Frame]) -> None:
         """Serve a portion of these; keep the others until the next pass, or until the peer takes what it is owed."""
-        served = 0
+        served, until = 0, perf_counter() + SECONDS_AT_ONCE
         try:
             for frame in frames:
                 is_near_limit = self._owed >= SCARCE_HIGH_WATER or self._parked >= SCARCE_MAX_PARKED
-                if served == FRAMES_AT_ONCE or (is_near_limit and not self._may_serve):
+                is_enough = served == FRAMES_AT_ONCE or (served and perf_counter() > until)
+                if is_enough or (is_near_limit and not self._may_serve):
                     break
                 served += 1
                 command = decode_command(frame)

@@ -46,6 +46,8 @@ TEXTS = (
     ),
     *("127.0.0.1", "host.invalid:10911", "127.0.0.1:0", "config_store_path", "brokerPermission=0\nlistenPort=1"),
 )
+LONG = 50_000
+"""Characters from which on a list item is not copied hundreds of times: two such lists exceed any frame."""
 
 
 class Odd(random.Random):
@@ -104,7 +106,9 @@ class Odd(random.Random):
             return rest | {self.text() if self.often(0.1) else key: self.spoiled(value[key])}
         if isinstance(value, list) and value and self.often(0.8):
             at = self.randrange(len(value))
-            return value[:at] + [self.spoiled(value[at])] * self.choice((0, 1, 2, 300)) + value[at + 1 :]
+            item = self.spoiled(value[at])
+            copies = self.choice((0, 1, 2, 300 if len(str(item)) < LONG else 2))
+            return value[:at] + [item] * copies + value[at + 1 :]
         return self.tree(2)
 
     def json_body(self, kind: type[Any] | None) -> bytes:

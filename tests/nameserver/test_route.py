@@ -1,6 +1,7 @@
 """The route table: RocketMQ's rules of section 4 of the reference, one by one."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import attrs
 import pytest
@@ -10,6 +11,9 @@ from rmqlab.nameserver.lookup import find_route
 from rmqlab.nameserver.route import Registered, Registration, RouteTable, RouteTableFullError
 from rmqlab.remoting.bodies.route import QueueData
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
+
+if TYPE_CHECKING:
+    from _collections_abc import dict_items
 
 TEMPLATE = TopicConfig(topic_name="TBW102", read_queue_nums=8, write_queue_nums=8, perm=7)
 ORDERS = TopicConfig(topic_name="orders", read_queue_nums=4, write_queue_nums=4)
@@ -423,3 +427,53 @@ def test_very_many_silent_brokers_expire_in_several_scans(monkeypatch: pytest.Mo
     for broker in (MASTER, SLAVE, OTHER):
         register(table, broker)
     assert [len(table.expire(now=200.0)[0]) for _ in range(3)] == [2, 1, 0]
+
+
+# -- many connections that close at once (issue 12.6) ----------------------------------------------------------
+
+
+class CountedAddresses(dict[int, str]):
+    """Addresses of a broker name; counts how often all of them are read."""
+
+    reads = 0
+
+    def items(self) -> "dict_items[int, str]":
+        """Read all."""
+        CountedAddresses.reads += 1
+        return super().items()
+
+
+def test_a_closed_connection_costs_nothing_for_brokers_that_are_not_behind_it() -> None:
+    table = pair()
+    register(table, OTHER)
+    for broker in table.brokers.values():
+        broker.addresses = CountedAddresses(broker.addresses)
+    CountedAddresses.reads = 0
+    for port in range(100):
+        assert table.lose_connection(object(), f"10.0.0.9:{port}") == []
+    assert CountedAddresses.reads == 0
+    assert len(table.lose_connection(connection_of(OTHER), "")) == 2  # the broker, its queues
+
+
+def test_the_reverse_indexes_forget_what_the_table_forgets() -> None:
+    table = pair()
+    register(table, attrs.evolve(MASTER, broker_id=5), connection="another")
+    register(table, attrs.evolve(SLAVE, address="10.0.0.8:1"))
+    register(table, attrs.evolve(OTHER, address=SLAVE.address))
+    table.unregister("DefaultCluster", MASTER.address, "broker-a", 5)
+    table.lose_connection(sys.intern("connection of 10.0.0.8:1"), "")
+    table.lose_connection(connection_of(SLAVE), "")
+    assert not table.brokers
+    assert not table.live
+    assert len(table._registered_by) == len(table._names_at) == 0
+
+
+def test_topic_names_of_a_table_have_a_limit_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqlab.nameserver.route.MAX_TOPIC_CHARACTERS", 20)
+    table = pair()
+    more = attrs.evolve(OTHER, topics=[TopicConfig(topic_name="x" * 9)])
+    with pytest.raises(RouteTableFullError, match="characters"):
+        register(table, more)
+    table.delete_topic("orders", None)
+    register(table, more)
+    assert "x" * 9 in table.queues

@@ -380,6 +380,19 @@ async def test_one_peer_with_many_requests_does_not_hold_up_another(peer: Peer) 
     assert len(order) == 1001
 
 
+async def test_one_peer_with_long_requests_does_not_hold_up_another(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 pipelined requests of 40 ms stopped a nameserver for a second, however few were served in a pass."""
+    monkeypatch.setattr("rmqlab.runtime.channel.SECONDS_AT_ONCE", 0.0)
+    many = encode_command(request(ECHO, {"from": "many"})) * 40
+    with _dial(peer.address, many) as first, _dial(peer.address, encode_command(request(ECHO, {"from": "one"}))):
+        await _read_replies(first, 40)
+    order = [command.ext_fields["from"] for command in peer.received]
+    assert order.index("one") < 20
+    assert len(order) == 41
+
+
 async def test_requests_with_outstanding_replies_are_limited(
     peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

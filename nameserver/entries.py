@@ -1,0 +1,27 @@
+"""What the route table keeps of brokers."""
+
+from typing import Any
+
+import attrs
+
+from rmqlab.remoting.bodies.topic import DataVersion
+
+
+@attrs.define(eq=False)
+class BrokerName:
+    """The addresses behind one broker name, by broker id."""
+
+    cluster: str
+    broker_name: str
+    addresses: dict[int, str] = attrs.field(factory=dict)
+
+
+@attrs.define(eq=False)
+class BrokerLive:
+    """What the last registration from one address left behind."""
+
+    seen_at: float
+    data_version: DataVersion
+    connection: Any
+    """Told from others by identity; given back when the broker expires."""
+    ha_address: str | None
