@@ -11,8 +11,13 @@ import typer.core
 import typer.main
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.checks import METRICS
 from rmqlab.cluster.checks.findings import Finding
 from rmqlab.cluster.cli.up import UP_KEYS
+from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
+from rmqlab.cluster.scenario.actions import VERBS
+from rmqlab.cluster.scenario.model import Expectation, Scenario, Step
+from rmqlab.cluster.scenario.waits import parse_wait
 from rmqlab.cluster.supervisor.process_state import ProcessState
 from rmqlab.cluster.supervisor.status import live_entry, node_entry, status_document
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
@@ -131,6 +136,46 @@ def test_the_table_of_commands_has_every_command_and_no_other() -> None:
     rows = re.findall(r"^\| (`[^|]*) \|", text_of(DOCS / "command-line.md"), re.MULTILINE)
     named = {code.split()[0] for row in rows for code in re.findall(r"`([^`]+)`", row)}
     assert named == verbs()
+
+
+# ---- scenarios -----------------------------------------------------------------------------------------------
+
+
+def table_below(page: pathlib.Path, title: str) -> set[str]:
+    """The first words of the code spans in the first cells of the table below a heading."""
+    text = re.split(r"^#", text_of(page).partition(f"# {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    rows = re.findall(r"^\| (`[^|]*) \|", text, re.MULTILINE)
+    return {code for row in rows for code in re.findall(r"`([^`]+)`", row)}
+
+
+def test_the_reference_of_scenarios_has_every_action_condition_and_metric() -> None:
+    page = DOCS / "scenarios.md"
+    assert table_below(page, "Actions") == set(VERBS)
+    conditions = {code.split()[0] for code in table_below(page, "Conditions")}
+    assert conditions == {*conditions_of_clusters(), *conditions_of_journals()}
+    assert table_below(page, "Metrics") == {metric.title for metric in METRICS}
+
+
+def conditions_of_clusters() -> list[str]:
+    with pytest.raises(UnknownConditionError) as caught:
+        parse_condition(["none"], [])
+    return str(caught.value).partition("conditions: ")[2].split(", ")
+
+
+def conditions_of_journals() -> list[str]:
+    """Those that `parse_wait` names beside the conditions of clusters."""
+    with pytest.raises(UnknownConditionError) as caught:
+        parse_wait("none", [], [])
+    return str(caught.value).partition("conditions: ")[2].split(", ")
+
+
+def test_the_reference_of_scenarios_has_every_key() -> None:
+    page = DOCS / "scenarios.md"
+    steps = {field.name for field in attrs.fields(Step)} - {"action"}
+    assert table_below(page, "Step") == steps
+    assert table_below(page, "Expectations") == {field.name for field in attrs.fields(Expectation)}
+    top = {field.name for field in attrs.fields(Scenario)} - {"workloads", "steps", "expectations"}
+    assert table_below(page, "Top level") == top | {"workload", "step", "expect"}
 
 
 # ---- JSON ----------------------------------------------------------------------------------------------------
