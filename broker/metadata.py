@@ -17,7 +17,7 @@ import trio
 
 from rmqlab.broker.complaints import Complaints, short
 from rmqlab.broker.offset_handback import kept_offsets
-from rmqlab.broker.offsets import ConsumerOffsetTable
+from rmqlab.broker.offsets import MAX_KEYS, ConsumerOffsetTable
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.topics import TopicTable
 from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
@@ -127,6 +127,8 @@ class MetadataSync:
     def _take_offsets(self, body: bytes) -> None:
         fresh, table = ConsumerOffsets.decode(body), self.offsets
         _check_range(number for queues in fresh.offset_table.values() for pair in queues.items() for number in pair)
+        if len(table.offsets.keys() | fresh.offset_table.keys()) > MAX_KEYS:
+            raise BodyError(f"offsets of more than {MAX_KEYS} pairs of topic and group, with those held here")
         kept: dict[str, dict[int, int]] = {}
         stays: dict[str, dict[int, tuple[int, int]]] = {}
         if self.keeps_newer or self.hands_back:

@@ -22,7 +22,8 @@ class StoreLock:
     @classmethod
     def acquire(cls, path: Path, disk: Disk | None = None) -> "StoreLock":
         """StoreLocked while another store holds it; OSError when the file cannot be opened or locked."""
-        path, disk = path.resolve(), disk or Disk()
+        # Path.resolve raises RuntimeError for a loop of symbolic links, which then has no named reason.
+        path, disk = Path(os.path.realpath(path)), disk or Disk()
         refusal = StoreLocked(f"{path} is locked: another broker uses this store")
         if path in _held_here:  # asked before opening: closing any descriptor of the file would free the lock
             raise refusal

@@ -15,6 +15,7 @@ from rmqlab.broker.topics import TopicTable
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.runtime.testing import ScriptedClient
@@ -157,6 +158,16 @@ async def test_offsets_are_taken_by_key_older_ones_too_and_said_so(following: Sl
     await following.sync.sync()
     assert offsets.offsets == {"T@g": {0: 10}, "T@other": {0: 9}}
     assert [kind for kind, _ in following.events] == ["consumer_offsets_overwritten"]
+
+
+async def test_the_offsets_of_a_slave_have_a_limit(following: Slave, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A master that sends 500,000 new keys every 10 s filled the memory of its slave."""
+    monkeypatch.setattr("rmqlab.broker.metadata.MAX_KEYS", 2)
+    sync = following.sync
+    sync._take_offsets(b'{"offsetTable":{"a@g":{0:1},"b@g":{0:1}}}')
+    with pytest.raises(BodyError, match="more than 2 pairs"):
+        sync._take_offsets(b'{"offsetTable":{"c@g":{0:1}}}')
+    assert set(sync.offsets.offsets) == {"a@g", "b@g"}
 
 
 @pytest.mark.parametrize("body", [b'{"offsetTable":{"T@g":{0:10}}}', b'{"offsetTable":{"T@g":{"0":10}}}'])

@@ -9,6 +9,7 @@ import pytest
 
 from rmqlab.remoting.message import decode_message
 from rmqlab.store.disk import StoreError
+from rmqlab.store.lock import StoreLock
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
@@ -144,3 +145,9 @@ def test_an_entry_that_leads_to_another_message_is_not_followed(open_store: Open
     for elsewhere in (offsets[1], offsets[1] + 1, 10**9):
         mapped[entry_at + 4 : entry_at + 12] = elsewhere.to_bytes(8, "big")
         assert store.query("orders", "k0", 9, 0, 2**62).buffers == []
+
+
+def test_a_lock_file_that_links_to_itself_is_a_named_reason(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to("lock")
+    with pytest.raises(OSError, match="symbolic links"):
+        StoreLock.acquire(tmp_path / "lock")
