@@ -62,7 +62,7 @@ class _Syncs:
 
 
 async def run_broker(broker: Broker, servers: list[Server[Broker]], link: ControlLink) -> NoReturn:
-    """Run all loops until cancelled. One that fails is logged, counted and run again after a pause (design section 14)."""
+    """Run all loops until cancelled. One that fails is logged, counted and run again after a pause (docs/architecture.md, Boundaries)."""
     async with trio.open_nursery() as nursery:
         errors = broker.errors
 

@@ -1,7 +1,7 @@
 """Profiles: values for many keys at once, under a name. A key that is set by hand wins over the profile.
 
 `4.9` is RocketMQ 4.9.8, flaws included. `hardened` turns on every switch by which we depart from it: see the table of
-switches in the README. They are departures that a client or a peer of 4.9 can live with; what each mends, and which
+switches in docs/switches.md. They are departures that a client or a peer of 4.9 can live with; what each mends, and which
 needs both sides to be ours, is said there.
 """
 

@@ -3,7 +3,7 @@
 Where they lie follows from the cluster's own record, never from the settings file, which the node itself writes
 (request 25 and 318). Nothing outside the node's directory is touched, links resolved (issue 12.1).
 
-Source: design section 8, issue 3 item 7. All of it blocks, for files may be large: call it in a thread.
+Source: issue 3 item 7. All of it blocks, for files may be large: call it in a thread.
 """
 
 import os

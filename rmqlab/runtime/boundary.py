@@ -3,7 +3,7 @@
 Foreign input meets our code in a request handler, a released reply, a deferred call, `on_close`, a timer, a control
 message, a file, or a background loop. Each of these kinds has one boundary, and each boundary reports to the
 `InternalErrors` of its process: one log line at a limited rate, and a count by place, shown in `status` as
-`internal_errors` (design section 14, issue 12).
+`internal_errors` (docs/architecture.md, issue 12).
 """
 
 import collections

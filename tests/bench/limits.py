@@ -2,7 +2,7 @@
 
 A broker runs in a process of its own. In another process a probe asks it for a queue's end every 5 ms over one connection,
 and notes the longest wait. Memory is what no file backs (RssAnon); the queue files of a test come on top.
-Figures move with the machine and its load; they are for the README, and nothing is judged here (issue 12.6).
+Figures move with the machine and its load; they are for docs/benchmarks.md, and nothing is judged here (issue 12.6).
 """
 
 import contextlib

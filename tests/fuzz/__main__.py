@@ -225,6 +225,7 @@ async def fuzz(seconds: float, seed: str, first: int, place: Path) -> int:
             if number == first + WARM_UP:
                 nodes = nodes_of(cluster)
             found = found_of_victims() + strays(place)
+            found += [f"{node.name} died" for node in nodes or () if not health.is_alive(node.pid)]
             if number % EXAMINED_EVERY == 0:
                 for node in nodes or nodes_of(cluster):
                     found += await health.complaints(node)

@@ -1,7 +1,7 @@
 """Every request of a nameserver, and what it knows after it.
 
 Brokers without a name, an address or a cluster are left out: 4.9 keeps them under null, which shows in all that comes
-after (README, Departures).
+after (docs/departures.md).
 """
 
 import json
@@ -160,7 +160,7 @@ def _lists() -> Iterator[Case]:
     for topic in ("TBW102", "broker-a", "DefaultCluster", "FakeUnit", "DiffOrder", "FakeOdd", "FakeNull"):
         yield _ask(f"route of {topic}", _ROUTE, {"topic": topic})
     for code in (106, 206, 304, 311, 312, 313):
-        # Which broker's address 304 gives is chance (README, Departures).
+        # Which broker's address 304 gives is chance (docs/departures.md).
         case = _ask("list", code, show=(lambda body: body["topicList"]) if code == 304 else None)
         yield from (case, attrs.evolve(case, name=f"{case.name}, binary", codec=ROCKETMQ))
         yield attrs.evolve(case, name=f"{case.name}, odd field and body", fields={"x": "y"}, body=b"junk")

@@ -274,7 +274,7 @@ def _offsets(to: str) -> Iterator[Case]:
     key = {"consumerGroup": "DiffOffsets", "topic": "DiffOne", "queueId": "0"}
     kinds: Mapping[str, tuple[object, ...]] = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": INT}
     yield Case(f"{to} offset before", to, 14, key)
-    # A commit of a group without a name breaks request 308 there for good: see README, departures
+    # A commit of a group without a name breaks request 308 there for good: see docs/departures.md
     commit = Case(f"{to} commit", to, 15, {**key, "commitOffset": "5"})
     yield from mutated(commit, {**kinds, "commitOffset": LONG}, leave={"consumerGroup": ("",)})
     yield from mutated(Case(f"{to} offset", to, 14, key), kinds)

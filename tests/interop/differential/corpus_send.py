@@ -214,7 +214,7 @@ def _batches() -> Iterator[Case]:
         "with an empty one": _item(b"") + _item(b"x"),
         "cut": two[:-3],
         "cut in the size": two + b"\0\0",
-        # What an item says of its own size: see README, departures. It would be stored there.
+        # What an item says of its own size: see docs/departures.md. It would be stored there.
         "a body too long": two[:16] + struct.pack(">i", 1000) + two[20:],
         "a body below 0": two[:16] + struct.pack(">i", -1) + two[20:],
         "odd properties": _item(b"x", "junk") + _item(b"y", "a\x01"),

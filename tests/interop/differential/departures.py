@@ -3,7 +3,7 @@
 import re
 
 _DEPARTURES = {
-    # README, Departures
+    # docs/departures.md
     r"slave progress 308": "a commit of a group without a name, which its master had, and after which 4.9 fails",
     r"(maxMsgNums|maxNum) '2147483647'": "memory for as many messages as are asked for",
     r"view '1'": "bytes of the log that are no message",
