@@ -9,7 +9,7 @@ import collections
 import functools
 import time
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Protocol, TypeVar
 
 import attrs
 
@@ -100,12 +100,22 @@ def _slice(work: Work) -> Reply | None:
     return None
 
 
-def in_slices(handle: Callable[[Any, Any, Request], Work]) -> Callable[[Any, Any, Request], Reply | None]:
-    """Make a handler of a generator. Its first argument, the broker, has the Slices."""
+class HasSlices(Protocol):
+    """A broker, as far as a sliced handler needs it here."""
+
+    @property
+    def slices(self) -> "Slices": ...
+
+
+B = TypeVar("B", bound=HasSlices)
+H = TypeVar("H")
+
+
+def in_slices(handle: Callable[[B, H, Request], Work]) -> Callable[[B, H, Request], Reply | None]:
+    """Make a handler of a generator."""
 
     @functools.wraps(handle)
-    def begin(broker: Any, header: Any, request: Request) -> Reply | None:
-        slices: Slices = broker.slices
-        return slices.begin(handle(broker, header, request), request)
+    def begin(broker: B, header: H, request: Request) -> Reply | None:
+        return broker.slices.begin(handle(broker, header, request), request)
 
     return begin

@@ -1,12 +1,12 @@
 """What clients do, as this broker sees it, in its journal: for clients that keep no journal of their own.
 
-With `journal_traffic` each send, pull and commit of offsets leaves an event `served` when it is answered, whoever
-asked. A pull may be held for long before that: an offset that changes leaves `offset_committed` at once. It is a table of handlers around the broker's own; without the setting nothing of it is there.
+With `journal_traffic` each send, pull and offset commit emits an event `served` when it is answered. A pull may be held
+for long before that, so a changed offset emits `offset_committed` at once. The handlers here wrap those of the broker;
+without the setting none is wrapped.
 """
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import attrs
 
@@ -14,8 +14,10 @@ from rmqlab.broker.state import Broker
 from rmqlab.remoting.batch import decode_batch
 from rmqlab.remoting.codec import ReplyHead
 from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.header import Header
 from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader, PullMessageResponseHeader
+from rmqlab.remoting.headers.send import SendMessageRequestHeader
 from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, parse_properties
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
@@ -59,7 +61,7 @@ def watched(table: Mapping[int, Route[Broker]]) -> Mapping[int, Route[Broker]]:
     }
 
 
-def _handle(route: Route[Broker], broker: Broker, header: Any, request: Request) -> Reply | None:
+def _handle(route: Route[Broker], broker: Broker, header: Header, request: Request) -> Reply | None:
     began, asked = broker.now_millis(), _describe(header, request)
 
     def answered(code: int, remark: str | None, offset: int | None) -> None:
@@ -90,26 +92,27 @@ def _handle(route: Route[Broker], broker: Broker, header: Any, request: Request)
     return None
 
 
-def _committed(broker: Broker, header: Any) -> int | None:
+def _committed(broker: Broker, header: Header) -> int | None:
     """The stored offset of the group that pulls or commits; None for a request that does neither."""
     if not isinstance(header, PullMessageRequestHeader | UpdateConsumerOffsetRequestHeader):
         return None
     return broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
 
 
-def _describe(header: Any, request: Request) -> dict[str, object]:
+def _describe(header: Header, request: Request) -> dict[str, object]:
     """What was asked for."""
     if isinstance(header, PullMessageRequestHeader):
         group, queue, offset = header.consumer_group, header.queue_id, header.queue_offset
     elif isinstance(header, UpdateConsumerOffsetRequestHeader):
         group, queue, offset = header.consumer_group, header.queue_id, header.commit_offset
     else:
+        assert isinstance(header, SendMessageRequestHeader), "the others of WATCHED are sends"
         ids = _unique_ids(header, request)
         return {"group": header.producer_group, "topic": header.topic, "queue": header.queue_id, "message_ids": ids}
     return {"group": group, "topic": header.topic, "queue": queue, "offset": offset}
 
 
-def _unique_ids(header: Any, request: Request) -> list[str]:
+def _unique_ids(header: SendMessageRequestHeader, request: Request) -> list[str]:
     """The unique ids of what is sent; none where a batch does not parse, which its handler will say."""
     if not header.batch:
         return [parse_properties(header.properties or "").get(PROPERTY_UNIQ_KEY, "")]

@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 import attrs
 
@@ -27,6 +27,7 @@ from rmqlab.broker.handlers import (
 )
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.header import Header
 from rmqlab.runtime.dispatch import MAX_UNSERVED, Reply, Request, Route, handler_table
 
 log = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def handlers_of(broker: Broker, *, is_vip: bool = False) -> Mapping[int, Route[B
     return {code: route for code, route in table.items() if not (is_vip and code in PULLS)}
 
 
-def _handle_of_5x(route: Route[Broker], broker: Broker, header: Any, request: Request) -> Reply | None:
+def _handle_of_5x(route: Route[Broker], broker: Broker, header: Header | None, request: Request) -> Reply | None:
     """Serve a request that 4.9.8 does not know; say so once per peer and code, and count it for `status`."""
     peer: str = request.channel.peer
     key = (peer.rpartition(":")[0], int(route.code))

@@ -7,7 +7,6 @@ section 1.10.
 
 import functools
 import random
-from typing import Any
 
 from rmqlab.broker.handlers.send import check_complete, check_send, peer_address, region_fields, wait_for_copies
 from rmqlab.broker.pending_acks import WaitingSend
@@ -15,7 +14,12 @@ from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.command import request as new_request
-from rmqlab.remoting.headers.send import ReplyMessageRequestHeader, SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rmqlab.remoting.headers.send import (
+    CompleteSend,
+    ReplyMessageRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
 from rmqlab.remoting.message import (
     PROPERTY_PUSH_REPLY_TIME,
     PROPERTY_REPLY_TO_CLIENT,
@@ -32,16 +36,16 @@ PUSH_TIMEOUT = 10.0
 """Seconds that the asker has to say that it took the reply."""
 
 
-def send_reply_message(broker: Broker, header: Any, request: Request) -> Reply | None:
+def send_reply_message(broker: Broker, header: SendMessageRequestHeader, request: Request) -> Reply | None:
     """Push a reply to the client that waits for it, then store it, then answer."""
     try:
         topic = check_send(broker, header)
-        check_complete(header)
+        send = check_complete(header)
     except Refusal as exc:
         return Reply(exc.code, region_fields(broker), remark=str(exc))
-    queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
+    queue_id = send.queue_id if send.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
     properties = parse_properties(header.properties or "")
-    store = functools.partial(_store, broker, request, _message(broker, header, request, queue_id))
+    store = functools.partial(_store, broker, request, _message(broker, send, request, queue_id))
     client_id = properties.get(PROPERTY_REPLY_TO_CLIENT)
     if client_id is None:
         store(f"reply message properties[{PROPERTY_REPLY_TO_CLIENT}] is null")
@@ -50,7 +54,7 @@ def send_reply_message(broker: Broker, header: Any, request: Request) -> Reply |
     if asker is None:
         store(f"push reply message fail, channel of <{client_id}> not found.")
         return None
-    command = _push(broker, header, request, properties)
+    command = _push(broker, header, send, request, properties)
 
     async def push() -> None:
         try:
@@ -64,18 +68,20 @@ def send_reply_message(broker: Broker, header: Any, request: Request) -> Reply |
     return None
 
 
-def _push(broker: Broker, header: Any, request: Request, properties: dict[str, str]) -> Command:
+def _push(
+    broker: Broker, header: SendMessageRequestHeader, send: CompleteSend, request: Request, properties: dict[str, str]
+) -> Command:
     now = broker.now_millis()
     host, port = broker.store_host
     fields = ReplyMessageRequestHeader(
-        producer_group=header.producer_group,
-        topic=header.topic,
+        producer_group=header.producer_group,  # type: ignore[arg-type]  # what is absent stays absent, as in 4.9
+        topic=send.topic,
         default_topic=header.default_topic,
         default_topic_queue_nums=header.default_topic_queue_nums,
-        queue_id=header.queue_id,
-        sys_flag=header.sys_flag,
-        born_timestamp=header.born_timestamp,
-        flag=header.flag,
+        queue_id=send.queue_id,
+        sys_flag=send.sys_flag,  # type: ignore[arg-type]  # as above
+        born_timestamp=send.born_timestamp,
+        flag=send.flag,
         properties=format_properties({**properties, PROPERTY_PUSH_REPLY_TIME: str(now)}),
         reconsume_times=header.reconsume_times,
         unit_mode=header.unit_mode,
@@ -86,7 +92,7 @@ def _push(broker: Broker, header: Any, request: Request, properties: dict[str, s
     return new_request(RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, fields, request.command.body)
 
 
-def _message(broker: Broker, header: Any, request: Request, queue_id: int) -> NewMessage:
+def _message(broker: Broker, header: CompleteSend, request: Request, queue_id: int) -> NewMessage:
     """The reply as it is stored: properties as they came, but no flag of the system."""
     return NewMessage(
         topic=header.topic,

@@ -7,7 +7,7 @@ Checks come in RocketMQ's order, for the first that fails decides the answer (br
 import functools
 import random
 import time
-from typing import Any
+from typing import cast
 
 from rmqlab.broker.pending_acks import WaitingSend
 from rmqlab.broker.state import Broker
@@ -19,7 +19,7 @@ from rmqlab.remoting.codec import ReplyHead
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.header import HeaderError, java_number
-from rmqlab.remoting.headers.send import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from rmqlab.remoting.headers.send import CompleteSend, SendMessageRequestHeader, SendMessageRequestHeaderV2
 from rmqlab.remoting.message import (
     PROPERTY_CLUSTER,
     PROPERTY_DELAY,
@@ -53,22 +53,22 @@ OLDEST_WITH_MAX_RECONSUME_TIMES = 121
 """Client version 3.4.9: older ones do not know the field (broker-requests section 1.4)."""
 
 
-def send_message(broker: Broker, header: Any, request: Request) -> Reply | None:
+def send_message(broker: Broker, header: SendMessageRequestHeader, request: Request) -> Reply | None:
     """Store one message or a batch, and answer when it is as safe as the sender asked for."""
     try:
         topic = check_send(broker, header)
-        check_complete(header)
-        queue_id = header.queue_id if header.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
+        send = check_complete(header)
+        queue_id = send.queue_id if send.queue_id >= 0 else random.randrange(topic.write_queue_nums)  # noqa: S311 - spreads load
         if header.batch:
-            return _send_batch(broker, header, request, queue_id)
-        return _send_single(broker, header, request, queue_id)
+            return _send_batch(broker, send, request, queue_id)
+        return _send_single(broker, send, request, queue_id)
     except Refusal as exc:
         return Reply(exc.code, region_fields(broker), remark=str(exc))
     except ValueError as exc:  # a batch body or a delay level that does not parse
         raise HeaderError(str(exc)) from None
 
 
-def check_send(broker: Broker, header: Any) -> TopicConfig:
+def check_send(broker: Broker, header: SendMessageRequestHeader) -> TopicConfig:
     """Do the checks that come before the store; answer the topic, created if need be. Refusal where one fails."""
     config = broker.config
     accepts_from = config.start_accept_send_request_time_stamp
@@ -83,7 +83,7 @@ def check_send(broker: Broker, header: Any) -> TopicConfig:
     if name in names.NO_SEND_TOPICS:
         raise Refusal(ResponseCode.NO_PERMISSION, f"clients may not send to topic {name}")
     if topic is None:
-        topic = _create_topic(broker, header)
+        topic = _create_topic(broker, header, name)
     if header.queue_id is None:
         raise HeaderError("a send without a queue")
     if header.queue_id >= max(topic.read_queue_nums, topic.write_queue_nums):
@@ -91,33 +91,34 @@ def check_send(broker: Broker, header: Any) -> TopicConfig:
     return topic
 
 
-def check_complete(header: Any) -> None:
-    """Do without what 4.9 does without. HeaderError where it stumbles."""
+def check_complete(header: SendMessageRequestHeader) -> CompleteSend:
+    """Return a header that passed `check_send`. HeaderError where its time or its flag is missing."""
     if header.born_timestamp is None or header.flag is None:
         raise HeaderError("a send without its time or its flag")
+    return cast("CompleteSend", header)
 
 
-def _create_topic(broker: Broker, header: Any) -> TopicConfig:
+def _create_topic(broker: Broker, header: SendMessageRequestHeader, name: str) -> TopicConfig:
     if header.default_topic is None or header.default_topic_queue_nums is None:
-        raise HeaderError(f"topic {header.topic} does not exist here, and the send says not how to make it")
-    is_retry = header.topic.startswith(names.RETRY_PREFIX)
+        raise HeaderError(f"topic {name} does not exist here, and the send says not how to make it")
+    is_retry = name.startswith(names.RETRY_PREFIX)
     unit_mode = bool(header.unit_mode)
     topic = broker.topics.create_from_default(
-        header.topic,
+        name,
         header.default_topic,
         header.default_topic_queue_nums,
         unit_mode=unit_mode,
         is_retry=is_retry,
     )
     if topic is None and is_retry:
-        topic = broker.topics.create_plain(header.topic, 1, unit_mode=unit_mode, perm=PERM_READ | PERM_WRITE)
+        topic = broker.topics.create_plain(name, 1, unit_mode=unit_mode, perm=PERM_READ | PERM_WRITE)
     if topic is None:
-        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here; create it first")
+        raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {name} does not exist here; create it first")
     broker.registration.register_soon(oneway=True)
     return topic
 
 
-def _send_single(broker: Broker, header: Any, request: Request, queue_id: int) -> Reply | None:
+def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_id: int) -> Reply | None:
     if header.sys_flag is None:
         raise HeaderError("a send without its sysFlag")
     properties = parse_properties(header.properties or "")
@@ -192,7 +193,7 @@ def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bo
     return True
 
 
-def _retry_or_dead_letter(broker: Broker, header: Any, command: Command, message: NewMessage) -> None:
+def _retry_or_dead_letter(broker: Broker, header: CompleteSend, command: Command, message: NewMessage) -> None:
     """Send a retry that was tried often enough to the dead-letter topic instead (broker-requests#22).
 
     A delay of it stays: 4.9.8 clears that of the message, and then gives it the properties of the request.
@@ -210,7 +211,7 @@ def _retry_or_dead_letter(broker: Broker, header: Any, command: Command, message
         broker.topics.create_plain(message.topic, 1)
 
 
-def _send_batch(broker: Broker, header: Any, request: Request, queue_id: int) -> Reply | None:
+def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id: int) -> Reply | None:
     properties = parse_properties(header.properties or "")
     if header.sys_flag is None:
         raise HeaderError("a batch without its sysFlag")

@@ -3,7 +3,7 @@
 Sources: broker-requests sections 1.1, 1.7, 1.10, 3.11, 4.2, 4.4.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -31,6 +31,27 @@ class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
     unit_mode: JavaBoolean = FALSE
     max_reconsume_times: Int | None = None
     batch: JavaBoolean = FALSE
+
+
+class CompleteSend(Protocol):
+    """A send's header with what every send needs, as `broker.handlers.send.check_complete` returns it."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def queue_id(self) -> int: ...
+    @property
+    def born_timestamp(self) -> int: ...
+    @property
+    def flag(self) -> int: ...
+    @property
+    def sys_flag(self) -> int | None: ...
+    @property
+    def properties(self) -> str | None: ...
+    @property
+    def reconsume_times(self) -> int: ...
+    @property
+    def max_reconsume_times(self) -> int | None: ...
 
 
 class SendMessageRequestHeaderV2(SendMessageRequestHeader, frozen=True, kw_only=True):
