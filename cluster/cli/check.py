@@ -29,7 +29,10 @@ def check(
     Nothing is changed; the cluster may be up or down. What cannot be known is told as unknown, with what is missing.
     """
     if metrics:
-        console.print(render_metrics(METRICS))
+        if as_json:
+            print_json([{"metric": one.title, "unit": one.unit, "says": one.says} for one in METRICS])
+        else:
+            console.print(render_metrics(METRICS))
         return
     try:
         with working(f"judging {run}"):

@@ -176,3 +176,11 @@ def test_the_command_tells_bad_input_in_one_line(write: Write, tmp_path: Path) -
         assert (done.exit_code, done.stdout) == (status, "")
         assert says in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_metrics_as_json() -> None:
+    """Issue 14.9: `--json` is heeded with `--metrics`, too."""
+    result = CliRunner().invoke(app, ["check", "--metrics", "--json"])
+    assert result.exit_code == 0
+    rows = json.loads(result.stdout)
+    assert [row["metric"] for row in rows] == [metric.title for metric in METRICS]
