@@ -20,6 +20,9 @@ def check(
         list[str] | None, typer.Option("--metric", "-m", help="Only this metric, with its evidence; repeatable.")
     ] = None,
     *,
+    name: Annotated[
+        str | None, typer.Option("--name", "-n", help="The same as the argument, as other commands take it.")
+    ] = None,
     every: Annotated[bool, typer.Option("--all", "-a", help="Each single queue, too.")] = False,
     metrics: Annotated[bool, typer.Option("--metrics", help="Print what can be measured, and end.")] = False,
     as_json: AsJson = False,
@@ -29,8 +32,15 @@ def check(
     Nothing is changed; the cluster may be up or down. What cannot be known is told as unknown, with what is missing.
     """
     if metrics:
-        console.print(render_metrics(METRICS))
+        if as_json:
+            print_json([{"metric": one.title, "unit": one.unit, "says": one.says} for one in METRICS])
+        else:
+            console.print(render_metrics(METRICS))
         return
+    if name is not None:
+        if run not in (DEFAULT_NAME, name):
+            misused(f"{run} and --name {name}: expected one of them")
+        run = name
     try:
         with working(f"judging {run}"):
             findings = judge_directory(_directory(run))

@@ -176,3 +176,23 @@ def test_the_command_tells_bad_input_in_one_line(write: Write, tmp_path: Path) -
         assert (done.exit_code, done.stdout) == (status, "")
         assert says in done.stderr
         assert done.stderr.count("\n") == 1
+
+
+def test_metrics_as_json() -> None:
+    """Issue 14.9: `--json` is heeded with `--metrics`, too."""
+    result = CliRunner().invoke(app, ["check", "--metrics", "--json"])
+    assert result.exit_code == 0
+    rows = json.loads(result.stdout)
+    assert [row["metric"] for row in rows] == [metric.title for metric in METRICS]
+
+
+def test_name_stands_for_the_argument(write: Write) -> None:
+    """Issue 14.3: `--name` names the run, as in other commands; two different names are an error."""
+    run = MadeUpRun()
+    run.send(1)
+    directory = str(write(run))
+    by_name = CliRunner().invoke(app, ["check", "--name", directory, "--json"])
+    by_argument = CliRunner().invoke(app, ["check", directory, "--json"])
+    assert by_name.exit_code == by_argument.exit_code == 0
+    assert json.loads(by_name.stdout) == json.loads(by_argument.stdout)
+    assert CliRunner().invoke(app, ["check", "other", "--name", directory]).exit_code == 2
