@@ -17,7 +17,6 @@ from typing import Any, Self, TypeVar
 import trio
 
 from rmqlab.cluster.checks import judge_run
-from rmqlab.cluster.checks.findings import Findings
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.rules import Fault
 from rmqlab.cluster.lab import WAIT_SECONDS, Cluster, WaitTimeoutError, Workload, open_cluster
@@ -26,6 +25,7 @@ from rmqlab.cluster.supervisor.nodestore import store_config
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
 from rmqlab.runtime.journal import JournalEntry
+from rmqlab.verdict.findings import Findings
 
 T = TypeVar("T")
 

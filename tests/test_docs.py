@@ -11,8 +11,6 @@ import typer.core
 import typer.main
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.checks import METRICS
-from rmqlab.cluster.checks.findings import Finding
 from rmqlab.cluster.cli.up import UP_KEYS
 from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
 from rmqlab.cluster.scenario.actions import VERBS
@@ -23,6 +21,8 @@ from rmqlab.cluster.supervisor.status import live_entry, node_entry, status_docu
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.runtime.journal import VERSION
 from rmqlab.store.compare import Comparison, Side
+from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.findings import Finding
 
 ROOT = pathlib.Path(__file__).parents[1]
 DOCS = ROOT / "docs"

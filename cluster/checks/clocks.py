@@ -20,15 +20,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.findings import Evidence, Finding, Metric
 from rmqlab.cluster.checks.history import History
 from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.verdict.findings import Evidence, Finding
 
-METRICS = (
-    Metric(
-        name="clock_disagreement", target="NODE", unit="s", says="furthest that its events contradict those of others"
-    ),
-)
 TOLERANCE = 1000
 """Milliseconds. Clocks of one machine differ by far less, also at a high rate."""
 _SUPERVISOR = "the supervisor"
@@ -49,7 +44,7 @@ class Bound:
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS, for every node that can be compared with another."""
+    """Measure all of CLOCKS, for every node that can be compared with another."""
     worst: dict[tuple[str, str], Bound] = {}
     for bound in _bounds(history, stores):
         pair = (bound.behind, bound.ahead)

@@ -2,8 +2,6 @@
 
 from collections.abc import Collection
 
-from rmqlab.cluster.checks import METRICS
-from rmqlab.cluster.checks.findings import UnknownMetricError, find_metric
 from rmqlab.cluster.scenario.binding import BindingError, Path, near
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.cluster.scenario.observation import observation_unit
@@ -11,6 +9,8 @@ from rmqlab.cluster.scenario.quantity import Quantity
 from rmqlab.cluster.scenario.targets import Cast, CastError
 from rmqlab.cluster.scenario.waits import OUTCOMES
 from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.metrics import UnknownMetricError, find_metric
 
 
 def review_expectation(expectation: Expectation, path: Path, labels: Collection[str], cast: Cast) -> None:

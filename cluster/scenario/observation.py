@@ -7,10 +7,10 @@ a label that the run never came to, no event to take a value from.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rmqlab.cluster.checks.findings import Evidence, Finding
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.verdict.findings import Evidence, Finding
 
 EVIDENCE = 20
 

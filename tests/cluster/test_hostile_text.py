@@ -13,7 +13,6 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.checks.findings import Evidence, Finding
 from rmqlab.cluster.checks.view import render_evidence, render_findings
 from rmqlab.cluster.cli.live.keys import Hand
 from rmqlab.cluster.cli.live.view import render_live
@@ -25,6 +24,7 @@ from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, Failure, It
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
 from rmqlab.runtime.journal import JournalEntry, JournalWriter, pack_entry
+from rmqlab.verdict.findings import Evidence, Finding
 
 FORGED = "FORGED 12:00:00.000  broker-a node_killed"
 HOSTILE = [

@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from rmqlab.pipeline.audit.facts import Run, literal
-from rmqlab.pipeline.audit.findings import SECONDS, Finding
 from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.verdict.catalogue import SECONDS
+from rmqlab.verdict.findings import Finding, seen
 
 _TOLERANCE = 1000
 _NOBODY = ""
@@ -71,7 +72,7 @@ def judge(run: Run) -> Iterator[Finding]:
             unit=SECONDS,
             value=worst[0].millis / 1000 if worst else 0.0,
             is_at_least=bool(worst),
-            evidence=tuple(_tell(row) for row in worst),
+            evidence=seen(_tell(row) for row in worst),
         )
 
 
