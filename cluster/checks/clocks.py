@@ -21,7 +21,7 @@ import attrs
 
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import History
-from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.findings import Evidence, Finding
 
 TOLERANCE = 1000
@@ -121,12 +121,12 @@ def _of_ends(history: History) -> Iterator[Bound]:
     ended: dict[str, int] = {}
     last: dict[str, int] = {}
     for entry in history.entries:
-        kind = KINDS.get(entry.kind)
+        kind = EVENT_TYPES.get(entry.kind)
         if entry.kind in _ENDS:
             ended[entry.node] = entry.at_millis
         elif entry.kind == "node_spawned":
             ended.pop(entry.node, None)
-        elif kind is not None and kind.teller in _OWN_SOURCES:
+        elif kind is not None and kind.source in _OWN_SOURCES:
             last[entry.node] = entry.at_millis
     for node in ended.keys() & last.keys():
         says = f"{node} wrote an event after its end"

@@ -12,7 +12,7 @@ from rich.text import Text
 from rmqlab.cluster.faults.rules import describe_fault
 from rmqlab.cluster.supervisor.topology import PROFILES
 from rmqlab.remoting.codes import RequestCode
-from rmqlab.runtime.journal_schema import Kind
+from rmqlab.runtime.journal_schema import EventType
 from rmqlab.runtime.printable import printable, printable_values
 
 Document = Mapping[str, Any]
@@ -383,11 +383,11 @@ _MESSAGES = {
 """Kinds of which there are many: told without the names of their fields, which `--json` has."""
 
 
-def render_schema(kinds: Iterable[Kind]) -> Text:
+def render_schema(kinds: Iterable[EventType]) -> Text:
     """All kinds of events, each with its fields under it."""
     text = Text()
     for kind in kinds:
-        text.append(kind.name, "bold").append(f"  ({kind.teller})  {kind.meaning}\n")
+        text.append(kind.name, "bold").append(f"  ({kind.source})  {kind.meaning}\n")
         for name, field in kind.fields.items():
             unit = f", {field.unit}" if field.unit else ""
             text.append(f"    {name}", "cyan").append(f": {field.type}{unit}", "dim").append(f"  {field.meaning}\n")

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from rmqlab.pipeline.audit.facts import Run, literal
-from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import SECONDS
 from rmqlab.verdict.findings import Finding, seen
 
@@ -57,7 +57,7 @@ def judge(run: Run) -> Iterator[Finding]:
     """Make the table, and measure for every node that can be compared with another."""
     masters = [{"broker": one.broker, "node": one.name} for one in run.members.values() if one.broker_id == 0]
     run.small("clock_masters", masters, broker=pa.string(), node=pa.string())
-    own = [name for name, kind in KINDS.items() if kind.teller not in ("supervisor", "any")]
+    own = [name for name, kind in EVENT_TYPES.items() if kind.source not in ("supervisor", "any")]
     ends = ("node_killed", "node_stopped", "node_crashed")
     quoted = {"own": ", ".join(map(literal, own)), "ends": ", ".join(map(literal, ends))}
     run.table("clock_bounds", run.sql(_BOUNDS.format(**quoted)))
