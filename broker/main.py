@@ -17,7 +17,7 @@ from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.broker.admission import admission
 from rmqlab.broker.append_followup import AppendFollowUp
 from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings, load_config
-from rmqlab.broker.diskfaults import open_faulty_disk
+from rmqlab.broker.faulty_disk import open_faulty_disk
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.master_precheck import Identity, MasterPrecheck
 from rmqlab.broker.ha.slave import HaSlave

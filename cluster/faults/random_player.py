@@ -6,11 +6,11 @@ from typing import Any
 
 import trio
 
-from rmqlab.cluster.faults.rules import FaultError
 from rmqlab.cluster.faults.schedule import UNDOS, RandomFaults, Strike, strikes
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
+from rmqlab.faults import FaultError
 from rmqlab.runtime.clock import real_seconds
 
 UNDO_SECONDS = 60.0

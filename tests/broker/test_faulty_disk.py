@@ -7,10 +7,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from rmqlab.broker.diskfaults import open_faulty_disk
-from rmqlab.runtime.fault_rules import DiskRule, NodeFaults, NodeRules
+from rmqlab.broker.faulty_disk import open_faulty_disk
+from rmqlab.faults import DiskFull, DiskUsed, FailingSync, ReadOnlyDisk, SlowSync
+from rmqlab.faults.disk.fault import DiskFault
+from rmqlab.faults.disk.read_only import ReadOnly
+from rmqlab.faults.disk.slow_sync import SyncDelay
+from rmqlab.faults.rules import NodeRules, OwnRule
+from rmqlab.runtime.node_faults import NodeFaults
 from rmqlab.store.configfile import save_config_file
-from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.faulty_disk import FaultyDisk
 
 
 @pytest.fixture
@@ -22,9 +27,9 @@ def faults() -> NodeFaults:
 def disk(faults: NodeFaults, tmp_path: pathlib.Path) -> Iterator[FaultyDisk]:
     with open_faulty_disk(faults, rate=10) as made:
         yield made
-    made.read_only = True
+    made.set_effects([ReadOnly()])
     save_config_file(tmp_path / "after.json", b"1")  # the disk is out of use
-    faults.set(NodeRules())  # nobody follows any more
+    faults.set({})  # the former disk no longer follows
 
 
 @pytest.fixture
@@ -33,40 +38,41 @@ def descriptor(tmp_path: pathlib.Path) -> Iterator[int]:
         yield file.fileno()
 
 
-def rule(kind: str, number: int = 1, **fields: float) -> DiskRule:
-    return DiskRule(id=f"f{number}", kind=kind, **fields)  # type: ignore[arg-type]
-
-
-def play(faults: NodeFaults, *rules: DiskRule) -> None:
-    faults.set(NodeRules(disks=rules))
+def play(faults: NodeFaults, **by_id: DiskFault) -> None:
+    rules = tuple(OwnRule(id=fault_id, fault=fault) for fault_id, fault in by_id.items())
+    faults.set(NodeRules(own=rules).to_plain())
 
 
 def test_a_full_disk_gives_what_is_left_then_nothing_and_says_that_it_is_full(
     faults: NodeFaults, disk: FaultyDisk, descriptor: int, tmp_path: pathlib.Path
 ) -> None:
-    play(faults, rule("full", bytes_left=5000))
+    full = DiskFull(target="broker-a", bytes_left=5000)
+    play(faults, f1=full)
     disk.allocate(descriptor, 0, 4096)
     assert disk.used_percent(tmp_path) < 100
-    play(faults, rule("full", bytes_left=5000), rule("used", 2, percent=3))
-    assert disk.quota == 904  # another rule does not fill it up again
+    play(faults, f1=full, f2=DiskUsed(target="broker-a", percent=3))
     assert disk.used_percent(tmp_path) == 3
-    play(faults, rule("full", bytes_left=5000))
+    disk.allocate(descriptor, 4096, 904)
+    play(faults, f1=full)  # another fault does not refill the quota
     with pytest.raises(OSError, match="No space"):
-        disk.allocate(descriptor, 4096, 4096)
+        disk.allocate(descriptor, 5000, 1)
     assert disk.used_percent(tmp_path) == 100
     play(faults)
     disk.allocate(descriptor, 4096, 4096)
     assert disk.used_percent(tmp_path) < 100
 
 
-@pytest.mark.parametrize(("kind", "number"), [("full", errno.ENOSPC), ("read-only", errno.EROFS)])
+@pytest.mark.parametrize(
+    ("fault", "number"),
+    [(DiskFull(target="broker-a"), errno.ENOSPC), (ReadOnlyDisk(target="broker-a"), errno.EROFS)],
+)
 @pytest.mark.usefixtures("disk")
 def test_small_files_fail_too_and_the_old_one_stays(
-    faults: NodeFaults, tmp_path: pathlib.Path, kind: str, number: int
+    faults: NodeFaults, tmp_path: pathlib.Path, fault: DiskFault, number: int
 ) -> None:
     path = tmp_path / "topics.json"
     save_config_file(path, b"old")
-    play(faults, rule(kind))
+    play(faults, f1=fault)
     with pytest.raises(OSError) as told:  # noqa: PT011 -- its number is asked for
         save_config_file(path, b"new")
     assert told.value.errno == number
@@ -74,9 +80,12 @@ def test_small_files_fail_too_and_the_old_one_stays(
     assert path.read_bytes() == b"old"
 
 
-@pytest.mark.parametrize(("kind", "number"), [("failing-sync", errno.EIO), ("read-only", errno.EROFS)])
-def test_a_sync_fails(faults: NodeFaults, disk: FaultyDisk, descriptor: int, kind: str, number: int) -> None:
-    play(faults, rule(kind))
+@pytest.mark.parametrize(
+    ("fault", "number"),
+    [(FailingSync(target="broker-a"), errno.EIO), (ReadOnlyDisk(target="broker-a"), errno.EROFS)],
+)
+def test_a_sync_fails(faults: NodeFaults, disk: FaultyDisk, descriptor: int, fault: DiskFault, number: int) -> None:
+    play(faults, f1=fault)
     with pytest.raises(OSError) as told:  # noqa: PT011 -- its number is asked for
         disk.sync(descriptor)
     assert told.value.errno == number
@@ -87,8 +96,9 @@ def test_a_sync_fails(faults: NodeFaults, disk: FaultyDisk, descriptor: int, kin
 def test_delays_are_of_the_clusters_clock_add_up_and_end_with_the_heal(
     faults: NodeFaults, disk: FaultyDisk, descriptor: int
 ) -> None:
-    play(faults, rule("slow-sync", millis=600_000.0), rule("slow-sync", 2, millis=400_000.0))
-    assert disk.sync_delay == 100
+    slow, slower = SlowSync(target="broker-a", millis=400_000), SlowSync(target="broker-a", millis=600_000)
+    play(faults, f1=slow, f2=slower)
+    assert [effect.seconds for effect in disk.effects if isinstance(effect, SyncDelay)] == [40, 60]
     synced = threading.Event()
 
     def sync() -> None:

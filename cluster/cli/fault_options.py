@@ -1,0 +1,76 @@
+"""The commands `rmqlab fault FAMILY`, made from what the kinds of faults declare about their options."""
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import attrs
+import typer
+
+from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name
+from rmqlab.faults.specification import flag_of, is_required, option_of
+from rmqlab.faults.table import Family, Field, description_of, summary_of
+
+Apply = Callable[..., None]
+
+
+def family_command(family: Family, apply: Apply) -> Callable[..., None]:
+    """Return a function for typer, whose parameters are the options of all kinds of a family.
+
+    It calls `apply(name, values, as_json=...)`. The values are checked by the supervisor, as those of scenarios are.
+    """
+
+    def run(*, name: str, as_json: bool, **values: Any) -> None:
+        apply(name, {"type": family.name, **values}, as_json=as_json)
+
+    parameters = [*_parameters(family)]
+    run.__doc__ = help_of(family)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # typer reads it
+    return run
+
+
+def help_of(family: Family) -> str:
+    """Return what a family does, and a line for each of its kinds."""
+    if not family.has_kinds:
+        return description_of(family.base)
+    kinds = "\n".join(f"{kind}: {summary_of(cls)}" for kind, cls in family.kinds.items())
+    return f"{description_of(family.base)}\n\n\b\n{kinds}"
+
+
+def _parameters(family: Family) -> list[inspect.Parameter]:
+    common = attrs.fields(family.base)
+    parameters = [_parameter(family, field) for field in common if option_of(field).is_argument]
+    if family.has_kinds:
+        parameters.append(_kind_parameter(family))
+    parameters += [_parameter(family, field) for field in family.fields.values() if not option_of(field).is_argument]
+    parameters.append(_keyword("name", Name, DEFAULT_NAME))
+    parameters.append(_keyword("as_json", AsJson, default=False))
+    return parameters
+
+
+def _kind_parameter(family: Family) -> inspect.Parameter:
+    declared = typer.Option("--kind", "-k", help=" | ".join(family.kinds), metavar="KIND")
+    return _keyword("kind", Annotated[str, declared], family.base.default_kind or inspect.Parameter.empty)
+
+
+def _parameter(family: Family, field: Field) -> inspect.Parameter:
+    if option_of(field).is_argument:
+        return _keyword(field.name, Annotated[str, typer.Argument(help=option_of(field).help)])
+    kinds = family.kinds_with(field.name) if family.has_kinds else []
+    declared = typer.Option(flag_of(field), help=_help(field, [cls.kind for cls in kinds]), show_default=not kinds)
+    if not kinds:
+        return _keyword(field.name, Annotated[field.type, declared], field.default)
+    value_type = field.type if not is_required(field) else field.type | None  # type: ignore[operator]  # needed by some kinds only
+    return _keyword(field.name, Annotated[value_type, declared], None)
+
+
+def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _help(field: Field, kinds: list[str]) -> str:
+    option = option_of(field)
+    kinds_prefix = f"{'/'.join(kinds)}: " if kinds else ""
+    unit = f" In {option.unit}." if option.unit else ""
+    return f"{kinds_prefix}{option.meaning}{unit}"
