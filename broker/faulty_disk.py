@@ -11,11 +11,8 @@ from rmqlab.store.faulty_disk import FaultyDisk
 
 
 @contextlib.contextmanager
-def open_faulty_disk(faults: NodeFaults, rate: float) -> Iterator[FaultyDisk]:
-    """A disk for the store and for the small files beside it, which fails as the rules of this node say.
-
-    `rate`: seconds of the cluster's clock per real second.
-    """
+def open_faulty_disk(faults: NodeFaults) -> Iterator[FaultyDisk]:
+    """A disk for the store and for the small files beside it, which fails as the rules of this node say."""
     disk = FaultyDisk()
-    with following(faults, DiskFaults(disk.set_effects, rate).follow), on_disk(disk):
+    with following(faults, DiskFaults(disk.set_effects).follow), on_disk(disk):
         yield disk

@@ -63,7 +63,7 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
     """Run one broker until cancelled. StartError for a reason that an operator can mend."""
     access = _open_access(settings)
     config, sock, vip_sock = _open_ports(settings.broker)
-    with sock, vip_sock, open_faulty_disk(link.faults, rate=real_seconds(1)) as disk:
+    with sock, vip_sock, open_faulty_disk(link.faults) as disk:
         settings = attrs.evolve(settings, broker=config)
         store = await _open_store(settings, disk, link)
         try:

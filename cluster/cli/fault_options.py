@@ -56,21 +56,21 @@ def _kind_parameter(family: Family) -> inspect.Parameter:
 
 def _parameter(family: Family, field: Field) -> inspect.Parameter:
     if option_of(field).is_argument:
-        return _keyword(field.name, Annotated[str, typer.Argument(help=option_of(field).help)])
-    kinds = family.kinds_with(field.name) if family.has_kinds else []
-    declared = typer.Option(flag_of(field), help=_help(field, [cls.kind for cls in kinds]), show_default=not kinds)
-    if not kinds:
-        return _keyword(field.name, Annotated[field.type, declared], field.default)
-    value_type = field.type if not is_required(field) else field.type | None  # type: ignore[operator]  # needed by some kinds only
-    return _keyword(field.name, Annotated[value_type, declared], None)
+        return _keyword(field.name, Annotated[str, typer.Argument(help=_help(field))])
+    by_kind = family.own_fields(field.name) if family.has_kinds else {}
+    if not by_kind:
+        return _keyword(
+            field.name, Annotated[field.type, typer.Option(flag_of(field), help=_help(field))], field.default
+        )
+    shared_help = " ".join(f"{kind}: {_help(own)}" for kind, own in by_kind.items())
+    value_type = field.type | None if is_required(field) else field.type  # type: ignore[operator]  # not all kinds need it
+    return _keyword(field.name, Annotated[value_type, typer.Option(flag_of(field), help=shared_help)], None)
 
 
 def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def _help(field: Field, kinds: list[str]) -> str:
+def _help(field: Field) -> str:
     option = option_of(field)
-    kinds_prefix = f"{'/'.join(kinds)}: " if kinds else ""
-    unit = f" In {option.unit}." if option.unit else ""
-    return f"{kinds_prefix}{option.meaning}{unit}"
+    return f"{option.meaning} In {option.unit}." if option.unit else option.meaning

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 import attrs
 import cattrs
 
-from rmqlab.faults.specification import Fault, FaultError, is_required, near_miss
+from rmqlab.faults.specification import Fault, FaultError, flag_of, is_required, near_miss
 
 Field: TypeAlias = "attrs.Attribute[Any]"
 
@@ -39,20 +39,21 @@ class Family:
 
     @property
     def fields(self) -> dict[str, Field]:
-        """The values of any kind, those that all kinds have first."""
-        return {
-            **attrs.fields_dict(self.base),
-            **{k: v for cls in self.kinds.values() for k, v in own_fields(cls).items()},
-        }
+        """The options of all kinds: those of the family first, then those of each kind."""
+        fields: dict[str, Field] = attrs.fields_dict(self.base)
+        for cls in self.kinds.values():
+            fields |= own_fields(cls)
+        return fields
 
     @property
     def keys(self) -> list[str]:
-        """What a table of values may have beside `type`."""
+        """What the values of a fault may have beside `type`."""
         return ["kind", *self.fields] if self.has_kinds else [*self.fields]
 
-    def kinds_with(self, name: str) -> list[type[Fault]]:
-        """The kinds that have this value; none for a value that all kinds have."""
-        return [cls for cls in self.kinds.values() if name in own_fields(cls)]
+    def own_fields(self, name: str) -> dict[str, Field]:
+        """The option of this name of each kind that declares it itself, by kind; empty for an option of the family."""
+        found = {kind: own_fields(cls).get(name) for kind, cls in self.kinds.items()}
+        return {kind: field for kind, field in found.items() if field is not None}
 
     def kind_of(self, given: Mapping[str, Any]) -> type[Fault]:
         """Return the class that the values name. FaultError if they name none."""
@@ -84,19 +85,15 @@ class Family:
 
 
 class FaultTable:
-    """The kinds of faults that there are, by family. ValueError where two claim one name or differ in an option."""
+    """The kinds of faults, by family. ValueError if two have one name, or options of one name but of two types."""
 
     def __init__(self, kinds: Iterable[type[Fault]]) -> None:
         self.kinds = tuple(kinds)
-        by_family: dict[str, dict[str, type[Fault]]] = {}
+        self.families: dict[str, Family] = {}
         for cls in self.kinds:
-            known = by_family.setdefault(cls.family, {})
-            if cls.kind in known:
-                raise ValueError(f"two kinds of fault are named {title_of(cls)!r}")
-            known[cls.kind] = cls
-        self.families = {
-            name: Family(name, family_of(next(iter(kinds.values()))), kinds) for name, kinds in by_family.items()
-        }
+            family = self.families.get(cls.family, Family(cls.family, family_of(cls), {}))
+            _check_new(family, cls)
+            self.families[cls.family] = attrs.evolve(family, kinds={**family.kinds, cls.kind: cls})
 
     def fault_of(self, values: Mapping[str, Any]) -> Fault:
         """Make the fault that plain values describe: `{"type": "link", "kind": "reset", "src": ...}`.
@@ -115,13 +112,23 @@ class FaultTable:
         return _CONVERTER.structure(given, cls)
 
 
+def _check_new(family: Family, cls: type[Fault]) -> None:
+    if cls.kind in family.kinds:
+        raise ValueError(f"two kinds of fault are named {title_of(cls)!r}")
+    for name, field in own_fields(cls).items():
+        if any(
+            (other.type, flag_of(other)) != (field.type, flag_of(field)) for other in family.own_fields(name).values()
+        ):
+            raise ValueError(f"{title_of(cls)}: {name} has another type or flag in another kind")
+
+
 def family_of(cls: type[Fault]) -> type[Fault]:
-    """Return the class that has the values of all kinds of its family."""
+    """Return the class that has the options of all kinds of its family."""
     return next(base for base in reversed(cls.__mro__) if "family" in vars(base) and base is not Fault)
 
 
 def own_fields(cls: type[Fault]) -> dict[str, Field]:
-    """The values of a kind that its family does not have."""
+    """The options of a kind that its family does not have."""
     common = attrs.fields_dict(family_of(cls))
     return {name: field for name, field in attrs.fields_dict(cls).items() if name not in common}
 

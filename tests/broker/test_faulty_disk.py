@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+import trio
 
 from rmqlab.broker.faulty_disk import open_faulty_disk
 from rmqlab.faults import DiskFull, DiskUsed, FailingSync, ReadOnlyDisk, SlowSync
@@ -13,6 +14,7 @@ from rmqlab.faults.disk.fault import DiskFault
 from rmqlab.faults.disk.read_only import ReadOnly
 from rmqlab.faults.disk.slow_sync import SyncDelay
 from rmqlab.faults.rules import NodeRules, OwnRule
+from rmqlab.runtime.clock import ClockSettings, RatedClock
 from rmqlab.runtime.node_faults import NodeFaults
 from rmqlab.store.configfile import save_config_file
 from rmqlab.store.faulty_disk import FaultyDisk
@@ -25,7 +27,7 @@ def faults() -> NodeFaults:
 
 @pytest.fixture
 def disk(faults: NodeFaults, tmp_path: pathlib.Path) -> Iterator[FaultyDisk]:
-    with open_faulty_disk(faults, rate=10) as made:
+    with open_faulty_disk(faults) as made:
         yield made
     made.set_effects([ReadOnly()])
     save_config_file(tmp_path / "after.json", b"1")  # the disk is out of use
@@ -93,12 +95,15 @@ def test_a_sync_fails(faults: NodeFaults, disk: FaultyDisk, descriptor: int, fau
     disk.sync(descriptor)
 
 
-def test_delays_are_of_the_clusters_clock_add_up_and_end_with_the_heal(
-    faults: NodeFaults, disk: FaultyDisk, descriptor: int
-) -> None:
+def test_delays_add_up_and_end_with_the_heal(faults: NodeFaults, disk: FaultyDisk, descriptor: int) -> None:
     slow, slower = SlowSync(target="broker-a", millis=400_000), SlowSync(target="broker-a", millis=600_000)
-    play(faults, f1=slow, f2=slower)
-    assert [effect.seconds for effect in disk.effects if isinstance(effect, SyncDelay)] == [40, 60]
+
+    async def start() -> list[float]:
+        play(faults, f1=slow, f2=slower)
+        return [effect.seconds for effect in disk.effects if isinstance(effect, SyncDelay)]
+
+    clock = RatedClock(ClockSettings.starting_now(rate=10))
+    assert trio.run(start, clock=clock) == [40, 60]  # the cluster's time, as real seconds
     synced = threading.Event()
 
     def sync() -> None:
@@ -111,3 +116,8 @@ def test_delays_are_of_the_clusters_clock_add_up_and_end_with_the_heal(
     play(faults)
     syncing.join(30)
     assert synced.is_set()
+
+
+def test_the_highest_claim_of_usage_counts(faults: NodeFaults, disk: FaultyDisk, tmp_path: pathlib.Path) -> None:
+    play(faults, f1=DiskUsed(target="broker-a", percent=80), f2=DiskUsed(target="broker-a", percent=92))
+    assert disk.used_percent(tmp_path) == 92

@@ -47,6 +47,16 @@ class Corrupt(LinkFault):
         return data.replace(bytes([self.byte]), bytes([33 if self.arrives_as is None else self.arrives_as]))
 
 
+@attrs.frozen(kw_only=True)
+class Stall(LinkFault):
+    """The first bytes arrive late."""
+
+    kind = "stall"
+    example: ClassVar = {"src": "broker-a", "dst": "broker-a-s", "millis": 500}
+
+    millis: float = option("Length of the stall.", unit="ms", least=0)
+
+
 TABLE = FaultTable((*FAULTS.kinds, Corrupt))
 LINK = {"type": "link", "src": "broker-a", "dst": "broker-a-s"}
 
@@ -91,6 +101,14 @@ def test_the_command_line_has_its_options() -> None:
     assert "corrupt: The value instead. [33]" in shown
     CliRunner().invoke(app, ["broker-a", "broker-a-s", "-k", "corrupt", "--byte", "7", "--as", "8"])
     assert applied == [{**LINK, "kind": "corrupt", "byte": 7, "arrives_as": 8}]
+
+
+def test_an_option_that_two_kinds_have_is_explained_for_both() -> None:
+    table = FaultTable((*FAULTS.kinds, Stall))
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(family_command(table.families["link"], lambda *_values, **_more: None))
+    shown = " ".join(CliRunner().invoke(app, ["--help"]).stdout.split())
+    assert "--millis <float> latency: So much later. In ms. stall: Length of the stall. In ms." in shown
 
 
 def test_the_documents_have_its_rows() -> None:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import attrs
 import pytest
 
 from rmqlab.faults import (
@@ -20,6 +21,8 @@ from rmqlab.faults import (
     fault_values,
 )
 from rmqlab.faults.documents import example_of
+from rmqlab.faults.link.fault import LinkFault
+from rmqlab.faults.specification import option
 from rmqlab.faults.table import FaultTable
 
 GIVEN: list[Fault] = [
@@ -93,3 +96,15 @@ def test_codes_are_numbers_or_rocketmqs_names() -> None:
 def test_two_kinds_of_one_name_are_an_error() -> None:
     with pytest.raises(ValueError, match="two kinds of fault are named 'link: reset'"):
         FaultTable((*FAULTS.kinds, Reset))
+
+
+def test_options_of_one_name_have_one_type() -> None:
+    """They are one option of the command line."""
+
+    @attrs.frozen(kw_only=True)
+    class Stall(LinkFault):
+        kind = "stall"
+        millis: int = option("Length of the stall.", unit="ms")
+
+    with pytest.raises(ValueError, match="link: stall: millis has another type or flag"):
+        FaultTable((*FAULTS.kinds, Stall))

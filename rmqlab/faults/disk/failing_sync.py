@@ -15,7 +15,7 @@ class FailingSync(DiskFault):
     kind = "failing-sync"
     example: ClassVar = {"target": "broker-a"}
 
-    def effect(self, rate: float) -> "SyncError":  # noqa: ARG002 -- at once
+    def effect(self) -> "SyncError":
         return SyncError()
 
 

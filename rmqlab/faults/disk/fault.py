@@ -38,8 +38,8 @@ class DiskFault(TargetedFault):
     family = "disk"
     is_brokers_only = True
 
-    def effect(self, rate: float) -> DiskEffect:
-        """Make the effect. `rate`: seconds of the cluster's clock per real second; syncs wait in real time."""
+    def effect(self) -> DiskEffect:
+        """Make the effect, which begins now. Called in the trio thread."""
         raise NotImplementedError
 
 

@@ -22,7 +22,7 @@ class DiskFull(DiskFault):
 
     bytes_left: int | None = option("What may still be allocated.", unit="bytes", least=0, default=None, unless_given=0)
 
-    def effect(self, rate: float) -> "Quota":  # noqa: ARG002 -- bytes, not time
+    def effect(self) -> "Quota":
         return Quota(self.bytes_left or 0)
 
 

@@ -14,8 +14,6 @@ class DiskFaults:
 
     set_effects: Callable[[Sequence[DiskEffect]], None]
     """Called with all effects in force whenever they change."""
-    rate: float
-    """Seconds of the cluster's clock per real second."""
     _effects: dict[str, DiskEffect] = attrs.field(factory=dict, init=False)  # by the fault's id
 
     def follow(self, rules: NodeRules) -> None:
@@ -24,9 +22,7 @@ class DiskFaults:
         if faults.keys() == self._effects.keys():
             return
         ended = [effect for fault_id, effect in self._effects.items() if fault_id not in faults]
-        self._effects = {
-            fault_id: self._effects.get(fault_id) or fault.effect(self.rate) for fault_id, fault in faults.items()
-        }
+        self._effects = {fault_id: self._effects.get(fault_id) or fault.effect() for fault_id, fault in faults.items()}
         self.set_effects([*self._effects.values()])
         for effect in ended:
             effect.end()

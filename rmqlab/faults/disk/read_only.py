@@ -15,7 +15,7 @@ class ReadOnlyDisk(DiskFault):
     kind = "read-only"
     example: ClassVar = {"target": "broker-a"}
 
-    def effect(self, rate: float) -> "ReadOnly":  # noqa: ARG002 -- at once
+    def effect(self) -> "ReadOnly":
         return ReadOnly()
 
 

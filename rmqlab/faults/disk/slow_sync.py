@@ -7,6 +7,7 @@ import attrs
 
 from rmqlab.faults.disk.fault import DiskEffect, DiskFault
 from rmqlab.faults.specification import option
+from rmqlab.runtime.clock import real_seconds
 
 
 @attrs.frozen(kw_only=True)
@@ -18,8 +19,8 @@ class SlowSync(DiskFault):
 
     millis: float = option("How much longer each sync takes.", unit="ms", least=0)
 
-    def effect(self, rate: float) -> "SyncDelay":
-        return SyncDelay(self.millis / 1000 / rate)
+    def effect(self) -> "SyncDelay":
+        return SyncDelay(self.millis / 1000 / real_seconds(1))  # a sync waits in a thread, outside the clock
 
 
 class SyncDelay(DiskEffect):

@@ -17,7 +17,7 @@ class DiskUsed(DiskFault):
 
     percent: int = option("How full the disk claims to be.", unit="%", least=0, most=100)
 
-    def effect(self, rate: float) -> "ClaimedUsage":  # noqa: ARG002 -- at once
+    def effect(self) -> "ClaimedUsage":
         return ClaimedUsage(self.percent)
 
 
