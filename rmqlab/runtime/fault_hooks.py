@@ -5,7 +5,7 @@ each request (`Dispatcher.inject_fault`).
 """
 
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -89,7 +89,7 @@ class ReactorHooks:
 
     links: LinkHook
     requests: RequestHook
-    follow: Callable[[Any], None]
+    follow: Callable[[Mapping[str, Any]], None]
     """Called with the rules of this node whenever they change."""
 
 

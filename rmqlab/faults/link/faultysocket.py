@@ -1,4 +1,4 @@
-"""A socket behind a bad network: in the place of the real one for as long as rules want it.
+"""A socket behind a bad network, in the place of the real one while rules impair its connection.
 
 It never blocks, as the real one does not, and calls its owner back when bytes arrive. Under a blackhole it does not
 read what arrives, the end of the stream included, and keeps what is sent: so neither side sees a close. One thing is
