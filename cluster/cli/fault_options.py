@@ -8,7 +8,7 @@ import attrs
 import typer
 
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name
-from rmqlab.faults.specification import flag_of, is_required, option_of
+from rmqlab.faults.specification import flag_of, is_required, meaning_of, option_of
 from rmqlab.faults.table import Family, Field, description_of, summary_of
 
 Apply = Callable[..., None]
@@ -59,12 +59,11 @@ def _parameter(family: Family, field: Field) -> inspect.Parameter:
         return _keyword(field.name, Annotated[str, typer.Argument(help=_help(field))])
     by_kind = family.own_fields(field.name) if family.has_kinds else {}
     if not by_kind:
-        return _keyword(
-            field.name, Annotated[field.type, typer.Option(flag_of(field), help=_help(field))], field.default
-        )
-    shared_help = " ".join(f"{kind}: {_help(own)}" for kind, own in by_kind.items())
+        declared = typer.Option(flag_of(field), help=_help(field), show_default=False)
+        return _keyword(field.name, Annotated[field.type, declared], field.default)
+    declared = typer.Option(flag_of(field), help=" ".join(f"{kind}: {_help(own)}" for kind, own in by_kind.items()))
     value_type = field.type | None if is_required(field) else field.type  # type: ignore[operator]  # not all kinds need it
-    return _keyword(field.name, Annotated[value_type, typer.Option(flag_of(field), help=shared_help)], None)
+    return _keyword(field.name, Annotated[value_type, declared], None)
 
 
 def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
@@ -72,5 +71,5 @@ def _keyword(name: str, annotation: Any, default: Any = inspect.Parameter.empty)
 
 
 def _help(field: Field) -> str:
-    option = option_of(field)
-    return f"{option.meaning} In {option.unit}." if option.unit else option.meaning
+    unit = option_of(field).unit
+    return f"{meaning_of(field)} In {unit}." if unit else meaning_of(field)

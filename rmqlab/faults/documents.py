@@ -11,7 +11,7 @@ from typing import Any, Final
 import attrs
 
 from rmqlab.faults import FAULTS
-from rmqlab.faults.specification import Fault, flag_of, is_required, option_of
+from rmqlab.faults.specification import Fault, flag_of, meaning_of, option_of
 from rmqlab.faults.table import FaultTable, Field, description_of, own_fields, title_of
 
 COMMAND: Final = "python -m rmqlab.faults.documents docs/faults.md"
@@ -75,9 +75,7 @@ GENERATED: Final = {"kinds": table_of_kinds, "options": table_of_options}
 def _option_row(title: str, field: Field) -> str:
     option = option_of(field)
     given = f"`{field.name.upper()}`" if option.is_argument else f"`{flag_of(field)}`"
-    has_default = not is_required(field) and field.default not in (None, False)
-    default = f" [{field.default}]" if has_default else ""
-    return f"| {title} | `{field.name}` | {given} | {option.unit} | {option.meaning}{default} |"
+    return f"| {title} | `{field.name}` | {given} | {option.unit} | {meaning_of(field)} |"
 
 
 def _shown(value: Any) -> str:

@@ -39,13 +39,6 @@ class Option:
     is_argument: bool = False
     """The command line takes it by position."""
 
-    @property
-    def meaning(self) -> str:
-        """What it is, which values it may have, and in brackets what counts if none is given."""
-        choices = f" One of {', '.join(self.choices)}." if self.choices else ""
-        unless_given = "" if self.unless_given is None else f" [{self.unless_given}]"
-        return f"{self.help}{choices}{unless_given}"
-
     def problem(self, value: Any) -> str:
         """Return what the value should be, or an empty text if it is valid."""
         if self.choices and value not in self.choices:
@@ -74,6 +67,16 @@ def option_of(field: "attrs.Attribute[Any]") -> Option:
 def is_required(field: "attrs.Attribute[Any]") -> bool:
     """True for a value without default."""
     return field.default is attrs.NOTHING
+
+
+def meaning_of(field: "attrs.Attribute[Any]") -> str:
+    """Say what a value is, which values are valid, and in brackets what counts if none is given."""
+    option = option_of(field)
+    unless_given = option.unless_given
+    if unless_given is None and not is_required(field) and field.default is not False:
+        unless_given = field.default
+    choices = f" One of {', '.join(option.choices)}." if option.choices else ""
+    return f"{option.help}{choices}" + ("" if unless_given is None else f" [{unless_given}]")
 
 
 def flag_of(field: "attrs.Attribute[Any]") -> str:
