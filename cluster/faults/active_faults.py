@@ -14,6 +14,7 @@ from rmqlab.cluster.supervisor.topology import Node, NodeKind, find_targets
 from rmqlab.faults import Fault, FaultError, Isolation, fault_values
 from rmqlab.faults.link.fault import ANYONE, OUTSIDE, LinkFault
 from rmqlab.faults.rules import LinkRule, NodeRules, OwnRule
+from rmqlab.faults.specification import SupervisorFault
 
 
 @attrs.frozen
@@ -76,7 +77,7 @@ class ActiveFaults:
             fault = active.fault.as_link() if isinstance(active.fault, Isolation) else active.fault
             if isinstance(fault, LinkFault):
                 links += _link_rules(active.id, fault, node, nodes)
-            elif not fault.is_played_by_supervisor and self._is_played_by(node, active, nodes):
+            elif not isinstance(fault, SupervisorFault) and self._is_played_by(node, active, nodes):
                 own.append(OwnRule(id=active.id, fault=fault))
         return NodeRules(links=tuple(links), own=tuple(own))
 

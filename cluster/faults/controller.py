@@ -1,8 +1,7 @@
 """Sends each node of a running cluster the rules of the faults in force, and waits until it plays them."""
 
 import contextlib
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 import attrs
 import trio
@@ -12,9 +11,9 @@ from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.nodelink import NodeLink
 from rmqlab.cluster.supervisor.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.topology import Node, find_targets
-from rmqlab.faults import Fault, ForgedHaReport, describe_fault, fault_values
-from rmqlab.faults.ha_report import REPORT_PERIOD, ForgedSlave, NoHaPortError
+from rmqlab.faults import Fault, describe_fault, fault_values
 from rmqlab.faults.rules import NodeRules
+from rmqlab.faults.specification import CannotPlayError, SupervisorFault
 from rmqlab.runtime.clock import RatedClock, real_seconds
 from rmqlab.runtime.journal import JournalEntry
 
@@ -34,20 +33,20 @@ class FaultController:
     """Whether a node runs and is not paused: then it replies."""
     active: ActiveFaults = attrs.field(factory=ActiveFaults, init=False)
     services: trio.Nursery | None = attrs.field(default=None, init=False)
-    """Runs forged slaves; set while the cluster runs."""
+    """Runs the faults that the supervisor plays; set while the cluster runs."""
     _rules: dict[str, NodeRules] = attrs.field(factory=dict, init=False)  # by node, until something changes
     _rules_changed: trio.Event = attrs.field(factory=trio.Event, init=False)
-    _forged: dict[str, trio.CancelScope] = attrs.field(factory=dict, init=False)
+    _playing: dict[str, trio.CancelScope] = attrs.field(factory=dict, init=False)
 
     async def apply(self, fault: Fault) -> ActiveFault:
         """Put a fault in force, and wait until all running nodes play it. FaultError, UnknownTargetError.
 
-        NodeFailedError if a node does not reply, or has no HA port to report to.
+        NodeFailedError if a node does not reply, or the supervisor cannot play the fault at it.
         """
         active = self.active.add(fault, [*self.nodes.values()], self.clock.wall_millis())
         self._record("fault_applied", id=active.id, **_event_fields(fault))
-        if isinstance(fault, ForgedHaReport):
-            await self._start_forging(active.id, fault)
+        if isinstance(fault, SupervisorFault):
+            await self._start(active.id, fault)
         await self._send_rules()
         return active
 
@@ -104,37 +103,28 @@ class FaultController:
 
     def _heal(self, fault_id: str, **fields: object) -> ActiveFault:
         active = self.active.remove(fault_id)
-        if scope := self._forged.pop(fault_id, None):
+        if scope := self._playing.pop(fault_id, None):
             scope.cancel()
         self._record("fault_healed", id=fault_id, **_event_fields(active.fault), **fields)
         self.change_rules()
         return active
 
-    async def _start_forging(self, fault_id: str, fault: ForgedHaReport) -> None:
-        slaves = []
+    async def _start(self, fault_id: str, fault: SupervisorFault) -> None:
         try:
-            for node in find_targets(fault.target, self.nodes.values()):
-                slaves.append(await ForgedSlave.connect(node.host, node.ha_port or 0, fault.offset))  # noqa: PERF401 -- those before a failure are closed
-        except NoHaPortError as exc:
-            for slave in slaves:
-                await slave.stream.aclose()
+            play = await fault.start(find_targets(fault.target, self.nodes.values()), self.clock.rate)
+        except CannotPlayError as exc:
             self._heal(fault_id, reason=str(exc))
             raise NodeFailedError(str(exc)) from None
         assert self.services is not None, "it runs"
-        self._forged[fault_id] = scope = trio.CancelScope()
-        period = REPORT_PERIOD / self.clock.rate if fault.is_repeated else math.inf
-        self.services.start_soon(self._attend_forged, fault_id, slaves, period, scope)
+        self._playing[fault_id] = scope = trio.CancelScope()
+        self.services.start_soon(self._play, fault_id, play, scope)
 
-    async def _attend_forged(
-        self, fault_id: str, slaves: list[ForgedSlave], period: float, scope: trio.CancelScope
-    ) -> None:
-        """Stay connected until the fault is healed; heal it when the last broker has closed."""
+    async def _play(self, fault_id: str, play: Callable[[], Awaitable[str]], scope: trio.CancelScope) -> None:
+        """Play until the fault is healed; heal it if it ends by itself."""
         with scope:
-            async with trio.open_nursery() as nursery:
-                for slave in slaves:
-                    nursery.start_soon(slave.stay, period)
-            self._forged.pop(fault_id)
-            self._heal(fault_id, reason="the broker closed the connection")
+            reason = await play()
+            self._playing.pop(fault_id)
+            self._heal(fault_id, reason=reason)
 
     async def _send_rules(self) -> None:
         """Send the rules, and wait until all processes follow them; paused ones do so when they are resumed."""

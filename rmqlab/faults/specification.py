@@ -4,8 +4,8 @@ Options of the command line, keys of scenario files, error messages and `docs/fa
 """
 
 import difflib
-from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Protocol
 
 import attrs
 
@@ -108,8 +108,6 @@ class Fault:
     example: ClassVar[Mapping[str, object]]
     """Values of one fault of this kind, without `type` and `kind`: shown in `docs/faults.md` as a command."""
     is_brokers_only: ClassVar[bool] = False
-    is_played_by_supervisor: ClassVar[bool] = False
-    """True if nodes need no rule for it."""
     has_own_command: ClassVar[bool] = False
     """True for `rmqlab FAMILY ...`, instead of `rmqlab fault FAMILY ...`."""
 
@@ -128,3 +126,32 @@ class TargetedFault(Fault):
     @property
     def targets(self) -> tuple[str, ...]:
         return (self.target,)
+
+
+class TargetNode(Protocol):
+    """What a fault that the supervisor plays knows of a target."""
+
+    @property
+    def host(self) -> str:
+        """Its IP address."""
+
+    @property
+    def ha_port(self) -> int | None:
+        """The port where it serves slaves; None for a node that does not."""
+
+
+class CannotPlayError(Exception):
+    """The supervisor cannot play a fault at its targets. The text says why."""
+
+
+@attrs.frozen(kw_only=True)
+class SupervisorFault(TargetedFault):
+    """A fault that the supervisor plays itself: nodes get no rule for it."""
+
+    async def start(self, nodes: Sequence[TargetNode], rate: float) -> Callable[[], Awaitable[str]]:
+        """Start playing. CannotPlayError if that is impossible.
+
+        Returns a function that plays until cancelled; if the fault ends by itself, it returns the reason. `rate`:
+        seconds of the cluster's clock per second of this process.
+        """
+        raise NotImplementedError
