@@ -19,7 +19,6 @@ import trio
 
 from rmqlab.cluster.conditions import Condition, parse_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import Fault, Isolation
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
@@ -32,6 +31,7 @@ from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document, masters_behind, status_document
 from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor, start_phases
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, check_spec, node_settings, nodes_of
+from rmqlab.faults import Fault, Isolation
 from rmqlab.runtime.clock import ClockSettings, RatedClock, real_seconds
 from rmqlab.runtime.journal import (
     SUPERVISOR,
@@ -160,10 +160,10 @@ class Cluster:
     @property
     def faults(self) -> list[ActiveFault]:
         """The faults in force, oldest first."""
-        return [*self.supervisor.faults.board.active.values()]
+        return [*self.supervisor.faults.active.by_id.values()]
 
     async def fault(self, fault: Fault) -> ActiveFault:
-        """Put a fault in force (see `rmqlab.cluster.faults.rules`); in force at all running nodes on return.
+        """Put a fault in force (see `rmqlab.faults`); in force at all running nodes on return.
 
         FaultError where this cluster cannot play it. A node that is paused plays it when it goes on, one that is
         started again plays it from its first moment on.
@@ -180,7 +180,7 @@ class Cluster:
 
     async def heal_all(self) -> list[ActiveFault]:
         """End all faults; those that were in force."""
-        return await self.supervisor.faults.heal(*self.supervisor.faults.board.active)
+        return await self.supervisor.faults.heal(*self.supervisor.faults.active.by_id)
 
     async def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
         """The live facts of one node; None when it does not run, is paused, or does not answer in time."""

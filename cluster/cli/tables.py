@@ -9,8 +9,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.faults.rules import describe_fault
 from rmqlab.cluster.supervisor.topology import PROFILES
+from rmqlab.faults import describe_fault
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.journal_schema import EventType
 from rmqlab.runtime.printable import printable, printable_values

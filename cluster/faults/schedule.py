@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from rmqlab.cluster.faults.rules import FaultError, near_miss
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError, find_targets
+from rmqlab.faults import FaultError, near_miss
 from rmqlab.runtime.validators import at_least
 
 UNDOS: Mapping[str, str] = {

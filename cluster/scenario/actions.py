@@ -2,7 +2,7 @@
 
 kill, stop, start, pause, resume, restart,
 power-loss, wipe, isolate = TARGET or [TARGETS]   nodes, or workloads by their names
-fault = {type = ...}                              see `rmqlab.cluster.faults.rules`
+fault = {type = ...}                              see docs/faults.md
 random-faults = {count = N, every = "30 s", ...}  go on, and strike N times meanwhile (`rmqlab.cluster.faults.schedule`)
 heal = LABEL or "all"                             the fault of the step with this label
 produce, consume = WORKLOAD                       start one that says `start = "step"`
@@ -19,13 +19,13 @@ import attrs
 import trio
 
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import Fault, FaultError, fault_of, near_miss
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, Workload
 from rmqlab.cluster.scenario import model
 from rmqlab.cluster.scenario.probe import send_straight
 from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import Chance
+from rmqlab.faults import Fault, FaultError, fault_of, near_miss
 
 MODULES = {"produce": "rmqlab.cluster.workload.produce", "consume": "rmqlab.cluster.workload.consume"}
 MEASURE_SECONDS = 10.0

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import attrs
 import trio
 
-from rmqlab.cluster.faults.rules import FaultError
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import (
@@ -25,6 +24,7 @@ from rmqlab.cluster.supervisor.command import (
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.status import Document
+from rmqlab.faults import FaultError
 from rmqlab.runtime.mapcodec import CHUNK
 
 
