@@ -8,8 +8,10 @@ import pytest
 import trio
 import trio.testing
 
-from rmqlab.broker.delay import LEVEL_LIMIT, DelayedDelivery
-from rmqlab.broker.testing import TalkingBroker
+from rmqlab.broker.arrivals import Arrivals
+from rmqlab.broker.delay import LEVEL_LIMIT, DelayedDelivery, DueAlarm
+from rmqlab.broker.held_pulls import PullHold
+from rmqlab.broker.testing import ScriptedTurns, TalkingBroker
 from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.message import (
@@ -20,6 +22,7 @@ from rmqlab.remoting.message import (
     StoredMessage,
     decode_messages,
 )
+from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
@@ -377,8 +380,14 @@ def test_a_slave_leaves_the_file_as_its_master_wrote_it(slave: TalkingBroker) ->
 
 
 @pytest.fixture
-def store(tmp_path: pathlib.Path) -> Iterator[MessageStore]:
-    store = MessageStore.open(small_config(tmp_path), now_millis=wall_millis)
+def alarm() -> DueAlarm:
+    return DueAlarm(wall_millis)
+
+
+@pytest.fixture
+def store(tmp_path: pathlib.Path, alarm: DueAlarm) -> Iterator[MessageStore]:
+    arrivals = Arrivals(PullHold(ScriptedTurns().later, InternalErrors()), alarm)
+    store = MessageStore.open(small_config(tmp_path), now_millis=wall_millis, observer=arrivals)
     yield store
     store.close()
 
@@ -386,10 +395,10 @@ def store(tmp_path: pathlib.Path) -> Iterator[MessageStore]:
 class Deliveries:
     """A loop at work: notes when it delivers, and how often it looks."""
 
-    def __init__(self, store: MessageStore, path: pathlib.Path, nursery: trio.Nursery) -> None:
+    def __init__(self, store: MessageStore, alarm: DueAlarm, path: pathlib.Path, nursery: trio.Nursery) -> None:
         self.at: list[float] = []
         self.looks = 0
-        self._store, self._path, self._nursery = store, path, nursery
+        self._store, self._alarm, self._path, self._nursery = store, alarm, path, nursery
 
     def start(self, clock: trio.testing.MockClock) -> None:
         """Count time from now on."""
@@ -405,10 +414,7 @@ class Deliveries:
             self.at.append(clock.current_time() - began)
             return self._store.put(message)
 
-        delay = Counting(self._store, self._path, put, wall_millis)
-        self._store.dispatcher.on_dispatched = lambda topic, _queue, _offset, codes, _at: (
-            delay.arrived(codes[0]) if topic == names.SCHEDULE_TOPIC else None
-        )
+        delay = Counting(self._store, self._path, put, wall_millis, self._alarm)
         self._nursery.start_soon(delay.deliver_forever)
 
     def send(self, level: int) -> None:
@@ -417,8 +423,8 @@ class Deliveries:
 
 
 @pytest.fixture
-def deliveries(store: MessageStore, tmp_path: pathlib.Path, nursery: trio.Nursery) -> Deliveries:
-    return Deliveries(store, tmp_path / "delayOffset.json", nursery)
+def deliveries(store: MessageStore, alarm: DueAlarm, tmp_path: pathlib.Path, nursery: trio.Nursery) -> Deliveries:
+    return Deliveries(store, alarm, tmp_path / "delayOffset.json", nursery)
 
 
 async def test_a_message_is_delivered_when_it_is_due_within_one_period(

@@ -17,6 +17,7 @@ import pytest
 import trio
 
 from rmqlab.broker.config import load_config
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave import HaSlave
@@ -101,7 +102,7 @@ class Master:
     def late(self) -> list[Command]:
         """Let the slave's time be over, and give all replies there are."""
         self.talk.clock.advance(3)
-        self.talk.broker.slave_waits.expire(self.talk.clock.now())
+        self.talk.broker.slave_waits.expire(self.talk.clock.now(), self.ha)
         return self.talk.peer.replies
 
 
@@ -134,7 +135,6 @@ async def start(reactor: Reactor, open_broker: Opener) -> AsyncIterator[StartMas
             on_lost=functools.partial(broker.slave_waits.fail, PutStatus.SLAVE_NOT_AVAILABLE),
             emit=told.emit,
         )
-        broker.slave_waits.explain = ha.explain
         broker.ha_master = ha
         started.append(Master(talk, ha, told, ha.listen("127.0.0.1", 0)))
         return started[-1]
@@ -435,7 +435,9 @@ async def test_what_an_empty_slave_gets(
         copy.dispatch()
         master.told.changed()
 
-    slave = HaSlave(reactor, copy, settings, on_received=received, emit=master.told.emit)
+    slave = HaSlave(
+        reactor, copy, settings, KnownMaster.from_settings(settings), on_received=received, emit=master.told.emit
+    )
     nursery.start_soon(slave.run_forever)
     with trio.fail_after(30):
         await master.told.wait_until(lambda: copy.max_commit_log_offset == master.end)

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.master_precheck import (
     TIMEOUT,
@@ -77,8 +78,9 @@ class Pair:
     def copy(self) -> MessageStore:
         return self.slave.broker.store
 
-    def examination(self) -> MasterPrecheck:
-        return MasterPrecheck(self.copy, self.identity, self.line, self.told.emit)  # type: ignore[arg-type]
+    def examination(self, known_master: KnownMaster | None = None) -> MasterPrecheck:
+        line: Any = self.line
+        return MasterPrecheck(self.copy, self.identity, line, self.told.emit, known_master or KnownMaster())
 
     async def is_fit(self, **switches: bool) -> bool:
         return await self.examination().is_fit(self.ha_address, HaSettings(**switches))  # type: ignore[arg-type]
@@ -92,7 +94,13 @@ class Pair:
             self.told.changed()
 
         slave = HaSlave(
-            self.reactor, self.copy, settings, on_received=received, caution=self.examination(), emit=self.told.emit
+            self.reactor,
+            self.copy,
+            settings,
+            KnownMaster.from_settings(settings),
+            on_received=received,
+            caution=self.examination(),
+            emit=self.told.emit,
         )
         self.nursery.start_soon(slave.run_forever)
 
@@ -431,11 +439,11 @@ async def test_without_switches_nothing_is_asked(pair: Pair) -> None:
 
 async def test_who_is_asked(pair: Pair) -> None:
     """What the nameservers say of the master; the port below, as 4.9 has it, where its address was set by hand."""
-    examination = pair.examination()
-    examination.master_address = lambda: "10.0.0.9:10911"
+    known_master = KnownMaster("10.0.0.9:10911")
+    examination = pair.examination(known_master)
     await examination.is_fit("10.0.0.1:10912", HaSettings(ha_check_master=True))
     await examination.is_fit("10.0.0.1:10912", HaSettings(ha_check_master=True, ha_master_address="10.0.0.1:10912"))
-    examination.master_address = lambda: None
+    known_master.address = None
     await examination.is_fit("10.0.0.2:10912", HaSettings(ha_check_master=True))
     assert [address for address, _ in pair.line.asked] == ["10.0.0.9:10911", "10.0.0.1:10911", "10.0.0.2:10911"]
 

@@ -281,7 +281,7 @@ def test_a_held_pull_whose_queue_got_only_other_tags_moves_on_at_the_sweep(fille
     """broker-requests#32."""
     hold(filled, 5, subscription="A")
     filled.send("T", TAGS="B")
-    filled.broker.hold.sweep(filled.clock.now())
+    filled.sweep_held_pulls()
     assert outcome(filled.peer.replies[-1]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, 6)
 
 
@@ -291,10 +291,10 @@ def test_a_held_pull_ends_with_the_first_sweep_after_its_time(filled: TalkingBro
     before = len(filled.peer.replies)
     for _ in range(2):
         filled.clock.advance(5)
-        filled.broker.hold.sweep(filled.clock.now())
+        filled.sweep_held_pulls()
     assert len(filled.peer.replies) == before
     filled.clock.advance(5)
-    filled.broker.hold.sweep(filled.clock.now())
+    filled.sweep_held_pulls()
     assert outcome(filled.peer.replies[-1]) == (ResponseCode.PULL_NOT_FOUND, 5)
 
 
@@ -311,7 +311,7 @@ def test_a_held_pull_of_a_topic_that_is_deleted_is_not_left_hanging(filled: Talk
     hold(filled, 5)
     filled.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
     filled.clock.advance(20)
-    filled.broker.hold.sweep(filled.clock.now())
+    filled.sweep_held_pulls()
     assert filled.peer.replies[-1].code == ResponseCode.TOPIC_NOT_EXIST
 
 
@@ -328,8 +328,7 @@ def test_a_pull_beyond_the_limit_of_held_ones_is_refused(talk: TalkingBroker, mo
 
 def test_one_message_for_many_held_pulls_makes_a_portion_of_answers(talk: TalkingBroker) -> None:
     """Issue 12.6: of 2,000 pulls of a peer that takes nothing, those that are not answered go on being held."""
-    portions: list[Callable[[], None]] = []
-    talk.broker.hold.later = portions.append
+    talk.turns.is_collecting = True
     talk.send("T")
     peer = ScriptedPeer("127.0.0.1:50002")
     for _ in range(2000):
@@ -337,13 +336,11 @@ def test_one_message_for_many_held_pulls_makes_a_portion_of_answers(talk: Talkin
     talk.send("T", body=b"x" * 100_000)
     assert len(peer.replies) == WAKES_AT_ONCE
     peer.is_congested = True
-    while portions:
-        portions.pop()()
+    talk.turns.run_all()
     assert (len(peer.replies), len(talk.broker.hold)) == (WAKES_AT_ONCE, 2000 - WAKES_AT_ONCE)
     peer.is_congested = False
     peer.drained.pop()()
-    while portions:
-        portions.pop()()
+    talk.turns.run_all()
     assert (len(peer.replies), len(talk.broker.hold)) == (2000, 0)
 
 
@@ -367,7 +364,7 @@ def test_without_long_polling_a_pull_is_held_for_a_second(open_broker: Opener) -
     talk.send("T")
     hold(talk, 1)
     talk.clock.advance(1)
-    talk.broker.hold.sweep(talk.clock.now())
+    talk.sweep_held_pulls()
     assert talk.peer.replies[-1].code == ResponseCode.PULL_NOT_FOUND
 
 
@@ -419,7 +416,7 @@ def test_a_pull_held_on_a_slave_is_answered_by_the_sweep(filled: TalkingBroker, 
     filled.send("T", body=b"late")
     replicate(filled, slave)
     assert slave.peer.replies == []
-    slave.broker.hold.sweep(slave.clock.now())
+    slave.sweep_held_pulls()
     assert bodies(slave.peer.replies[-1]) == [b"late"]
 
 
