@@ -6,7 +6,8 @@ parts of a broker in an order in which each constructor gets what it needs.
 
 import ast
 import pathlib
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator
+from collections.abc import Set as AbstractSet
 
 import attrs
 import pytest
@@ -61,7 +62,7 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield name, annotation
 
 
-def _has_callable(annotation: ast.expr, types: Set[str]) -> bool:
+def _has_callable(annotation: ast.expr, types: AbstractSet[str]) -> bool:
     """True for `Callable[...]`, a name of it, or an optional one; not for a list of them."""
     match annotation:
         case ast.Name(id=name) | ast.Constant(value=str(name)):
@@ -82,23 +83,28 @@ def late_callbacks(tree: ast.Module, names: Names) -> Iterator[str]:
         for inner in ast.walk(node)
     }
     known = names.functions & _functions_of(tree)
+    for node, target, value in _assignments(tree):
+        is_own = isinstance(target.value, ast.Name) and target.value.id == "self" and node in constructors
+        if not is_own and (target.attr in names.callbacks or _is_function(value, names, known)):
+            yield f"{node.lineno}: {ast.unparse(node)}"
+
+
+def _assignments(tree: ast.Module) -> Iterator[tuple[ast.stmt, ast.Attribute, ast.expr]]:
+    """Yield each assignment to an attribute: the statement, the attribute and the value."""
     for node in ast.walk(tree):
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        if isinstance(node, ast.AnnAssign) and node.value is not None:
-            targets = [node.target]
-        for target in (one for whole in targets for one in _unpacked(whole)):
-            is_own = isinstance(target.value, ast.Name) and target.value.id == "self" and node in constructors
-            if not is_own and (target.attr in names.callbacks or _is_function(node.value, names, known)):  # type: ignore[attr-defined]
-                yield f"{node.lineno}: {ast.unparse(node)}"  # type: ignore[attr-defined]
+        if isinstance(node, ast.Assign):
+            yield from ((node, target, node.value) for whole in node.targets for target in _attributes(whole))
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            yield from ((node, target, node.value) for target in _attributes(node.target))
 
 
-def _unpacked(target: ast.expr) -> Iterator[ast.Attribute]:
-    for node in target.elts if isinstance(target, ast.Tuple) else [target]:
-        if isinstance(node, ast.Attribute):
-            yield node
+def _attributes(target: ast.expr) -> list[ast.Attribute]:
+    """Return the attributes among the targets of an assignment, which may be a tuple."""
+    targets = target.elts if isinstance(target, ast.Tuple) else [target]
+    return [one for one in targets if isinstance(one, ast.Attribute)]
 
 
-def _functions_of(tree: ast.Module) -> Set[str]:
+def _functions_of(tree: ast.Module) -> AbstractSet[str]:
     """Return the names that stand for functions or imported things in a module; a method is no such name."""
     methods = {id(member) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for member in node.body}
     defined = {node.name for node in ast.walk(tree) if isinstance(node, _Function) and id(node) not in methods}
@@ -106,7 +112,7 @@ def _functions_of(tree: ast.Module) -> Set[str]:
     return defined | {alias.asname or alias.name for node in imports for alias in node.names}
 
 
-def _is_function(value: ast.expr, names: Names, known: Set[str]) -> bool:
+def _is_function(value: ast.expr, names: Names, known: AbstractSet[str]) -> bool:
     match value:
         case ast.Lambda():
             return True
