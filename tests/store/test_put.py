@@ -208,13 +208,23 @@ def test_tags_codes_are_sign_extended(open_store: Open, tags: str, code: int) ->
         assert one.queue_entries("orders", 0, 0, 1) == [(0, one.max_commit_log_offset, code)]
 
 
-def test_every_put_tells_the_watcher_the_new_end_of_its_queue(open_store: Open) -> None:
+@attrs.define
+class Observer:
+    """Notes what dispatch reports."""
+
+    events: list[tuple[Any, ...]] = attrs.field(factory=list)
+
+    def messages_dispatched(self, *event: Any) -> None:
+        self.events.append(event)
+
+
+def test_every_put_tells_the_observer_the_new_end_of_its_queue(open_store: Open) -> None:
     """store-ha#28: a message is there for consumers when put returns."""
-    told: list[tuple[Any, ...]] = []
-    store = open_store(on_dispatched=lambda *event: told.append(event))
+    observer = Observer()
+    store = open_store(observer=observer)
     first = store.put(new_message(tags="TagA"))
     batch = store.put_batch(new_message(queue_id=1), Batch.of([BatchItem(b"1"), BatchItem(b"2")]))
-    assert told == [
+    assert observer.events == [
         ("orders", 0, 0, (2598919,), first.store_timestamp),
         ("orders", 1, 0, [0, 0], batch.store_timestamp),
     ]
