@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 import rmqlab
-from rmqlab.cluster.cli.act import ACTIONS, power_loss, wait, wipe
+from rmqlab.cluster.actions.table import ACTIONS
+from rmqlab.cluster.cli.act import command_of, wait
 from rmqlab.cluster.cli.check import check
 from rmqlab.cluster.cli.demo import demo
 from rmqlab.cluster.cli.diff import diff
-from rmqlab.cluster.cli.fault import fault_app, faults, heal, isolate
+from rmqlab.cluster.cli.fault import fault_app, faults, heal
 from rmqlab.cluster.cli.scenario import repro, run, scenarios
 from rmqlab.cluster.cli.show import events, logs, status
 from rmqlab.cluster.cli.terms import misused
@@ -56,11 +57,8 @@ app.command()(demo)
 app.command()(up)
 app.command()(status)
 app.command()(watch)
-for verb, act in ACTIONS.items():
-    app.command(verb)(act)
-app.command("power-loss")(power_loss)
-app.command()(wipe)
-app.command()(isolate)
+for action in ACTIONS.values():
+    app.command(action.name)(command_of(action))
 app.add_typer(fault_app, name="fault")
 app.command()(faults)
 app.command()(heal)

@@ -16,6 +16,8 @@ from typing import Any, Self, TypeVar
 
 import trio
 
+from rmqlab.cluster.actions.action import NodeAction
+from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.checks import judge_run
 from rmqlab.cluster.checks.findings import Findings
 from rmqlab.cluster.faults.active_faults import ActiveFault
@@ -27,12 +29,12 @@ from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
 from rmqlab.runtime.journal import JournalEntry
 
-T = TypeVar("T")
+R = TypeVar("R")
 
 PRODUCE, CONSUME = "rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.consume"
 
 
-class BlockingCluster:
+class BlockingCluster(NodeActions):
     """A running cluster, from the beginning of a `with` block to its end. One thread at a time may call it."""
 
     def __init__(self, spec: ClusterSpec, directory: ClusterDirectory) -> None:
@@ -86,7 +88,7 @@ class BlockingCluster:
     def _cluster(self) -> Cluster:
         return self._ready.result(timeout=0)
 
-    def _call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    def _call(self, function: Callable[..., Awaitable[R]], *arguments: Any) -> R:
         assert self._token is not None, "the cluster has not been started"
         return trio.from_thread.run(function, *arguments, trio_token=self._token)
 
@@ -121,41 +123,9 @@ class BlockingCluster:
 
     # ---- acting on it ------------------------------------------------------------------------------------
 
-    def start(self, target: str) -> None:
-        """Start what does not run, and wait until it is ready."""
-        self._call(self._cluster.start, target)
-
-    def kill(self, target: str) -> None:
-        """kill -9, and wait for the end."""
-        self._call(self._cluster.kill, target)
-
-    def stop(self, target: str) -> None:
-        """Stop in order, and wait for the end."""
-        self._call(self._cluster.stop, target)
-
-    def pause(self, target: str) -> None:
-        """Freeze: sockets stay open, nothing answers."""
-        self._call(self._cluster.pause, target)
-
-    def resume(self, target: str) -> None:
-        """Let a frozen node go on."""
-        self._call(self._cluster.resume, target)
-
-    def restart(self, target: str) -> None:
-        """Stop what runs, start, and wait until it is ready."""
-        self._call(self._cluster.restart, target)
-
-    def power_loss(self, target: str) -> None:
-        """Kill, and erase what was not synced to disk."""
-        self._call(self._cluster.power_loss, target)
-
-    def wipe(self, target: str) -> None:
-        """Kill, and delete the store."""
-        self._call(self._cluster.wipe, target)
-
-    def isolate(self, target: str) -> ActiveFault:
-        """Cut a node off from all others, your application included."""
-        return self._call(self._cluster.isolate, target)
+    def act(self, action: NodeAction[R], target: str) -> R:
+        """Do an action of the table; return its result. Each is a method, too: `cluster.kill(target)`."""
+        return self._call(lambda: self._cluster.act(action, target))
 
     def fault(self, fault: Fault) -> ActiveFault:
         """Put a fault in force (`rmqlab.cluster.faults.rules`)."""

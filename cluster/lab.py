@@ -12,24 +12,27 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import trio
 
+from rmqlab.cluster.actions.action import NodeAction
+from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.conditions import Condition, parse_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import Fault, Isolation
+from rmqlab.cluster.faults.rules import Fault
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, WORKLOAD_MODULES
+from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
 from rmqlab.cluster.supervisor.placing import addresses_of, placed
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
-from rmqlab.cluster.supervisor.status import Document, masters_behind, status_document
+from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor, start_phases
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, check_spec, node_settings, nodes_of
 from rmqlab.runtime.clock import ClockSettings, RatedClock, real_seconds
@@ -42,7 +45,8 @@ from rmqlab.runtime.journal import (
     read_journal,
     read_journals,
 )
-from rmqlab.store.powerloss import Lost
+
+R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +92,8 @@ class Workload:
 
 
 @attrs.define(eq=False)
-class Cluster:
-    """A running cluster. Targets are `broker-a`, `broker-a:master`, `broker-a:slave`, `broker-a-s`, `namesrv-1`."""
+class Cluster(NodeActions):
+    """A running cluster. Its actions (`kill`, `start`, ...) are the entries of `rmqlab.cluster.actions.table`."""
 
     supervisor: Supervisor
 
@@ -122,40 +126,9 @@ class Cluster:
             async with aclosing(batches()) as generator:
                 yield generator
 
-    async def start(self, target: str) -> None:
-        """Start what does not run, and wait until it is ready."""
-        await self.supervisor.start(*self._names(target))
-
-    async def kill(self, target: str) -> None:
-        """kill -9, and wait for the end."""
-        await self.supervisor.kill(*self._names(target))
-
-    async def stop(self, target: str) -> None:
-        """Stop in order, and wait for the end."""
-        await self.supervisor.stop(*self._names(target))
-
-    async def pause(self, target: str) -> None:
-        """Freeze (SIGSTOP): sockets stay open, nothing answers."""
-        await self.supervisor.pause(*self._names(target))
-
-    async def resume(self, target: str) -> None:
-        """Let a frozen node go on (SIGCONT)."""
-        await self.supervisor.resume(*self._names(target))
-
-    async def restart(self, target: str) -> None:
-        """Stop what runs, start, and wait until it is ready."""
-        await self.supervisor.restart(*self._names(target))
-
-    async def power_loss(self, target: str) -> dict[str, Lost]:
-        """kill -9, then erase what was not synced to disk; what each node lost. `start` recovers what is left.
-
-        Sockets close as at a kill: isolate the node before, if its peers shall not notice.
-        """
-        return await self.supervisor.power_loss(*self._names(target))
-
-    async def wipe(self, target: str) -> dict[str, int]:
-        """kill -9, then delete the node's store; how many files that were. The next `start` finds an empty disk."""
-        return await self.supervisor.wipe(*self._names(target))
+    async def act(self, action: NodeAction[R], target: str) -> R:
+        """Do an action of the table; return its result. Each is a method, too: `await cluster.kill(target)`."""
+        return await action.run(self.supervisor, target)
 
     @property
     def faults(self) -> list[ActiveFault]:
@@ -170,10 +143,6 @@ class Cluster:
         """
         return await self.supervisor.faults.apply(fault)
 
-    async def isolate(self, target: str) -> ActiveFault:
-        """Cut a node off from all others: packets vanish both ways, nobody sees a close."""
-        return await self.fault(Isolation(target=target))
-
     async def heal(self, fault: ActiveFault | str) -> None:
         """End a fault, by itself or by its id."""
         await self.supervisor.faults.heal(fault if isinstance(fault, str) else fault.id)
@@ -184,34 +153,12 @@ class Cluster:
 
     async def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
         """The live facts of one node; None when it does not run, is paused, or does not answer in time."""
-        (name,) = self._names(target)
-        return await self.supervisor.processes.snapshot(name, seconds)
+        (node,) = self.supervisor.find(target)
+        return await self.supervisor.processes.snapshot(node.name, seconds)
 
     async def status(self) -> Document:
         """What `rmqlab status --json` prints."""
-        supervisor = self.supervisor
-        head = {
-            "name": supervisor.spec.name,
-            "namesrv_addr": supervisor.namesrv_addr,
-            "profile": supervisor.spec.broker_settings.get("profile", supervisor.spec.profile),
-            "broker_settings": dict(supervisor.spec.broker_settings),
-            "rate": supervisor.spec.rate,
-            "moved": supervisor.moved,
-            "clock_millis": supervisor.clock.wall_millis(),
-            "supervisor_pid": os.getpid(),
-            "directory": str(supervisor.directory.path),
-            "faults": [active.as_json() for active in self.faults],
-            "internal_errors": dict(supervisor.processes.errors.counts),
-        }
-        facts = await supervisor.processes.snapshots()
-        for master in masters_behind(supervisor.nodes.values(), facts):  # or it was only asked before its slave
-            facts[master] = await supervisor.processes.snapshot(master)
-        shown = [
-            node
-            for node in supervisor.nodes.values()
-            if node.kind is not NodeKind.WORKLOAD or supervisor.life(node.name).is_alive
-        ]
-        return status_document(head, shown, supervisor.processes.lives, facts, str(supervisor.directory.path))
+        return await live_status(self.supervisor)
 
     async def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
         """Wait until a condition (see `rmqlab.cluster.conditions`), or a function of the status, holds; the status then."""
@@ -242,9 +189,6 @@ class Cluster:
         self.supervisor.workload_settings[name] = {"namesrv_addr": self.namesrv_addr, "source_ip": node.host, **config}
         await self.supervisor.start(name)
         return Workload(name, self.supervisor)
-
-    def _names(self, target: str) -> list[str]:
-        return [node.name for node in self.supervisor.find(target)]
 
 
 @asynccontextmanager

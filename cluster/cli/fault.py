@@ -32,11 +32,6 @@ fault_app = typer.Typer(
 End = "A node, all of a role (broker-a:slave), outside, or * for all others."
 
 
-def isolate(target: Target, name: Name = DEFAULT_NAME, *, as_json: AsJson = False) -> None:
-    """Cut a node off: what it sends and what it is sent vanishes. Nobody sees a close; connects hang."""
-    _apply(name, {"type": "isolate", "target": target}, as_json=as_json)
-
-
 @fault_app.command("link")
 def link(
     src: Annotated[str, typer.Argument(help=f"Who sends. {End}")],

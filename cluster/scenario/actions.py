@@ -1,15 +1,14 @@
-"""What a step can do: the verbs, what each is done to, and how.
+"""What a scenario step can do: the actions of `rmqlab.cluster.actions.table`, and those that only scenarios have.
 
-kill, stop, start, pause, resume, restart,
-power-loss, wipe, isolate = TARGET or [TARGETS]   nodes, or workloads by their names
+kill, stop, ... = TARGET or [TARGETS]             nodes, or workloads by their names
 fault = {type = ...}                              see `rmqlab.cluster.faults.rules`
-random-faults = {count = N, every = "30 s", ...}  go on, and strike N times meanwhile (`rmqlab.cluster.faults.schedule`)
+random-faults = {count = N, every = "30 s", ...}  N random faults beside the steps (`rmqlab.cluster.faults.schedule`)
 heal = LABEL or "all"                             the fault of the step with this label
 produce, consume = WORKLOAD                       start one that says `start = "step"`
 stop-workload = WORKLOAD or [WORKLOADS]           and wait for its end
 mark = LABEL                                      give this moment a name
-probe = TARGET                                    send a message straight to a broker, as no client would, and tell what it answers
-measure = "TARGET PATH"                           write down one of a node's live facts, such as `broker-a commit_log.max`
+probe = TARGET                                    send a message directly to a broker, and record its reply
+measure = "TARGET PATH"                           record one live fact of a node, such as `broker-a commit_log.max`
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,6 +17,8 @@ from typing import Any
 import attrs
 import trio
 
+from rmqlab.cluster.actions.action import HEAL, NodeAction, Targets
+from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.rules import Fault, FaultError, fault_of, near_miss
 from rmqlab.cluster.faults.schedule import RandomFaults
@@ -68,7 +69,11 @@ class Verb:
     read: Callable[[Any], Any]
     run: Run
     takes: str
-    """`targets`, `workloads`, `fault`, `chance`, `label` or `measure`: how a review looks at the argument."""
+    """`targets`, `workloads`, `fault`, `chance`, `label` or `measure`: how the review checks the argument."""
+    targets: Targets = Targets.PROCESSES
+    """The processes that it accepts, if it takes targets."""
+    leaves_fault: bool = False
+    """True if `heal` with the label of the step ends what it began."""
 
 
 def read_argument(verb: str, value: Any) -> Any:
@@ -131,17 +136,14 @@ def names_of(argument: str | tuple[str, ...]) -> tuple[str, ...]:
     return (argument,) if isinstance(argument, str) else argument
 
 
-def _on_targets(method: str) -> Run:
-    async def run(stage: Stage, targets: str | tuple[str, ...], _label: str) -> None:
+def _verb_of(action: NodeAction[Any]) -> Verb:
+    async def run(stage: Stage, targets: str | tuple[str, ...], label: str) -> None:
         for target in names_of(targets):
-            await getattr(stage.cluster, method)(target)
+            result = await stage.cluster.act(action, target)
+            if isinstance(result, ActiveFault):
+                stage.faults.setdefault(label, []).append(result)
 
-    return run
-
-
-async def _isolate(stage: Stage, targets: str | tuple[str, ...], label: str) -> None:
-    for target in names_of(targets):
-        stage.faults.setdefault(label, []).append(await stage.cluster.isolate(target))
+    return Verb(_names, run, "targets", action.targets, leaves_fault=action.undo == HEAL)
 
 
 async def _apply(stage: Stage, fault: Fault, label: str) -> None:
@@ -198,18 +200,14 @@ async def _take_measure(stage: Stage, argument: tuple[str, str], label: str) -> 
 
 
 VERBS: Mapping[str, Verb] = {
-    **{verb: Verb(_names, _on_targets(verb), "targets") for verb in ("kill", "stop", "start", "pause", "resume")},
-    "restart": Verb(_names, _on_targets("restart"), "targets"),
-    "power-loss": Verb(_names, _on_targets("power_loss"), "targets"),
-    "wipe": Verb(_names, _on_targets("wipe"), "targets"),
-    "isolate": Verb(_names, _isolate, "targets"),
-    "fault": Verb(_fault, _apply, "fault"),
-    "random-faults": Verb(_chance, _strike_at_random, "chance"),
+    **{name: _verb_of(action) for name, action in ACTIONS.items()},
+    "fault": Verb(_fault, _apply, "fault", leaves_fault=True),
+    "random-faults": Verb(_chance, _strike_at_random, "chance", leaves_fault=True),
     "heal": Verb(_name, _heal, "label"),
     "produce": Verb(_name, _start_workload, "workload"),
     "consume": Verb(_name, _start_workload, "workload"),
     "stop-workload": Verb(_names, _stop_workloads, "workloads"),
     "mark": Verb(_name, _mark, ""),
-    "probe": Verb(_names, _probe, "targets"),
-    "measure": Verb(_measure, _take_measure, "measure"),
+    "probe": Verb(_names, _probe, "targets", Targets.BROKERS),
+    "measure": Verb(_measure, _take_measure, "measure", Targets.NODES),
 }

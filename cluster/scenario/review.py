@@ -143,10 +143,10 @@ def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node])
             case "targets":
                 for target in names_of(action.argument):
                     find_targets(target, everybody)
-                    cast.check_target(action.verb, target)
+                    cast.check_target(action.verb, VERBS[action.verb].targets, target)
             case "measure":
                 find_targets(action.argument[0], everybody)
-                cast.check_target(action.verb, action.argument[0])
+                cast.check_target(action.verb, VERBS[action.verb].targets, action.argument[0])
             case "fault":
                 check_playable(action.argument, everybody)
             case "chance":
@@ -160,11 +160,8 @@ def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node])
                     if name not in workloads:
                         yield f"no workload {name!r}{near(name, workloads)}"
             case "label":
-                labels = [step.label for step in scenario.steps if step.action and step.action.verb in FAULT_VERBS]
+                labels = [step.label for step in scenario.steps if step.action and VERBS[step.action.verb].leaves_fault]
                 if action.argument not in (*labels, "all"):
                     yield f"no fault of the label {action.argument!r}{near(action.argument, ['all', *filter(None, labels)])}"
     except (UnknownTargetError, FaultError, CastError) as exc:
         yield str(exc)
-
-
-FAULT_VERBS = ("isolate", "fault", "random-faults")

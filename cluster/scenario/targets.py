@@ -4,13 +4,11 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
+from rmqlab.cluster.actions.action import Targets
 from rmqlab.cluster.scenario.binding import near
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, find_targets
 from rmqlab.cluster.workload.consume import ConsumeConfig
-
-_BROKERS_ONLY = ("probe", "wipe")
-_NODES_ONLY = ("power-loss", "measure", "isolate")
 
 
 class CastError(ValueError):
@@ -36,11 +34,11 @@ class Cast:
             if workload.kind == "consume"
         }
 
-    def check_target(self, verb: str, target: str) -> None:
-        """Whether a verb can be done to a target that is there."""
-        if target in self.workloads() and verb in (*_BROKERS_ONLY, *_NODES_ONLY):
+    def check_target(self, verb: str, accepted: Targets, target: str) -> None:
+        """Reject a target that exists but is of a kind that the verb does not accept."""
+        if accepted is not Targets.PROCESSES and target in self.workloads():
             raise CastError(f"{target} is a workload: {verb} needs a node of the cluster")
-        if verb in _BROKERS_ONLY and target not in self.workloads():
+        if accepted is Targets.BROKERS:
             for node in find_targets(target, self.nodes):
                 _expect(node.kind is NodeKind.BROKER, f"{node.name} is a {node.kind}: {verb} needs a broker")
 

@@ -1,12 +1,13 @@
 """The supervisor's answers to the command line."""
 
 import os
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import attrs
 import trio
 
+from rmqlab.cluster.actions.action import NodeAction
+from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.faults.random_player import play_random_faults
 from rmqlab.cluster.faults.rules import FaultError, fault_of
@@ -158,27 +159,14 @@ async def _status(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
     return await cluster.status()
 
 
-def _action(verb: str) -> Handler:
+def _handler_of(action: NodeAction[Any]) -> Handler:
     async def act(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
-        await getattr(cluster, verb)(arguments["target"])
-        return await _entries(cluster, {node.name for node in cluster.supervisor.find(arguments["target"])})
+        target = arguments.get("target")
+        if not isinstance(target, str):
+            raise BadQuestionError(f"{action.name}: the target must be a text")
+        return await action.report.document(cluster.supervisor, target, await cluster.act(action, target))
 
     return act
-
-
-async def _power_loss(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
-    losses = await cluster.power_loss(arguments["target"])
-    return [{**node, "lost": attrs.asdict(losses[node["name"]])} for node in await _entries(cluster, losses)]
-
-
-async def _wipe(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
-    deleted = await cluster.wipe(arguments["target"])
-    return [{**node, "deleted_files": deleted[node["name"]]} for node in await _entries(cluster, deleted)]
-
-
-async def _entries(cluster: Cluster, names: Container[str]) -> list[dict[str, Any]]:
-    """What the status says of these nodes."""
-    return [node for node in (await cluster.status())["nodes"] if node["name"] in names]
 
 
 async def _wait(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
@@ -262,9 +250,7 @@ async def _random_faults(cluster: Cluster, arguments: Arguments, send: Send) -> 
 
 HANDLERS: Mapping[str, Handler] = {
     "status": _status,
-    **{verb: _action(verb) for verb in ("start", "stop", "kill", "pause", "resume", "restart")},
-    "power-loss": _power_loss,
-    "wipe": _wipe,
+    **{name: _handler_of(action) for name, action in ACTIONS.items()},
     "fault": _fault,
     "faults": _faults,
     "heal": _heal,

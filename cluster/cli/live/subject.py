@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import attrs
 import trio
 
+from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.faults.rules import FaultError
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
@@ -50,8 +51,8 @@ class Subject(Protocol):
         """Events from now on. They may end early."""
         ...
 
-    async def do(self, verb: str, target: str) -> None:
-        """A method of `rmqlab.cluster.lab.Cluster`. DeedFailedError."""
+    async def act(self, action: NodeAction[Any], target: str) -> None:
+        """Do an action. DeedFailedError."""
         ...
 
     async def heal(self, *ids: str) -> None:
@@ -89,9 +90,9 @@ class OwnCluster:
         async with aclosing(events()) as generator:
             yield generator
 
-    async def do(self, verb: str, target: str) -> None:
+    async def act(self, action: NodeAction[Any], target: str) -> None:
         try:
-            await getattr(self.cluster, verb)(target)
+            await self.cluster.act(action, target)
         except _FAILURES as exc:
             raise DeedFailedError(str(exc)) from exc
 
@@ -140,11 +141,8 @@ class OthersCluster:
         async with aclosing(events()) as generator:
             yield generator
 
-    async def do(self, verb: str, target: str) -> None:
-        if verb == "isolate":
-            await self._deed("fault", values={"type": "isolate", "target": target})
-        else:
-            await self._deed(verb, target=target)
+    async def act(self, action: NodeAction[Any], target: str) -> None:
+        await self._deed(action.name, target=target)
 
     async def heal(self, *ids: str) -> None:
         await self._deed("heal", ids=list(ids))

@@ -15,6 +15,7 @@ import trio
 from rich.console import Console
 from rich.live import Live
 
+from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.cli.live.keys import Act, Deed, Hand, Heal, Quit, decode_keys, press
 from rmqlab.cluster.cli.live.subject import DeedFailedError, Subject
 from rmqlab.cluster.cli.live.view import render_live
@@ -24,7 +25,6 @@ PROBE_SECONDS = 0.5
 DRAW_SECONDS = 0.05
 """Real seconds between two pictures, at least."""
 EVENTS_KEPT = 200
-_DOING = {"pause": "pausing", "stop": "stopping", "isolate": "isolating"}
 
 
 def is_terminal(console: Console) -> bool:
@@ -106,15 +106,15 @@ class LiveView:
                 return
             case Heal(ids=ids):
                 self._say(f"healing {', '.join(ids)} ...")
-            case Act(verb=verb, target=target):
-                self._say(f"{_DOING.get(verb, f'{verb}ing')} {target} ...")
+            case Act(action=action, target=target):
+                self._say(f"{ACTIONS[action].doing} {target} ...")
         try:
             if isinstance(deed, Heal):
                 await self.subject.heal(*deed.ids)
                 self._say(f"healed {', '.join(deed.ids)}")
             else:
-                await self.subject.do(deed.verb, deed.target)
-                self._say(f"{deed.verb} {deed.target}: done")
+                await self.subject.act(ACTIONS[deed.action], deed.target)
+                self._say(f"{deed.action} {deed.target}: done")
         except DeedFailedError as exc:
             self._say(str(exc).partition("\n")[0])
 

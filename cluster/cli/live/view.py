@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rmqlab.cluster.cli.live.keys import Document, Hand, first_selected, in_order, state_of
+from rmqlab.cluster.cli.live.keys import KEYS, Document, Hand, first_selected, in_order, state_of
 from rmqlab.cluster.cli.tables import EVENT_STYLES, STATE_STYLES, clock_text
 from rmqlab.runtime.printable import printable, printable_values
 
@@ -20,10 +20,6 @@ FULL_BAR = 256 * 2**20
 """Bytes: as far behind as haSlaveFallbehindMax lets a slave be before its master no longer waits for it."""
 LEAST_EVENTS = 4
 MOST_EVENTS = 200
-_KEYS = (
-    ("↑↓", "choose"), ("k", "kill"), ("s", "start"), ("x", "stop"), ("p", "pause"), ("i", "isolate"),
-    ("h", "heal"),
-)  # fmt: skip
 
 
 def render_live(
@@ -65,7 +61,7 @@ def _head(document: Document, width: int) -> Text:
 
 def _foot(leaving: str) -> Text:
     text = Text(" ")
-    for key, what in (*_KEYS, ("q", leaving)):
+    for key, what in (*KEYS, ("q", leaving)):
         text.append(key, "bold cyan").append(f" {what}  ", "dim")
     return text
 

@@ -67,7 +67,7 @@ def test_a_chosen_node_that_is_gone_gives_way_to_the_first_master(document: Docu
         ("killed", "k", None, "broker-a is killed: s starts it"),
         ("stopped", "p", None, "broker-a is stopped: s starts it"),
         ("paused", "k", Act("kill", "broker-a"), ""),
-        ("paused", "x", None, "broker-a is paused and cannot stop in order: p lets it go on, k kills it"),
+        ("paused", "x", None, "broker-a is paused and cannot stop: p resumes it, k kills it"),
         ("ready", "z", None, ""),
     ],
 )
