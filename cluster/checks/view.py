@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.checks.findings import Evidence, Finding, Metric
-from rmqlab.cluster.cli.tables import render_event
+from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.runtime.printable import printable
 
 _IDS_SHOWN = 8

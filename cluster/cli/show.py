@@ -8,7 +8,8 @@ import attrs
 import typer
 from rich.live import Live
 
-from rmqlab.cluster.cli.tables import render_event, render_log_line, render_schema, render_status
+from rmqlab.cluster.cli.event_lines import render_event, render_log_line, render_schema
+from rmqlab.cluster.cli.tables import render_status
 from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
     AsJson,

@@ -11,10 +11,11 @@ import attrs
 import cattrs
 import typer
 
+from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.cluster.cli.live.subject import OwnCluster
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
 from rmqlab.cluster.cli.progress import Progress, working
-from rmqlab.cluster.cli.tables import render_event, render_up
+from rmqlab.cluster.cli.tables import render_up
 from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
     AsJson,

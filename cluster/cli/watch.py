@@ -8,9 +8,10 @@ from typing import Annotated
 import trio
 import typer
 
+from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.cluster.cli.live.subject import OthersCluster
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
-from rmqlab.cluster.cli.tables import render_event, render_status
+from rmqlab.cluster.cli.tables import render_status
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, Name, command, console, directory_of, live_console
 from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError

@@ -15,10 +15,11 @@ from typer.testing import CliRunner
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.checks.findings import Evidence, Finding
 from rmqlab.cluster.checks.view import render_evidence, render_findings
+from rmqlab.cluster.cli.event_lines import clock_text, render_event, render_log_line
 from rmqlab.cluster.cli.live.keys import Hand
 from rmqlab.cluster.cli.live.view import render_live
 from rmqlab.cluster.cli.screen import PlainConsole
-from rmqlab.cluster.cli.tables import clock_text, render_comparison, render_event, render_log_line, render_status
+from rmqlab.cluster.cli.tables import render_comparison, render_status
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.narrator import Line
 from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, Failure, Item

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from rmqlab.cluster.cli.event_lines import EVENT_STYLES, clock_text
 from rmqlab.cluster.cli.live.keys import KEYS, Document, Hand, first_selected, in_order, state_of
-from rmqlab.cluster.cli.tables import EVENT_STYLES, STATE_STYLES, clock_text
+from rmqlab.cluster.cli.tables import STATE_STYLES
 from rmqlab.runtime.printable import printable, printable_values
 
 BAR_CELLS = 8

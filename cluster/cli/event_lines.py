@@ -1,0 +1,127 @@
+"""Renders events, their schema and lines of logs for a person."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from rmqlab.runtime.journal_schema import Kind
+from rmqlab.runtime.printable import printable, printable_values
+
+Document = Mapping[str, Any]
+
+EVENT_STYLES = {
+    "node_ready": "green",
+    "node_killed": "bold red",
+    "node_crashed": "bold red",
+    "power_lost": "bold red",
+    "fault_applied": "bold red",
+    "fault_healed": "green",
+    "store_wiped": "bold red",
+    "node_paused": "magenta",
+    "node_stopped": "yellow",
+    "command": "bold cyan",
+    "broker_unregistered": "yellow",
+    "route_changed": "cyan",
+}
+_LONGEST_VALUE = 60
+
+
+def render_event(event: Document) -> Text:
+    """One line: time of the cluster's clock, node, what happened, and the particulars; single messages in few words."""
+    event = printable_values(event)
+    line = Text(f"{clock_text(event['at'])}  ", "dim")
+    line.append(f"{event['node'] or 'cluster':12} ", "bold")
+    if (tell := _MESSAGES.get(event["kind"])) is not None:
+        return line.append_text(tell(event))
+    line.append(event["kind"], EVENT_STYLES.get(event["kind"], ""))
+    for key, value in event.items():
+        if key not in ("at", "node", "kind"):
+            text = str(value)
+            line.append(f"  {key}=", "dim")
+            line.append(text if key == "error" else shorten(text))
+    return line
+
+
+def clock_text(millis: int) -> str:
+    """The time of day in milliseconds. Question marks for what is no time: a peer may claim any."""
+    seconds, rest = divmod(millis, 1000)
+    try:
+        return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest:03}"
+    except (ValueError, OverflowError, OSError):
+        return "??:??:??.???"
+
+
+def _tell_sent(event: Document) -> Text:
+    outcome = str(event.get("outcome"))
+    line = Text(f"sent #{event.get('number')} ").append(outcome, "green" if outcome == "SEND_OK" else "yellow")
+    if event.get("broker"):
+        line.append(f" {_place(event)}", "dim")
+    line.append(f" {event.get('took')} ms", "dim").append(f": {event['remark']}" if event.get("remark") else "")
+    return _with_error(line, event)
+
+
+def _tell_attempt(event: Document) -> Text:
+    line = Text(f"attempt {event.get('attempt')} at {event.get('broker') or 'no broker'} ")
+    return _with_error(
+        line.append(str(event.get("outcome")), "yellow").append(f" {event.get('took')} ms", "dim"), event
+    )
+
+
+def _tell_delivered(event: Document) -> Text:
+    line = Text(f"got #{event.get('number')} ").append(_place(event), "dim")
+    if event.get("from_broker_id"):
+        line.append(f" from slave {event['from_broker_id']}", "yellow")
+    return line.append(f" again ({event['reconsume_times']})" if event.get("reconsume_times") else "", "yellow")
+
+
+def _tell_committed(event: Document) -> Text:
+    line = Text("committed ").append(_place(event), "dim")
+    return line.append(f" to slave {event['broker_id']}" if event.get("broker_id") else "", "yellow")
+
+
+def _tell_sample(event: Document) -> Text:
+    return Text(f"log ends at {event.get('max_offset')}", "dim")
+
+
+def _place(event: Document) -> str:
+    return f"{event.get('topic')}@{event.get('broker')}:{event.get('queue')} at {event.get('offset')}"
+
+
+def _with_error(line: Text, event: Document) -> Text:
+    return line.append(f": {event['error']}") if event.get("error") else line
+
+
+_MESSAGES = {
+    "sent": _tell_sent,
+    "attempt_failed": _tell_attempt,
+    "delivered": _tell_delivered,
+    "committed": _tell_committed,
+    "log_sampled": _tell_sample,
+}
+"""Kinds of which there are many: told without the names of their fields, which `--json` has."""
+
+
+def render_schema(kinds: Iterable[Kind]) -> Text:
+    """All kinds of events, each with its fields under it."""
+    text = Text()
+    for kind in kinds:
+        text.append(kind.name, "bold").append(f"  ({kind.teller})  {kind.meaning}\n")
+        for name, field in kind.fields.items():
+            unit = f", {field.unit}" if field.unit else ""
+            text.append(f"    {name}", "cyan").append(f": {field.type}{unit}", "dim").append(f"  {field.meaning}\n")
+        if kind.is_open:
+            text.append("    further fields may come\n", "dim")
+    text.rstrip()
+    return text
+
+
+def render_log_line(node: str, line: str) -> Text:
+    """One line of a node's log. Tabs stay what they are for."""
+    return Text(f"{node}| ", "dim").append(printable(line.expandtabs()), "not dim")
+
+
+def shorten(text: str) -> str:
+    """Cut a text that is too long for a table, and mark the cut."""
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
