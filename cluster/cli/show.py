@@ -2,6 +2,7 @@
 
 import contextlib
 import time
+from collections.abc import Iterator
 from typing import Annotated
 
 import attrs
@@ -27,6 +28,7 @@ from rmqlab.cluster.cli.terms import (
 from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream, explain_absence
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record
 from rmqlab.cluster.supervisor.logs import LogTail, last_lines
+from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError, find_targets, nodes_of
 from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
 from rmqlab.runtime.journal_schema import KINDS
@@ -45,20 +47,24 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")] = False,
 ) -> None:
     """Show who runs, who lags, and what each nameserver believes: asked of the nodes now."""
-    if watch and not as_json:
-        with Live(render_status(command(name, "status")), console=live_console, auto_refresh=False) as live:
-            while True:
-                time.sleep(_WATCH_SECONDS)
-                live.update(render_status(ask_quietly(name, "status")), refresh=True)
-    document = command(name, "status")
-    while watch:
-        print_json(document)
-        time.sleep(_WATCH_SECONDS)
-        document = command(name, "status")
-    if as_json:
-        print_json(document)
+    if watch and as_json:
+        for document in _statuses(name):
+            print_json(document)
+    elif watch:
+        with Live(console=live_console, auto_refresh=False) as live:
+            for document in _statuses(name):
+                live.update(render_status(document), refresh=True)
     else:
-        console.print(render_status(document))
+        document = command(name, "status")
+        print_json(document) if as_json else console.print(render_status(document))
+
+
+def _statuses(name: str) -> Iterator[Document]:
+    """Yield the status now and every second."""
+    yield command(name, "status")
+    while True:
+        time.sleep(_WATCH_SECONDS)  # the rate of a display: offsets change without an event to wait for
+        yield ask_quietly(name, "status")
 
 
 def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow: Follow = False) -> None:
@@ -80,7 +86,7 @@ def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow:
             for node, tail in tails.items():
                 for line in tail.added_lines():
                     console.print(render_log_line(node, line))
-            time.sleep(_LOG_SECONDS)
+            time.sleep(_LOG_SECONDS)  # Python has no portable way to wait until a file grows
 
 
 def events(

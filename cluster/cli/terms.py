@@ -24,6 +24,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")
 
 DEFAULT_NAME = "default"
 
+JSON_VERSION = 1
+"""Version of all documents that `--json` prints (docs/json.md).
+
+A member that is removed or changes its meaning increases it; new members do not. It is no member of the documents:
+arrays and objects keyed by metric have no place for one. `rmqlab --json-version` prints it.
+"""
+
 console = PlainConsole(soft_wrap=True)
 live_console = PlainConsole()
 """For what is drawn again and again: a line too long for the terminal is folded there, where `console` cuts it."""
@@ -58,7 +65,7 @@ def ask_quietly(name: str, verb: str, **arguments: Any) -> Any:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document, on one line, of ASCII alone: values as they are, escaped as JSON does it."""
+    """Print one JSON document of version `JSON_VERSION` on one line of ASCII, other characters escaped."""
     try:
         text = json.dumps(value, default=str, allow_nan=False)
     except (TypeError, ValueError):  # keys of other types, numbers that JSON does not have
