@@ -21,7 +21,7 @@ _ASKING = ("sent", "delivered", "ended")
 
 
 @attrs.define
-class Rehearsal:
+class DryRun:
     """What is known of nodes and workloads, step after step."""
 
     scenario: Scenario
@@ -37,7 +37,7 @@ class Rehearsal:
     def __attrs_post_init__(self) -> None:
         self._started = {workload.name for workload in self.scenario.workloads if workload.is_early}
 
-    def waits(self, step: Step) -> Iterator[str]:
+    def check_wait(self, step: Step) -> Iterator[str]:
         """What is wrong with what a step waits for."""
         name, *words = (step.wait or "").split() or [""]
         workload = words[0] if words and name.partition(".")[0] in _ASKING else None
@@ -47,7 +47,7 @@ class Rehearsal:
             for node in self._names((words[0],)):
                 self._liveness[node], self._ended_as[node] = Liveness.ENDED, name
 
-    def acts(self, action: Action) -> Iterator[str]:
+    def check_action(self, action: Action) -> Iterator[str]:
         """What is wrong with an action; afterwards it is taken as done."""
         verb, argument = action.verb, action.argument
         if isinstance(argument, RandomFaults):

@@ -11,12 +11,12 @@ from rmqlab.cluster.supervisor.topology import Node, NodeKind, find_targets
 from rmqlab.cluster.workload.consume import ConsumeConfig
 
 
-class CastError(ValueError):
+class WrongTargetError(ValueError):
     """Somebody is named who is not there, or cannot be meant. The text says who could be."""
 
 
 @attrs.frozen
-class Cast:
+class ScenarioTargets:
     """Who plays in a scenario."""
 
     scenario: Scenario
@@ -37,7 +37,7 @@ class Cast:
     def check_target(self, verb: str, accepted: Targets, target: str) -> None:
         """Reject a target that exists but is of a kind that the verb does not accept."""
         if accepted is not Targets.PROCESSES and target in self.workloads():
-            raise CastError(f"{target} is a workload: {verb} needs a node of the cluster")
+            raise WrongTargetError(f"{target} is a workload: {verb} needs a node of the cluster")
         if accepted is Targets.BROKERS:
             for node in find_targets(target, self.nodes):
                 _expect(node.kind is NodeKind.BROKER, f"{node.name} is a {node.kind}: {verb} needs a broker")
@@ -51,12 +51,12 @@ class Cast:
             known = self.workloads(kind)
             _expect(words[0] in known, f"{verb}: no workload {words[0]!r} of kind {kind}{near(words[0], known)}")
         if verb == "told" and len(words) == 2:
-            self.check_teller(words[1])
+            self.check_source(words[1])
         if verb == "consumed-all" and words:
             groups = self.groups()
             _expect(words[0] in groups, f"consumed-all: nobody consumes as {words[0]!r}{near(words[0], groups)}")
 
-    def check_teller(self, name: str) -> None:
+    def check_source(self, name: str) -> None:
         """Whether somebody of this name writes a journal."""
         known = [*self._names(), *self.workloads(), ""]
         _expect(name in known, f"nobody is called {name!r}{near(name, filter(None, known))}")
@@ -82,4 +82,4 @@ class Cast:
 
 def _expect(is_so: bool, text: str) -> None:  # noqa: FBT001 -- what is expected reads as a sentence
     if not is_so:
-        raise CastError(text)
+        raise WrongTargetError(text)

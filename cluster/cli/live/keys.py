@@ -52,15 +52,15 @@ class Quit:
     """Stop the cluster."""
 
 
-Deed = Act | Heal | Quit
+KeyCommand = Act | Heal | Quit
 
 
 @attrs.frozen
-class Hand:
+class Selection:
     """The node that keys act on, and the message to the user."""
 
     selected: str = ""
-    says: str = ""
+    message: str = ""
 
 
 def _actions_of(key: str) -> list[NodeAction[Any]]:
@@ -75,33 +75,39 @@ KEYS = [
 """Keys and what each does, as the last line of the screen lists them, without `q`."""
 
 
-def press(hand: Hand, key: str, document: Document) -> tuple[Hand, Deed | None]:
+def press(selection: Selection, key: str, document: Document) -> tuple[Selection, KeyCommand | None]:
     """Return the new selection and message, and what is to be done. An action that makes no sense now becomes a message."""
     names = [node["name"] for node in in_order(document["nodes"])]
-    hand = attrs.evolve(hand, says="", selected=hand.selected if hand.selected in names else first_selected(document))
+    selection = attrs.evolve(
+        selection, message="", selected=selection.selected if selection.selected in names else first_selected(document)
+    )
     if key in ("up", "down"):
         step = 1 if key == "down" else -1
-        return attrs.evolve(hand, selected=names[(names.index(hand.selected) + step) % len(names)]), None
+        return attrs.evolve(selection, selected=names[(names.index(selection.selected) + step) % len(names)]), None
     if key.isdigit() and 0 < int(key) <= len(names):
-        return attrs.evolve(hand, selected=names[int(key) - 1]), None
+        return attrs.evolve(selection, selected=names[int(key) - 1]), None
     if key == "q":
-        return hand, Quit()
+        return selection, Quit()
     if key == "h":
-        return _heal(hand, document["faults"])
+        return _heal(selection, document["faults"])
     if actions := _actions_of(key):
-        return _act(hand, actions, document)
-    return hand, None
+        return _act(selection, actions, document)
+    return selection, None
 
 
-def _act(hand: Hand, actions: Sequence[NodeAction[Any]], document: Document) -> tuple[Hand, Deed | None]:
+def _act(
+    selection: Selection, actions: Sequence[NodeAction[Any]], document: Document
+) -> tuple[Selection, KeyCommand | None]:
     """Return the first of a key's actions that makes sense on the selected node, or say why none does."""
-    node = next(node for node in document["nodes"] if node["name"] == hand.selected)
+    node = next(node for node in document["nodes"] if node["name"] == selection.selected)
     for action in actions:
         if action.undo == HEAL and (fault := _fault_on(node, action.name, document["faults"])):
-            return hand, Heal((fault["id"],))
+            return selection, Heal((fault["id"],))
         if liveness_of(node["state"]) in action.needs:
-            return hand, Act(action.name, node["name"])
-    return attrs.evolve(hand, says=f"{node['name']} is {node['state']}{_remedy(actions[0], node['state'])}"), None
+            return selection, Act(action.name, node["name"])
+    return attrs.evolve(
+        selection, message=f"{node['name']} is {node['state']}{_remedy(actions[0], node['state'])}"
+    ), None
 
 
 def _remedy(action: NodeAction[Any], state: str) -> str:
@@ -113,10 +119,10 @@ def _remedy(action: NodeAction[Any], state: str) -> str:
     return f" and cannot {action.name}: {ACTIONS['resume'].key} resumes it, {ACTIONS['kill'].key} kills it"
 
 
-def _heal(hand: Hand, faults: Sequence[Document]) -> tuple[Hand, Deed | None]:
+def _heal(selection: Selection, faults: Sequence[Document]) -> tuple[Selection, KeyCommand | None]:
     if not faults:
-        return attrs.evolve(hand, says="no fault is in force"), None
-    return hand, Heal(tuple(fault["id"] for fault in faults))
+        return attrs.evolve(selection, message="no fault is in force"), None
+    return selection, Heal(tuple(fault["id"] for fault in faults))
 
 
 def in_order(nodes: Sequence[Document]) -> list[Document]:

@@ -29,7 +29,7 @@ from rmqlab.cluster.supervisor.status import Document
 from rmqlab.runtime.mapcodec import CHUNK
 
 
-class DeedFailedError(Exception):
+class ActionFailedError(Exception):
     """What a key asked for could not be done; the text is a line."""
 
 
@@ -52,11 +52,11 @@ class Subject(Protocol):
         ...
 
     async def act(self, action: NodeAction[Any], target: str) -> None:
-        """Do an action. DeedFailedError."""
+        """Do an action. ActionFailedError."""
         ...
 
     async def heal(self, *ids: str) -> None:
-        """End faults. DeedFailedError."""
+        """End faults. ActionFailedError."""
         ...
 
     async def leave(self) -> None:
@@ -94,13 +94,13 @@ class OwnCluster:
         try:
             await self.cluster.act(action, target)
         except _FAILURES as exc:
-            raise DeedFailedError(str(exc)) from exc
+            raise ActionFailedError(str(exc)) from exc
 
     async def heal(self, *ids: str) -> None:
         try:
             await self.cluster.supervisor.faults.heal(*ids)
         except _FAILURES as exc:
-            raise DeedFailedError(str(exc)) from exc
+            raise ActionFailedError(str(exc)) from exc
 
     async def leave(self) -> None:
         await trio.lowlevel.checkpoint()
@@ -142,20 +142,20 @@ class OthersCluster:
             yield generator
 
     async def act(self, action: NodeAction[Any], target: str) -> None:
-        await self._deed(action.name, target=target)
+        await self._send(action.name, target=target)
 
     async def heal(self, *ids: str) -> None:
-        await self._deed("heal", ids=list(ids))
+        await self._send("heal", ids=list(ids))
 
     async def leave(self) -> None:
         await trio.lowlevel.checkpoint()
         self.left.set()
 
-    async def _deed(self, verb: str, **arguments: Any) -> None:
+    async def _send(self, verb: str, **arguments: Any) -> None:
         try:
             await self._ask(verb, **arguments)
         except (CommandFailedError, CommandUsageError) as exc:
-            raise DeedFailedError(str(exc)) from exc
+            raise ActionFailedError(str(exc)) from exc
 
     async def _ask(self, verb: str, **arguments: Any) -> Any:
         value = None

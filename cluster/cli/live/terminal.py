@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.live import Live
 
 from rmqlab.cluster.actions.table import ACTIONS
-from rmqlab.cluster.cli.live.keys import Act, Deed, Hand, Heal, Quit, decode_keys, press
-from rmqlab.cluster.cli.live.subject import DeedFailedError, Subject
+from rmqlab.cluster.cli.live.keys import Act, Heal, KeyCommand, Quit, Selection, decode_keys, press
+from rmqlab.cluster.cli.live.subject import ActionFailedError, Subject
 from rmqlab.cluster.cli.live.view import render_live
 from rmqlab.runtime.clock import real_seconds
 
@@ -39,7 +39,7 @@ class LiveView:
     subject: Subject
     console: Console
     document: dict[str, Any]
-    hand: Hand = attrs.field(factory=Hand)
+    selection: Selection = attrs.field(factory=Selection)
     events: collections.deque[dict[str, Any]] = attrs.field(factory=lambda: collections.deque(maxlen=EVENTS_KEPT))
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
@@ -77,9 +77,9 @@ class LiveView:
     async def _read_forever(self, keyboard: int, nursery: trio.Nursery) -> None:
         while data := await read_keyboard(keyboard):
             for key in decode_keys(data):
-                self.hand, deed = press(self.hand, key, self.document)
-                if deed is not None:
-                    nursery.start_soon(self._do, deed)
+                self.selection, command = press(self.selection, key, self.document)
+                if command is not None:
+                    nursery.start_soon(self._do, command)
                 self._changed.set()
 
     async def _paint_forever(self, live: Live) -> NoReturn:
@@ -89,7 +89,7 @@ class LiveView:
             while True:
                 self._changed = trio.Event()  # before the picture: what comes during it asks for another
                 size, leaving = self.console.size, self.subject.leaving
-                picture = render_live(self.document, self.hand, tuple(self.events), *size, leaving)
+                picture = render_live(self.document, self.selection, tuple(self.events), *size, leaving)
                 show = functools.partial(live.update, picture, refresh=True)
                 await trio.to_thread.run_sync(show, abandon_on_cancel=True)
                 await self._changed.wait()
@@ -97,9 +97,9 @@ class LiveView:
         except OSError:  # the terminal is gone; its end (SIGHUP) stops the cluster in order
             await trio.sleep_forever()
 
-    async def _do(self, deed: Deed) -> None:
+    async def _do(self, command: KeyCommand) -> None:
         """Do what a key meant, and say what came of it."""
-        match deed:
+        match command:
             case Quit():
                 self._say("leaving ..." if self.subject.leaving == "leave" else "stopping the cluster ...")
                 await self.subject.leave()
@@ -109,17 +109,17 @@ class LiveView:
             case Act(action=action, target=target):
                 self._say(f"{ACTIONS[action].doing} {target} ...")
         try:
-            if isinstance(deed, Heal):
-                await self.subject.heal(*deed.ids)
-                self._say(f"healed {', '.join(deed.ids)}")
+            if isinstance(command, Heal):
+                await self.subject.heal(*command.ids)
+                self._say(f"healed {', '.join(command.ids)}")
             else:
-                await self.subject.act(ACTIONS[deed.action], deed.target)
-                self._say(f"{deed.action} {deed.target}: done")
-        except DeedFailedError as exc:
+                await self.subject.act(ACTIONS[command.action], command.target)
+                self._say(f"{command.action} {command.target}: done")
+        except ActionFailedError as exc:
             self._say(str(exc).partition("\n")[0])
 
     def _say(self, text: str) -> None:
-        self.hand = attrs.evolve(self.hand, says=text)
+        self.selection = attrs.evolve(self.selection, message=text)
         self._changed.set()
 
 

@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import EVENT_STYLES, clock_text
-from rmqlab.cluster.cli.live.keys import KEYS, Document, Hand, first_selected, in_order, state_of
+from rmqlab.cluster.cli.live.keys import KEYS, Document, Selection, first_selected, in_order, state_of
 from rmqlab.cluster.cli.tables import STATE_STYLES
 from rmqlab.runtime.printable import printable, printable_values
 
@@ -25,7 +25,7 @@ MOST_EVENTS = 200
 
 def render_live(
     document: Document,
-    hand: Hand,
+    selection: Selection,
     events: Sequence[Document],
     width: int = 80,
     height: int = 24,
@@ -36,13 +36,13 @@ def render_live(
     room = max(height - 3, 0)  # the head, and two lines at the foot
     lines = [_head(document, width)]
     for section in (_nodes, _routes, _clients, _faults):
-        part = section(document, hand, max(room // 3, 3))
+        part = section(document, selection, max(room // 3, 3))
         lines += part
         room -= len(part)
     lines += _events(events, document, max(room, LEAST_EVENTS))
     del lines[max(height - 2, 0) :]
     lines += [Text()] * (height - 2 - len(lines))
-    lines += [Text(printable(f" {hand.says}"), "yellow"), _foot(leaving)]
+    lines += [Text(printable(f" {selection.message}"), "yellow"), _foot(leaving)]
     for line in lines:
         line.no_wrap = True
         line.truncate(width, overflow="ellipsis")
@@ -70,9 +70,9 @@ def _foot(leaving: str) -> Text:
 # ---- nodes and replication ---------------------------------------------------------------------------
 
 
-def _nodes(document: Document, hand: Hand, room: int) -> list[Text]:
+def _nodes(document: Document, selection: Selection, room: int) -> list[Text]:
     nodes = [node for node in in_order(document["nodes"]) if node["kind"] != "workload"]
-    selected = hand.selected or first_selected(document)
+    selected = selection.selected or first_selected(document)
     rows = {row["slave"]: row for row in document["replication"]}
     lines = [_node_line(number, node, selected, rows, document) for number, node in enumerate(nodes, 1)]
     chosen = next((index for index, node in enumerate(nodes) if node["name"] == selected), 0)
@@ -125,7 +125,7 @@ def size(byte_count: int) -> str:
 # ---- routes ------------------------------------------------------------------------------------------
 
 
-def _routes(document: Document, _hand: Hand, room: int) -> list[Text]:
+def _routes(document: Document, _selection: Selection, room: int) -> list[Text]:
     """What each nameserver believes, in the names of nodes: whom it names, who is not there, who is left out."""
     brokers = {node["address"]: node for node in document["nodes"] if node["kind"] == "broker"}
     lines = []
@@ -169,14 +169,14 @@ def _name(address: str, brokers: Mapping[str, Document]) -> str:
 # ---- clients, faults, events -------------------------------------------------------------------------
 
 
-def _clients(document: Document, hand: Hand, room: int) -> list[Text]:
+def _clients(document: Document, selection: Selection, room: int) -> list[Text]:
     clients = [node for node in document["nodes"] if node["kind"] == "workload"]
     lines = []
     for node in clients:
-        line = Text(f"{'>' if node['name'] == hand.selected else ' '}  {node['name']:13} ", "bold")
+        line = Text(f"{'>' if node['name'] == selection.selected else ' '}  {node['name']:13} ", "bold")
         line.append(f"{node['state']:9} ", _STYLES.get(node["state"], ""))
         lines.append(line.append("  ".join(_counts(node.get("messages") or {}))))
-    chosen = next((index for index, node in enumerate(clients) if node["name"] == hand.selected), 0)
+    chosen = next((index for index, node in enumerate(clients) if node["name"] == selection.selected), 0)
     return [_title("   CLIENT"), *_window(lines, chosen, room)] if lines else []
 
 
@@ -191,7 +191,7 @@ def _counts(messages: Document) -> list[str]:
     return told + ([f"failed attempts {failed:,}"] if failed else [])
 
 
-def _faults(document: Document, _hand: Hand, room: int) -> list[Text]:
+def _faults(document: Document, _selection: Selection, room: int) -> list[Text]:
     lines = []
     for fault in document["faults"]:
         line = Text(f"   {fault['id']:13} ", "bold").append(f"{fault['type']} ", "magenta")

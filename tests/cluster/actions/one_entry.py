@@ -80,10 +80,10 @@ async def use_scenario(cluster: Any) -> None:
 
 
 async def use_key(cluster: Any) -> None:
-    from rmqlab.cluster.cli.live.keys import KEYS, Act, Hand, press
+    from rmqlab.cluster.cli.live.keys import KEYS, Act, Selection, press
 
     assert ("n", "far-nudge") in KEYS
-    assert press(Hand("broker-a"), "n", await cluster.status())[1] == Act("far-nudge", "broker-a")
+    assert press(Selection("broker-a"), "n", await cluster.status())[1] == Act("far-nudge", "broker-a")
 
 
 async def use_everything_else() -> None:

@@ -10,7 +10,7 @@ from rmqlab.cluster.cli.terms import console
 
 
 @attrs.define(eq=False)
-class Telling:
+class LineOutput:
     """Tells a person how far something is. Silent but for what is waited for, where nobody wants lines."""
 
     is_silent: bool = False
