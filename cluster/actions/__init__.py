@@ -1,1 +1,1 @@
-"""Actions on the processes of a cluster: one table for the Python APIs, the command line, the keys and the scenarios."""
+"""Actions on the processes of a cluster: one table for the APIs, the commands, the keys and the scenarios."""

@@ -32,7 +32,7 @@ def wait(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Wait until something is true; exit status 1 when it is not in time.
+    """Wait until a condition is true; exit status 1 if it is not in time.
 
     Conditions: ready [TARGET]; stopped, killed, crashed, paused, powerless TARGET; route-has, route-gone TARGET;
     slave-connected, slave-in-sync, slave-caught-up GROUP.

@@ -29,12 +29,12 @@ _LONGEST_VALUE = 60
 
 
 def render_event(event: Document) -> Text:
-    """One line: time of the cluster's clock, node, what happened, and the particulars; single messages in few words."""
+    """Render an event on one line: time of the cluster's clock, node, kind, fields; frequent kinds are shorter."""
     event = printable_values(event)
     line = Text(f"{clock_text(event['at'])}  ", "dim")
     line.append(f"{event['node'] or 'cluster':12} ", "bold")
-    if (tell := _MESSAGES.get(event["kind"])) is not None:
-        return line.append_text(tell(event))
+    if (render := _MESSAGES.get(event["kind"])) is not None:
+        return line.append_text(render(event))
     line.append(event["kind"], EVENT_STYLES.get(event["kind"], ""))
     for key, value in event.items():
         if key not in ("at", "node", "kind"):
@@ -45,7 +45,7 @@ def render_event(event: Document) -> Text:
 
 
 def clock_text(millis: int) -> str:
-    """The time of day in milliseconds. Question marks for what is no time: a peer may claim any."""
+    """Return the local time of day; question marks for an invalid one, as a peer can send any."""
     seconds, rest = divmod(millis, 1000)
     try:
         return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest:03}"
@@ -53,7 +53,7 @@ def clock_text(millis: int) -> str:
         return "??:??:??.???"
 
 
-def _tell_sent(event: Document) -> Text:
+def _sent_line(event: Document) -> Text:
     outcome = str(event.get("outcome"))
     line = Text(f"sent #{event.get('number')} ").append(outcome, "green" if outcome == "SEND_OK" else "yellow")
     if event.get("broker"):
@@ -62,26 +62,26 @@ def _tell_sent(event: Document) -> Text:
     return _with_error(line, event)
 
 
-def _tell_attempt(event: Document) -> Text:
+def _attempt_line(event: Document) -> Text:
     line = Text(f"attempt {event.get('attempt')} at {event.get('broker') or 'no broker'} ")
     return _with_error(
         line.append(str(event.get("outcome")), "yellow").append(f" {event.get('took')} ms", "dim"), event
     )
 
 
-def _tell_delivered(event: Document) -> Text:
+def _delivered_line(event: Document) -> Text:
     line = Text(f"got #{event.get('number')} ").append(_place(event), "dim")
     if event.get("from_broker_id"):
         line.append(f" from slave {event['from_broker_id']}", "yellow")
     return line.append(f" again ({event['reconsume_times']})" if event.get("reconsume_times") else "", "yellow")
 
 
-def _tell_committed(event: Document) -> Text:
+def _committed_line(event: Document) -> Text:
     line = Text("committed ").append(_place(event), "dim")
     return line.append(f" to slave {event['broker_id']}" if event.get("broker_id") else "", "yellow")
 
 
-def _tell_sample(event: Document) -> Text:
+def _sample_line(event: Document) -> Text:
     return Text(f"log ends at {event.get('max_offset')}", "dim")
 
 
@@ -94,17 +94,17 @@ def _with_error(line: Text, event: Document) -> Text:
 
 
 _MESSAGES = {
-    "sent": _tell_sent,
-    "attempt_failed": _tell_attempt,
-    "delivered": _tell_delivered,
-    "committed": _tell_committed,
-    "log_sampled": _tell_sample,
+    "sent": _sent_line,
+    "attempt_failed": _attempt_line,
+    "delivered": _delivered_line,
+    "committed": _committed_line,
+    "log_sampled": _sample_line,
 }
-"""Kinds of which there are many: told without the names of their fields, which `--json` has."""
+"""Frequent kinds: rendered without the names of their fields, which `--json` has."""
 
 
 def render_schema(kinds: Iterable[Kind]) -> Text:
-    """All kinds of events, each with its fields under it."""
+    """Render all kinds of events, each with its fields below it."""
     text = Text()
     for kind in kinds:
         text.append(kind.name, "bold").append(f"  ({kind.teller})  {kind.meaning}\n")
@@ -118,7 +118,7 @@ def render_schema(kinds: Iterable[Kind]) -> Text:
 
 
 def render_log_line(node: str, line: str) -> Text:
-    """One line of a node's log. Tabs stay what they are for."""
+    """Render one line of a node's log. Tabs are expanded, not escaped."""
     return Text(f"{node}| ", "dim").append(printable(line.expandtabs()), "not dim")
 
 

@@ -1,4 +1,4 @@
-"""Commands that look and change nothing: status, logs, events."""
+"""Commands that only read: status, logs, events."""
 
 import contextlib
 import time
@@ -33,8 +33,8 @@ from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError, find_ta
 from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
 from rmqlab.runtime.journal_schema import KINDS
 
-Last = Annotated[int, typer.Option("--lines", "-l", min=0, help="How many of the latest to show.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
+Last = Annotated[int, typer.Option("--lines", "-l", min=0, help="Show so many of the latest.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Then show new ones, until Ctrl-C.")]
 
 _WATCH_SECONDS = 1.0
 _LOG_SECONDS = 0.1
@@ -44,9 +44,9 @@ def status(
     name: Name = DEFAULT_NAME,
     *,
     as_json: AsJson = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat every second, until Ctrl-C.")] = False,
 ) -> None:
-    """Show who runs, who lags, and what each nameserver believes: asked of the nodes now."""
+    """Show nodes, replication lag, and the routes of each nameserver, as the nodes report them now."""
     if watch and as_json:
         for document in _statuses(name):
             print_json(document)
@@ -68,7 +68,7 @@ def _statuses(name: str) -> Iterator[Document]:
 
 
 def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow: Follow = False) -> None:
-    """Show what nodes wrote to their logs; of a stopped cluster too. `supervisor` is a target as well."""
+    """Show the logs of nodes, also of a stopped cluster. `supervisor` is a target, too."""
     directory = directory_of(name)
     record = _record(directory)
     if target == "supervisor":
@@ -94,13 +94,15 @@ def events(
     lines: Last = 50,
     *,
     follow: Follow = False,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Each message of a workload, too.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Tell what kinds of events there are, and end.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Include each message of workloads.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Show the kinds of events and their fields, and exit.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what happened, as the supervisor learnt it; of a stopped cluster from its journals.
+    """Show events, in the order in which the supervisor received them; of a stopped cluster, from its journals.
 
-    Without --all, single messages of workloads are passed over.
+    Without --all, single messages of workloads are left out.
     """
     if schema:
         _print_schema(as_json=as_json)

@@ -27,16 +27,16 @@ STATE_STYLES = {
     "crashed": "bold red",
 }
 _MOST_ROWS = 100
-"""Of one table, of what peers may make many of; `--json` has them all."""
+"""Rows of a table that peers can make long; `--json` has all."""
 _MOST_ADDRESSES = 10
 
 
 def render_nodes(document: Document) -> Table:
-    """One row per node."""
+    """Render one row for each node."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     document = printable_values(document)
     for column in ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID"):
-        table.add_column(column, no_wrap=column != "STATUS")  # how it ended may take a second line; nothing is cut
+        table.add_column(column, no_wrap=column != "STATUS")  # a crash with its reason may take a second line
     for node in document["nodes"]:
         status = Text(node["state"], STATE_STYLES.get(node["state"], ""))
         if node["end"] and node["state"] == "crashed":
@@ -53,7 +53,7 @@ def render_nodes(document: Document) -> Table:
 
 
 def _role_of(node: Document) -> Text:
-    """Role of a broker, kind of any other node. A broker that is not what the cluster's record says is marked."""
+    """Return the role of a broker, or the kind of another node; mark a broker whose role is not the planned one."""
     text, planned = Text(node["role"] or node["kind"]), node.get("planned")
     if planned:
         text.append(f" id {node['broker_id']}, planned: {planned['role']} id {planned['broker_id']}", "red")
@@ -61,7 +61,7 @@ def _role_of(node: Document) -> Text:
 
 
 def _beside(address: str, other: str | None) -> str:
-    """A second address of a node: its port alone where the host is the same, so that a row fits into 80 columns."""
+    """Return a node's second address; only its port if the host is the same, to fit into 80 columns."""
     if other is None:
         return "-"
     host, _, port = other.rpartition(":")
@@ -69,7 +69,7 @@ def _beside(address: str, other: str | None) -> str:
 
 
 def render_up(document: Document) -> RenderableType:
-    """What `up` shows when the cluster is ready: the nodes, what to export, what to try."""
+    """Render what `up` shows when the cluster is ready: the nodes, the variable to export, commands to try."""
     document = printable_values(document)
     name = document["name"]
     option = "" if name == "default" else f" --name {name}"
@@ -95,7 +95,7 @@ def render_up(document: Document) -> RenderableType:
 
 
 def render_status(document: Document) -> RenderableType:
-    """Nodes, replication, and what each nameserver believes against who runs."""
+    """Render nodes, replication, and the routes of each nameserver against the states of the brokers."""
     document = printable_values(document)
     parts: list[RenderableType] = [
         Text.assemble(
@@ -129,7 +129,7 @@ def render_status(document: Document) -> RenderableType:
 
 
 def _unflushed_lines(node: Document) -> Iterator[str]:
-    """Say of a broker whose last flush failed how much of its log is on the disk."""
+    """Yield how much of the log of a broker is on disk, if its last flush failed."""
     commit_log = node.get("commit_log")
     if isinstance(commit_log, Mapping) and (error := commit_log.get("flush_error")):
         yield f"{node['name']}: the commit log is not synced beyond {_known(commit_log.get('flushed'))}: {error}"
@@ -142,14 +142,14 @@ def _at_most(lines: Sequence[str], style: str) -> Iterator[Text]:
 
 
 def _error_lines(node: Document) -> Iterator[str]:
-    """One line for each place."""
+    """Yield one line for each place with internal errors."""
     errors = node.get("internal_errors")
     for place, count in errors.items() if isinstance(errors, Mapping) else ():
         yield f"  {node['name']}: {place}, {count} times"
 
 
 def _request_lines(node: Document, key: str) -> Iterator[str]:
-    """One line for each peer and code."""
+    """Yield one line for each peer and request code."""
     names = {code.value: code.name for code in RequestCode}
     counts = node.get(key)
     for asked, count in counts.items() if isinstance(counts, Mapping) else ():
@@ -159,13 +159,13 @@ def _request_lines(node: Document, key: str) -> Iterator[str]:
 
 
 def _profile_note(document: Document) -> Text:
-    """Silent about the behaviour that everybody expects."""
+    """Return the profile; empty for the default one."""
     profile = document.get("profile", PROFILES[0])
     return Text("" if profile == PROFILES[0] else f"  profile {profile}", "yellow")
 
 
 def _settings_note(document: Document) -> list[Text]:
-    """What was set by hand, perhaps at an earlier start."""
+    """Return the broker settings of this and earlier starts."""
     settings = document.get("broker_settings") or {}
     return (
         [Text("broker settings: " + "  ".join(f"{key}={value}" for key, value in settings.items()))] if settings else []
@@ -177,7 +177,7 @@ def _rate_note(document: Document) -> Text:
 
 
 def _render_replication(document: Document) -> Text:
-    """A line per master, and under it each slave with the labels of mqadmin haStatus."""
+    """Render a line for each master, and below it its slaves with the labels of mqadmin haStatus."""
     logs = {node["name"]: node.get("commit_log") or {} for node in document["nodes"]}
     text = Text()
     master = ""
@@ -229,7 +229,7 @@ def _render_routes(document: Document) -> Table:
             for broker_id, address in islice(sorted(addresses.items()), _MOST_ADDRESSES):
                 state = states.get(address, "unknown")
                 line.append(shorten(f"{broker_id}={address}"))
-                if state != "ready":  # it believes in somebody who is not there
+                if state != "ready":  # a stale route
                     line.append(f" ({state})", STATE_STYLES.get(state, "yellow"))
                 line.append("  ")
             if len(addresses) > _MOST_ADDRESSES:
@@ -241,7 +241,7 @@ def _render_routes(document: Document) -> Table:
 
 
 def render_comparison(document: Document) -> list[Text]:
-    """What each of two commit logs has, where they part, and the messages that lie there."""
+    """Render the ranges of two commit logs, where they differ, and the messages there."""
     document = printable_values(document)
     lines = []
     for side in (document["a"], document["b"]):
@@ -280,7 +280,7 @@ def _record_line(record: Document) -> str:
 
 
 def render_faults(faults: Sequence[Document]) -> Text:
-    """One line per fault in force."""
+    """Render one line for each fault in force."""
     text = Text("Faults in force:" if faults else "no fault is in force")
     faults = printable_values(faults)
     for fault in faults:

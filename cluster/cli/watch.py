@@ -23,9 +23,9 @@ def watch(
     *,
     plain: Annotated[bool, typer.Option("--plain", help="Events line by line, even in a terminal.")] = False,
 ) -> None:
-    """Watch a cluster that runs already, and act on it: the screen of `up`, until q or Ctrl-C; the cluster goes on.
+    """Show the live view of a cluster that runs already, until q or Ctrl-C. The cluster keeps running.
 
-    Without a terminal: its status, and then a line for each event.
+    Without a terminal, print its status, and then a line for each event.
     """
     directory = directory_of(name)
     document = command(name, "status")
@@ -35,7 +35,7 @@ def watch(
         else:
             trio.run(_show, directory, document)
     except* KeyboardInterrupt:
-        pass  # so one leaves
+        pass  # the way to leave
     except* (NoClusterError, CommandFailedError):
         console.print(f"cluster {document['name']} has ended")
 

@@ -30,19 +30,19 @@ from rmqlab.cluster.scenario.random_faults import Chance
 
 MODULES = {"produce": "rmqlab.cluster.workload.produce", "consume": "rmqlab.cluster.workload.consume"}
 MEASURE_SECONDS = 10.0
-"""Real seconds that a node may take to tell a fact: it is asked once, and without an answer the verdict is unknown."""
+"""Real seconds that a node may take to send its facts. It is asked once; without a reply the verdict is unknown."""
 
 
 @attrs.define(eq=False)
 class Stage:
-    """What actions work on: a running cluster, and what they left there."""
+    """What actions work on: a running cluster, and the workloads and faults that they started."""
 
     cluster: Cluster
     scenario: model.Scenario
     tasks: trio.Nursery
-    """What goes on beside the steps."""
+    """Tasks that run beside the steps."""
     tell: Callable[[str], object]
-    """Given a line for each thing that is done."""
+    """Called with a line for each random fault."""
     workloads: dict[str, Workload] = attrs.field(factory=dict)
     faults: dict[str, list[ActiveFault]] = attrs.field(factory=dict)
     """Faults in force, by the label of their step."""
@@ -64,7 +64,7 @@ Run = Callable[[Stage, Any, str], Awaitable[None]]
 
 @attrs.frozen
 class Verb:
-    """How an argument is read (ValueError, TypeError), and what is done with it; the label of the step comes last."""
+    """Reads the argument (ValueError, TypeError) and runs the action with stage, argument and the label of the step."""
 
     read: Callable[[Any], Any]
     run: Run
@@ -77,7 +77,7 @@ class Verb:
 
 
 def read_argument(verb: str, value: Any) -> Any:
-    """The argument of a verb as its action has it. ValueError or TypeError for one that does not fit."""
+    """Return the argument of a verb as its action takes it. ValueError or TypeError for an invalid one."""
     return VERBS[verb].read(value)
 
 
@@ -104,7 +104,7 @@ _CHANCE_KEYS = ("count", "every", "heal_after", "of", "on")
 
 
 def _chance(value: Any) -> RandomFaults:
-    """Random faults. Their seed is none of the file's business: it follows from the run's (`seed_faults`)."""
+    """Return random faults. They have no key for a seed: it follows from the seed of the run (`seed_faults`)."""
     if not isinstance(value, Mapping):
         raise TypeError(f'expected a table such as {{count = 4, every = "30 s"}}, got {value!r}')
     for key in value:
@@ -132,7 +132,7 @@ def _measure(value: Any) -> tuple[str, str]:
 
 
 def names_of(argument: str | tuple[str, ...]) -> tuple[str, ...]:
-    """One name or several, as several."""
+    """Return one name or several as a tuple."""
     return (argument,) if isinstance(argument, str) else argument
 
 
@@ -177,7 +177,7 @@ async def _stop_workloads(stage: Stage, names: str | tuple[str, ...], _label: st
 
 
 async def _mark(_stage: Stage, _argument: str, _label: str) -> None:
-    """The event that every action leaves is all that is wanted."""
+    """Do nothing: the player records an event for every action."""
 
 
 async def _probe(stage: Stage, targets: str | tuple[str, ...], _label: str) -> None:

@@ -1,7 +1,7 @@
-"""The steps of a scenario gone through in thought: who runs at each, and who was started. Pure.
+"""Goes through the steps of a scenario without a cluster: which nodes run at each, which workloads were started. Pure.
 
-A step that asks for what cannot be then (a kill of a node that an earlier step has killed, messages of a workload that a
-later step starts) would end the scenario half-way: it is found before anything starts.
+A step that cannot work at its time (a kill of a node that an earlier step has killed, a wait for messages of a workload
+that a later step starts) would end the scenario half-way. It is found before anything starts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ _ASKING = ("sent", "delivered", "ended")
 
 @attrs.define
 class DryRun:
-    """What is known of nodes and workloads, step after step."""
+    """What is known of nodes and workloads after the steps so far."""
 
     scenario: Scenario
     nodes: Sequence[Node]
@@ -31,14 +31,14 @@ class DryRun:
     _ended_as: dict[str, str] = attrs.field(factory=dict, init=False)
     """How each ended node came to its end."""
     _unsure: set[str] = attrs.field(factory=set, init=False)
-    """Those whom chance may strike: nothing is known of them any more."""
+    """Nodes that random faults may have changed: nothing is known of them any more."""
     _started: set[str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._started = {workload.name for workload in self.scenario.workloads if workload.is_early}
 
     def check_wait(self, step: Step) -> Iterator[str]:
-        """What is wrong with what a step waits for."""
+        """Yield what is wrong with the condition of a step."""
         name, *words = (step.wait or "").split() or [""]
         workload = words[0] if words and name.partition(".")[0] in _ASKING else None
         if workload is not None and not self._is_started(workload):
@@ -48,7 +48,7 @@ class DryRun:
                 self._liveness[node], self._ended_as[node] = Liveness.ENDED, name
 
     def check_action(self, action: Action) -> Iterator[str]:
-        """What is wrong with an action; afterwards it is taken as done."""
+        """Yield what is wrong with an action; afterwards assume that it was done."""
         verb, argument = action.verb, action.argument
         if isinstance(argument, RandomFaults):
             self._unsure |= set(argument.targets(self.nodes))
@@ -95,7 +95,7 @@ class DryRun:
         return name in self._started or not is_workload
 
     def _names(self, targets: Sequence[str]) -> Iterator[str]:
-        """Nodes of the cluster; workloads end by themselves, so that nothing is known of them."""
+        """Yield the nodes of the targets. Workloads are left out: they end by themselves, so their state is unknown."""
         for target in targets:
             try:
                 yield from (node.name for node in find_targets(target, self.nodes))

@@ -1,4 +1,4 @@
-"""Everybody whom a scenario may name: nodes, workloads, consumer groups; and who fits where. Pure."""
+"""The nodes, workloads and consumer groups that a scenario may name, and where it may name them. Pure."""
 
 from collections.abc import Iterable, Sequence
 
@@ -12,12 +12,12 @@ from rmqlab.cluster.workload.consume import ConsumeConfig
 
 
 class WrongTargetError(ValueError):
-    """Somebody is named who is not there, or cannot be meant. The text says who could be."""
+    """A name is unknown, or of a kind that does not fit here. The text lists the names that do."""
 
 
 @attrs.frozen
 class ScenarioTargets:
-    """Who plays in a scenario."""
+    """All that a scenario may name."""
 
     scenario: Scenario
     nodes: Sequence[Node]
@@ -26,7 +26,7 @@ class ScenarioTargets:
         return [workload.name for workload in self.scenario.workloads if kind in (None, workload.kind)]
 
     def groups(self) -> set[str]:
-        """Groups of all consumers."""
+        """Return the groups of all consumers."""
         default = ConsumeConfig().group
         return {
             str(workload.config.get("group", default))
@@ -43,7 +43,7 @@ class ScenarioTargets:
                 _expect(node.kind is NodeKind.BROKER, f"{node.name} is a {node.kind}: {verb} needs a broker")
 
     def check_wait(self, text: str) -> None:
-        """Whether what is waited for can be told of those whom it names."""
+        """Reject a condition about a workload, node or group that cannot make it true."""
         name, *words = text.split() or [""]
         verb = name.partition(".")[0]
         if verb in ("sent", "delivered") and words:
@@ -57,12 +57,12 @@ class ScenarioTargets:
             _expect(words[0] in groups, f"consumed-all: nobody consumes as {words[0]!r}{near(words[0], groups)}")
 
     def check_source(self, name: str) -> None:
-        """Whether somebody of this name writes a journal."""
+        """Reject a name that no process with a journal has."""
         known = [*self._names(), *self.workloads(), ""]
         _expect(name in known, f"nobody is called {name!r}{near(name, filter(None, known))}")
 
     def check_metric_target(self, kind: str, target: str) -> None:
-        """Whether a metric's target, of a kind such as SLAVE, is there. Queues are known only when the run is over."""
+        """Reject an unknown target of a metric, of a kind such as SLAVE. Queues are known only after the run."""
         brokers = [node for node in self.nodes if node.kind is NodeKind.BROKER]
         known: dict[str, Iterable[str]] = {
             "NODE": (node.name for node in brokers),

@@ -76,7 +76,7 @@ KEYS = [
 
 
 def press(selection: Selection, key: str, document: Document) -> tuple[Selection, KeyCommand | None]:
-    """Return the new selection and message, and what is to be done. An action that makes no sense now becomes a message."""
+    """Return the new selection and the command of a key. If the key makes no sense now, a message says why."""
     names = [node["name"] for node in in_order(document["nodes"])]
     selection = attrs.evolve(
         selection, message="", selected=selection.selected if selection.selected in names else first_selected(document)

@@ -1,4 +1,4 @@
-"""What the live view shows and acts on: a cluster of this process, or one that another process supervises."""
+"""The cluster of a live view: one of this process, or one that another process supervises."""
 
 import contextlib
 import signal
@@ -30,25 +30,25 @@ from rmqlab.runtime.mapcodec import CHUNK
 
 
 class ActionFailedError(Exception):
-    """What a key asked for could not be done; the text is a line."""
+    """An action of a key failed. The text is one line."""
 
 
 class Subject(Protocol):
-    """A cluster, as the live view needs it."""
+    """What the live view needs of a cluster."""
 
     leaving: str
-    """What becomes of it when the view ends, in a word for the key that does it."""
+    """Label of the key that ends the view: `quit` stops the cluster, `leave` does not."""
 
     async def status(self) -> Document:
-        """What `rmqlab status --json` prints. NoClusterError when it is no more."""
+        """Return what `rmqlab status --json` prints. NoClusterError once it has ended."""
         ...
 
     async def wait_changed(self) -> None:
-        """Return when something has happened."""
+        """Wait for the next event."""
         ...
 
     def follow(self) -> contextlib.AbstractAsyncContextManager[AsyncIterator[dict[str, Any]]]:
-        """Events from now on. They may end early."""
+        """Iterate over events from now on. The iterator may end early."""
         ...
 
     async def act(self, action: NodeAction[Any], target: str) -> None:
@@ -60,7 +60,7 @@ class Subject(Protocol):
         ...
 
     async def leave(self) -> None:
-        """The view shall end."""
+        """End the view."""
         ...
 
 
@@ -69,7 +69,7 @@ _FAILURES = (NodeFailedError, WrongStateError, FaultError, ForkServerGoneError)
 
 @attrs.define(eq=False)
 class OwnCluster:
-    """The cluster of this process: it ends with the view."""
+    """A cluster of this process. It ends with the view."""
 
     cluster: Cluster
     leaving: str = "quit"
@@ -104,19 +104,19 @@ class OwnCluster:
 
     async def leave(self) -> None:
         await trio.lowlevel.checkpoint()
-        signal.raise_signal(signal.SIGINT)  # q is Ctrl-C: a second one kills
+        signal.raise_signal(signal.SIGINT)  # as Ctrl-C: a second one kills
 
 
 @attrs.define(eq=False)
 class OthersCluster:
-    """A cluster that another process supervises: it goes on when the view has ended."""
+    """A cluster that another process supervises. It keeps running when the view ends."""
 
     directory: ClusterDirectory
     leaving: str = "leave"
     past: int = 50
-    """How many events that were before are of interest."""
+    """How many past events to show first."""
     left: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """Set when the view shall end."""
+    """Set when the user leaves."""
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def status(self) -> Document:
@@ -129,7 +129,10 @@ class OthersCluster:
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         async def events() -> AsyncGenerator[dict[str, Any], None]:
-            past, self.past = self.past, 0  # once: who begins anew has seen them
+            past, self.past = (
+                self.past,
+                0,
+            )  # only the first time: a later call follows a break, and they have been shown
             asked = self._messages("events", last=past, follow=True, every=False)
             async with aclosing(asked) as messages:
                 async for message in messages:
@@ -165,7 +168,7 @@ class OthersCluster:
         return value
 
     async def _messages(self, verb: str, **arguments: Any) -> AsyncGenerator[Item | Answer, None]:
-        """Ask, and give what comes as it comes; the answer last. As `rmqlab.cluster.supervisor.command.ask_stream`."""
+        """Send a command, yield items and then the answer, as `rmqlab.cluster.supervisor.command.ask_stream` does."""
         try:
             stream = await trio.open_unix_socket(self.directory.command_socket)
         except OSError:
@@ -186,5 +189,5 @@ class OthersCluster:
                                 yield message
                                 return
             except trio.BrokenResourceError:
-                pass  # it has ended, as at an end of the stream
+                pass  # the supervisor has ended, as at the end of the stream
         raise NoClusterError(explain_absence(self.directory))

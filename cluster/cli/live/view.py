@@ -1,7 +1,7 @@
-"""The picture: a status document and the latest events, laid out for a screen of a given size. Pure.
+"""Lays out a status document and the latest events for a screen of a given size. Pure.
 
-Lines are never wrapped; one that is too long ends in an ellipsis. What does not fit is counted, and the events take
-what the rest leaves.
+Lines are never wrapped; one that is too long ends in an ellipsis. Rows that do not fit are counted. The events get the
+lines that are left.
 """
 
 import math
@@ -18,7 +18,7 @@ from rmqlab.runtime.printable import printable, printable_values
 BAR_CELLS = 8
 _STYLES = {**STATE_STYLES, "isolated": "magenta"}
 FULL_BAR = 256 * 2**20
-"""Bytes: as far behind as haSlaveFallbehindMax lets a slave be before its master no longer waits for it."""
+"""Bytes: the default of haSlaveFallbehindMax, beyond which a SYNC_MASTER no longer waits for a slave."""
 LEAST_EVENTS = 4
 MOST_EVENTS = 200
 
@@ -31,7 +31,7 @@ def render_live(
     height: int = 24,
     leaving: str = "quit",
 ) -> RenderableType:
-    """Fill a screen: so many lines, none longer than its width. `leaving` names what the key q does."""
+    """Fill a screen: `height` lines, none longer than `width`. `leaving` is the label of the key q."""
     document, events = printable_values(document), printable_values(events[-MOST_EVENTS:])
     room = max(height - 3, 0)  # the head, and two lines at the foot
     lines = [_head(document, width)]
@@ -55,7 +55,7 @@ def _head(document: Document, width: int) -> Text:
         left.append(f"  time x{document['rate']:g}", "yellow")
     clock = f"  {_clock(document['clock_millis'])} "
     address = f"  NAMESRV_ADDR={document['namesrv_addr']}"
-    if left.cell_len + len(address) + len(clock) <= width:  # half an address is of no use to anybody
+    if left.cell_len + len(address) + len(clock) <= width:  # a cut address is useless
         left.append(address, "not bold dim")
     return left.append(clock.rjust(max(width - left.cell_len, 0)), "not bold dim")
 
@@ -98,7 +98,7 @@ def _node_line(number: int, node: Document, selected: str, rows: Mapping[str, Do
 
 
 def _lag(row: Document) -> Text:
-    """A bar of the lag on a logarithmic scale: full at 256 MB."""
+    """Render the lag as a bar on a logarithmic scale that is full at 256 MB."""
     if row["lag"] is None:
         return Text(f"{'·' * BAR_CELLS} lag unknown", "dim")
     cells = math.ceil(BAR_CELLS * min(math.log1p(abs(row["lag"])) / math.log1p(FULL_BAR), 1))
@@ -113,7 +113,7 @@ def _lag(row: Document) -> Text:
 
 
 def size(byte_count: int) -> str:
-    """A number of bytes in four figures at most."""
+    """Return a number of bytes with at most three digits and a unit."""
     amount = float(byte_count)
     for unit in ("B", "KB", "MB"):
         if amount < 1000:
@@ -126,7 +126,7 @@ def size(byte_count: int) -> str:
 
 
 def _routes(document: Document, _selection: Selection, room: int) -> list[Text]:
-    """What each nameserver believes, in the names of nodes: whom it names, who is not there, who is left out."""
+    """Render the routes of each nameserver with the names of nodes: stale ones, and ready brokers that are missing."""
     brokers = {node["address"]: node for node in document["nodes"] if node["kind"] == "broker"}
     lines = []
     for nameserver, view in document["routes"].items():
@@ -181,7 +181,7 @@ def _clients(document: Document, selection: Selection, room: int) -> list[Text]:
 
 
 def _counts(messages: Document) -> list[str]:
-    """Numbers of what a workload told: of sends each outcome, of attempts that failed the sum."""
+    """Return the counters of a workload: sends by outcome, and the sum of failed attempts."""
     failed = sum(number for kind, number in messages.items() if kind.startswith("attempt_failed"))
     told = [
         f"{kind.removeprefix('sent.')} {number:,}"
@@ -203,7 +203,7 @@ def _faults(document: Document, _selection: Selection, room: int) -> list[Text]:
 
 
 def _events(events: Sequence[Document], document: Document, room: int) -> list[Text]:
-    """The latest; what one node tells again and again is one line, with the last of it and its number."""
+    """Render the latest events; a node's repeated events of one kind become one line with the last and their number."""
     names = {node["address"]: node["name"] for node in document["nodes"]}
     folded: list[tuple[Document, int]] = []
     for event in events:
@@ -232,7 +232,7 @@ def _event(event: Document, times: int, names: Mapping[str, str]) -> Text:
 
 
 def _window(lines: list[Text], chosen: int, room: int, note: str = "") -> list[Text]:
-    """As many lines as there is room for, the chosen one among them; how many are not shown takes the last."""
+    """Return the lines that fit, with the selected one among them; the last line counts those left out."""
     if len(lines) <= room:
         return lines
     first = min(max(0, chosen - (room - 1) // 2), len(lines) - (room - 1))
