@@ -25,6 +25,7 @@ from rmqlab.cluster.faults.rules import Fault
 from rmqlab.cluster.lab import WAIT_SECONDS, Cluster, WaitTimeoutError, Workload, open_cluster
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.nodestore import store_config
+from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
 from rmqlab.runtime.journal import JournalEntry
@@ -107,6 +108,15 @@ class BlockingCluster(NodeActions):
         """Wait for a condition (`rmqlab.cluster.conditions`) or a predicate of the status; return that status."""
         return self._call(self._cluster.wait_until, condition, seconds)
 
+    def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
+        """Return the live facts of one node; None if it does not run, is paused, or does not reply in time."""
+        return self._call(self._cluster.snapshot, target, seconds)
+
+    @property
+    def faults(self) -> list[ActiveFault]:
+        """The faults in force, oldest first."""
+        return self._cluster.faults
+
     def journal(self) -> list[JournalEntry]:
         """Return the journal entries of all processes so far, sorted by time."""
         return self._cluster.journal()
@@ -135,13 +145,13 @@ class BlockingCluster(NodeActions):
         """End one fault."""
         self._call(self._cluster.heal, fault)
 
-    def heal_all(self) -> None:
-        """End all faults."""
-        self._call(self._cluster.heal_all)
+    def heal_all(self) -> list[ActiveFault]:
+        """End all faults; return those that were in force."""
+        return self._call(self._cluster.heal_all)
 
     # ---- workloads ------------------------------------------------------------------------------
 
-    def run_workload(self, module: str, config: Mapping[str, Any], name: str | None = None) -> Workload:
+    def run_workload(self, module: str, config: Mapping[str, Any], *, name: str | None = None) -> Workload:
         """Start a workload process, and return while it runs."""
         return self._call(lambda: self._cluster.run_workload(module, config, name=name))
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import FunctionType
 from typing import assert_type
 
 import pytest
@@ -44,6 +45,24 @@ def test_an_entry_is_whole(action: NodeAction[object]) -> None:
     assert action.doing.split()[0].endswith("ing")
     assert (action.leaves is Liveness.ENDED) == bool(action.ended_as)
     assert action.undo is None or hasattr(Cluster, action.undo)
+
+
+ASYNC_ONLY = {"events", "follow_journal"}
+"""Of `Cluster`: iterators that a program without an event loop cannot use."""
+
+
+def members_of(cls: type) -> dict[str, list[str] | None]:
+    """The parameters of each public method; None for a property."""
+    return {
+        name: None if isinstance(member, property) else [*map(str, inspect.signature(member).parameters.values())]
+        for name, member in vars(cls).items()
+        if not name.startswith("_") and isinstance(member, FunctionType | property)
+    }
+
+
+def test_the_blocking_api_has_all_of_the_async_one_with_the_same_parameters() -> None:
+    wanted = {name: member for name, member in members_of(Cluster).items() if name not in ASYNC_ONLY}
+    assert members_of(BlockingCluster).items() >= wanted.items()
 
 
 def test_no_class_has_an_action_of_its_own() -> None:
