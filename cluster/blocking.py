@@ -19,7 +19,6 @@ import trio
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.checks import judge_run
-from rmqlab.cluster.checks.findings import Findings
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.rules import Fault
 from rmqlab.cluster.lab import WAIT_SECONDS, Cluster, WaitTimeoutError, Workload, open_cluster
@@ -29,6 +28,7 @@ from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
 from rmqlab.runtime.journal import JournalEntry
+from rmqlab.verdict.findings import Findings
 
 R = TypeVar("R")
 

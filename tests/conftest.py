@@ -27,6 +27,12 @@ _CLAIM_PORT = 9876
 _claim = pytest.StashKey[socket.socket]()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rewrite-traces", action="store_true", help="Write what text traces give now, for a reader to compare."
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Let the tests of this process, and the clusters they start, have a loopback network to themselves.
 

@@ -14,8 +14,6 @@ from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.actions.__main__ import action_table
-from rmqlab.cluster.checks import METRICS
-from rmqlab.cluster.checks.findings import Finding
 from rmqlab.cluster.cli.terms import JSON_VERSION
 from rmqlab.cluster.cli.up import UP_KEYS
 from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
@@ -27,6 +25,8 @@ from rmqlab.cluster.supervisor.status import live_entry, node_entry, status_docu
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.runtime.journal import VERSION
 from rmqlab.store.compare import Comparison, Side
+from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.findings import Finding
 
 ROOT = pathlib.Path(__file__).parents[1]
 DOCS = ROOT / "docs"

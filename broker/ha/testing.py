@@ -47,6 +47,10 @@ class MemoryLog:
         limit = min(limit, self.config.mapped_file_size_commit_log - offset % self.config.mapped_file_size_commit_log)
         return memoryview(self.data)[at : at + limit]
 
+    def read_whole(self, first: int, end: int) -> bytes:
+        """All bytes from `first` to `end`, across files."""
+        return bytes(self.data[first - self.min_commit_log_offset : end - self.min_commit_log_offset])
+
     def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
         if self.fails_with is not None:
             raise self.fails_with

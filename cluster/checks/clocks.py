@@ -20,15 +20,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.findings import Evidence, Finding, Metric
 from rmqlab.cluster.checks.history import History
-from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.verdict.findings import Evidence, Finding
 
-METRICS = (
-    Metric(
-        name="clock_disagreement", target="NODE", unit="s", says="furthest that its events contradict those of others"
-    ),
-)
 TOLERANCE = 1000
 """Milliseconds. Clocks of one machine differ by far less, also at a high rate."""
 _SUPERVISOR = "the supervisor"
@@ -49,7 +44,7 @@ class Bound:
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS, for every node that can be compared with another."""
+    """Measure all of CLOCKS, for every node that can be compared with another."""
     worst: dict[tuple[str, str], Bound] = {}
     for bound in _bounds(history, stores):
         pair = (bound.behind, bound.ahead)
@@ -126,12 +121,12 @@ def _of_ends(history: History) -> Iterator[Bound]:
     ended: dict[str, int] = {}
     last: dict[str, int] = {}
     for entry in history.entries:
-        kind = KINDS.get(entry.kind)
+        kind = EVENT_TYPES.get(entry.kind)
         if entry.kind in _ENDS:
             ended[entry.node] = entry.at_millis
         elif entry.kind == "node_spawned":
             ended.pop(entry.node, None)
-        elif kind is not None and kind.teller in _OWN_SOURCES:
+        elif kind is not None and kind.source in _OWN_SOURCES:
             last[entry.node] = entry.at_millis
     for node in ended.keys() & last.keys():
         says = f"{node} wrote an event after its end"

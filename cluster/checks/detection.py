@@ -19,21 +19,15 @@ import attrs
 
 from rmqlab.cluster.checks.beliefs import Belief, Span, beliefs_of_clients, beliefs_of_nameservers, overlap
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.findings import EVIDENCE_LIMIT, Evidence, Finding, Metric, unknown
 from rmqlab.cluster.checks.history import Absence, History
-
-METRICS = (
-    Metric(
-        name="detection", target="WATCHER", unit="s", says="longest time until an absent broker was named no longer"
-    ),
-)
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
 _NOTICED_FIRST = 5000
 """ms: so much earlier than the supervisor may others see an end that nobody ordered."""
 
 
 def judge(history: History, _stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS, for every watcher that named any broker."""
+    """Measure all of DETECTION, for every watcher that named any broker."""
     beliefs = [*beliefs_of_nameservers(history), *beliefs_of_clients(history)]
     nameservers = [member.name for member in history.members.values() if member.is_nameserver]
     for watcher in dict.fromkeys([*nameservers, *(belief.watcher for belief in beliefs)]):

@@ -12,19 +12,14 @@ Unknown: where one of the stores was not given or is none, and where the logs ha
 from collections.abc import Iterator
 
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, unknown
 from rmqlab.cluster.checks.history import History
 from rmqlab.store.compare import Comparison, Side, Verdict
-
-METRICS = (
-    Metric(name="divergence", target="SLAVE", unit="bytes", says="of its log that are not its master's"),
-    Metric(name="behind", target="SLAVE", unit="bytes", says="its log ends so much before its master's"),
-    Metric(name="ahead", target="SLAVE", unit="bytes", says="its log ends so much beyond its master's"),
-)
+from rmqlab.verdict.catalogue import DIVERGENCE
+from rmqlab.verdict.findings import Evidence, Finding, unknown
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS."""
+    """Yield the findings of `catalogue.DIVERGENCE`."""
     for slave in history.members.values():
         if not slave.broker_id:
             continue
@@ -34,7 +29,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             why = (
                 comparison.reason if comparison else "; ".join(missing) or "its log and its master's were not compared"
             )
-            for metric in METRICS:
+            for metric in DIVERGENCE:
                 yield unknown(f"{metric.name} {slave.name}", metric.unit, why)
             continue
         yield _judge_divergence(slave.name, comparison)

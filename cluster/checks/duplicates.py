@@ -24,35 +24,24 @@ from collections.abc import Iterator
 import attrs
 
 from rmqlab.cluster.checks.copies import Copy, Stores
-from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
 from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
 from rmqlab.cluster.checks.moves import Move, find_moves
+from rmqlab.verdict.catalogue import DUPLICATES
+from rmqlab.verdict.causes import DUPLICATE_CAUSES
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
 _DELIVERIES = "deliveries"
-CAUSES = {
-    "client_retry": "stored twice, by a client that tried again",
-    "offset_rollback": "the group's offset went back",
-    "rebalance": "the queue changed hands before a commit",
-    "redelivery": "handed back by a consumer",
-    "unexplained": "for no cause that the journal shows",
-}
-
-METRICS = (
-    Metric(name="stored_twice", unit="messages", says="stored at more than one place"),
-    Metric(name="duplicates", unit=_DELIVERIES, says="deliveries of a message to a group beyond the first"),
-    *(Metric(name=f"duplicates.{cause}", unit=_DELIVERIES, says=f"such, {says}") for cause, says in CAUSES.items()),
-)
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS."""
+    """Yield the findings of `catalogue.DUPLICATES`."""
     yield _judge_stored_twice(history, stores)
     if not history.deliveries:
-        for row in METRICS[1:]:
+        for row in DUPLICATES[1:]:
             yield unknown(row.name, row.unit, "nothing was delivered to a workload of the journal")
         return
     repeats = list(find_repeats(history))
-    for cause in ("", *CAUSES):
+    for cause in ("", *DUPLICATE_CAUSES):
         found = [repeat for repeat in repeats if cause in ("", repeat.cause)]
         yield count_of(
             f"duplicates.{cause}" if cause else "duplicates",

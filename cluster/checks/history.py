@@ -14,10 +14,7 @@ from typing import Any
 import attrs
 
 from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry
-
-STORED = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
-"""Outcomes that say: the message is stored, though perhaps not as safely as was asked for."""
-OUTCOMES = (*STORED, "indeterminate", "refused")
+from rmqlab.verdict.outcomes import STORED
 
 _NOISE = MESSAGE_KINDS | {"registered", "log_sampled", "rebalanced", "node_spawned", "topics_synced", "groups_synced"}
 """Kinds that explain nothing when they stand around something."""

@@ -18,32 +18,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
-from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
-from rmqlab.cluster.checks.history import OUTCOMES, STORED, History, Queue, Send
+from rmqlab.cluster.checks.history import History, Queue, Send
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _MESSAGES = "messages"
-
-METRICS = (
-    Metric(name="lost", unit=_MESSAGES, says="acknowledged, and in no store"),
-    *(
-        Metric(name=f"lost.{outcome}", unit=_MESSAGES, says=f"answered {outcome}, and in no store")
-        for outcome in STORED
-    ),
-    Metric(name="expired", unit=_MESSAGES, says="acknowledged, and deleted for their age"),
-    Metric(name="missing", target="NODE", unit=_MESSAGES, says="acknowledged, and not in this node's store"),
-    Metric(name="sent", unit=_MESSAGES, says="sends, whatever came of them"),
-    *(Metric(name=f"sent.{outcome}", unit=_MESSAGES, says=f"sends that ended in {outcome}") for outcome in OUTCOMES),
-    Metric(name="stored.indeterminate", unit=_MESSAGES, says="in doubt for their producer, and in some store"),
-    Metric(name="stored.refused", unit=_MESSAGES, says="refused, and yet in some store"),
-    Metric(name="unclaimed", unit=_MESSAGES, says="in a store, and sent by nobody in the journal"),
-)
 
 
 NOTHING_SENT = "no workload of the journal sent anything"
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS."""
+    """Yield the findings of `catalogue.LOSS`."""
     yield from _count_sends(history)
     absent = _absent(history, stores)
     yield from _judge_loss(history, stores, absent)

@@ -16,16 +16,11 @@ import attrs
 
 from rmqlab.cluster.checks.beliefs import Span
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, unknown
 from rmqlab.cluster.checks.history import Commit, History, Member, Queue
 from rmqlab.cluster.checks.moves import Move, find_moves
+from rmqlab.verdict.findings import Evidence, Finding, unknown
 
 _MESSAGES = "messages"
-METRICS = (
-    Metric(
-        name="offset_file_behind", target="NODE", unit=_MESSAGES, says="furthest that a stored offset is below a commit"
-    ),
-)
 SAVE_PERIOD = 5000
 FIRST_SAVE = 10_000
 SLACK = 1000
@@ -56,7 +51,7 @@ class _Life:
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS, for every broker that was ready."""
+    """Measure all of OFFSET_FILES, for every broker that was ready."""
     moves = find_moves(history)
     for member in history.members.values():
         if member.is_broker:

@@ -18,22 +18,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import attrs
 
 from rmqlab.cluster.checks.copies import Copy, Stores
-from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
 from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
 _MESSAGES = "messages"
 
-METRICS = (
-    Metric(name="order.stored", unit=_MESSAGES, says="stored behind one that was sent only after them"),
-    Metric(
-        name="order.delivered", target="GROUP", unit=_MESSAGES, says="first delivered after a later one of the queue"
-    ),
-)
-
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS."""
+    """Yield the findings of `catalogue.ORDER`."""
     yield _judge_stored(history, stores)
     by_group: dict[str, list[Delivery]] = collections.defaultdict(list)
     for delivery in history.deliveries:

@@ -14,14 +14,9 @@ from collections.abc import Iterable, Iterator
 import attrs
 
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, unknown
 from rmqlab.cluster.checks.history import History
 from rmqlab.runtime.journal import JournalEntry
-
-METRICS = (
-    Metric(name="replication_lag", target="SLAVE", unit="bytes", says="the most it was behind its master's log"),
-    Metric(name="replication_lag_left", target="SLAVE", unit="bytes", says="how far it was behind in the end"),
-)
+from rmqlab.verdict.findings import Evidence, Finding, unknown
 
 SAME_INSTANT = 500
 """ms: samples that stand closer in the journal than this were taken in one instant."""
@@ -36,7 +31,7 @@ class Lag:
 
 
 def judge(history: History, _stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS."""
+    """Yield the findings of `catalogue.REPLICATION`."""
     for slave in history.members.values():
         if not slave.broker_id:
             continue

@@ -12,19 +12,13 @@ such group at all.
 from collections.abc import Iterator
 
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.findings import Evidence, Finding, Metric, count_of, unknown
 from rmqlab.cluster.checks.history import History
 from rmqlab.cluster.checks.moves import Move, find_moves
-
-METRICS = (
-    Metric(name="offset_rollbacks", unit="times", says="a consumer offset went back"),
-    Metric(name="offset_rollbacks", target="GROUP", unit="times", says="an offset of this group went back"),
-    Metric(name="rolled_back", target="GROUP", unit="messages", says="the farthest that an offset of it went back"),
-)
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
 
 def judge(history: History, _stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS."""
+    """Yield the findings of `catalogue.ROLLBACKS`."""
     moves = find_moves(history)
     groups = {*history.group_of.values(), *(move.group for move in moves)}
     if not groups:

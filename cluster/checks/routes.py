@@ -27,14 +27,8 @@ from rmqlab.cluster.checks.beliefs import (
     without,
 )
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.findings import EVIDENCE_LIMIT, Evidence, Finding, Metric, unknown
 from rmqlab.cluster.checks.history import History, Member
-
-METRICS = (
-    Metric(name="stale_route", target="WATCHER", unit="s", says="longest time it named a broker that was away"),
-    Metric(name="missing_route", target="NAMESERVER", unit="s", says="longest time it did not name one that was ready"),
-    Metric(name="route_disagreement", unit="s", says="longest time in which two nameservers named different brokers"),
-)
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
 
 @attrs.frozen
@@ -46,7 +40,7 @@ class _Wrong:
 
 
 def judge(history: History, _stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS."""
+    """Yield the findings of `catalogue.ROUTES`."""
     of_nameservers, of_clients = beliefs_of_nameservers(history), beliefs_of_clients(history)
     nameservers = [member.name for member in history.members.values() if member.is_nameserver]
     clients = dict.fromkeys(belief.watcher for belief in of_clients)

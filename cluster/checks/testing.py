@@ -8,9 +8,10 @@ import attrs
 
 from rmqlab.cluster.checks import judge
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, gather
-from rmqlab.cluster.checks.findings import Findings
-from rmqlab.cluster.checks.history import STORED, History, Queue, read_history
+from rmqlab.cluster.checks.history import History, Queue, read_history
 from rmqlab.runtime.journal import JournalEntry
+from rmqlab.verdict.findings import Findings
+from rmqlab.verdict.outcomes import STORED
 
 SOME_DAY = 1_795_200_000_000
 RECORD_BYTES = 200

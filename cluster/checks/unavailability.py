@@ -29,24 +29,10 @@ from collections.abc import Iterable, Iterator, Mapping
 import attrs
 
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.findings import EVIDENCE_LIMIT, IDS_LIMIT, Evidence, Finding, Metric, unknown
 from rmqlab.cluster.checks.history import History, Queue
 from rmqlab.cluster.checks.moves import parse_queue
 from rmqlab.runtime.journal import JournalEntry
-
-METRICS = (
-    *(
-        Metric(name=f"{way}_unavailable", target=target, unit="s", says=f"longest time without a {what}")
-        for way, what in (("write", "send that was stored"), ("read", "pull that was answered"))
-        for target in ("BROKER", "QUEUE")
-    ),
-    Metric(
-        name="group_read_unavailable",
-        target="GROUP",
-        unit="s",
-        says="longest time without an answered pull at one broker name",
-    ),
-)
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, IDS_LIMIT, Evidence, Finding, unknown
 
 
 @attrs.frozen
@@ -102,7 +88,7 @@ def find_windows(attempts: Iterable[Attempt], *, since_first_failure: bool = Fal
 
 
 def judge(history: History, _stores: Stores) -> Iterator[Finding]:
-    """Measure all of METRICS."""
+    """Yield the findings of `catalogue.UNAVAILABILITY`."""
     writes = _writes(history)
     reads, by_group = _reads(history)
     for way, by_target in (("write", writes), ("read", reads)):

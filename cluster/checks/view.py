@@ -6,9 +6,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.checks.findings import Evidence, Finding, Metric
 from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.runtime.printable import printable
+from rmqlab.verdict.findings import Evidence, Finding
+from rmqlab.verdict.metrics import Metric
 
 _IDS_SHOWN = 8
 _EVIDENCE_SHOWN = 5

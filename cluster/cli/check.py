@@ -5,11 +5,13 @@ from typing import Annotated
 
 import typer
 
-from rmqlab.cluster.checks import METRICS, judge_directory
-from rmqlab.cluster.checks.findings import Findings, UnknownMetricError
+from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.view import render_evidence, render_findings, render_metrics
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, console, directory_of, fail, misused, print_json
+from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.findings import Findings
+from rmqlab.verdict.metrics import UnknownMetricError
 
 Run = Annotated[str, typer.Argument(metavar="[CLUSTER|DIRECTORY]", help="A cluster's name, or a run's directory.")]
 

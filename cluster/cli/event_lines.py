@@ -6,7 +6,7 @@ from typing import Any
 
 from rich.text import Text
 
-from rmqlab.runtime.journal_schema import Kind
+from rmqlab.runtime.journal_schema import EventType
 from rmqlab.runtime.printable import printable, printable_values
 
 Document = Mapping[str, Any]
@@ -103,11 +103,11 @@ _MESSAGES = {
 """Frequent kinds: rendered without the names of their fields, which `--json` has."""
 
 
-def render_schema(kinds: Iterable[Kind]) -> Text:
+def render_schema(kinds: Iterable[EventType]) -> Text:
     """Render all kinds of events, each with its fields below it."""
     text = Text()
     for kind in kinds:
-        text.append(kind.name, "bold").append(f"  ({kind.teller})  {kind.meaning}\n")
+        text.append(kind.name, "bold").append(f"  ({kind.source})  {kind.meaning}\n")
         for name, field in kind.fields.items():
             unit = f", {field.unit}" if field.unit else ""
             text.append(f"    {name}", "cyan").append(f": {field.type}{unit}", "dim").append(f"  {field.meaning}\n")

@@ -31,7 +31,7 @@ from rmqlab.cluster.supervisor.logs import LogTail, last_lines
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError, find_targets, nodes_of
 from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
-from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.runtime.journal_schema import EVENT_TYPES
 
 Last = Annotated[int, typer.Option("--lines", "-l", min=0, help="Show so many of the latest.")]
 Follow = Annotated[bool, typer.Option("--follow", "-f", help="Then show new ones, until Ctrl-C.")]
@@ -126,9 +126,9 @@ def events(
 
 def _print_schema(*, as_json: bool) -> None:
     if as_json:
-        print_json({"version": VERSION, "kinds": [attrs.asdict(kind) for kind in KINDS.values()]})
+        print_json({"version": VERSION, "kinds": [attrs.asdict(kind) for kind in EVENT_TYPES.values()]})
     else:
-        console.print(render_schema(KINDS.values()))
+        console.print(render_schema(EVENT_TYPES.values()))
 
 
 def _print_event(event: dict[str, object], *, as_json: bool) -> None:

@@ -7,13 +7,13 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from rmqlab.cluster.checks.history import STORED
 from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, console, directory_of, fail, misused, print_json
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask_stream
 from rmqlab.cluster.supervisor.directory import NoClusterError
 from rmqlab.remoting.acl import keys_fault
 from rmqlab.remoting.names import group_fault, topic_fault
+from rmqlab.verdict.outcomes import STORED
 
 Topic = Annotated[str, typer.Option("--topic", "-t", help="The topic; made by the first send.")]
 AccessKey = Annotated[

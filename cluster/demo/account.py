@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from rmqlab.cluster.checks.history import OUTCOMES, STORED
+from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 MEANING = {
     "SEND_OK": "stored, and copied to the slave",

@@ -2,15 +2,15 @@
 
 from collections.abc import Collection
 
-from rmqlab.cluster.checks import METRICS
-from rmqlab.cluster.checks.findings import UnknownMetricError, find_metric
 from rmqlab.cluster.scenario.binding import BindingError, Path, near
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.cluster.scenario.observation import observation_unit
 from rmqlab.cluster.scenario.quantity import Quantity
 from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import OUTCOMES
-from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.metrics import UnknownMetricError, find_metric
 
 
 def review_expectation(expectation: Expectation, path: Path, labels: Collection[str], known: ScenarioTargets) -> None:
@@ -38,10 +38,10 @@ def _unit_of(expectation: Expectation, path: Path, known: ScenarioTargets) -> st
             if getattr(expectation, key):
                 raise BindingError((*path, key), f"{key} goes with event, not with metric")
         return _metric((*path, "metric"), expectation.metric, known)
-    kind = KINDS.get(expectation.event or "")
+    kind = EVENT_TYPES.get(expectation.event or "")
     if kind is None:
         raise BindingError(
-            (*path, "event"), f"no kind of event {expectation.event!r}{near(expectation.event or '', KINDS)}"
+            (*path, "event"), f"no kind of event {expectation.event!r}{near(expectation.event or '', EVENT_TYPES)}"
         )
     fields = (*(() if expectation.field is None else (expectation.field,)), *expectation.where)
     for name in fields:

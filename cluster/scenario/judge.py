@@ -5,27 +5,14 @@ said. Times have an allowance: what a machine needs for itself, times the rate, 
 things late, and never early: only between two moments that different processes noticed may less have passed than did.
 """
 
-import enum
-from collections.abc import Iterable
 from typing import Any
 
 import attrs
 
-from rmqlab.cluster.checks.findings import Finding
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.cluster.scenario.quantity import Quantity
-
-
-class Verdict(enum.StrEnum):
-    """What is known of a claim."""
-
-    HOLDS = "holds"
-    VIOLATED = "violated"
-    UNKNOWN = "unknown"
-
-    @property
-    def exit_status(self) -> int:
-        return {Verdict.HOLDS: 0, Verdict.VIOLATED: 1, Verdict.UNKNOWN: 2}[self]
+from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.verdict import Verdict, worst
 
 
 @attrs.frozen(kw_only=True)
@@ -152,12 +139,3 @@ def _not_below(finding: Finding, least: float) -> Verdict:
     if finding.value >= least:
         return Verdict.HOLDS
     return Verdict.UNKNOWN if finding.is_at_least else Verdict.VIOLATED
-
-
-def worst(verdicts: Iterable[Verdict]) -> Verdict:
-    """Violated if any is, else unknown if any is."""
-    known = set(verdicts)
-    for verdict in (Verdict.VIOLATED, Verdict.UNKNOWN):
-        if verdict in known:
-            return verdict
-    return Verdict.HOLDS

@@ -7,10 +7,10 @@ a label that the run never came to, no event to take a value from.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rmqlab.cluster.checks.findings import Evidence, Finding
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.runtime.journal import JournalEntry
-from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.verdict.findings import Evidence, Finding
 
 EVIDENCE = 20
 
@@ -33,7 +33,7 @@ def observation_unit(expectation: Expectation) -> str:
             return "values"
         case "delay":
             return "s"
-    kind = KINDS.get(expectation.event or "")
+    kind = EVENT_TYPES.get(expectation.event or "")
     field = kind.fields.get(expectation.field or "") if kind else None
     return "s" if field is not None and field.unit.startswith("ms") else ""
 

@@ -17,10 +17,9 @@ import trio
 
 import rmqlab
 from rmqlab.cluster.checks import judge_run
-from rmqlab.cluster.checks.findings import Finding, Findings, unknown
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.scenario.history import history_lines
-from rmqlab.cluster.scenario.judge import Allowance, Judged, Verdict, judge_expectation, worst
+from rmqlab.cluster.scenario.judge import Allowance, Judged, judge_expectation
 from rmqlab.cluster.scenario.model import Expectation, Scenario
 from rmqlab.cluster.scenario.observation import labels_of, observe
 from rmqlab.cluster.scenario.player import Doing, Player, StepFailedError, make_whole
@@ -33,6 +32,8 @@ from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.cluster.supervisor.topology import NodeKind, nodes_of
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import JournalEntry, read_journals
+from rmqlab.verdict.findings import Finding, Findings, unknown
+from rmqlab.verdict.verdict import Verdict, worst
 
 ALLOWED_SECONDS = 0.1
 """Real seconds that anything may take a machine at rest: a birth, a sync to disk, a look at the journals (each 0.1 s) and

@@ -20,7 +20,7 @@ import attrs
 from rmqlab.cluster.conditions import Condition, UnknownConditionError, parse_condition
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError
 from rmqlab.runtime.journal import JournalEntry
-from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.runtime.journal_schema import EVENT_TYPES
 
 STORED = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
 OUTCOMES = (*STORED, "refused", "indeterminate")
@@ -81,7 +81,7 @@ def _told(outcome: str, arguments: list[str], _workloads: list[str]) -> Judge:
     if not 1 <= len(arguments) <= 2:
         raise UnknownConditionError("told needs a kind of event, and perhaps who tells it")
     kind, *who = arguments
-    if kind not in KINDS:
+    if kind not in EVENT_TYPES:
         raise UnknownConditionError(f"told: no kind of event {kind!r}; see rmqlab events --schema")
     return lambda _, new: any(entry.kind == kind and (not who or entry.node == who[0]) for entry in new)
 

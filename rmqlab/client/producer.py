@@ -34,7 +34,8 @@ from rmqlab.remoting.bodies.route import TopicRouteData
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.header import HeaderError
 from rmqlab.remoting.headers.send import SendMessageResponseHeader
-from rmqlab.remoting.message import PROPERTY_INSTANCE_ID, UniqueIdGenerator
+from rmqlab.remoting.message import PROPERTY_INSTANCE_ID
+from rmqlab.remoting.unique_ids import UniqueIdGenerator
 from rmqlab.runtime.channel import ConnectError, RemotingError, RequestTimeoutError
 from rmqlab.runtime.clock import wall_millis
 

@@ -193,7 +193,7 @@ class QueuePuller:
             address=target.address,
             status=result.status.name,
             took=timing.took,
-            held=timing.held_before(result),
+            held=timing.held_before(result, is_slave=target.is_slave),
             stored_at=result.messages[0].store_timestamp if result.messages else None,
         )
 

@@ -33,11 +33,19 @@ class PullTiming:
         """Milliseconds since the pull began, with the time for a connection."""
         return round((trio.current_time() - self.began_at) * 1000)
 
-    def held_before(self, result: PullResult) -> int:
-        """Milliseconds just before this answer in which the broker may have waited for messages."""
+    def held_before(self, result: PullResult, *, is_slave: bool) -> int:
+        """Milliseconds just before this answer in which the broker may have waited for messages.
+
+        A message carries the time at which its master stored it, not when it reached a slave. So a slave's answer
+        counts as held if it comes in time, however old its messages are (issue 14.5).
+        """
         if result.status is PullStatus.NO_NEW_MSG:
             return self._held() or round(self.suspend * 1000)
-        stored_at = result.messages[0].store_timestamp if result.messages else 0
+        if not result.messages:
+            return 0
+        if is_slave:
+            return self._held()
+        stored_at = result.messages[0].store_timestamp
         is_prompt = wall_millis() - stored_at <= HOLD_SWEEP * 1000
         return self._held() if stored_at >= self._sent_millis and is_prompt else 0
 

@@ -83,7 +83,7 @@ def _judge(directory: Path, master: str, memory: str | None, tell: Callable[[str
         check_installed()
         from pyspark.errors import PySparkException  # noqa: PLC0415 - not without the extra
 
-        from rmqlab.pipeline.audit.audit import EXIT_STATUS, audit_run  # noqa: PLC0415
+        from rmqlab.pipeline.audit.audit import audit_run  # noqa: PLC0415
         from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read  # noqa: PLC0415
 
         is_small = bytes_to_read(directory) < SMALL_BYTES
@@ -93,7 +93,7 @@ def _judge(directory: Path, master: str, memory: str | None, tell: Callable[[str
                 summary = audit_run(spark, directory, is_small=is_small, tell=tell)
             except (PySparkException, OptionError) as exc:
                 _fail(f"the audit of {directory} failed: {_last_line(str(exc))}")
-            return summary, EXIT_STATUS[summary.verdict]
+            return summary, summary.verdict.exit_status
     except NoSparkError as exc:
         _fail(str(exc))
     except OSError as exc:
@@ -135,7 +135,7 @@ def _show(document: dict[str, object], *, every: bool) -> None:
         table.add_column(column, overflow="fold", justify="right" if column == "value" else "left")
     for metric, one in rows.items():
         value = "unknown" if one["value"] is None else f"{'>= ' if one['at_least'] else ''}{one['value']:g}"
-        said = one["missing"] or (one["evidence"][0] if one["evidence"] and one["value"] else "")
+        said = one["missing"] or (one["evidence"][0]["says"] if one["evidence"] and one["value"] else "")
         table.add_row(printable(metric), value, one["unit"], printable(said))
     console.print(table)
     if len(rows) < len(findings):

@@ -31,7 +31,8 @@ from rmqlab.pipeline.refusals import is_denied
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.codes import ResponseCode
-from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, UniqueIdGenerator, java_hash
+from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, java_hash
+from rmqlab.remoting.unique_ids import UniqueIdGenerator
 from rmqlab.runtime.clock import wall_millis
 
 SPARK_ID: Final = "SPARK_ID"

@@ -7,8 +7,7 @@ The same record lies in the commit log, in the body of a pull response and in th
 import functools
 import struct
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Final
 
@@ -201,42 +200,6 @@ def parse_offset_message_id(message_id: str) -> tuple[str, int, int]:
         raise RecordError(f"message id {message_id!r} has {len(message_id)} characters, not 32 or 56")
     port, offset = struct.unpack(">iq", raw[-12:])
     return str(ip_address(raw[:-12])), port, offset
-
-
-@attrs.define
-class UniqueIdGenerator:
-    """Makes the UNIQ_KEY of a producer (section 2.7): address, pid, a fixed salt, ms of this month, a counter.
-
-    The salt stands where Java puts the hash of its class loader: it tells apart producers of one process.
-    """
-
-    ip: str
-    pid: int
-    now: Callable[[], int]  # wall clock, ms
-    salt: int = 0
-    _prefix: str = attrs.field(init=False)
-    _counter: int = attrs.field(default=0, init=False)
-    _month_began: int = attrs.field(default=0, init=False)
-    _month_ends: int = attrs.field(default=0, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        salt_and_pid = struct.pack(">HI", self.pid & 0xFFFF, self.salt & 0xFFFFFFFF)
-        self._prefix = (ip_address(self.ip).packed + salt_and_pid).hex().upper()
-
-    def next(self) -> str:
-        now = self.now()
-        if not self._month_began <= now < self._month_ends:
-            self._find_month(now)
-        counter = self._counter
-        self._counter = (counter + 1) & 0xFFFF
-        return f"{self._prefix}{(now - self._month_began) & 0xFFFFFFFF:08X}{counter:04X}"
-
-    def _find_month(self, now: int) -> None:
-        first = datetime.fromtimestamp(now / 1000).astimezone()
-        first = first.replace(day=1, hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
-        following = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
-        self._month_began = int(first.timestamp() * 1000)
-        self._month_ends = int(following.timestamp() * 1000)
 
 
 # ---- records ---------------------------------------------------------------------------------------------

@@ -35,25 +35,31 @@ async def sent_pull(seconds: float) -> PullTiming:
 
 async def test_an_answer_without_messages_was_held_all_the_time() -> None:
     timing = await sent_pull(16)
-    assert timing.held_before(answer(PullStatus.NO_NEW_MSG)) == 16_000
+    assert timing.held_before(answer(PullStatus.NO_NEW_MSG), is_slave=False) == 16_000
     assert timing.took == 16_000
 
 
 async def test_an_answer_that_comes_too_late_was_held_for_the_suspend_timeout_alone() -> None:
     timing = await sent_pull(25)
-    assert timing.held_before(answer(PullStatus.NO_NEW_MSG)) == 15_000
+    assert timing.held_before(answer(PullStatus.NO_NEW_MSG), is_slave=False) == 15_000
 
 
 @pytest.mark.parametrize(("ago", "held"), [(0, 10_000), (5, 10_000), (8, 0), (30, 0)])
 async def test_messages_were_waited_for_if_they_are_new_and_came_at_once(ago: int, held: int) -> None:
     """Stored before the pull: they were there. Stored long ago: nothing was holding the pull any more."""
     timing = await sent_pull(10)
-    assert timing.held_before(found_one(wall_millis() - ago * 1000)) == held
+    assert timing.held_before(found_one(wall_millis() - ago * 1000), is_slave=False) == held
+
+
+@pytest.mark.parametrize(("seconds", "held"), [(18, 18_000), (25, 0)])
+async def test_a_slave_may_hold_a_pull_for_messages_that_its_master_stored_long_ago(seconds: int, held: int) -> None:
+    timing = await sent_pull(seconds)
+    assert timing.held_before(found_one(wall_millis() - 60_000), is_slave=True) == held
 
 
 async def test_another_offset_is_never_waited_for() -> None:
     timing = await sent_pull(10)
-    assert timing.held_before(answer(PullStatus.OFFSET_ILLEGAL)) == 0
+    assert timing.held_before(answer(PullStatus.OFFSET_ILLEGAL), is_slave=False) == 0
 
 
 async def test_only_a_lost_connection_ends_a_hold_and_only_within_its_time() -> None:

@@ -13,7 +13,6 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.checks.findings import Evidence, Finding
 from rmqlab.cluster.checks.view import render_evidence, render_findings
 from rmqlab.cluster.cli.event_lines import clock_text, render_event, render_log_line
 from rmqlab.cluster.cli.live.keys import Selection
@@ -26,6 +25,7 @@ from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, Failure, It
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, place
 from rmqlab.runtime.journal import JournalEntry, JournalWriter, pack_entry
+from rmqlab.verdict.findings import Evidence, Finding
 
 FORGED = "FORGED 12:00:00.000  broker-a node_killed"
 HOSTILE = [

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.differential import corpus_admin, corpus_nameserver, corpus_pull, corpus_send
+from tests.interop.differential import corpus_admin, corpus_nameserver, corpus_pull, corpus_send, corpus_setup
 from tests.interop.differential.case import Case, Outcome, differences
 from tests.interop.differential.clusters import pair
 from tests.interop.differential.departures import departs
@@ -21,7 +21,7 @@ from tests.interop.java import Java
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(600)]
 
 _PARTS: Mapping[str, Iterable[Case]] = {
-    "set up": corpus_send.set_up(),
+    "set up": corpus_setup.set_up(),
     "sends": corpus_send.cases(),
     "pulls": corpus_pull.cases("master"),
     "tools": corpus_admin.cases("master"),

@@ -8,14 +8,12 @@ import attrs
 import pytest
 
 from rmqlab.cluster.checks import judge_directory
-from rmqlab.cluster.checks.findings import Finding as QuickFinding
-from rmqlab.cluster.checks.findings import Findings
 from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
 from rmqlab.pipeline.audit.audit import Summary, audit_run
-from rmqlab.pipeline.audit.findings import Finding
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.message import StoredMessage, body_crc, encode_message
 from rmqlab.runtime.journal import pack_entry
+from rmqlab.verdict.findings import Finding, Findings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,7 +66,7 @@ def differences(summary: Summary, quick: Findings) -> dict[str, str]:
     }
 
 
-def _said(one: Finding | QuickFinding | None) -> str:
+def _said(one: Finding | None) -> str:
     if one is None:
         return "nothing"
     return f"{one.value} {'or more' if one.is_at_least else ''} {one.missing}".strip()
@@ -467,7 +465,7 @@ def test_a_file_of_offsets_that_was_set_back_is_found(spark: "SparkSession", tmp
     run.offset_files = {"broker-a": {"orders@shop": {0: 75}}, "broker-a-s": {"orders@shop": {1: 93}}}
     findings = compare(spark, write_run(run, tmp_path)).findings
     assert findings["offset_file_behind broker-a"].value == 30
-    assert "offset 75 in the file, and must be 105" in findings["offset_file_behind broker-a"].evidence[0]
+    assert "offset 75 in the file, and must be 105" in findings["offset_file_behind broker-a"].evidence[0].says
     assert findings["offset_file_behind broker-a-s"].value == 7
 
 
@@ -485,7 +483,7 @@ def test_a_slave_that_deleted_what_it_lacks_says_so(spark: "SparkSession", tmp_p
     run.add("broker-a-s", "file_deleted", file="commitlog/00000000000000000000")
     del run.logs["broker-a-s"][:1]
     (told,) = compare(spark, write_run(run, tmp_path)).findings["missing broker-a-s"].evidence
-    assert "; then broker-a-s: file_deleted at 360" in told
+    assert "; then broker-a-s: file_deleted at 360" in told.says
 
 
 def test_a_torn_journal_makes_the_verdict_unknown(spark: "SparkSession", tmp_path: pathlib.Path) -> None:

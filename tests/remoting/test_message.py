@@ -22,7 +22,6 @@ from rmqlab.remoting.message import (
     MESSAGE_MAGIC,
     RecordError,
     StoredMessage,
-    UniqueIdGenerator,
     body_crc,
     decode_message,
     decode_messages,
@@ -36,6 +35,7 @@ from rmqlab.remoting.message import (
     parse_offset_message_id,
     parse_properties,
 )
+from rmqlab.remoting.unique_ids import UniqueIdGenerator
 
 WIRE = pathlib.Path(__file__).parents[1] / "golden" / "wire"
 

@@ -2,85 +2,27 @@
 
 import errno
 import socket
-from collections import Counter
-from collections.abc import AsyncIterator
 
 import pytest
 import trio
 import trio.testing
 
 from rmqlab.remoting.codec import encode_command
-from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.command import Command, request
 from rmqlab.remoting.frame import FrameDecoder
 from rmqlab.runtime.channel import (
-    FRAMES_AT_ONCE,
     FRAMES_PER_PASS,
     HIGH_WATER,
-    PARKED_COST,
     ConnectError,
     ConnectionLostError,
     RequestTimeoutError,
 )
-from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.reactor import Reactor, open_reactor
+from rmqlab.runtime.dispatch import Dispatcher, Reply, Route, handler_table
+from rmqlab.runtime.reactor import Reactor
 from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.server import AddressTakenError, Server, open_listener
-
-ECHO, PARK, BLOB = RequestCode.GET_BROKER_CONFIG, RequestCode.PULL_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID
-FAIL = RequestCode.QUERY_MESSAGE
-
-
-class Peer:
-    """A server that echoes, parks, or answers with much."""
-
-    def __init__(self, reactor: Reactor) -> None:
-        self.parked: list[Request] = []
-        self.in_pass: Counter[float] = Counter()
-        self._reactor = reactor
-        self.received: list[Command] = []
-        table = handler_table(
-            [
-                Route(ECHO, None, self._echo),
-                Route(PARK, None, self._park),
-                Route(FAIL, None, self._fail),
-                Route(BLOB, None, lambda _state, _header, _request: Reply(body=[b"x" * 2**20] * 8)),
-            ]
-        )
-        self.server: Server[None] = Server(reactor, Dispatcher(table, None))
-        host, port = self.server.listen("127.0.0.1", 0)
-        self.address = f"{host}:{port}"
-
-    def _echo(self, _state: None, _header: None, request: Request) -> Reply:
-        self.received.append(request.command)
-        self.in_pass[self._reactor.pass_began] += 1
-        return Reply(header=request.command.ext_fields, body=request.command.body)
-
-    def _fail(self, _state: None, _header: None, _request: Request) -> Reply:
-        raise RuntimeError("on purpose")
-
-    def _park(self, _state: None, _header: None, request: Request) -> None:
-        self.parked.append(request)
-
-
-@pytest.fixture
-async def reactor() -> AsyncIterator[Reactor]:
-    async with open_reactor() as reactor:
-        yield reactor
-
-
-@pytest.fixture
-async def peer(reactor: Reactor) -> AsyncIterator[Peer]:
-    peer = Peer(reactor)
-    yield peer
-    peer.server.close()
-
-
-@pytest.fixture
-async def client(reactor: Reactor) -> AsyncIterator[RemotingClient]:
-    client = RemotingClient(reactor)
-    yield client
-    client.close()
+from rmqlab.runtime.server import AddressTakenError, open_listener
+from tests.runtime.channels import BLOB, ECHO, FAIL, PARK, Peer
 
 
 @pytest.mark.parametrize("serialize_type", [0, 1])
@@ -328,154 +270,3 @@ async def test_a_stranger_is_closed_and_logged_once_per_host(
                 assert await stream.receive_some() == b""
     assert caplog.text.count("speaks HTTP") == 1
     assert (await client.request(peer.address, request(ECHO), 3)).code == ResponseCode.SUCCESS
-
-
-# -- what one peer may cost (issue 12.6) -------------------------------------------------------------------
-
-
-def _dial(address: str, data: bytes) -> socket.socket:
-    """Connect and send before the event loop runs again, so that the server finds everything in one pass."""
-    sock = socket.create_connection(_host_port(address))
-    sock.setblocking(False)
-    sent = sock.send(data)
-    assert sent == len(data)
-    return sock
-
-
-async def _read_replies(sock: socket.socket, wanted: int) -> int:
-    decoder, got = FrameDecoder(), 0
-    stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
-    while got < wanted:
-        got += len(decoder.feed(await stream.receive_some()))
-    return got
-
-
-async def _all_quiet(reactor: Reactor) -> None:
-    """Wait until the reactor has nothing to do."""
-    while reactor._again or reactor._selector.select(0):
-        await trio.lowlevel.checkpoint()
-
-
-async def test_replies_written_in_one_pass_count_at_once(peer: Peer, reactor: Reactor) -> None:
-    """Requests that came together are not all served while the first replies are not taken; later they are."""
-    requests = 60
-    with _dial(peer.address, encode_command(request(BLOB)) * requests) as sock:
-        while not any(channel.is_congested for channel in peer.server.channels):
-            await trio.lowlevel.checkpoint()
-        await _all_quiet(reactor)
-        (channel,) = peer.server.channels
-        assert channel._owed <= 2 * HIGH_WATER
-        assert reactor.owed == channel._owed
-        assert not channel.is_closed
-        assert await _read_replies(sock, requests) == requests
-        assert reactor.owed == channel._owed == 0
-
-
-async def test_one_peer_with_many_requests_does_not_hold_up_another(peer: Peer) -> None:
-    many = encode_command(request(ECHO, {"from": "many"})) * 1000
-    with _dial(peer.address, many) as first, _dial(peer.address, encode_command(request(ECHO, {"from": "one"}))):
-        await _read_replies(first, 1000)
-    order = [command.ext_fields["from"] for command in peer.received]
-    assert order.index("one") <= 2 * FRAMES_AT_ONCE
-    assert len(order) == 1001
-
-
-async def test_one_peer_with_long_requests_does_not_hold_up_another(
-    peer: Peer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """200 pipelined requests of 40 ms stopped a nameserver for a second, however few were served in a pass."""
-    monkeypatch.setattr("rmqlab.runtime.channel.SECONDS_AT_ONCE", 0.0)
-    many = encode_command(request(ECHO, {"from": "many"})) * 40
-    with _dial(peer.address, many) as first, _dial(peer.address, encode_command(request(ECHO, {"from": "one"}))):
-        await _read_replies(first, 40)
-    order = [command.ext_fields["from"] for command in peer.received]
-    assert order.index("one") < 20
-    assert len(order) == 41
-
-
-async def test_requests_with_outstanding_replies_are_limited(
-    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rmqlab.runtime.channel.MAX_PARKED", 10 * PARKED_COST)
-    monkeypatch.setattr("rmqlab.runtime.channel.SCARCE_MAX_PARKED", 10 * PARKED_COST)
-    with _dial(peer.address, encode_command(request(PARK)) * 30) as sock:
-        while len(peer.parked) < 10:
-            await trio.lowlevel.checkpoint()
-        await _all_quiet(reactor)
-        assert len(peer.parked) == 10
-        answered = 0
-        while answered < 30:
-            while answered == len(peer.parked):
-                await trio.lowlevel.checkpoint()
-            peer.parked[answered].reply(Reply())
-            answered += 1
-        assert await _read_replies(sock, 30) == 30
-        assert reactor.parked == 0
-
-
-async def test_a_closed_channel_owes_nothing(peer: Peer, reactor: Reactor) -> None:
-    with _dial(peer.address, encode_command(request(BLOB)) * 10 + encode_command(request(PARK))):
-        while not reactor.owed:
-            await trio.lowlevel.checkpoint()
-        await _all_quiet(reactor)
-    peer.server.close()
-    assert (reactor.owed, reactor.parked, reactor.buffered) == (0, 0, 0)
-
-
-async def test_parked_requests_of_a_closed_channel_do_not_count(peer: Peer, reactor: Reactor) -> None:
-    with _dial(peer.address, encode_command(request(PARK))):
-        while not peer.parked:
-            await trio.lowlevel.checkpoint()
-    assert reactor.parked > 0
-    while not peer.parked[0].channel.is_closed:
-        await trio.lowlevel.checkpoint()
-    peer.parked[0].reply(Reply())
-    assert reactor.parked == 0
-
-
-async def test_unfinished_frames_of_all_peers_are_limited(
-    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("rmqlab.runtime.channel.PROCESS_MAX_BUFFERED", 30_000)
-    part = encode_command(request(ECHO, body=b"x" * 100_000))[:20_000]
-    with _dial(peer.address, part), _dial(peer.address, part) as second:
-        stream = trio.SocketStream(trio.socket.from_stdlib_socket(second))
-        assert await stream.receive_some() == b""
-        (channel,) = peer.server.channels
-        assert reactor.buffered == channel._buffered == 20_000
-        channel.close("enough")
-        assert reactor.buffered == 0
-
-
-async def test_a_congested_channel_tells_when_it_has_drained(peer: Peer, reactor: Reactor) -> None:
-    drained: list[bool] = []
-    with _dial(peer.address, encode_command(request(BLOB)) * 4) as sock:
-        while not any(channel.is_congested for channel in peer.server.channels):
-            await trio.lowlevel.checkpoint()
-        (channel,) = peer.server.channels
-        channel.when_drained(lambda: drained.append(channel.is_congested))
-        await _all_quiet(reactor)
-        assert drained == []
-        await _read_replies(sock, 4)
-        while not drained:
-            await trio.lowlevel.checkpoint()
-        assert drained == [False]
-
-
-async def test_bytes_that_many_slow_peers_wait_for_are_copied_once(peer: Peer, reactor: Reactor) -> None:
-    """Each peer gets views of one message; what their sockets do not take is one object in memory."""
-    message = bytes(range(256)) * 60 * 1024  # 15 MB: more than the buffers of a loopback socket
-    socks = [_dial(peer.address, encode_command(request(PARK))) for _ in range(3)]
-    while len(peer.parked) < 3:
-        await trio.lowlevel.checkpoint()
-
-    def answer() -> None:
-        for parked in peer.parked:
-            parked.reply(Reply(body=memoryview(message)))
-
-    reactor.run(answer)
-    kept = [parked.channel._out[-1] for parked in peer.parked]
-    assert all(one is kept[0] for one in kept)
-    for sock in socks:
-        assert await _read_replies(sock, 1) == 1
-        sock.close()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from rmqlab.runtime.journal import MESSAGE_KINDS
-from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.runtime.journal_schema import EVENT_TYPES
 
 ROOT = pathlib.Path(__file__).parents[2]
 TELLERS = {"emit", "_emit", "on_event", "_on_event", "record"}
@@ -47,9 +47,9 @@ def test_every_emission_is_of_a_kind_and_with_fields_of_the_schema() -> None:
             )
             continue
         for kind in kinds:
-            assert kind in KINDS, f"{where}: remoting.kinds does not know {kind!r}"
+            assert kind in EVENT_TYPES, f"{where}: remoting.kinds does not know {kind!r}"
             named = {keyword.arg for keyword in call.keywords if keyword.arg}
-            unknown = set() if KINDS[kind].is_open else named - KINDS[kind].fields.keys()
+            unknown = set() if EVENT_TYPES[kind].is_open else named - EVENT_TYPES[kind].fields.keys()
             assert not unknown, f"{where}: remoting.kinds does not know of {kind!r} the fields {unknown}"
             seen.add(kind)
     assert len(seen) > 30, "the search has lost its way"
@@ -60,12 +60,12 @@ def test_kinds_taken_from_values_stand_in_the_schema_too() -> None:
     from rmqlab.nameserver.changes import BrokerChangeKind
 
     ends = (NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED)
-    assert {*BrokerChangeKind, *(f"node_{end}" for end in ends)} <= KINDS.keys()
+    assert {*BrokerChangeKind, *(f"node_{end}" for end in ends)} <= EVENT_TYPES.keys()
 
 
 def test_message_kinds_stand_in_the_schema_and_every_word_says_something() -> None:
-    assert KINDS.keys() >= MESSAGE_KINDS
-    for kind in KINDS.values():
+    assert EVENT_TYPES.keys() >= MESSAGE_KINDS
+    for kind in EVENT_TYPES.values():
         assert kind.meaning
         assert all(
             field.type in {"text", "int", "float", "bool", "map", "list", "any"} for field in kind.fields.values()
@@ -75,4 +75,4 @@ def test_message_kinds_stand_in_the_schema_and_every_word_says_something() -> No
 
 @pytest.mark.parametrize("kind", sorted(MESSAGE_KINDS))
 def test_columns_of_the_journal_are_no_fields(kind: str) -> None:
-    assert not {"v", "at", "node", "kind"} & KINDS[kind].fields.keys()
+    assert not {"v", "at", "node", "kind"} & EVENT_TYPES[kind].fields.keys()

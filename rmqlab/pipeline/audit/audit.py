@@ -2,9 +2,8 @@
 
     audit_run(spark, Path("~/.rmqlab/demo").expanduser())
 
-Tables are parquet below `<run>/audit/`, the summary is `audit.json` beside them. `holds`: nothing that was acknowledged
-was lost, and no slave's log differs from its master's. `violated`: something was, or does. `unknown`: something that
-would decide it is missing, or a journal is torn.
+Tables are parquet below `<run>/audit/`, the summary is `audit.json` beside them. `rmqlab.verdict.grounds` says what the
+verdict rests on.
 """
 
 import itertools
@@ -18,14 +17,14 @@ import attrs
 
 from rmqlab.pipeline.audit import beliefs, clocks, fates, queues, replication, timelines
 from rmqlab.pipeline.audit.facts import Run, read_facts
-from rmqlab.pipeline.audit.findings import Finding
 from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read
+from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.grounds import decide
+from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-HOLDS, VIOLATED, UNKNOWN = "holds", "violated", "unknown"
-EXIT_STATUS = {HOLDS: 0, VIOLATED: 1, UNKNOWN: 2}
 FOLDER = "audit"
 _AT_ONCE = 3
 _PARTITION_BYTES = 128 * 2**20
@@ -48,8 +47,9 @@ QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
 class Summary:
     """What the audit of a run says."""
 
-    verdict: str
+    verdict: Verdict
     why: tuple[str, ...]
+    warnings: tuple[str, ...]
     run: str
     began_at: int
     ended_at: int
@@ -84,10 +84,11 @@ def audit_run(
     tell("reading journals and stores")
     run = read_facts(spark, directory, out, is_small=is_small)
     findings = {finding.metric: finding for finding in _ask(run, tell)}
-    verdict, why = _verdict(findings, run)
+    decision = decide(findings.values(), gaps=[f"the journal of {process} is torn" for process in run.torn_journals])
     summary = Summary(
-        verdict=verdict,
-        why=tuple(why),
+        verdict=decision.verdict,
+        why=decision.why,
+        warnings=decision.warnings,
         run=str(directory),
         began_at=run.began_at,
         ended_at=run.ended_at,
@@ -127,15 +128,3 @@ def _fit(spark: "SparkSession", byte_count: int, *, is_small: bool) -> None:
     }
     for key, value in settings.items():
         spark.conf.set(key, value)
-
-
-def _verdict(findings: dict[str, Finding], run: Run) -> tuple[str, list[str]]:
-    deciding = [findings["lost"], *(one for metric, one in findings.items() if metric.startswith("divergence "))]
-    broken = [f"{one.metric}: {one.value} {one.unit}" for one in deciding if one.value]
-    if broken:
-        return VIOLATED, broken
-    missing = [f"{one.metric}: {one.missing}" for one in deciding if one.value is None]
-    missing += [f"the journal of {process} is torn" for process in run.torn_journals]
-    if missing:
-        return UNKNOWN, missing
-    return HOLDS, ["nothing acknowledged was lost, and no log differs from its master's"]

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from rmqlab.pipeline.audit import detection, routes
 from rmqlab.pipeline.audit.facts import Run
-from rmqlab.pipeline.audit.findings import Finding
 from rmqlab.pipeline.audit.watchers import Absence, Belief, Happening, Known
+from rmqlab.verdict.findings import Finding
 
 _ENDS = {"node_killed": "killed", "node_stopped": "stopped", "node_crashed": "crashed", "node_paused": "paused"}
 _RETURNS = ("node_ready", "node_resumed")

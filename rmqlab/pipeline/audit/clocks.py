@@ -11,8 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from rmqlab.pipeline.audit.facts import Run, literal
-from rmqlab.pipeline.audit.findings import SECONDS, Finding
-from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.verdict.catalogue import SECONDS
+from rmqlab.verdict.findings import Finding, seen
 
 _TOLERANCE = 1000
 _NOBODY = ""
@@ -56,7 +57,7 @@ def judge(run: Run) -> Iterator[Finding]:
     """Make the table, and measure for every node that can be compared with another."""
     masters = [{"broker": one.broker, "node": one.name} for one in run.members.values() if one.broker_id == 0]
     run.small("clock_masters", masters, broker=pa.string(), node=pa.string())
-    own = [name for name, kind in KINDS.items() if kind.teller not in ("supervisor", "any")]
+    own = [name for name, kind in EVENT_TYPES.items() if kind.source not in ("supervisor", "any")]
     ends = ("node_killed", "node_stopped", "node_crashed")
     quoted = {"own": ", ".join(map(literal, own)), "ends": ", ".join(map(literal, ends))}
     run.table("clock_bounds", run.sql(_BOUNDS.format(**quoted)))
@@ -71,7 +72,7 @@ def judge(run: Run) -> Iterator[Finding]:
             unit=SECONDS,
             value=worst[0].millis / 1000 if worst else 0.0,
             is_at_least=bool(worst),
-            evidence=tuple(_tell(row) for row in worst),
+            evidence=seen(_tell(row) for row in worst),
         )
 
 

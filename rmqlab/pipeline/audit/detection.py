@@ -6,8 +6,9 @@ route that it learns, names its address no longer.
 
 from collections.abc import Iterator, Sequence
 
-from rmqlab.pipeline.audit.findings import SECONDS, Finding, unknown
 from rmqlab.pipeline.audit.watchers import Absence, Belief, Known, shared
+from rmqlab.verdict.catalogue import SECONDS
+from rmqlab.verdict.findings import Finding, seen, unknown
 
 _NOTICED_FIRST = 5000
 """ms: so much earlier than the supervisor may others see an end that nobody ordered."""
@@ -46,7 +47,7 @@ def _judge_watcher(known: Known, watcher: str, beliefs: Sequence[Belief]) -> Fin
         unit=SECONDS,
         value=noticed[0][0],
         is_at_least=noticed[0][1],
-        evidence=tuple(text for _, _, text in noticed),
+        evidence=seen(text for _, _, text in noticed),
     )
 
 

@@ -29,10 +29,8 @@ from rmqlab.pipeline.audit.watchers import Happening, Member
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
 from rmqlab.pipeline.journalsource import TORN_KIND, JournalSource
 from rmqlab.pipeline.storesource import StoreSource
+from rmqlab.verdict.outcomes import STORED
 
-STORED: Final = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
-"""Outcomes that say: the message is stored."""
-OUTCOMES: Final = (*STORED, "indeterminate", "refused")
 STORED_SQL: Final = ", ".join(f"'{outcome}'" for outcome in STORED)
 _MESSAGE_KINDS: Final = "sent,attempt_failed,delivered,committed"
 _MESSAGE_SCHEMA: Final = (

@@ -9,8 +9,10 @@ import collections
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from rmqlab.pipeline.audit.facts import OUTCOMES, STORED, Run, literal
-from rmqlab.pipeline.audit.findings import EVIDENCE_LIMIT, MESSAGES, Finding, unknown
+from rmqlab.pipeline.audit.facts import Run, literal
+from rmqlab.verdict.catalogue import MESSAGES
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
+from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _NOTHING_SENT = "no workload of the journal sent anything"
 _NO_STORE = "no store was given"
@@ -66,7 +68,7 @@ def judge(run: Run) -> Iterator[Finding]:
                 unit=MESSAGES,
                 value=counts[metric],
                 is_at_least=bool(run.unread) and metric.startswith("stored"),
-                evidence=evidence.get(metric, ()),
+                evidence=seen(evidence.get(metric, ())),
             )
 
 

@@ -13,10 +13,11 @@ import attrs
 import pyarrow as pa
 
 from rmqlab.pipeline.audit.facts import Run
-from rmqlab.pipeline.audit.findings import MESSAGES, Finding, unknown
 from rmqlab.pipeline.audit.watchers import Happening, Member, Span
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.store.configfile import load_config_file
+from rmqlab.verdict.catalogue import MESSAGES
+from rmqlab.verdict.findings import Finding, seen, unknown
 
 _SAVED_EVERY, _SAVED_FIRST, _TRAVEL, _STALL = 5000, 10_000, 1000, 500
 _ENDINGS = ("node_killed", "node_crashed", "node_stopped")
@@ -80,7 +81,7 @@ def _judge(metric: str, rows: list[Any], *, is_read: bool, is_alive: bool) -> Fi
         for row in behind
     )
     return Finding(
-        metric=metric, unit=MESSAGES, value=behind[0].floor - behind[0].stored if behind else 0, evidence=told
+        metric=metric, unit=MESSAGES, value=behind[0].floor - behind[0].stored if behind else 0, evidence=seen(told)
     )
 
 

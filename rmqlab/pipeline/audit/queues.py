@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 from rmqlab.pipeline.audit import offsetfiles
 from rmqlab.pipeline.audit.facts import Run
-from rmqlab.pipeline.audit.findings import EVIDENCE_LIMIT, MESSAGES, SECONDS, Finding, unknown
+from rmqlab.verdict.catalogue import MESSAGES, SECONDS
+from rmqlab.verdict.causes import DUPLICATE_CAUSES
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
 
-CAUSES = ("client_retry", "offset_rollback", "rebalance", "redelivery", "unexplained")
 _DELIVERIES = "deliveries"
 _TIMES = "times"
 
@@ -68,7 +69,7 @@ def judge_order(run: Run) -> Iterator[Finding]:
         told[late["group"]].append(f"{place}: {late.node} got offset {late.offset} after {late.farthest}")
     for row in counts:
         group = row["group"]
-        evidence = tuple(told[group])
+        evidence = seen(told[group])
         yield Finding(metric=f"order.delivered {group}", unit=MESSAGES, value=row.late, evidence=evidence)
 
 
@@ -86,7 +87,7 @@ def _judge_stored(run: Run) -> Finding:
         f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
         for row in rows
     )
-    return Finding(metric="order.stored", unit=MESSAGES, value=found.inverted, evidence=told)
+    return Finding(metric="order.stored", unit=MESSAGES, value=found.inverted, evidence=seen(told))
 
 
 # ---- outages ---------------------------------------------------------------------------------------------
@@ -204,7 +205,7 @@ def judge_outages(run: Run) -> Iterator[Finding]:
             unit=SECONDS,
             value=seconds,
             is_at_least=row.w.o,
-            evidence=(f"{row.w.f} attempts failed in {seconds:.2f} s; {row.windows} windows in all",),
+            evidence=seen([f"{row.w.f} attempts failed in {seconds:.2f} s; {row.windows} windows in all"]),
         )
 
 
@@ -282,7 +283,7 @@ def judge_rollbacks(run: Run) -> Iterator[Finding]:
         f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: {row.why} at {row.node}, {row.before} to {row.after}"
         for row in rows
     )
-    yield Finding(metric="offset_rollbacks", unit=_TIMES, value=moves, evidence=told)
+    yield Finding(metric="offset_rollbacks", unit=_TIMES, value=moves, evidence=seen(told))
     for row in groups:
         yield Finding(metric=f"offset_rollbacks {row['group']}", unit=_TIMES, value=row.moves)
         yield Finding(metric=f"rolled_back {row['group']}", unit=MESSAGES, value=row.worst or 0)
@@ -338,7 +339,7 @@ where nth <= {EVIDENCE_LIMIT} order by nth
 def judge_duplicates(run: Run) -> Iterator[Finding]:
     """Make the tables `repeated` and `repeats`, and measure. Needs `offset_moves`."""
     if not run.rows("select 1 from deliveries", 1):
-        for cause in ("", *CAUSES):
+        for cause in ("", *DUPLICATE_CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"
             yield unknown(metric, _DELIVERIES, "nothing was delivered to a workload of the journal")
         return
@@ -352,6 +353,6 @@ def judge_duplicates(run: Run) -> Iterator[Finding]:
             f" at {row.node}"
         )
     yield Finding(metric="duplicates", unit=_DELIVERIES, value=sum(counts.values()))
-    for cause in CAUSES:
-        evidence = tuple(told[cause])
+    for cause in DUPLICATE_CAUSES:
+        evidence = seen(told[cause])
         yield Finding(metric=f"duplicates.{cause}", unit=_DELIVERIES, value=counts.get(cause, 0), evidence=evidence)

@@ -10,9 +10,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from rmqlab.pipeline.audit.facts import Run
-from rmqlab.pipeline.audit.findings import BYTES, SECONDS, Finding, unknown
 from rmqlab.pipeline.audit.watchers import Member
 from rmqlab.pipeline.commitlogs import find_logs, log_files
+from rmqlab.verdict.catalogue import BYTES, SECONDS
+from rmqlab.verdict.findings import Finding, seen, unknown
 
 # Samples that stand closer together than half a second were taken in one instant.
 _LAG = """
@@ -148,7 +149,7 @@ def _judge_divergence(run: Run, slave: str, master: str, common: tuple[int, int]
         f" {row.slave_message or 'nothing'} at {slave}"
         for row in differing
     )
-    return Finding(metric=metric, unit=BYTES, value=high - first, evidence=told)
+    return Finding(metric=metric, unit=BYTES, value=high - first, evidence=seen(told))
 
 
 def first_difference(directory: Path, one: str, other: str, low: int, high: int) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rmqlab.pipeline.audit.facts import Run
-from rmqlab.pipeline.audit.findings import Finding
+from rmqlab.verdict.findings import Finding
 
 _POINTS = 300
 

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rmqlab.pipeline.report.data import NoAuditError, RunData, read_run
-from rmqlab.pipeline.report.plots import OUTCOMES, Figure, figures
+from rmqlab.pipeline.report.plots import Figure, figures
 from rmqlab.pipeline.runs import name_of
+from rmqlab.verdict.outcomes import OUTCOMES
 
 _STYLE = Path(__file__).with_name("style.css")
 _MOST_EVIDENCE = 12
@@ -162,7 +163,7 @@ def _evidence(one: Mapping[str, Any]) -> str:
         return escape(one["missing"])
     if not one["value"]:
         return ""
-    pieces = list(one["evidence"])
+    pieces = [piece["says"] for piece in one["evidence"]]
     first = _items(pieces[:1])
     if len(pieces) < 2:
         return first

@@ -8,8 +8,8 @@ import attrs
 
 from rmqlab.pipeline.report.data import RunData
 from rmqlab.pipeline.report.svg import Plot, short, since, stacked
+from rmqlab.verdict.outcomes import OUTCOMES
 
-OUTCOMES = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE", "indeterminate", "refused")
 _LANE = 30
 _SERIES = 6
 """Colours of series; more share them."""

@@ -8,10 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from rmqlab.cluster.checks import judge_run
-from rmqlab.cluster.checks.findings import Findings
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
+from rmqlab.verdict.findings import Findings
 
 Judge = Callable[[list[str], list[str]], tuple[Findings, list[bytes]]]
 

@@ -5,10 +5,10 @@ import collections
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.cluster.checks.duplicates import CAUSES
-from rmqlab.cluster.checks.findings import Findings
 from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.verdict.causes import DUPLICATE_CAUSES
+from rmqlab.verdict.findings import Findings
 
 
 def clean_run() -> MadeUpRun:
@@ -23,7 +23,7 @@ def clean_run() -> MadeUpRun:
 
 def causes(findings: Findings) -> dict[str, int]:
     """How many deliveries each cause has, without those that have none."""
-    counts = {cause: findings[f"duplicates.{cause}"].value for cause in CAUSES}
+    counts = {cause: findings[f"duplicates.{cause}"].value for cause in DUPLICATE_CAUSES}
     return {cause: int(count) for cause, count in counts.items() if count}
 
 

@@ -9,12 +9,14 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
-from rmqlab.cluster.checks import METRICS, judge_directory, judge_run
-from rmqlab.cluster.checks.findings import EVIDENCE_LIMIT, UnknownMetricError, find_metric
+from rmqlab.cluster.checks import judge_directory, judge_run
 from rmqlab.cluster.checks.testing import MadeUpRun
 from rmqlab.runtime.journal import JournalEntry, JournalWriter, journal_path
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
+from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.findings import EVIDENCE_LIMIT
+from rmqlab.verdict.metrics import UnknownMetricError, find_metric
 
 Write = Callable[[MadeUpRun], Path]
 

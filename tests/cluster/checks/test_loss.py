@@ -4,8 +4,9 @@ import attrs
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.cluster.checks.history import OUTCOMES, STORED, Queue
+from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 
 def test_a_clean_run_has_lost_nothing() -> None:

@@ -9,7 +9,7 @@ from rich.live import Live
 from rmqlab.cluster.cli.event_lines import render_event, render_schema
 from rmqlab.cluster.cli.tables import render_nodes, render_status
 from rmqlab.cluster.cli.terms import live_console
-from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.runtime.journal_schema import EVENT_TYPES
 
 NODES = [
     ("namesrv-1", "nameserver", "ready", None, "127.77.160.1:9876", None, 1234567),
@@ -150,8 +150,8 @@ def test_an_error_is_told_to_its_end_and_long_lists_are_not() -> None:
 
 def test_the_schema_of_the_journal_names_every_kind_and_field() -> None:
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(render_schema(KINDS.values()))
+    console.print(render_schema(EVENT_TYPES.values()))
     text = console.export_text()
-    for kind in KINDS.values():
-        assert f"{kind.name}  ({kind.teller})" in text
+    for kind in EVENT_TYPES.values():
+        assert f"{kind.name}  ({kind.source})" in text
         assert all(f"    {name}: {field.type}" in text for name, field in kind.fields.items())

@@ -5,10 +5,11 @@ from typing import Any
 import attrs
 import pytest
 
-from rmqlab.cluster.checks.findings import Finding
-from rmqlab.cluster.scenario.judge import Allowance, Verdict, judge_expectation, worst
+from rmqlab.cluster.scenario.judge import Allowance, judge_expectation
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.cluster.scenario.quantity import Quantity
+from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.verdict import Verdict, worst
 
 HOLDS, VIOLATED, UNKNOWN = Verdict.HOLDS, Verdict.VIOLATED, Verdict.UNKNOWN
 

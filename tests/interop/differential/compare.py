@@ -9,7 +9,14 @@ import tempfile
 import threading
 from pathlib import Path
 
-from tests.interop.differential import corpus_admin, corpus_frames, corpus_nameserver, corpus_pull, corpus_send
+from tests.interop.differential import (
+    corpus_admin,
+    corpus_frames,
+    corpus_nameserver,
+    corpus_pull,
+    corpus_send,
+    corpus_setup,
+)
 from tests.interop.differential.case import Case, Outcome, differences
 from tests.interop.differential.clusters import pair
 from tests.interop.differential.departures import departs
@@ -27,7 +34,7 @@ CORPORA = {
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.interop.differential.compare", description=__doc__)
     parser.add_argument("corpus", choices=CORPORA)
-    cases = [*corpus_send.set_up(), *CORPORA[parser.parse_args().corpus]()]
+    cases = [*corpus_setup.set_up(), *CORPORA[parser.parse_args().corpus]()]
     with tempfile.TemporaryDirectory(prefix="rmqlab-compare-") as directory:
         java, outcomes = Java(Path(directory)), dict[str, dict[str, Outcome]]()
         threads = [

@@ -1,6 +1,5 @@
 """Sends of all kinds, messages handed back, and transactions; what the queues hold after them."""
 
-import json
 import struct
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -400,31 +399,3 @@ def _transactions() -> Iterator[Case]:
         lambda site: {"msgId": (site.answers["send 310 half"].fields or {})["msgId"]},
     )
     yield Case("resume check without fields", _TO, 323)
-
-
-def set_up() -> Corpus:
-    """Topics and groups that the corpus stands on."""
-
-    def topic(name: str, read: int, write: int, perm: int) -> Case:
-        fields = {"topic": name, "defaultTopic": "TBW102", "readQueueNums": read, "writeQueueNums": write, "perm": perm}
-        return Case(
-            f"make {name}", _TO, 17, {**fields, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False}
-        )
-
-    def group(name: str, **more: object) -> Case:
-        plain = {"groupName": name, "consumeEnable": True, "retryQueueNums": 1, "retryMaxTimes": 16, "brokerId": 0}
-        return Case(f"make group {name}", _TO, 200, None, json.dumps({**plain, **more}).encode())
-
-    return [
-        topic("DiffOne", 1, 1, 6),
-        topic("DiffQueues", 4, 4, 6),
-        topic("DiffEmpty", 1, 1, 6),
-        topic("DiffRead", 1, 1, 4),
-        topic("DiffWrite", 1, 1, 2),
-        topic("DiffAsym", 2, 1, 6),
-        group("DiffGroup"),
-        group("DiffNoRetry", retryQueueNums=0),
-        group("DiffNoConsume", consumeEnable=False),
-        group("DiffNoBroadcast", consumeBroadcastEnable=False),
-        group("DiffSlow", whichBrokerWhenConsumeSlowly=5, brokerId=3),
-    ]

@@ -1,15 +1,13 @@
-"""What a check answers: one value with its unit and its evidence, or what is missing to know it.
+"""What a judge found: a value with its unit and its evidence, or what is missing to know it."""
 
-A metric is called `NAME`, `NAME.CLASS` or `NAME TARGET`: `lost`, `lost.SEND_OK`, `write_unavailable broker-a`.
-"""
-
-import difflib
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
 
 from rmqlab.runtime.journal import JournalEntry
+from rmqlab.verdict.metrics import Metric, find_metric
 
 EVIDENCE_LIMIT = 100
 """Pieces of evidence kept for one finding; its value counts all."""
@@ -18,27 +16,6 @@ IDS_LIMIT = 1000
 
 Number = int | float
 T = TypeVar("T")
-
-
-class UnknownMetricError(ValueError):
-    """No check measures anything of this name. The text names what comes near."""
-
-
-@attrs.frozen(kw_only=True)
-class Metric:
-    """One row of the table of metrics."""
-
-    name: str
-    """Without its target."""
-    target: str = ""
-    """What stands for the target in `NAME TARGET`, such as BROKER; empty where there is none."""
-    unit: str
-    says: str
-    """What is measured, in one line."""
-
-    @property
-    def title(self) -> str:
-        return f"{self.name} {self.target}".rstrip()
 
 
 @attrs.frozen(kw_only=True)
@@ -136,35 +113,6 @@ class Findings:
         return {finding.metric: finding.as_json() for finding in self}
 
 
-def find_metric(metric: str, metrics: Iterable[Metric]) -> Metric:
-    """The row that a metric's name belongs to. UnknownMetricError for none, or for a target too many or too few."""
-    rows = list(metrics)
-    name, _, target = metric.partition(" ")
-    same = [row for row in rows if row.name == name]
-    if not same:
-        near = difflib.get_close_matches(name, {row.name for row in rows}, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else f"metrics: {', '.join(sorted({r.name for r in rows}))}"
-        raise UnknownMetricError(f"no metric {name!r}; {hint}")
-    for row in same:
-        if bool(target) == bool(row.target):
-            return row
-    raise UnknownMetricError(
-        f"metric {metric!r}: expected {' or '.join(row.title for row in same)}"
-        + (f", such as {name} {_EXAMPLES[same[0].target]}" if same[0].target in _EXAMPLES else "")
-    )
-
-
-_EXAMPLES = {
-    "BROKER": "broker-a",
-    "QUEUE": "orders@broker-a:0",
-    "NODE": "broker-a-s",
-    "SLAVE": "broker-a-s",
-    "GROUP": "shop",
-    "NAMESERVER": "namesrv-1",
-    "WATCHER": "namesrv-1",
-}
-
-
 def count_of(
     metric: str,
     unit: str,
@@ -185,6 +133,11 @@ def count_of(
         message_ids=tuple(message_ids),
         evidence=tuple(map(tell, found[:EVIDENCE_LIMIT])),
     )
+
+
+def seen(lines: Iterable[str]) -> tuple[Evidence, ...]:
+    """Evidence that is said in one line each; what exceeds EVIDENCE_LIMIT is left out."""
+    return tuple(Evidence(says=line) for line in itertools.islice(lines, EVIDENCE_LIMIT))
 
 
 def unknown(metric: str, unit: str, missing: str) -> Finding:

@@ -1,0 +1,99 @@
+"""Event types, their fields and the units of these: what the parts of the schema are written with.
+
+A field may be None where its value is unknown. "Since version 2" means the `v` of an entry: older journals lack the field.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+
+@attrs.frozen
+class Field:
+    """One value of an event. `unit` is empty for what has none."""
+
+    type: str
+    meaning: str
+    unit: str = ""
+
+
+@attrs.frozen
+class EventType:
+    """One kind of event, and which process records it."""
+
+    name: str
+    source: str
+    """`workload`, `supervisor`, `broker`, `nameserver`, `nameserver or broker`, or `any` process."""
+    meaning: str
+    fields: Mapping[str, Field] = attrs.field(factory=dict)
+    is_open: bool = False
+    """True where fields beside those named may come."""
+
+
+def text(meaning: str) -> Field:
+    return Field("text", meaning)
+
+
+def count(meaning: str) -> Field:
+    return Field("int", meaning)
+
+
+def millis(meaning: str) -> Field:
+    return Field("int", meaning, "ms of the cluster's clock")
+
+
+def log_offset(meaning: str) -> Field:
+    return Field("int", meaning, "bytes of the commit log")
+
+
+def queue_offset(meaning: str) -> Field:
+    return Field("int", meaning, "entries of the queue")
+
+
+def flag(meaning: str) -> Field:
+    return Field("bool", meaning)
+
+
+def mapping(meaning: str) -> Field:
+    return Field("map", meaning)
+
+
+def listing(meaning: str) -> Field:
+    return Field("list", meaning)
+
+
+NUMBER = count("of the message in its workload; None for a message that no workload sent")
+MESSAGE_ID = text("the unique id that the client gave it (property UNIQ_KEY)")
+TOPIC = text("the topic that the application knows")
+QUEUE_ID = count("queue id")
+BROKER = text("broker name")
+BROKER_ID = count("0 for a master, else a slave's")
+ADDRESS = text("IP:port")
+ERROR = text("what went wrong")
+OUTCOME = text(
+    "SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: stored; refused: certainly not stored;"
+    " indeterminate: nobody can tell"
+)
+GROUP = text("group of the producer or consumer")
+QUEUE = text("topic@broker:queue id")
+PEER = text("who asked: IP:port")
+SLAVE = text("the slave's end of the connection: IP:port")
+PID = count("process id")
+END = text("exit status or signal")
+
+HELD = millis("of `took`, just before its end, in which the broker may have waited for messages (since version 2)")
+
+BROKER_CHANGE = {
+    "cluster": text("RocketMQ's cluster name"),
+    "broker_name": BROKER,
+    "broker_id": BROKER_ID,
+    "address": ADDRESS,
+    "reason": text("the request, scan or closed connection that did it"),
+    "remaining": mapping("addresses that the broker name has now, by broker id"),
+}
+
+FAULT = {
+    "id": text("the fault's id: f1, f2, ..."),
+    "fault": text("link, isolate, disk, request, clock or ha-report; the fields of its class come beside"),
+    "fault_kind": text("what of it, where there are several kinds"),
+}

@@ -1,0 +1,139 @@
+"""Events about processes: starts, ends, commands, faults, and the cluster itself."""
+
+from rmqlab.runtime.journal_schema.fields import (
+    END,
+    ERROR,
+    FAULT,
+    PID,
+    EventType,
+    Field,
+    count,
+    flag,
+    listing,
+    millis,
+    text,
+)
+
+NODES = (
+    EventType("node_spawned", "supervisor", "A process was made; its main function has not begun.", {"pid": PID}),
+    EventType("node_not_spawned", "supervisor", "The machine refused a process.", {"reason": ERROR}),
+    EventType("node_ready", "supervisor", "A process does its work.", is_open=True),
+    EventType("node_paused", "supervisor", "The kernel says that a process stands still (SIGSTOP)."),
+    EventType("node_resumed", "supervisor", "The kernel says that a process moves again (SIGCONT)."),
+    EventType("node_stopped", "supervisor", "A process ended in good order.", {"pid": PID, "end": END}),
+    EventType("node_killed", "supervisor", "A process was ended by SIGKILL.", {"pid": PID, "end": END}),
+    EventType("node_crashed", "supervisor", "A process ended in a way nobody asked for.", {"pid": PID, "end": END}),
+    EventType(
+        "command",
+        "supervisor",
+        "Somebody ordered something to be done to a node.",
+        {"command": text("kill, pause, ...")},
+    ),
+    EventType("control_error", "supervisor", "A process spoke what nobody understands.", {"reason": ERROR}),
+    EventType(
+        "stop_overdue", "supervisor", "A process did not end when it was asked to, and was killed.", {"reason": ERROR}
+    ),
+    EventType(
+        "cluster_starting",
+        "supervisor",
+        "The first node is about to start.",
+        {"rate": Field("float", "of the cluster's clock", "cluster seconds per real second")},
+    ),
+    EventType(
+        "cluster_moved",
+        "supervisor",
+        "The cluster starts at other addresses than last time: another cluster has claimed those.",
+        {
+            "before": text("its addresses of before"),
+            "now": text("its addresses"),
+            "reason": text("who has claimed them"),
+        },
+    ),
+    EventType("cluster_ready", "supervisor", "All nodes are ready."),
+    EventType("cluster_stopping", "supervisor", "All processes are about to be stopped."),
+    EventType("cluster_stopped", "supervisor", "All processes have ended."),
+    EventType("fork_server_lost", "supervisor", "The parent of all processes is gone, and they with it."),
+    EventType(
+        "events_dropped",
+        "any",
+        "The supervisor was not told of events; the journal has them.",
+        {"count": count("events")},
+    ),
+    EventType(
+        "power_lost",
+        "supervisor",
+        "A node's process was killed, and what it had not synced to disk erased.",
+        is_open=True,
+    ),
+    EventType(
+        "fault_applied",
+        "supervisor",
+        "A fault was given to the nodes that it concerns; those that stand still take it later.",
+        FAULT,
+        is_open=True,
+    ),
+    EventType(
+        "fault_healed",
+        "supervisor",
+        "A fault is no longer in force.",
+        {**FAULT, "reason": text("why, where nobody asked for it: spent, or the cluster stops")},
+        is_open=True,
+    ),
+    EventType(
+        "random_faults_drawn",
+        "supervisor",
+        "A schedule of random faults begins.",
+        {
+            "label": text("of the scenario's step"),
+            "seed": count("that all of it follows from"),
+            "drawn": listing("what will be done, with seconds since the begin; None where it goes on for ever"),
+        },
+    ),
+    EventType(
+        "random_fault",
+        "supervisor",
+        "One of them was done, or undone.",
+        {
+            "label": text("of the scenario's step"),
+            "planned": millis("since the begin, when it was to be"),
+            "action": text("kill, stop, pause, power_loss, isolate; or start, resume, heal"),
+            "target": text("name of the node"),
+            "undoes": flag("whether it ends one that was done before"),
+            "error": text("why it could not be done; None where it was"),
+        },
+    ),
+    EventType(
+        "random_faults_over",
+        "supervisor",
+        "A schedule of random faults has come to its end, or was ended; none of them is in force any more.",
+        {"label": text("of the scenario's step")},
+    ),
+    EventType("fault_spent", "any", "A node has done all that a fault with a number wanted.", {"id": FAULT["id"]}),
+    EventType(
+        "step",
+        "supervisor",
+        "A step of a scenario begins. Number 0 with the labels `begin` and `end` is the scenario itself.",
+        {
+            "number": count("of the step, from 1"),
+            "label": text("its name, if it has one"),
+            "action": text("what is done"),
+        },
+    ),
+    EventType(
+        "probed",
+        "supervisor",
+        "A scenario sent a message straight to a broker.",
+        {"code": count("response code; None for no answer"), "remark": text("of the answer, or why there is none")},
+    ),
+    EventType(
+        "measured",
+        "supervisor",
+        "A scenario looked at one of a node's live facts.",
+        {
+            "what": text("path of the fact"),
+            "value": Field("any", "what it was; None where the node does not tell"),
+            "label": text("of the step"),
+        },
+    ),
+    EventType("store_wiped", "supervisor", "A node's store was deleted.", {"files": count("files that it had")}),
+)

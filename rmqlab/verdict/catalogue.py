@@ -1,0 +1,282 @@
+"""Every metric of a run: unit, definition, what it cannot see, and when it is unknown.
+
+Both judges compute these; `rmqlab check --metrics` prints them. Seconds are of the cluster's clock. BROKER is a
+broker name (`broker-a`), NODE and SLAVE a node (`broker-a-s`), QUEUE is `topic@broker-a:0`, GROUP a consumer group,
+NAMESERVER `namesrv-1`, and a WATCHER is a nameserver or a workload (`produce-1`).
+"""
+
+import itertools
+from typing import Final
+
+from rmqlab.verdict.causes import DUPLICATE_CAUSES
+from rmqlab.verdict.metrics import Metric
+from rmqlab.verdict.outcomes import OUTCOMES, STORED
+
+MESSAGES: Final = "messages"
+DELIVERIES: Final = "deliveries"
+BYTES: Final = "bytes"
+SECONDS: Final = "s"
+TIMES: Final = "times"
+
+_NOTHING_SENT = "no workload of the journal sent anything, or the journal of a producer is incomplete"
+_STORE_MISSING = "a store that could hold one of the messages was not given or cannot be read"
+
+LOSS: Final = (
+    Metric(
+        name="lost",
+        unit=MESSAGES,
+        says="acknowledged, and in no store",
+        definition="Messages whose send ended in an outcome that says stored, and of which no store of the run has a"
+        " readable copy under any topic (delayed and half messages lie under a system topic).",
+        blind_to="messages of clients that keep no journal; copies on machines whose stores were not given",
+        unknown_when=f"{_NOTHING_SENT}; {_STORE_MISSING}; an acknowledged send carries no unique id",
+    ),
+    *(
+        Metric(name=f"lost.{outcome}", unit=MESSAGES, says=f"acknowledged with {outcome}, and in no store")
+        for outcome in STORED
+    ),
+    Metric(
+        name="expired",
+        unit=MESSAGES,
+        says="acknowledged, and deleted for their age",
+        definition="Like `lost`, where the broker deleted commit log files and no longer has the queue up to the"
+        " message's offset.",
+        unknown_when="as `lost`",
+    ),
+    Metric(
+        name="missing",
+        target="NODE",
+        unit=MESSAGES,
+        says="acknowledged, and not in this node's store",
+        definition="Acknowledged messages of the node's broker name that this store does not hold, whether another"
+        " store holds them or not: what would be lost with all other stores.",
+        unknown_when="no send to the node's broker name was acknowledged",
+    ),
+    Metric(
+        name="sent",
+        unit=MESSAGES,
+        says="sends, whatever came of them",
+        unknown_when="the journal of a producer is incomplete",
+    ),
+    *(Metric(name=f"sent.{outcome}", unit=MESSAGES, says=f"sends that ended in {outcome}") for outcome in OUTCOMES),
+    Metric(
+        name="stored.indeterminate",
+        unit=MESSAGES,
+        says="indeterminate for their producer, and in a store",
+        unknown_when="a store is missing: then it is at least the value",
+    ),
+    Metric(
+        name="stored.refused",
+        unit=MESSAGES,
+        says="refused, and in a store all the same",
+        unknown_when="a store is missing: then it is at least the value",
+    ),
+    Metric(
+        name="unclaimed",
+        unit=MESSAGES,
+        says="in a store, and sent by nobody in the journal",
+        definition="Messages stored since the run began, in a topic that the run sent to or that is no system topic,"
+        " whose unique id no send and no failed attempt of any journal names.",
+        blind_to="which client sent them: a deleted journal and a client that keeps none look the same",
+        unknown_when="no store was given",
+    ),
+)
+
+DUPLICATES: Final = (
+    Metric(
+        name="stored_twice",
+        unit=MESSAGES,
+        says="stored at more than one place",
+        definition="Messages at more than one place (broker name, queue, queue offset) of the topic they were sent"
+        " to. A client that retries causes this: the first attempt was carried out, but its answer was lost.",
+        unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
+    ),
+    Metric(
+        name="duplicates",
+        unit=DELIVERIES,
+        says="deliveries of a message to a group beyond the first",
+        definition="Each counts under exactly one cause.",
+        blind_to="broadcasting groups, whose consumers each receive every message",
+        unknown_when="nothing was delivered to a workload of the journal",
+    ),
+    *(
+        Metric(name=f"duplicates.{cause}", unit=DELIVERIES, says=f"such, {says}")
+        for cause, says in DUPLICATE_CAUSES.items()
+    ),
+)
+
+UNAVAILABILITY: Final = (
+    *(
+        Metric(
+            name=f"{way}_unavailable",
+            target=target,
+            unit=SECONDS,
+            says=f"longest time without a {what}",
+            definition="From the last success to the next one, where at least one attempt failed in between."
+            " A window that no success has ended runs to its last failure, and is at least that long.",
+            blind_to="time in which nobody tried" + more,
+            unknown_when=f"nothing was {done} the target",
+        )
+        for way, what, done, more in (
+            ("write", "send that was stored", "sent to", ""),
+            (
+                "read",
+                "pull that was answered",
+                "read from",
+                "; a broker that stops while it holds pulls, until they are overdue",
+            ),
+        )
+        for target in ("BROKER", "QUEUE")
+    ),
+    Metric(
+        name="group_read_unavailable",
+        target="GROUP",
+        unit=SECONDS,
+        says="longest time without an answered pull at one broker name",
+        definition="Like `read_unavailable`, for one consumer group, at the broker name where it lasted longest.",
+        unknown_when="the group pulled nothing",
+    ),
+)
+
+DETECTION: Final = (
+    Metric(
+        name="detection",
+        target="WATCHER",
+        unit=SECONDS,
+        says="longest time until an absent broker was named no longer",
+        definition="From the moment a broker was killed, stopped, paused or isolated until the watcher no longer names"
+        " its address.",
+        blind_to="brokers that came back before the watcher dropped them (see `stale_route`)",
+        unknown_when="no broker that the watcher named was away long enough, or the watcher was away itself",
+    ),
+)
+
+ROUTES: Final = (
+    Metric(
+        name="stale_route",
+        target="WATCHER",
+        unit=SECONDS,
+        says="longest time it named a broker that was away",
+        unknown_when="the workload records no routes",
+    ),
+    Metric(
+        name="missing_route",
+        target="NAMESERVER",
+        unit=SECONDS,
+        says="longest time it did not name one that was ready",
+    ),
+    Metric(
+        name="route_disagreement",
+        unit=SECONDS,
+        says="longest time in which two nameservers named different brokers",
+        unknown_when="there are fewer than two nameservers",
+    ),
+)
+
+ORDER: Final = (
+    Metric(
+        name="order.stored",
+        unit=MESSAGES,
+        says="stored behind one that was sent only after them",
+        definition="Per queue, in any node's log: the later send began only after the earlier one was acknowledged.",
+        blind_to="sends that overlapped, and delayed and half messages",
+        unknown_when="nothing was acknowledged or no store was given",
+    ),
+    Metric(
+        name="order.delivered",
+        target="GROUP",
+        unit=MESSAGES,
+        says="first delivered after a later one of the queue",
+        definition="Orderly consumers never see this. Concurrent consumers may.",
+        blind_to="messages that come a second time (`duplicates`), and those of a retry topic",
+        unknown_when="the group received nothing",
+    ),
+)
+
+ROLLBACKS: Final = (
+    Metric(
+        name="offset_rollbacks",
+        unit=TIMES,
+        says="a consumer offset went back",
+        definition="By a commit that a broker took, by a slave's metadata sync, by a correction of a consumer whose"
+        " offset is out of bounds, or by a group whose next commit is below its last one.",
+        unknown_when="no consumer group consumed or committed anything",
+    ),
+    Metric(name="offset_rollbacks", target="GROUP", unit=TIMES, says="an offset of this group went back"),
+    Metric(name="rolled_back", target="GROUP", unit=MESSAGES, says="the farthest that an offset of it went back"),
+)
+
+OFFSET_FILES: Final = (
+    Metric(
+        name="offset_file_behind",
+        target="NODE",
+        unit=MESSAGES,
+        says="furthest that a stored offset is below a commit",
+        definition="consumerOffset.json of the node, against the last commit to it that it had time to save (every"
+        " 5 s, first 10 s after a start, and at a stop in good order).",
+        blind_to="offsets that no workload of the journal committed, and those that a slave got from its master",
+        unknown_when="the file cannot be read, or no commit must be in it",
+    ),
+)
+
+REPLICATION: Final = (
+    Metric(
+        name="replication_lag",
+        target="SLAVE",
+        unit=BYTES,
+        says="the most it was behind its master's log",
+        definition="The largest difference of both logs' ends in the samples of one instant (one a second).",
+        blind_to="what comes and goes between two samples",
+        unknown_when="the master or the slave recorded no sample",
+    ),
+    Metric(
+        name="replication_lag_left",
+        target="SLAVE",
+        unit=BYTES,
+        says="how far it was behind in the end",
+        unknown_when="as `replication_lag`",
+    ),
+)
+
+DIVERGENCE: Final = (
+    Metric(
+        name="divergence",
+        target="SLAVE",
+        unit=BYTES,
+        says="of its log that are not its master's",
+        definition="Bytes that differ, as far as both logs go. RocketMQ copies bytes, so any difference is for good.",
+        unknown_when="one of the stores was not given, or the logs have no byte in common",
+    ),
+    Metric(name="behind", target="SLAVE", unit=BYTES, says="its log ends so much before its master's"),
+    Metric(name="ahead", target="SLAVE", unit=BYTES, says="its log ends so much beyond its master's"),
+)
+
+CLOCKS: Final = (
+    Metric(
+        name="clock_disagreement",
+        target="NODE",
+        unit=SECONDS,
+        says="furthest that its events contradict those of others",
+        definition="A message delivered before it was sent or stored, stored before it was sent or after it was"
+        " acknowledged, or an event written after the node's end. The node that disagrees with more others is named.",
+        blind_to="differences below 1 s, and a consumer that is ahead",
+        unknown_when="no event of the node can be compared with another's",
+    ),
+)
+
+METRICS: Final = tuple(
+    itertools.chain(
+        LOSS,
+        DUPLICATES,
+        ORDER,
+        UNAVAILABILITY,
+        DETECTION,
+        ROUTES,
+        ROLLBACKS,
+        OFFSET_FILES,
+        REPLICATION,
+        DIVERGENCE,
+        CLOCKS,
+    )
+)
+"""All metrics, in the order of reports."""

@@ -1,0 +1,68 @@
+"""What a metric is, and how one is named.
+
+A metric is called `NAME`, `NAME.CLASS` or `NAME TARGET`: `lost`, `lost.SEND_OK`, `write_unavailable broker-a`.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+import attrs
+
+
+class UnknownMetricError(ValueError):
+    """No check measures anything of this name. The text names what comes near."""
+
+
+@attrs.frozen(kw_only=True)
+class Metric:
+    """The declaration of one metric."""
+
+    name: str
+    """Without its target."""
+    target: str = ""
+    """The placeholder of the target in `NAME TARGET`, such as BROKER; empty for a metric of the whole run."""
+    unit: str
+    says: str
+    """What is measured, in one line."""
+    definition: str = ""
+    """What exactly is counted or timed."""
+    blind_to: str = ""
+    """What the metric cannot see."""
+    unknown_when: str = ""
+    """Which missing evidence makes it unknown."""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name} {self.target}".rstrip()
+
+
+def find_metric(metric: str, metrics: Iterable[Metric]) -> Metric:
+    """Return the declaration that a metric's name belongs to.
+
+    UnknownMetricError for an unknown name, and for a missing or superfluous target.
+    """
+    rows = list(metrics)
+    name, _, target = metric.partition(" ")
+    same = [row for row in rows if row.name == name]
+    if not same:
+        near = difflib.get_close_matches(name, {row.name for row in rows}, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"metrics: {', '.join(sorted({r.name for r in rows}))}"
+        raise UnknownMetricError(f"no metric {name!r}; {hint}")
+    for row in same:
+        if bool(target) == bool(row.target):
+            return row
+    raise UnknownMetricError(
+        f"metric {metric!r}: expected {' or '.join(row.title for row in same)}"
+        + (f", such as {name} {_EXAMPLES[same[0].target]}" if same[0].target in _EXAMPLES else "")
+    )
+
+
+_EXAMPLES = {
+    "BROKER": "broker-a",
+    "QUEUE": "orders@broker-a:0",
+    "NODE": "broker-a-s",
+    "SLAVE": "broker-a-s",
+    "GROUP": "shop",
+    "NAMESERVER": "namesrv-1",
+    "WATCHER": "namesrv-1",
+}

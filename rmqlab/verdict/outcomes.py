@@ -1,0 +1,9 @@
+"""Outcomes of a send, as a producer's journal records them."""
+
+from typing import Final
+
+STORED: Final = ("SEND_OK", "FLUSH_DISK_TIMEOUT", "FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE")
+"""Acknowledged: the broker has stored the message, though perhaps not as safely as was asked for."""
+
+OUTCOMES: Final = (*STORED, "indeterminate", "refused")
+"""All outcomes. `refused`: certainly not stored. `indeterminate`: the message may or may not be stored."""

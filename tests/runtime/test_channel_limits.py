@@ -1,0 +1,172 @@
+"""What a channel owes its peer is limited, and one peer does not hold up another."""
+
+import socket
+
+import pytest
+import trio
+import trio.testing
+
+from rmqlab.remoting.codec import encode_command
+from rmqlab.remoting.command import request
+from rmqlab.remoting.frame import FrameDecoder
+from rmqlab.runtime.channel import (
+    FRAMES_AT_ONCE,
+    HIGH_WATER,
+    PARKED_COST,
+)
+from rmqlab.runtime.dispatch import Reply
+from rmqlab.runtime.reactor import Reactor
+from tests.runtime.channels import BLOB, ECHO, PARK, Peer
+
+
+def _host_port(address: str) -> tuple[str, int]:
+    host, _, port = address.partition(":")
+    return host, int(port)
+
+
+def _dial(address: str, data: bytes) -> socket.socket:
+    """Connect and send before the event loop runs again, so that the server finds everything in one pass."""
+    sock = socket.create_connection(_host_port(address))
+    sock.setblocking(False)
+    sent = sock.send(data)
+    assert sent == len(data)
+    return sock
+
+
+async def _read_replies(sock: socket.socket, wanted: int) -> int:
+    decoder, got = FrameDecoder(), 0
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+    while got < wanted:
+        got += len(decoder.feed(await stream.receive_some()))
+    return got
+
+
+async def _all_quiet(reactor: Reactor) -> None:
+    """Wait until the reactor has nothing to do."""
+    while reactor._again or reactor._selector.select(0):
+        await trio.lowlevel.checkpoint()
+
+
+async def test_replies_written_in_one_pass_count_at_once(peer: Peer, reactor: Reactor) -> None:
+    """Requests that came together are not all served while the first replies are not taken; later they are."""
+    requests = 60
+    with _dial(peer.address, encode_command(request(BLOB)) * requests) as sock:
+        while not any(channel.is_congested for channel in peer.server.channels):
+            await trio.lowlevel.checkpoint()
+        await _all_quiet(reactor)
+        (channel,) = peer.server.channels
+        assert channel._owed <= 2 * HIGH_WATER
+        assert reactor.owed == channel._owed
+        assert not channel.is_closed
+        assert await _read_replies(sock, requests) == requests
+        assert reactor.owed == channel._owed == 0
+
+
+async def test_one_peer_with_many_requests_does_not_hold_up_another(peer: Peer) -> None:
+    many = encode_command(request(ECHO, {"from": "many"})) * 1000
+    with _dial(peer.address, many) as first, _dial(peer.address, encode_command(request(ECHO, {"from": "one"}))):
+        await _read_replies(first, 1000)
+    order = [command.ext_fields["from"] for command in peer.received]
+    assert order.index("one") <= 2 * FRAMES_AT_ONCE
+    assert len(order) == 1001
+
+
+async def test_one_peer_with_long_requests_does_not_hold_up_another(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """200 pipelined requests of 40 ms stopped a nameserver for a second, however few were served in a pass."""
+    monkeypatch.setattr("rmqlab.runtime.channel.SECONDS_AT_ONCE", 0.0)
+    many = encode_command(request(ECHO, {"from": "many"})) * 40
+    with _dial(peer.address, many) as first, _dial(peer.address, encode_command(request(ECHO, {"from": "one"}))):
+        await _read_replies(first, 40)
+    order = [command.ext_fields["from"] for command in peer.received]
+    assert order.index("one") < 20
+    assert len(order) == 41
+
+
+async def test_requests_with_outstanding_replies_are_limited(
+    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmqlab.runtime.channel.MAX_PARKED", 10 * PARKED_COST)
+    monkeypatch.setattr("rmqlab.runtime.channel.SCARCE_MAX_PARKED", 10 * PARKED_COST)
+    with _dial(peer.address, encode_command(request(PARK)) * 30) as sock:
+        while len(peer.parked) < 10:
+            await trio.lowlevel.checkpoint()
+        await _all_quiet(reactor)
+        assert len(peer.parked) == 10
+        answered = 0
+        while answered < 30:
+            while answered == len(peer.parked):
+                await trio.lowlevel.checkpoint()
+            peer.parked[answered].reply(Reply())
+            answered += 1
+        assert await _read_replies(sock, 30) == 30
+        assert reactor.parked == 0
+
+
+async def test_a_closed_channel_owes_nothing(peer: Peer, reactor: Reactor) -> None:
+    with _dial(peer.address, encode_command(request(BLOB)) * 10 + encode_command(request(PARK))):
+        while not reactor.owed:
+            await trio.lowlevel.checkpoint()
+        await _all_quiet(reactor)
+    peer.server.close()
+    assert (reactor.owed, reactor.parked, reactor.buffered) == (0, 0, 0)
+
+
+async def test_parked_requests_of_a_closed_channel_do_not_count(peer: Peer, reactor: Reactor) -> None:
+    with _dial(peer.address, encode_command(request(PARK))):
+        while not peer.parked:
+            await trio.lowlevel.checkpoint()
+    assert reactor.parked > 0
+    while not peer.parked[0].channel.is_closed:
+        await trio.lowlevel.checkpoint()
+    peer.parked[0].reply(Reply())
+    assert reactor.parked == 0
+
+
+async def test_unfinished_frames_of_all_peers_are_limited(
+    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmqlab.runtime.channel.PROCESS_MAX_BUFFERED", 30_000)
+    part = encode_command(request(ECHO, body=b"x" * 100_000))[:20_000]
+    with _dial(peer.address, part), _dial(peer.address, part) as second:
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(second))
+        assert await stream.receive_some() == b""
+        (channel,) = peer.server.channels
+        assert reactor.buffered == channel._buffered == 20_000
+        channel.close("enough")
+        assert reactor.buffered == 0
+
+
+async def test_a_congested_channel_tells_when_it_has_drained(peer: Peer, reactor: Reactor) -> None:
+    drained: list[bool] = []
+    with _dial(peer.address, encode_command(request(BLOB)) * 4) as sock:
+        while not any(channel.is_congested for channel in peer.server.channels):
+            await trio.lowlevel.checkpoint()
+        (channel,) = peer.server.channels
+        channel.when_drained(lambda: drained.append(channel.is_congested))
+        await _all_quiet(reactor)
+        assert drained == []
+        await _read_replies(sock, 4)
+        while not drained:
+            await trio.lowlevel.checkpoint()
+        assert drained == [False]
+
+
+async def test_bytes_that_many_slow_peers_wait_for_are_copied_once(peer: Peer, reactor: Reactor) -> None:
+    """Each peer gets views of one message; what their sockets do not take is one object in memory."""
+    message = bytes(range(256)) * 60 * 1024  # 15 MB: more than the buffers of a loopback socket
+    socks = [_dial(peer.address, encode_command(request(PARK))) for _ in range(3)]
+    while len(peer.parked) < 3:
+        await trio.lowlevel.checkpoint()
+
+    def answer() -> None:
+        for parked in peer.parked:
+            parked.reply(Reply(body=memoryview(message)))
+
+    reactor.run(answer)
+    kept = [parked.channel._out[-1] for parked in peer.parked]
+    assert all(one is kept[0] for one in kept)
+    for sock in socks:
+        assert await _read_replies(sock, 1) == 1
+        sock.close()
