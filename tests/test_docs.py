@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.actions.__main__ import action_table
+from rmqlab.cluster.actions.reports import POWER_LOSS_REPORT, WIPE_REPORT
 from rmqlab.cluster.cli.terms import JSON_VERSION
 from rmqlab.cluster.cli.up import UP_KEYS
 from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
@@ -25,6 +26,7 @@ from rmqlab.cluster.supervisor.status import live_entry, node_entry, status_docu
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.runtime.journal import VERSION
 from rmqlab.store.compare import Comparison, Side
+from rmqlab.store.powerloss import Lost
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 
@@ -243,6 +245,12 @@ def test_the_members_of_findings_and_comparisons_are_listed() -> None:
     assert finding.as_json().keys() <= members_of("Finding")
     fields = {field.name for kind in (Comparison, Side) for field in attrs.fields(kind)}
     assert members_of("Comparison") == {*fields, "target", "null"}
+
+
+def test_the_members_that_actions_add_are_listed() -> None:
+    lost = POWER_LOSS_REPORT.members({"broker-a": Lost()}, "broker-a")
+    wiped = WIPE_REPORT.members({"broker-a": 7}, "broker-a")
+    assert members_of("Commands") >= {*lost, *lost["lost"], *wiped}
 
 
 def documented_members() -> dict[str, list[str]]:

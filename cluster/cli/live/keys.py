@@ -59,7 +59,7 @@ KeyCommand = Act | Heal | Quit
 class Selection:
     """The node that keys act on, and the message to the user."""
 
-    selected: str = ""
+    node: str = ""
     message: str = ""
 
 
@@ -79,13 +79,13 @@ def press(selection: Selection, key: str, document: Document) -> tuple[Selection
     """Return the new selection and the command of a key. If the key makes no sense now, a message says why."""
     names = [node["name"] for node in in_order(document["nodes"])]
     selection = attrs.evolve(
-        selection, message="", selected=selection.selected if selection.selected in names else first_selected(document)
+        selection, message="", node=selection.node if selection.node in names else first_selected(document)
     )
     if key in ("up", "down"):
         step = 1 if key == "down" else -1
-        return attrs.evolve(selection, selected=names[(names.index(selection.selected) + step) % len(names)]), None
+        return attrs.evolve(selection, node=names[(names.index(selection.node) + step) % len(names)]), None
     if key.isdigit() and 0 < int(key) <= len(names):
-        return attrs.evolve(selection, selected=names[int(key) - 1]), None
+        return attrs.evolve(selection, node=names[int(key) - 1]), None
     if key == "q":
         return selection, Quit()
     if key == "h":
@@ -99,7 +99,7 @@ def _act(
     selection: Selection, actions: Sequence[NodeAction[Any]], document: Document
 ) -> tuple[Selection, KeyCommand | None]:
     """Return the first of a key's actions that makes sense on the selected node, or say why none does."""
-    node = next(node for node in document["nodes"] if node["name"] == selection.selected)
+    node = next(node for node in document["nodes"] if node["name"] == selection.node)
     for action in actions:
         if action.undo == HEAL and (fault := _fault_on(node, action.name, document["faults"])):
             return selection, Heal((fault["id"],))

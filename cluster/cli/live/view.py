@@ -72,7 +72,7 @@ def _foot(leaving: str) -> Text:
 
 def _nodes(document: Document, selection: Selection, room: int) -> list[Text]:
     nodes = [node for node in in_order(document["nodes"]) if node["kind"] != "workload"]
-    selected = selection.selected or first_selected(document)
+    selected = selection.node or first_selected(document)
     rows = {row["slave"]: row for row in document["replication"]}
     lines = [_node_line(number, node, selected, rows, document) for number, node in enumerate(nodes, 1)]
     chosen = next((index for index, node in enumerate(nodes) if node["name"] == selected), 0)
@@ -173,10 +173,10 @@ def _clients(document: Document, selection: Selection, room: int) -> list[Text]:
     clients = [node for node in document["nodes"] if node["kind"] == "workload"]
     lines = []
     for node in clients:
-        line = Text(f"{'>' if node['name'] == selection.selected else ' '}  {node['name']:13} ", "bold")
+        line = Text(f"{'>' if node['name'] == selection.node else ' '}  {node['name']:13} ", "bold")
         line.append(f"{node['state']:9} ", _STYLES.get(node["state"], ""))
         lines.append(line.append("  ".join(_counts(node.get("messages") or {}))))
-    chosen = next((index for index, node in enumerate(clients) if node["name"] == selection.selected), 0)
+    chosen = next((index for index, node in enumerate(clients) if node["name"] == selection.node), 0)
     return [_title("   CLIENT"), *_window(lines, chosen, room)] if lines else []
 
 

@@ -35,7 +35,7 @@ def test_no_bytes_break_the_reading(data: bytes) -> None:
 def test_keys_act_on_the_first_master_until_another_is_chosen(document: Document) -> None:
     assert press(Selection(), "k", document)[1] == Act("kill", "broker-a")
     selection, command = press(Selection(), "down", document)
-    assert (selection.selected, command) == ("broker-a-s", None)
+    assert (selection.node, command) == ("broker-a-s", None)
     assert press(selection, "k", document)[1] == Act("kill", "broker-a-s")
 
 
@@ -44,11 +44,11 @@ def test_arrows_go_round_and_figures_choose(document: Document) -> None:
     seen = []
     for _ in range(5):
         selection, _ = press(selection, "down", document)
-        seen.append(selection.selected)
+        seen.append(selection.node)
     assert seen == ["broker-a-s", "namesrv-1", "produce-1", "consume-2", "broker-a"]
-    assert press(selection, "up", document)[0].selected == "consume-2"
-    assert press(selection, "3", document)[0].selected == "namesrv-1"
-    assert press(selection, "9", document)[0].selected == "broker-a"
+    assert press(selection, "up", document)[0].node == "consume-2"
+    assert press(selection, "3", document)[0].node == "namesrv-1"
+    assert press(selection, "9", document)[0].node == "broker-a"
 
 
 def test_a_chosen_node_that_is_gone_gives_way_to_the_first_master(document: Document) -> None:
