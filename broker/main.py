@@ -17,7 +17,7 @@ from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.broker.admission import admission
 from rmqlab.broker.append_followup import AppendFollowUp
 from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings, load_config
-from rmqlab.broker.diskfaults import open_faulty_disk
+from rmqlab.broker.faulty_disk import open_faulty_disk
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.master_precheck import Identity, MasterPrecheck
 from rmqlab.broker.ha.slave import HaSlave
@@ -63,7 +63,7 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
     """Run one broker until cancelled. StartError for a reason that an operator can mend."""
     access = _open_access(settings)
     config, sock, vip_sock = _open_ports(settings.broker)
-    with sock, vip_sock, open_faulty_disk(link.faults, rate=real_seconds(1)) as disk:
+    with sock, vip_sock, open_faulty_disk(link.faults) as disk:
         settings = attrs.evolve(settings, broker=config)
         store = await _open_store(settings, disk, link)
         try:

@@ -20,13 +20,13 @@ from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.checks import judge_run
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import Fault
 from rmqlab.cluster.lab import WAIT_SECONDS, Cluster, WaitTimeoutError, Workload, open_cluster
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.nodestore import store_config
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+from rmqlab.faults import Fault
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.verdict.findings import Findings
 
@@ -138,7 +138,7 @@ class BlockingCluster(NodeActions):
         return self._call(lambda: self._cluster.act(action, target))
 
     def fault(self, fault: Fault) -> ActiveFault:
-        """Put a fault in force (`rmqlab.cluster.faults.rules`)."""
+        """Put a fault in force (see `rmqlab.faults`)."""
         return self._call(self._cluster.fault, fault)
 
     def heal(self, fault: ActiveFault | str) -> None:

@@ -21,7 +21,6 @@ from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.conditions import Condition, parse_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import Fault
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
@@ -35,6 +34,7 @@ from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor, start_phases
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, check_spec, node_settings, nodes_of
+from rmqlab.faults import Fault
 from rmqlab.runtime.clock import ClockSettings, RatedClock, real_seconds
 from rmqlab.runtime.journal import (
     SUPERVISOR,
@@ -133,10 +133,10 @@ class Cluster(NodeActions):
     @property
     def faults(self) -> list[ActiveFault]:
         """The faults in force, oldest first."""
-        return [*self.supervisor.faults.board.active.values()]
+        return [*self.supervisor.faults.active.by_id.values()]
 
     async def fault(self, fault: Fault) -> ActiveFault:
-        """Put a fault in force (see `rmqlab.cluster.faults.rules`), and wait until all running nodes apply it.
+        """Put a fault in force (see `rmqlab.faults`), and wait until all running nodes apply it.
 
         FaultError if this cluster cannot play it. A paused node applies it when it resumes, a node that starts later
         applies it from its start.
@@ -149,7 +149,7 @@ class Cluster(NodeActions):
 
     async def heal_all(self) -> list[ActiveFault]:
         """End all faults; return those that were in force."""
-        return await self.supervisor.faults.heal(*self.supervisor.faults.board.active)
+        return await self.supervisor.faults.heal(*self.supervisor.faults.active.by_id)
 
     async def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
         """Return the live facts of one node; None if it does not run, is paused, or does not reply in time."""

@@ -24,6 +24,7 @@ from rmqlab.cluster.scenario.waits import parse_wait
 from rmqlab.cluster.supervisor.process_state import ProcessState
 from rmqlab.cluster.supervisor.status import live_entry, node_entry, status_document
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.faults.documents import with_tables
 from rmqlab.runtime.journal import VERSION
 from rmqlab.store.compare import Comparison, Side
 from rmqlab.store.powerloss import Lost
@@ -146,6 +147,15 @@ def test_the_table_of_commands_has_every_command_and_no_other() -> None:
 
 def test_the_table_of_actions_is_the_one_that_the_code_prints() -> None:
     assert action_table() in text_of(DOCS / "command-line.md"), "insert what `python -m rmqlab.cluster.actions` prints"
+
+
+# ---- faults --------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_faults_are_those_that_the_kinds_declare() -> None:
+    """If this fails: python -m rmqlab.faults.documents docs/faults.md."""
+    page = text_of(DOCS / "faults.md")
+    assert with_tables(page) == page
 
 
 # ---- scenarios -----------------------------------------------------------------------------------------------

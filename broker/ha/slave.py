@@ -17,7 +17,7 @@ from rmqlab.broker.ha.receiver import LogReceiver, ReplicaLog
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.stream import BadFrameError, SlaveStream, StreamError
 from rmqlab.runtime.channel import ConnectError
-from rmqlab.runtime.links import Transport
+from rmqlab.runtime.fault_hooks import Transport
 from rmqlab.runtime.reactor import READ, Reactor
 from rmqlab.runtime.remoting_client import open_connection
 

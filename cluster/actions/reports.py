@@ -6,9 +6,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import attrs
 
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import describe_fault
 from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.faults import describe_fault
 from rmqlab.store.powerloss import Lost
 
 R = TypeVar("R")

@@ -6,8 +6,8 @@ from typing import Any, Protocol, TypeVar
 from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, Targets
 from rmqlab.cluster.actions.reports import POWER_LOSS_REPORT, WIPE_REPORT, FaultReport
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import Isolation
 from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.faults import Isolation
 
 R_co = TypeVar("R_co", covariant=True)
 

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import clock_text, shorten
-from rmqlab.cluster.faults.rules import describe_fault
 from rmqlab.cluster.supervisor.topology import PROFILES
+from rmqlab.faults import describe_fault
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.printable import printable_values
 

@@ -1,7 +1,7 @@
 """What a scenario step can do: the actions of `rmqlab.cluster.actions.table`, and those that only scenarios have.
 
 kill, stop, ... = TARGET or [TARGETS]             nodes, or workloads by their names
-fault = {type = ...}                              see `rmqlab.cluster.faults.rules`
+fault = {type = ...}                              see docs/faults.md
 random-faults = {count = N, every = "30 s", ...}  N random faults beside the steps (`rmqlab.cluster.faults.schedule`)
 heal = LABEL or "all"                             the fault of the step with this label
 produce, consume = WORKLOAD                       start one that says `start = "step"`
@@ -20,13 +20,13 @@ import trio
 from rmqlab.cluster.actions.action import HEAL, NodeAction, Targets
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import Fault, FaultError, fault_of, near_miss
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, Workload
 from rmqlab.cluster.scenario import model
 from rmqlab.cluster.scenario.probe import send_straight
 from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import Chance
+from rmqlab.faults import Fault, FaultError, fault_of, near_miss
 
 MODULES = {"produce": "rmqlab.cluster.workload.produce", "consume": "rmqlab.cluster.workload.consume"}
 MEASURE_SECONDS = 10.0

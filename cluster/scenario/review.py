@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.faults.active_faults import check_playable
-from rmqlab.cluster.faults.rules import FaultError
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.scenario.actions import VERBS, names_of
 from rmqlab.cluster.scenario.binding import BindingError, Path, near
@@ -25,6 +24,7 @@ from rmqlab.cluster.supervisor.topology import (
     place,
     workload_host,
 )
+from rmqlab.faults import FaultError
 
 BEGIN, END = "begin", "end"
 """Labels that every scenario has without a step."""

@@ -10,7 +10,6 @@ from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.faults.random_player import play_random_faults
-from rmqlab.cluster.faults.rules import FaultError, fault_of
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
@@ -19,6 +18,7 @@ from rmqlab.cluster.supervisor.nodelink import unexpected
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, NodeState, WrongStateError
 from rmqlab.cluster.supervisor.processes import leaves
 from rmqlab.cluster.supervisor.topology import UnknownTargetError
+from rmqlab.faults import FaultError, fault_of
 from rmqlab.runtime.bounds import cut_text
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.mapcodec import CHUNK, ControlError

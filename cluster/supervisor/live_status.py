@@ -34,6 +34,6 @@ def _head(supervisor: Supervisor) -> Document:
         "clock_millis": supervisor.clock.wall_millis(),
         "supervisor_pid": os.getpid(),
         "directory": str(supervisor.directory.path),
-        "faults": [active.as_json() for active in supervisor.faults.board.active.values()],
+        "faults": [active.as_json() for active in supervisor.faults.active.by_id.values()],
         "internal_errors": dict(supervisor.processes.errors.counts),
     }

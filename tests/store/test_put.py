@@ -11,11 +11,12 @@ from typing import Any
 import attrs
 import pytest
 
+from rmqlab.faults.disk.full import Quota
 from rmqlab.remoting.batch import Batch, BatchItem
 from rmqlab.remoting.message import BLANK_MAGIC, StoredMessage, decode_message
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.disk import Disk
-from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.faulty_disk import FaultyDisk
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 from rmqlab.store.testing import ManualClock, new_message
@@ -232,7 +233,7 @@ def test_a_slave_and_a_closed_store_take_no_messages(open_store: Open) -> None:
 @pytest.mark.parametrize("quota", [0, 5_000, 40_000, 300_000, 600_000])
 def test_a_full_disk_refuses_puts_and_loses_nothing(open_store: Open, quota: int) -> None:
     """Wherever the disk fills up - log, queue, index - what was confirmed is stored, and goes on when there is room."""
-    disk = FaultyDisk(quota=quota)
+    disk = FaultyDisk([Quota(quota)])
     store = open_store(disk=disk)
     stored = []
     for number in range(2000):
@@ -244,7 +245,7 @@ def test_a_full_disk_refuses_puts_and_loses_nothing(open_store: Open, quota: int
     refusal = store.write_refused()
     assert refusal
     assert "No space left" in refusal
-    disk.quota = None
+    disk.set_effects([])
     store.check_disk()
     assert store.write_refused() is None
     stored.append(store.put(new_message(b"after")).physical_offset)
@@ -260,14 +261,14 @@ def test_a_full_disk_refuses_puts_and_loses_nothing(open_store: Open, quota: int
 
 @pytest.mark.parametrize("quota", [0, 30_000, 300_000, 500_000])
 def test_batches_on_a_full_disk_are_whole_or_refused(open_store: Open, quota: int) -> None:
-    disk = FaultyDisk(quota=quota)
+    disk = FaultyDisk([Quota(quota)])
     store = open_store(disk=disk)
     sent = 0
     nine = Batch.of([BatchItem(b"x" * 100, b"UNIQ_KEY\x01%d" % n) for n in range(9)])
     while store.put_batch(new_message(), nine).is_stored:
         sent += 9
     assert sent < 10_000
-    disk.quota = None
+    disk.set_effects([])
     store.check_disk()
     assert store.write_refused() is None
     assert (store.max_queue_offset("orders", 0), store.dispatch_behind_bytes) == (sent, 0)

@@ -10,7 +10,6 @@ import attrs
 import trio
 
 from rmqlab.cluster.actions.action import NodeAction
-from rmqlab.cluster.faults.rules import FaultError
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import (
@@ -26,6 +25,7 @@ from rmqlab.cluster.supervisor.command import (
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.status import Document
+from rmqlab.faults import FaultError
 from rmqlab.runtime.mapcodec import CHUNK
 
 

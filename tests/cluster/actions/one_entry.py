@@ -14,10 +14,10 @@ from rmqlab.cluster.actions import table
 from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, Targets
 from rmqlab.cluster.actions.reports import FaultReport
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import Isolation
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+from rmqlab.faults import Isolation
 
 FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
 SCENARIO = """

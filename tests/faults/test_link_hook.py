@@ -9,11 +9,16 @@ import attrs
 import pytest
 import trio
 
+from rmqlab.faults import FAULTS
+from rmqlab.faults.link.fault import LinkFault
+from rmqlab.faults.link.hook import LinkFaults
+from rmqlab.faults.process import node_faults
+from rmqlab.faults.rules import LinkRule, NodeRules
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request
 from rmqlab.runtime.channel import Channel, ConnectError, ConnectionLostError, RequestTimeoutError
 from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.fault_rules import LinkRule, NodeFaults, NodeRules
+from rmqlab.runtime.node_faults import NodeFaults
 from rmqlab.runtime.reactor import open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.runtime.server import Server
@@ -53,7 +58,7 @@ class Node:
         return answer.body
 
     def play(self, *rules: LinkRule) -> None:
-        self.faults.set(NodeRules(links=rules))
+        self.faults.set(NodeRules(links=rules).to_plain())
 
     def heal(self) -> None:
         self.play()
@@ -64,11 +69,11 @@ class Node:
 
 @pytest.fixture
 async def node() -> AsyncIterator[Node]:
-    faults = NodeFaults()
+    faults = node_faults()
     table = handler_table([Route(ECHO, None, echo)])
     async with (
         open_reactor(faults) as reactor,
-        open_reactor(NodeFaults()) as others,
+        open_reactor() as others,
         trio.open_nursery() as nursery,
     ):
         server: Server[None] = Server(reactor, Dispatcher(table, None))
@@ -82,8 +87,13 @@ async def node() -> AsyncIterator[Node]:
 
 
 def rule(kind: str, *, out: bool = False, number: int = 1, **fields: object) -> LinkRule:
-    where = fields if {"not_in", "addresses"} & fields.keys() else {"hosts": (THERE,), **fields}
-    return LinkRule(id=f"f{number}", kind=kind, is_outbound=out, **where)  # type: ignore[arg-type]
+    """A rule for bytes from THERE, or where the fields say; all other fields are values of the fault."""
+    where = {key: fields.pop(key) for key in ("hosts", "not_in", "addresses", "ports") if key in fields}
+    if not {"not_in", "addresses"} & where.keys():
+        where.setdefault("hosts", (THERE,))
+    fault = FAULTS.fault_of({"type": "link", "src": "a", "dst": "b", "kind": kind, **fields})
+    assert isinstance(fault, LinkFault)
+    return LinkRule(id=f"f{number}", fault=fault, is_outbound=out, **where)  # type: ignore[arg-type]
 
 
 async def test_a_rule_is_for_one_peer_and_begins_and_ends_under_a_live_connection(node: Node) -> None:
@@ -200,11 +210,11 @@ async def test_latency_is_added_to_each_answer(node: Node) -> None:
 
 
 @pytest.mark.parametrize("out", [False, True])
-async def test_large_frames_pass_through_every_shape_unharmed(node: Node, *, out: bool) -> None:
+async def test_large_frames_pass_through_every_impairment_unharmed(node: Node, *, out: bool) -> None:
     body = bytes(range(256)) * 2000
     await node.ask()
     node.play(
-        rule("slice", out=out, count=1000),
+        rule("slice", out=out, segment_bytes=1000),
         rule("latency", out=out, millis=5.0, jitter_millis=5.0, number=2),
         rule("bandwidth", out=out, bytes_per_second=5e6, number=3),
     )
@@ -214,7 +224,7 @@ async def test_large_frames_pass_through_every_shape_unharmed(node: Node, *, out
 
 
 async def test_a_frame_that_is_cut_never_comes_and_its_connection_ends(node: Node) -> None:
-    node.play(rule("cut", count=10))
+    node.play(rule("cut", after_bytes=10))
     with pytest.raises(ConnectionLostError):
         await node.ask()
     node.heal()
@@ -243,11 +253,13 @@ async def test_healed_connections_have_their_own_sockets_again(node: Node) -> No
 
 async def test_what_is_left_when_the_process_ends_is_closed() -> None:
     """Warnings are errors: a socket left open would be one."""
-    faults = NodeFaults()
+    faults = node_faults()
     with contextlib.closing(socket.socket()) as peer:
         async with open_reactor(faults) as reactor:
             server: Server[None] = Server(reactor, Dispatcher({}, None))
-            faults.set(NodeRules(links=(rule("blackhole", not_in="10."),)))
+            faults.set(NodeRules(links=(rule("blackhole", not_in="10."),)).to_plain())
             peer.connect(server.listen(HERE, 0))
-            await until(lambda: bool(reactor.links._limbo))
+            links = reactor.links
+            assert isinstance(links, LinkFaults)
+            await until(lambda: bool(links._limbo))
             server.close()

@@ -1,17 +1,23 @@
 """Requests that are not handled as they should be. No socket: a peer that keeps what is written to it."""
 
+from collections.abc import Iterator
+
 import attrs
 import pytest
 import trio
 from trio.testing import MockClock
 
+from rmqlab.faults import AnswerRequest, DelayRequest, DropRequest
+from rmqlab.faults.process import following
+from rmqlab.faults.request.fault import RequestFault
+from rmqlab.faults.request.hook import RequestFaults
+from rmqlab.faults.rules import NodeRules, OwnRule
 from rmqlab.remoting.codec import decode_command
-from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import Command, request
 from rmqlab.remoting.frame import FrameDecoder
 from rmqlab.runtime.dispatch import Buffer, Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.fault_rules import NodeFaults, NodeRules, RequestRule
-from rmqlab.runtime.request_faults import RequestFaults
+from rmqlab.runtime.node_faults import NodeFaults
 from rmqlab.runtime.timers import Timers
 
 PULL, SEND = RequestCode.PULL_MESSAGE, RequestCode.SEND_MESSAGE
@@ -47,16 +53,17 @@ def dispatcher() -> Dispatcher[None]:
 
 
 @pytest.fixture
-def faults(dispatcher: Dispatcher[None]) -> NodeFaults:
+def faults(dispatcher: Dispatcher[None]) -> Iterator[NodeFaults]:
     made = NodeFaults()
-    meddler = RequestFaults(made, Timers())
-    meddler.watch(dispatcher)
-    made.follow(meddler.follow)
-    return made
+    hook = RequestFaults(made, Timers())
+    hook.watch(dispatcher)
+    with following(made, hook.follow):
+        yield made
 
 
-def rule(kind: str, **fields: object) -> NodeRules:
-    return NodeRules(requests=(RequestRule(id="f1", kind=kind, code=PULL, **fields),))  # type: ignore[arg-type]
+def play(faults: NodeFaults, **by_id: RequestFault) -> None:
+    rules = tuple(OwnRule(id=fault_id, fault=fault) for fault_id, fault in by_id.items())
+    faults.set(NodeRules(own=rules).to_plain())
 
 
 async def test_a_code_is_answered_as_told_so_many_times_and_the_end_of_it_is_told(
@@ -64,7 +71,7 @@ async def test_a_code_is_answered_as_told_so_many_times_and_the_end_of_it_is_tol
 ) -> None:
     spent: list[str] = []
     faults.on_spent = spent.append
-    faults.set(rule("answer", times=2, response_code=ResponseCode.SYSTEM_BUSY, remark="too busy"))
+    play(faults, f1=AnswerRequest(target="a", code="PULL_MESSAGE", times=2, remark="too busy"))
     for code in (PULL, SEND, PULL, PULL):
         dispatcher.serve(caller, request(code))
     assert caller.codes == [2, 0, 2, 0]
@@ -75,10 +82,10 @@ async def test_a_code_is_answered_as_told_so_many_times_and_the_end_of_it_is_tol
 async def test_rules_that_change_do_not_make_it_count_anew(
     caller: Caller, dispatcher: Dispatcher[None], faults: NodeFaults
 ) -> None:
-    rules = rule("answer", times=2, response_code=2)
-    faults.set(rules)
+    busy = AnswerRequest(target="a", code="PULL_MESSAGE", times=2)
+    play(faults, f1=busy)
     dispatcher.serve(caller, request(PULL))
-    faults.set(NodeRules(requests=(*rules.requests, RequestRule(id="f2", kind="drop", code=1))))
+    play(faults, f1=busy, f2=DropRequest(target="a", code="1"))
     for _ in range(2):
         dispatcher.serve(caller, request(PULL))
     assert caller.codes == [2, 2, 0]
@@ -87,10 +94,10 @@ async def test_rules_that_change_do_not_make_it_count_anew(
 async def test_dropped_is_neither_handled_nor_answered_until_healed(
     caller: Caller, dispatcher: Dispatcher[None], faults: NodeFaults
 ) -> None:
-    faults.set(rule("drop"))
+    play(faults, f1=DropRequest(target="a", code="PULL_MESSAGE"))
     dispatcher.serve(caller, request(PULL))
     assert caller.codes == []
-    faults.set(NodeRules())
+    play(faults)
     assert dispatcher.inject_fault is None
     dispatcher.serve(caller, request(PULL))
     assert caller.codes == [0]
@@ -100,10 +107,9 @@ async def test_delayed_is_handled_later_unless_its_caller_has_gone(
     caller: Caller, dispatcher: Dispatcher[None], nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     faults, timers = NodeFaults(), Timers()
-    meddler = RequestFaults(faults, timers)
-    meddler.watch(dispatcher)
-    faults.follow(meddler.follow)
-    faults.set(rule("delay", millis=1500.0))
+    hook = RequestFaults(faults, timers)
+    hook.watch(dispatcher)
+    hook.follow(NodeRules(own=(OwnRule(id="f1", fault=DelayRequest(target="a", code="PULL_MESSAGE", millis=1500)),)))
     nursery.start_soon(timers.run_forever)
     gone = Caller(is_closed=True)
     dispatcher.serve(caller, request(PULL))

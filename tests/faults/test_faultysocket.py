@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import attrs
 import pytest
 
-from rmqlab.runtime.faultysocket import READ, WRITE, FaultySocket
-from rmqlab.runtime.netem import UNIMPAIRED, Impairment
+from rmqlab.faults.link.faultysocket import READ, WRITE, FaultySocket
+from rmqlab.faults.link.netem import UNIMPAIRED, Impairment
 from rmqlab.runtime.timers import Timers
 
 LOOPBACK_SECONDS = 20.0
@@ -79,7 +79,7 @@ class World:
     def __init__(self) -> None:
         self.moments = Moments()
         self.selector = selectors.DefaultSelector()
-        self.straight: list[FaultySocket] = []
+        self.restored: list[FaultySocket] = []
         self.gone: list[FaultySocket] = []
         with socket.create_server(("127.0.0.1", 0)) as listener:
             self.peer = socket.create_connection(listener.getsockname())
@@ -90,18 +90,18 @@ class World:
             raw,
             self.selector,
             self.moments,
-            on_straight=self.straighten,
+            on_transparent=self.restore,
             on_gone=self.gone.append,
             now=lambda: self.moments.now,
         )
         self.owner = Owner(self.sock)
         self.sock.take_over(READ, self.owner.on_ready)
 
-    def straighten(self, sock: FaultySocket) -> None:
+    def restore(self, sock: FaultySocket) -> None:
         sock.give_back()
-        self.straight.append(sock)
+        self.restored.append(sock)
 
-    def shape(self, inbound: Impairment = UNIMPAIRED, outbound: Impairment = UNIMPAIRED) -> None:
+    def impair(self, inbound: Impairment = UNIMPAIRED, outbound: Impairment = UNIMPAIRED) -> None:
         self.sock.set_impairments(inbound, outbound)
         self.settle()
 
@@ -155,7 +155,7 @@ def world() -> Iterator[World]:
 
 @pytest.mark.parametrize("piece", [1, 3, 1000])
 def test_all_ways_to_receive_give_the_same(world: World, piece: int) -> None:
-    world.shape(inbound=Impairment(segment=piece, latency=1))
+    world.impair(inbound=Impairment(segment=piece, latency=1))
     world.sock.unwatch()
     world.sock.watch(READ, lambda _events: None)
     world.moments.now = 0
@@ -173,7 +173,7 @@ def test_all_ways_to_receive_give_the_same(world: World, piece: int) -> None:
 
 
 def test_latency_delays_each_direction_by_its_own(world: World) -> None:
-    world.shape(inbound=Impairment(latency=2), outbound=Impairment(latency=5))
+    world.impair(inbound=Impairment(latency=2), outbound=Impairment(latency=5))
     world.arrive(b"hello")
     world.owner.send(b"hi")
     world.until(1.9)
@@ -186,18 +186,18 @@ def test_latency_delays_each_direction_by_its_own(world: World) -> None:
 
 
 def test_a_heal_takes_nothing_back_and_then_the_real_socket_does(world: World) -> None:
-    world.shape(inbound=Impairment(latency=2))
+    world.impair(inbound=Impairment(latency=2))
     world.arrive(b"slow")
-    world.shape()
-    assert not world.straight
+    world.impair()
+    assert not world.restored
     world.arrive(b"er")
     world.until(2)
     assert world.owner.got == b"slower"
-    assert world.straight
+    assert world.restored
 
 
 def test_a_blackhole_hides_bytes_and_end_alike_until_it_is_healed(world: World) -> None:
-    world.shape(inbound=Impairment(is_blocked=True))
+    world.impair(inbound=Impairment(is_blocked=True))
     world.arrive(b"lost?")
     world.peer.close()
     world.until(100)
@@ -205,7 +205,7 @@ def test_a_blackhole_hides_bytes_and_end_alike_until_it_is_healed(world: World) 
     world.owner.send(b"to nobody")
     world.owner.send(b"who has gone")
     assert world.owner.end == ""
-    world.shape()
+    world.impair()
     assert world.owner.got == b""
     world.until(102.2)  # 0.2 * (2 ** 9 - 1)
     world.until(102.3)
@@ -213,22 +213,22 @@ def test_a_blackhole_hides_bytes_and_end_alike_until_it_is_healed(world: World) 
 
 
 def test_what_is_sent_into_a_blackhole_arrives_when_tcp_sends_it_again_after_the_heal(world: World) -> None:
-    world.shape(outbound=Impairment(is_blocked=True))
+    world.impair(outbound=Impairment(is_blocked=True))
     world.owner.send(b"early")
     world.until(2)
     world.owner.send(b"late")
     assert world.peer_is_silent()
-    world.shape()
+    world.impair()
     assert world.peer_is_silent()
     world.until(3)  # 0.2 + 0.4 + 0.8 + 1.6
     assert world.peer_gets(9) == b"earlylate"
 
 
 def test_a_blackhole_takes_what_a_connections_buffers_take_and_no_more(world: World) -> None:
-    world.shape(outbound=Impairment(is_blocked=True))
+    world.impair(outbound=Impairment(is_blocked=True))
     world.owner.send(bytes(5 * 2**20))
     assert len(world.owner.owed) == 2**20
-    world.shape()
+    world.impair()
     world.peer.settimeout(0.01)
     got, now = 0, 0.0
     while got < 5 * 2**20:
@@ -240,25 +240,25 @@ def test_a_blackhole_takes_what_a_connections_buffers_take_and_no_more(world: Wo
 
 
 def test_a_close_into_a_blackhole_is_not_heard_of_before_the_heal(world: World) -> None:
-    world.shape(outbound=Impairment(is_blocked=True))
+    world.impair(outbound=Impairment(is_blocked=True))
     world.owner.send(b"goodbye")
     world.sock.unwatch()
     world.sock.close()
     world.until(10)
     assert world.peer_is_silent()
     assert not world.gone
-    world.shape()
+    world.impair()
     world.until(20)
     assert world.peer_gets(100) == b"goodbye"
     assert world.gone == [world.sock]
 
 
 def test_a_close_that_is_long_ago_when_the_blackhole_ends_is_a_reset(world: World) -> None:
-    world.shape(outbound=Impairment(is_blocked=True))
+    world.impair(outbound=Impairment(is_blocked=True))
     world.sock.unwatch()
     world.sock.close()
     world.until(150)
-    world.shape()
+    world.impair()
     with pytest.raises(ConnectionResetError):
         world.peer.recv(1)
     assert world.gone == [world.sock]
@@ -274,8 +274,8 @@ def test_a_reset_is_seen_at_both_ends(world: World) -> None:
 
 @pytest.mark.parametrize("who", ["peer", "owner"])
 def test_a_new_connection_is_reset_by_its_first_byte(world: World, who: str) -> None:
-    shape = Impairment(is_reset=True)
-    world.shape(inbound=shape) if who == "peer" else world.shape(outbound=shape)
+    impairment = Impairment(is_reset=True)
+    world.impair(inbound=impairment) if who == "peer" else world.impair(outbound=impairment)
     assert world.owner.end == ""
     if who == "peer":
         world.arrive(b"x")
@@ -289,7 +289,7 @@ def test_a_new_connection_is_reset_by_its_first_byte(world: World, who: str) -> 
 
 
 def test_a_cut_ends_the_stream_within_what_was_sent(world: World) -> None:
-    world.shape(inbound=Impairment(cut_after=6))
+    world.impair(inbound=Impairment(cut_after=6))
     world.arrive(b"abcdefghij")
     assert (bytes(world.owner.got), world.owner.end) == (b"abcdef", "closed")
     with pytest.raises(ConnectionResetError):
@@ -297,7 +297,7 @@ def test_a_cut_ends_the_stream_within_what_was_sent(world: World) -> None:
 
 
 def test_a_cut_of_what_goes_out(world: World) -> None:
-    world.shape(outbound=Impairment(cut_after=6))
+    world.impair(outbound=Impairment(cut_after=6))
     world.owner.send(b"abcdefghij")
     world.settle()
     assert world.peer_gets(100) == b"abcdef"
@@ -306,7 +306,7 @@ def test_a_cut_of_what_goes_out(world: World) -> None:
 
 @pytest.mark.parametrize("gap", [0.0, 0.5])
 def test_slices_arrive_one_by_one(world: World, gap: float) -> None:
-    world.shape(inbound=Impairment(segment=3, gap=gap))
+    world.impair(inbound=Impairment(segment=3, gap=gap))
     sizes: list[int] = []
     on_ready = world.owner.on_ready
 
@@ -323,7 +323,7 @@ def test_slices_arrive_one_by_one(world: World, gap: float) -> None:
 
 
 def test_bandwidth_is_felt_by_who_sends(world: World) -> None:
-    world.shape(inbound=Impairment(bytes_per_second=1000))
+    world.impair(inbound=Impairment(bytes_per_second=1000))
     world.arrive(bytes(3000))
     world.until(1)
     assert 900 <= len(world.owner.got) <= 1100
@@ -332,7 +332,7 @@ def test_bandwidth_is_felt_by_who_sends(world: World) -> None:
 
 
 def test_an_owner_that_stops_reading_gets_nothing_until_it_goes_on(world: World) -> None:
-    world.shape(inbound=Impairment(latency=1))
+    world.impair(inbound=Impairment(latency=1))
     world.arrive(b"abc")
     world.sock.watch(WRITE, world.owner.on_ready)
     world.sock.unwatch()
