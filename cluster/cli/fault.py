@@ -10,7 +10,6 @@ from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
     AsJson,
     Name,
-    Target,
     command,
     console,
     directory_of,
@@ -36,11 +35,6 @@ def _apply(name: str, values: dict[str, Any], *, as_json: bool) -> None:
         print_json(active)
     else:
         console.print(printable(f"{active['id']}: {describe_fault(active)}"))
-
-
-def isolate(target: Target, name: Name = DEFAULT_NAME, *, as_json: AsJson = False) -> None:
-    """Cut a node off: all that it sends and receives vanishes. No peer sees a close; connects hang."""
-    _apply(name, {"type": "isolate", "target": target}, as_json=as_json)
 
 
 for _family in FAULTS.families.values():

@@ -6,6 +6,8 @@ from typing import Any
 
 import trio
 
+from rmqlab.cluster.actions.action import HEAL
+from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.schedule import UNDOS, RandomFaults, Strike, strikes
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
@@ -50,7 +52,7 @@ class _Player:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._in_force: dict[str, str] = {}  # the action that undoes it, by target
-        self._isolated: dict[str, str] = {}  # ids of faults, by target
+        self._faults: dict[str, ActiveFault] = {}  # by target
 
     async def do(self, strike: Strike) -> str | None:
         """Play one strike. Return why it failed, or None."""
@@ -73,13 +75,12 @@ class _Player:
 
     async def _strike(self, target: str, action: str) -> None:
         self._in_force[target] = UNDOS[action]
-        if action == "isolate":
-            self._isolated[target] = (await self._cluster.isolate(target)).id
-        else:
-            await getattr(self._cluster, action)(target)
+        result = await getattr(self._cluster, action)(target)
+        if isinstance(result, ActiveFault):
+            self._faults[target] = result
 
     async def _undo(self, target: str, action: str) -> None:
-        if action != "heal":
+        if action != HEAL:
             await getattr(self._cluster, action)(target)
-        elif (fault := self._isolated.pop(target, None)) is not None:
+        elif (fault := self._faults.pop(target, None)) is not None:
             await self._cluster.heal(fault)

@@ -1,4 +1,4 @@
-"""Lines that stay, and between them, in a terminal, what is waited for."""
+"""Prints lines, and below them, on a terminal, what is being waited for."""
 
 from collections.abc import Callable
 
@@ -10,22 +10,22 @@ from rmqlab.cluster.cli.terms import console
 
 
 @attrs.define(eq=False)
-class Telling:
-    """Tells a person how far something is. Silent but for what is waited for, where nobody wants lines."""
+class LineOutput:
+    """Output of a command that takes long. If silent, it shows only what is being waited for."""
 
     is_silent: bool = False
     _text: Callable[[], str] | None = attrs.field(default=None, init=False)
     _progress: Progress | None = attrs.field(default=None, init=False)
 
     def line(self, what: RenderableType) -> None:
-        """Print something that stays."""
+        """Print a line that stays."""
         self._hide()
         if not self.is_silent:
             console.print(what)
         self._show()
 
     def doing(self, text: Callable[[], str] | None) -> None:
-        """From now on this is waited for; the function is asked from another thread. None: nothing is."""
+        """Show what is being waited for, as `text` returns it, called in another thread; None hides it."""
         self._text = text
         if text is None:
             self._hide()
