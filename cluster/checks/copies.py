@@ -20,6 +20,7 @@ from rmqlab.store.configfile import load_config_file
 from rmqlab.store.disk import StoreError
 from rmqlab.store.queueentries import QueueEntry, read_entries
 from rmqlab.store.scan import Hole, LogScan
+from rmqlab.verdict.findings import IDS_LIMIT
 
 
 @attrs.frozen(kw_only=True)
@@ -123,7 +124,7 @@ def _compare(roots: Mapping[str, Path], history: History) -> Iterator[tuple[str,
         if slave.broker_id and not master.broker_id and {slave.name, master.name} <= roots.keys():
             with contextlib.suppress(StoreError), contextlib.ExitStack() as stack:
                 images = [stack.enter_context(LogImage.open(roots[name])) for name in (master.name, slave.name)]
-                yield slave.name, compare_logs(*images)
+                yield slave.name, compare_logs(*images, shown=IDS_LIMIT)
 
 
 def gather(nodes: Iterable[NodeStore], unread: Mapping[str, str]) -> Stores:
