@@ -253,7 +253,7 @@ def render_comparison(document: Document) -> list[Text]:
         lines.append(Text(f"common range {document['common_from']}..{document['common_to']}"))
     if document["last_common"]:
         lines.append(Text("last message before it: ").append(_record_line(document["last_common"])))
-    for part, what in (("differing", "from there on"), ("beyond", "beyond the other's end")):
+    for part, what in (("differing", "that differ"), ("beyond", "beyond the other's end")):
         for side in (document["a"], document["b"]):
             if stretch := side[part]:
                 lines += _stretch_lines(side["target"], what, stretch)
