@@ -185,8 +185,8 @@ def _show(document: dict[str, object], *, every: bool) -> None:
 def _last_line(text: str) -> str:
     """What a Python error in Spark says in the end, without the stack."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and "SQLSTATE" not in line]
-    told = [line for line in lines if line.startswith("pipeline.")]
-    return (told or lines or [text])[-1]
+    ours = [line for line in lines if line.startswith("rmqlab.pipeline.")]
+    return (ours or lines or [text])[-1]
 
 
 def _fail(text: str) -> NoReturn:

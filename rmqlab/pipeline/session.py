@@ -136,12 +136,7 @@ def _environment(*, local: bool, machine: Machine, python: str | None) -> Iterat
 
     `python` is the executors' interpreter, where a setting names it.
     """
-    if local:
-        wanted = _local_environment(machine)
-    else:
-        log = f"-Dlog4j2.configurationFile=file:{make_log_settings()}"
-        submit = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {log}".strip()
-        wanted = {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_SUBMIT_OPTS": submit}
+    wanted = _local_environment(machine) if local else _cluster_environment()
     default = wanted["PYSPARK_DRIVER_PYTHON"]
     wanted["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or default
     before = {key: os.environ.get(key) for key in wanted}
@@ -154,6 +149,16 @@ def _environment(*, local: bool, machine: Machine, python: str | None) -> Iterat
                 del os.environ[key]
             else:
                 os.environ[key] = value
+
+
+def _cluster_environment() -> dict[str, str]:
+    """This interpreter for the driver, and log levels for its JVM beside the user's options. NoSparkError."""
+    try:
+        log = f"-Dlog4j2.configurationFile={make_log_settings().as_uri()}"
+    except OSError as exc:
+        raise NoSparkError(str(exc)) from None
+    options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {log}".strip()
+    return {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_SUBMIT_OPTS": options}
 
 
 def _local_environment(machine: Machine) -> dict[str, str]:

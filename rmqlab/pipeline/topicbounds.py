@@ -82,7 +82,7 @@ class Bounds:
     def _without(self, absent: Sequence[str]) -> str | None:
         if not absent:
             return None
-        near = near_miss(absent[0], list(self.members))
+        near = near_miss(absent[0], self.members.keys() - set(self.options.brokers))
         return f"{NAME}: no route has {absent[0]}, which option brokers names{near}; {self.routed}"
 
     @property

@@ -82,8 +82,12 @@ _topic = without_fault(topic_fault)
 _group = without_fault(group_fault)
 
 
-def _default_server() -> str:
-    return os.environ.get("NAMESRV_ADDR", "")
+def _default_name_servers() -> str:
+    value = os.environ.get("NAMESRV_ADDR", "")
+    try:
+        return _name_servers(value) if value else ""
+    except ValueError as exc:
+        raise ValueError(f"the environment's NAMESRV_ADDR is {value!r}: {exc}") from None
 
 
 @attrs.frozen(kw_only=True)
@@ -94,7 +98,7 @@ class TopicOptions:
         "nameServer",
         _name_servers,
         "host:port, several separated by `;` (or NAMESRV_ADDR)",
-        default=attrs.Factory(_default_server),
+        default=attrs.Factory(_default_name_servers),
     )
     access_key: str = option("accessKey", text, "an account, where the cluster has access control", default="")
     secret_key: str = option("secretKey", text, "its secret", default="")
@@ -147,10 +151,6 @@ class TopicOptions:
     def __attrs_post_init__(self) -> None:
         if not self.name_server:
             raise ValueError("option nameServer is needed: host:port, several separated by `;`")
-        try:
-            _name_servers(self.name_server)
-        except ValueError as exc:  # not by option, whose value was looked at when it was read
-            raise ValueError(f"the environment's NAMESRV_ADDR is {self.name_server!r}: {exc}") from None
         if bool(self.txn_app_id) != (self.txn_version is not None):
             raise ValueError("options txnAppId and txnVersion belong together")
         if self.tags and self.sql:

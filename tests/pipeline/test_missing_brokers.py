@@ -109,7 +109,7 @@ def test_a_stream_does_not_end_short_of_queues_that_its_checkpoint_names(
     with away(groups, how):
         with pytest.raises(PySparkException, match=rf"silent for 3000 ms .*broker-a \({topic}@broker-a:0, "):
             stream.once(pollTimeoutMs="3000")
-        stream.once(pollTimeoutMs="1000", failOnDataLoss="false")
+        stream.once(pollTimeoutMs="3000", failOnDataLoss="false")
         assert set(stream.seen()) == set(texts(0, 80)) | set(at_broker(groups, "broker-b", topic))
     stream.once()
     assert stream.seen() == texts(0, 120)
@@ -118,8 +118,10 @@ def test_a_stream_does_not_end_short_of_queues_that_its_checkpoint_names(
 def test_a_stream_that_runs_on_waits_for_a_group_and_then_fails(
     spark: "SparkSession", groups: Lab, topic: str, tmp_path: pathlib.Path
 ) -> None:
-    query = Stream(spark, groups, tmp_path, topic).start(pollTimeoutMs="6000")
+    stream = Stream(spark, groups, tmp_path, topic)
+    query = stream.start(pollTimeoutMs="6000")
     try:
+        stream.wait_seen(texts(0, 80))
         with (
             away(groups, "stop"),
             pytest.raises(PySparkException, match=r"silent for 6000 ms .*broker-a .*in routes: "),

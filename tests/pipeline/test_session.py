@@ -66,7 +66,7 @@ def test_the_users_python_runs_the_tasks_and_ours_the_driver(monkeypatch: pytest
     monkeypatch.delenv("PYSPARK_PYTHON")
     with session._environment(local=False, machine=Machine(), python=None):
         assert os.environ["PYSPARK_PYTHON"] == sys.executable
-        assert "log4j2.configurationFile=file:/" in os.environ["SPARK_SUBMIT_OPTS"]
+        assert "log4j2.configurationFile=file:///" in os.environ["SPARK_SUBMIT_OPTS"]
     assert "PYSPARK_PYTHON" not in os.environ
 
 

@@ -132,7 +132,7 @@ def test_ranges_are_by_offset_or_by_time(spark: "SparkSession", lab: "Lab", orde
         ({"tags": "a, b"}, "expected tags separated by `||`"),
         ({"nameServer": "127.0.0.1:1,127.0.0.1:2"}, "did you mean 127.0.0.1:1;127.0.0.1:2?"),
         (
-            {"brokers": "broker-a,broker-aa"},
+            {"brokers": "broker-aa"},
             "no route has broker-aa, which option brokers names, did you mean broker-a?",
         ),
     ],
