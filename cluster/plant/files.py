@@ -40,6 +40,16 @@ FILES = (
         where=any_broker,
         change=delete_log,
         expects=(Expected(metric="missing NODE", names_victims=True),),
-        consequences=("divergence", "behind", "ahead", "queue_faults", "index_faults", "replication_lag_left", "gap"),
+        consequences=(
+            "divergence",
+            "behind",
+            "ahead",
+            "dangling",
+            "unqueued",
+            "unindexed",
+            "corrupt",
+            "replication_lag_left",
+            "gap",
+        ),
     ),
 )

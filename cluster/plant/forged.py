@@ -1,13 +1,11 @@
 """Violations told by intact journals: forged sends, deliveries and commits, and clocks that are wrong."""
 
 from collections.abc import Callable
-
-import attrs
+from typing import Any
 
 from rmqlab.cluster.plant.journalfile import PlacedEntry, insert, placed_entries, remove, rewrite
 from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.site import Site, any_consumer, any_node, any_producer
-from rmqlab.runtime.journal import JournalEntry
 
 _OFF_MILLIS = 20_000
 _TIMES = ("began_at",)
@@ -17,13 +15,13 @@ _COUNTED = ("gap",)
 _OF_CLOCKS = (
     "write_unavailable", "read_unavailable", "group_read_unavailable", "detection", "stale_route", "missing_route",
     "route_disagreement", "order.stored", "order.delivered", "replication_lag", "replication_lag_left",
-    "offset_rollbacks", "rolled_back", "offset_file_behind", "unclaimed", "duplicates", "gap",
+    "offset_rollbacks", "rolled_back", "offset_file_behind", "unclaimed", "duplicates*", "gap",
 )  # fmt: skip
 """All that compares times, and each gap that is seen in times."""
 
 
 def _last(site: Site, node: str, kind: str) -> PlacedEntry:
-    found = [placed for placed in placed_entries(site.journal(node)) if placed.entry.kind == kind]
+    found = [placed for placed in placed_entries(site.journal(node)) if placed.kind == kind]
     if not found:
         raise NothingToPlantError(f"the journal of {node} has no entry {kind}")
     return found[-1]
@@ -35,7 +33,7 @@ def _acknowledged_entries(site: Site, node: str) -> list[PlacedEntry]:
     return [
         placed
         for placed in placed_entries(site.journal(node))
-        if placed.entry.kind == "sent" and placed.entry.fields.get("message_id") in known
+        if placed.kind == "sent" and placed.fields.get("message_id") in known
     ]
 
 
@@ -43,7 +41,7 @@ def forge_acknowledgement(site: Site, nodes: Nodes) -> Change:
     """Write a send that was acknowledged, of a message that was never stored."""
     path, like = site.journal(nodes[0]), site.choose(_acknowledged_entries(site, nodes[0]), "acknowledged send")
     last = _last(site, nodes[0], "sent")
-    fields = dict(like.entry.fields)
+    fields = dict(like.fields)
     stranger = site.stranger_id(fields["message_id"])
     ends = [
         send.offset
@@ -51,15 +49,14 @@ def forge_acknowledgement(site: Site, nodes: Nodes) -> Change:
         if send.queue and (send.queue.broker, send.queue.queue_id, send.topic)
         == (fields["broker"], fields["queue"], fields["topic"]) and send.offset is not None
     ]  # fmt: skip
-    at_millis = last.entry.at_millis
     forged = {
-        "number": int(last.entry.fields.get("number") or 0) + 1,
+        "number": int(last.fields.get("number") or 0) + 1,
         "message_id": stranger,
         "offset": max(ends) + 1,
-        "began_at": at_millis - 1,
+        "began_at": last.at_millis - 1,
         "took": 1,
     }
-    insert(path, last.end, JournalEntry(at_millis, nodes[0], "sent", fields | forged))
+    insert(path, last, last.changed({**fields, **forged}))
     edit = site.edit(nodes[0], path, last.end, f"forged: {stranger} acknowledged with {fields['outcome']}")
     return Change(edits=(edit,), victims=(stranger,), broker=str(fields["broker"]))
 
@@ -67,7 +64,7 @@ def forge_acknowledgement(site: Site, nodes: Nodes) -> Change:
 def remove_send(site: Site, nodes: Nodes) -> Change:
     """Remove the entry of an acknowledged send."""
     path, placed = site.journal(nodes[0]), site.choose(_acknowledged_entries(site, nodes[0]), "acknowledged send")
-    message_id = str(placed.entry.fields["message_id"])
+    message_id = str(placed.fields["message_id"])
     remove(path, placed)
     return Change(
         edits=(site.edit(nodes[0], path, placed.start, f"the send of {message_id} removed"),), victims=(message_id,)
@@ -77,10 +74,10 @@ def remove_send(site: Site, nodes: Nodes) -> Change:
 def forge_delivery(site: Site, nodes: Nodes) -> Change:
     """Write the delivery of a message that was never stored."""
     path, last = site.journal(nodes[0]), _last(site, nodes[0], "delivered")
-    fields = dict(last.entry.fields)
+    fields = dict(last.fields)
     stranger = site.stranger_id(str(fields["message_id"]))
     forged = {"message_id": stranger, "offset": int(fields["offset"]) + 1, "number": int(fields.get("number") or 0) + 1}
-    insert(path, last.end, attrs.evolve(last.entry, fields=fields | forged))
+    insert(path, last, last.changed(forged))
     edit = site.edit(nodes[0], path, last.end, f"forged: {stranger} delivered")
     return Change(edits=(edit,), victims=(stranger,), consumer_group=str(fields["group"]))
 
@@ -88,28 +85,28 @@ def forge_delivery(site: Site, nodes: Nodes) -> Change:
 def repeat_delivery(site: Site, nodes: Nodes) -> Change:
     """Write a delivery a second time."""
     path = site.journal(nodes[0])
-    deliveries = [placed for placed in placed_entries(path) if placed.entry.kind == "delivered"]
+    deliveries = [placed for placed in placed_entries(path) if placed.kind == "delivered"]
     placed = site.choose(deliveries, f"delivery in the journal of {nodes[0]}")
-    message_id = str(placed.entry.fields["message_id"])
-    insert(path, placed.end, placed.entry)
+    message_id = str(placed.fields["message_id"])
+    insert(path, placed, placed.members)
     edit = site.edit(nodes[0], path, placed.end, f"the delivery of {message_id} written again")
-    return Change(edits=(edit,), victims=(message_id,), consumer_group=str(placed.entry.fields["group"]))
+    return Change(edits=(edit,), victims=(message_id,), consumer_group=str(placed.fields["group"]))
 
 
 def forge_commit(site: Site, nodes: Nodes) -> Change:
     """Write a commit of half the last offset of a queue."""
     path = site.journal(nodes[0])
     commits = {
-        (placed.entry.fields["topic"], placed.entry.fields["broker"], placed.entry.fields["queue"]): placed
+        (placed.fields["topic"], placed.fields["broker"], placed.fields["queue"]): placed
         for placed in placed_entries(path)
-        if placed.entry.kind == "committed"
+        if placed.kind == "committed"
     }
-    candidates = [placed for placed in commits.values() if placed.entry.fields["offset"] > 0]
+    candidates = [placed for placed in commits.values() if placed.fields["offset"] > 0]
     last = site.choose(candidates, f"commit above 0 in the journal of {nodes[0]}")
-    offset = int(last.entry.fields["offset"])
-    insert(path, last.end, attrs.evolve(last.entry, fields=dict(last.entry.fields) | {"offset": offset // 2}))
+    offset = int(last.fields["offset"])
+    insert(path, last, last.changed({"offset": offset // 2}))
     edit = site.edit(nodes[0], path, last.end, f"forged: commit of {offset // 2} after {offset}")
-    return Change(edits=(edit,), consumer_group=str(last.entry.fields["group"]))
+    return Change(edits=(edit,), consumer_group=str(last.fields["group"]))
 
 
 def move_clock(millis: int) -> Callable[[Site, Nodes], Change]:
@@ -117,16 +114,16 @@ def move_clock(millis: int) -> Callable[[Site, Nodes], Change]:
 
     def change(site: Site, nodes: Nodes) -> Change:
         path = site.journal(nodes[0])
-        entries = [placed.entry for placed in placed_entries(path)]
+        entries = placed_entries(path)
         rewrite(path, [_moved(entry, millis) for entry in entries])
         return Change(edits=(site.edit(nodes[0], path, None, f"{len(entries)} entries {millis / 1000:+g} s"),))
 
     return change
 
 
-def _moved(entry: JournalEntry, millis: int) -> JournalEntry:
+def _moved(entry: PlacedEntry, millis: int) -> dict[str, Any]:
     times = {name: entry.fields[name] + millis for name in _TIMES if name in entry.fields}
-    return attrs.evolve(entry, at_millis=entry.at_millis + millis, fields=dict(entry.fields) | times)
+    return entry.changed(times, later_by=millis)
 
 
 _CLOCK = (Expected(metric="clock_disagreement NODE"),)

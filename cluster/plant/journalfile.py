@@ -1,12 +1,14 @@
-"""One journal file, changed in place: entries with the bytes that they take."""
+"""One journal file, changed in place: entries with the bytes that they take.
 
-from collections.abc import Iterable
+Entries are handled as the maps that the file holds, so that all members stay as they were written.
+"""
+
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import attrs
 import msgpack
-
-from rmqlab.runtime.journal import JournalEntry, pack_entry
 
 
 @attrs.frozen
@@ -15,7 +17,24 @@ class PlacedEntry:
 
     start: int
     end: int
-    entry: JournalEntry
+    members: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return str(self.members["kind"])
+
+    @property
+    def at_millis(self) -> int:
+        return int(self.members["at"])
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        fields: Mapping[str, Any] = self.members["fields"]
+        return fields
+
+    def changed(self, fields: Mapping[str, Any], *, later_by: int = 0) -> dict[str, Any]:
+        """Return the entry with some fields changed, and at another time, in ms."""
+        return {**self.members, "at": self.at_millis + later_by, "fields": {**self.fields, **fields}}
 
 
 def placed_entries(path: Path) -> list[PlacedEntry]:
@@ -23,25 +42,38 @@ def placed_entries(path: Path) -> list[PlacedEntry]:
     unpacker = msgpack.Unpacker(strict_map_key=False)
     unpacker.feed(path.read_bytes())
     found, start = [], 0
-    for packed in unpacker:
-        entry = JournalEntry(packed["at"], packed["node"], packed["kind"], packed["fields"])
-        found.append(PlacedEntry(start, unpacker.tell(), entry))
+    for members in unpacker:
+        found.append(PlacedEntry(start, unpacker.tell(), members))
         start = unpacker.tell()
     return found
 
 
-def insert(path: Path, at: int, entry: JournalEntry) -> None:
-    """Insert an entry at a byte offset between two others."""
-    content = path.read_bytes()
-    path.write_bytes(content[:at] + pack_entry(entry) + content[at:])
+def insert(path: Path, after: PlacedEntry, members: Mapping[str, Any]) -> None:
+    """Insert an entry after another. The entries behind it are numbered anew, where entries have numbers."""
+    entries = placed_entries(path)
+    index = entries.index(after) + 1
+    kept = [placed.members for placed in entries]
+    rewrite(path, [*kept[:index], *_renumbered([members, *kept[index:]], +1)])
 
 
 def remove(path: Path, placed: PlacedEntry) -> None:
-    """Remove an entry with its bytes."""
-    content = path.read_bytes()
-    path.write_bytes(content[: placed.start] + content[placed.end :])
+    """Remove an entry. The entries behind it are numbered anew, where entries have numbers."""
+    entries = placed_entries(path)
+    index = entries.index(placed)
+    kept = [one.members for one in entries]
+    rewrite(path, [*kept[:index], *_renumbered(kept[index + 1 :], -1)])
 
 
-def rewrite(path: Path, entries: Iterable[JournalEntry]) -> None:
+def rewrite(path: Path, entries: Iterable[Mapping[str, Any]]) -> None:
     """Replace all entries of a file."""
-    path.write_bytes(b"".join(map(pack_entry, entries)))
+    path.write_bytes(b"".join(map(msgpack.packb, entries)))
+
+
+def repeat(path: Path, placed: PlacedEntry) -> None:
+    """Write the bytes of an entry a second time, behind it."""
+    content = path.read_bytes()
+    path.write_bytes(content[: placed.end] + content[placed.start :])
+
+
+def _renumbered(entries: Iterable[Mapping[str, Any]], step: int) -> list[Mapping[str, Any]]:
+    return [{**one, "seq": one["seq"] + step} if "seq" in one else one for one in entries]

@@ -1,6 +1,6 @@
 """Violations of the evidence itself: journals that are cut, garbled, deleted or inconsistent."""
 
-from rmqlab.cluster.plant.journalfile import PlacedEntry, insert, placed_entries
+from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, repeat
 from rmqlab.cluster.plant.logs import overwrite
 from rmqlab.cluster.plant.model import GAP, Change, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.site import Site, any_process, any_producer, any_workload
@@ -48,12 +48,12 @@ def delete_journal(site: Site, nodes: Nodes) -> Change:
 def repeat_send(site: Site, nodes: Nodes) -> Change:
     """Write a send into the journal a second time."""
     path = site.journal(nodes[0])
-    sends = [placed for placed in placed_entries(path) if placed.entry.kind == "sent"]
+    sends = [placed for placed in placed_entries(path) if placed.kind == "sent"]
     placed = site.choose(sends, f"send in the journal of {nodes[0]}")
-    message_id = str(placed.entry.fields.get("message_id") or "")
+    message_id = str(placed.fields.get("message_id") or "")
     if not message_id:
         raise NothingToPlantError("the send that was chosen has no unique id; try another seed")
-    insert(path, placed.end, placed.entry)
+    repeat(path, placed)
     edit = site.edit(nodes[0], path, placed.end, f"the send of {message_id} written again")
     return Change(edits=(edit,), victims=(message_id,))
 

@@ -89,7 +89,10 @@ class Kind:
     change: Callable[["Site", Nodes], Change]
     expects: tuple[Expected, ...]
     consequences: tuple[str, ...] = ()
-    """Metrics, without targets, that may change as well. `gap` allows that the evidence is called incomplete."""
+    """Metrics, without targets, that may change as well; `*` stands for any text.
+
+    `gap` allows that the evidence is called incomplete, which makes metrics unknown that rest on it.
+    """
 
 
 @attrs.frozen(kw_only=True)

@@ -17,7 +17,8 @@ from rmqlab.store.index import IndexFile, key_hash
 
 _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
 _ORDER = Expected(metric="order.stored")
-_QUEUE = Expected(metric="queue_faults NODE", names_victims=True)
+_DANGLING = Expected(metric="dangling NODE")
+_UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
 _UNCLAIMED = Expected(metric="unclaimed", names_strangers=True)
 _AWAY = 1000
 """By how much a wrong queue offset is wrong."""
@@ -166,7 +167,7 @@ PLACES = (
         where=one_of_pair,
         change=swap_records,
         expects=(_DIVERGENCE, _ORDER),
-        consequences=("index_faults", "stored_twice"),
+        consequences=("unindexed", "stored_twice"),
     ),
     Kind(
         name="swapped-both",
@@ -174,14 +175,14 @@ PLACES = (
         where=whole_broker_name,
         change=swap_records,
         expects=(_ORDER,),
-        consequences=("index_faults",),
+        consequences=("unindexed",),
     ),
     Kind(
         name="queue-offset-one",
         does="a record has a wrong queue offset in one log",
         where=one_of_pair,
         change=shift_queue_offset,
-        expects=(_DIVERGENCE, _QUEUE),
+        expects=(_DIVERGENCE, _DANGLING, _UNQUEUED),
         consequences=("stored_twice", "order.stored", "missing"),
     ),
     Kind(
@@ -189,7 +190,7 @@ PLACES = (
         does="a record has a wrong queue offset in all logs of a broker name",
         where=whole_broker_name,
         change=shift_queue_offset,
-        expects=(_QUEUE,),
+        expects=(_DANGLING, _UNQUEUED),
         consequences=("order.stored",),
     ),
     Kind(
@@ -198,6 +199,7 @@ PLACES = (
         where=whole_broker_name,
         change=append_stranger,
         expects=(_UNCLAIMED,),
+        consequences=("gap",),
     ),
     Kind(
         name="diverged-tail",
@@ -205,6 +207,10 @@ PLACES = (
         where=any_slave,
         change=diverge_tail,
         expects=(_DIVERGENCE, Expected(metric="missing NODE", names_victims=True), _UNCLAIMED),
-        consequences=("index_faults",),
+        consequences=(
+            "unindexed",
+            "unreplicated",
+            "gap",
+        ),
     ),
 )

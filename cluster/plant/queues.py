@@ -13,7 +13,8 @@ from rmqlab.remoting.message import StoredMessage
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 from rmqlab.store.consumequeue import ENTRY
 
-_FAULTS = Expected(metric="queue_faults NODE", names_victims=True)
+_UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
+_DANGLING = Expected(metric="dangling NODE")
 _NOWHERE = 10**9
 """Bytes beyond its place that an entry astray points."""
 
@@ -134,41 +135,43 @@ QUEUES = (
         does="a consume queue entry points beyond the log",
         where=any_broker,
         change=lead_astray,
-        expects=(_FAULTS,),
+        expects=(_DANGLING, _UNQUEUED),
     ),
     Kind(
         name="queue-entry-wrong",
         does="a consume queue entry points to another message",
         where=any_broker,
         change=point_to_neighbour,
-        expects=(_FAULTS,),
+        expects=(_DANGLING, _UNQUEUED),
     ),
     Kind(
         name="queue-entry-zeroed",
         does="a consume queue entry is zeroed in the middle of the queue",
         where=any_broker,
         change=zero_entry,
-        expects=(_FAULTS,),
+        expects=(_UNQUEUED,),
+        consequences=("dangling",),
     ),
     Kind(
         name="queue-end-missing",
         does="the last entry of a consume queue is missing",
         where=any_broker,
         change=cut_queue,
-        expects=(_FAULTS,),
+        expects=(_UNQUEUED,),
     ),
     Kind(
         name="queues-deleted",
         does="a topic's consume queue files are deleted at one node",
         where=any_broker,
         change=delete_queues,
-        expects=(_FAULTS,),
+        expects=(_UNQUEUED,),
+        consequences=("dangling",),
     ),
     Kind(
         name="index-missing",
         does="the newest index file is deleted at one node",
         where=any_broker,
         change=delete_index,
-        expects=(Expected(metric="index_faults NODE"),),
+        expects=(Expected(metric="unindexed NODE"),),
     ),
 )

@@ -11,7 +11,10 @@ _MISSING = Expected(metric="missing NODE", names_victims=True)
 _LOST = Expected(metric="lost", names_victims=True)
 _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
 _UNCLAIMED = Expected(metric="unclaimed", names_strangers=True)
-_OF_LOSS = ("lost.SEND_OK", "queue_faults", "index_faults", "replication_lag_left")
+_CORRUPT = Expected(metric="corrupt NODE", names_victims=True)
+_OF_LOSS = ("lost.SEND_OK", "unreplicated", "dangling", "unindexed", "replication_lag_left")
+_OF_STRANGERS = ("gap", *_OF_LOSS)
+"""Messages that nobody in the journals sent are a gap in the evidence, too."""
 _TAIL = 5
 """Acknowledged messages in a tail that is cut."""
 
@@ -104,7 +107,7 @@ RECORDS = (
         where=one_of_pair,
         change=replace_record,
         expects=(_MISSING, _UNCLAIMED, _DIVERGENCE),
-        consequences=_OF_LOSS,
+        consequences=_OF_STRANGERS,
     ),
     Kind(
         name="replaced-both",
@@ -112,14 +115,14 @@ RECORDS = (
         where=whole_broker_name,
         change=replace_record,
         expects=(_LOST, _MISSING, _UNCLAIMED),
-        consequences=_OF_LOSS,
+        consequences=_OF_STRANGERS,
     ),
     Kind(
         name="crc-wrong-one",
         does="a body differs from its CRC in one log",
         where=one_of_pair,
         change=break_crc,
-        expects=(_MISSING, _DIVERGENCE),
+        expects=(_MISSING, _CORRUPT, _DIVERGENCE),
         consequences=_OF_LOSS,
     ),
     Kind(
@@ -127,8 +130,8 @@ RECORDS = (
         does="a body differs from its CRC in all logs of a broker name",
         where=whole_broker_name,
         change=break_crc,
-        expects=(_LOST, _MISSING),
-        consequences=_OF_LOSS,
+        expects=(_LOST, _MISSING, _CORRUPT),
+        consequences=("unreadable", *_OF_LOSS),
     ),
     Kind(
         name="body-forged",
@@ -142,7 +145,7 @@ RECORDS = (
         does="a record is zeroed in the middle of one log",
         where=one_of_pair,
         change=zero_record,
-        expects=(_MISSING, _DIVERGENCE),
+        expects=(_MISSING, _CORRUPT, _DIVERGENCE),
         consequences=_OF_LOSS,
     ),
     Kind(
@@ -150,7 +153,7 @@ RECORDS = (
         does="a record is zeroed in the middle of all logs of a broker name",
         where=whole_broker_name,
         change=zero_record,
-        expects=(_LOST, _MISSING),
-        consequences=_OF_LOSS,
+        expects=(_LOST, _MISSING, _CORRUPT),
+        consequences=("unreadable", *_OF_LOSS),
     ),
 )
