@@ -40,6 +40,8 @@ class Change:
     """Unique ids of the messages that suffered."""
     strangers: tuple[str, ...] = ()
     """Unique ids that were made up."""
+    others: tuple[str, ...] = ()
+    """Unique ids of messages that are concerned as well, and that a judge may name or not."""
     broker: str = ""
     """The broker name concerned."""
     consumer_group: str = ""
@@ -69,7 +71,10 @@ class Expected:
         """Which messages the finding must name, in words."""
         return " and ".join(
             word
-            for word, is_named in (("the messages", self.names_victims), ("the made up", self.names_strangers))
+            for word, is_named in (
+                ("the messages", self.names_victims),
+                ("the invented messages", self.names_strangers),
+            )
             if is_named
         )
 
@@ -151,7 +156,7 @@ def reports_of(kind: Kind, change: Change, slaves: Sequence[str]) -> tuple[Repor
             report = Report(
                 metric=f"{name} {filled}".rstrip(),
                 message_ids=ids,
-                also_allowed=(*change.victims, *change.strangers),
+                also_allowed=(*change.victims, *change.strangers, *change.others),
                 is_unknown=expected.is_unknown,
             )
             reports.append(report)

@@ -16,7 +16,7 @@ from rmqlab.store.disk import Disk
 from rmqlab.store.index import IndexFile, key_hash
 
 _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
-_ORDER = Expected(metric="order.stored")
+_ORDER = Expected(metric="order.stored", names_victims=True)
 _DANGLING = Expected(metric="dangling NODE")
 _UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
 _UNCLAIMED = Expected(metric="unclaimed", names_strangers=True)
@@ -38,7 +38,7 @@ def swap_records(site: Site, nodes: Nodes) -> Change:
     ]
     write_record(logs, _at_place_of(second, first))
     write_record(logs, _at_place_of(first, second))
-    return site.change(nodes, [first, second], edits)
+    return attrs.evolve(site.change(nodes, [first], edits), others=(unique_id(second),))
 
 
 def _neighbours(site: Site, nodes: Nodes) -> list[tuple[StoredMessage, StoredMessage]]:
