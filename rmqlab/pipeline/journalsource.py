@@ -36,7 +36,7 @@ from rmqlab.pipeline.options import (
     option,
     text,
 )
-from rmqlab.runtime.journal_schema import KINDS
+from rmqlab.runtime.journal_schema import EVENT_TYPES
 
 NAME = "rmqlab-journal"
 TORN_KIND = "journal_torn"
@@ -79,7 +79,7 @@ class JournalOptions:
 
     def check_kinds(self) -> None:
         """OptionError for a kind of event that no journal has."""
-        check_known("kind", (*self.kinds, *self.not_kinds), (*KINDS, TORN_KIND), source=NAME)
+        check_known("kind", (*self.kinds, *self.not_kinds), (*EVENT_TYPES, TORN_KIND), source=NAME)
 
 
 class JournalSource(DataSource):
