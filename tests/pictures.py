@@ -5,6 +5,7 @@ Chromium on PATH.
 """
 
 import contextlib
+import io
 import json
 import os
 import shutil
@@ -59,7 +60,7 @@ def draw_live_view(home: Path, out: Path) -> None:
 def render(document: dict[str, Any], events: list[dict[str, Any]], out: Path) -> None:
     """Draw one screen of the live view."""
     width, height = SCREEN
-    console = Console(record=True, width=width, height=height, file=open(os.devnull, "w"))  # noqa: SIM115 - ends with us
+    console = Console(record=True, width=width, height=height, file=io.StringIO())
     console.print(render_live(document, Selection(), events, width, height))
     console.save_svg(str(out), title="rmqlab watch")
 
