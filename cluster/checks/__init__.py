@@ -21,6 +21,7 @@ from rmqlab.cluster.checks import (
     replication,
     rollbacks,
     routes,
+    storefiles,
     unavailability,
 )
 from rmqlab.cluster.checks.copies import Stores, read_stores
@@ -41,6 +42,7 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     replication.judge,
     divergence.judge,
     records.judge,
+    storefiles.judge,
     clocks.judge,
 )
 

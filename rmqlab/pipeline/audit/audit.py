@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from rmqlab.pipeline.audit import beliefs, clocks, fates, queues, records, replication, timelines
+from rmqlab.pipeline.audit import beliefs, clocks, fates, queues, records, replication, storefiles, timelines
 from rmqlab.pipeline.audit.facts import Run, read_facts
 from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read
 from rmqlab.verdict.findings import Finding
@@ -37,6 +37,7 @@ QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
     ("consumer offsets and duplicates", queues.judge_consumers),
     ("replication", replication.judge),
     ("records and queues", records.judge),
+    ("files of stores", storefiles.judge),
     ("clocks", clocks.judge),
     ("who was believed to serve", beliefs.judge),
     ("timelines", timelines.judge),
