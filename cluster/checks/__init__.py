@@ -21,12 +21,14 @@ from rmqlab.cluster.checks import (
     replication,
     rollbacks,
     routes,
+    storefiles,
     unavailability,
 )
 from rmqlab.cluster.checks.copies import Stores, read_stores
 from rmqlab.cluster.checks.history import History, read_history
 from rmqlab.runtime.journal import JournalEntry, read_journals
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.doubts import withdraw_doubtful
 from rmqlab.verdict.findings import Finding, Findings
 
 CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
@@ -41,6 +43,7 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     replication.judge,
     divergence.judge,
     records.judge,
+    storefiles.judge,
     clocks.judge,
 )
 
@@ -67,5 +70,6 @@ def judge_directory(directory: Path) -> Findings:
 
 def judge(history: History, stores: Stores) -> Findings:
     """Let every check measure what it can."""
-    findings = itertools.chain.from_iterable(check(history, stores) for check in CHECKS)
+    measured = itertools.chain.from_iterable(check(history, stores) for check in CHECKS)
+    findings = withdraw_doubtful(measured, history.group_of)
     return Findings({finding.metric: finding for finding in findings}, METRICS)

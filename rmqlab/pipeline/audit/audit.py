@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from rmqlab.pipeline.audit import beliefs, clocks, fates, queues, records, replication, timelines
+from rmqlab.pipeline.audit import beliefs, clocks, fates, queues, records, replication, storefiles, timelines
 from rmqlab.pipeline.audit.facts import Run, read_facts
 from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read
+from rmqlab.verdict.doubts import withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.grounds import decide
 from rmqlab.verdict.verdict import Verdict
@@ -37,6 +38,7 @@ QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
     ("consumer offsets and duplicates", queues.judge_consumers),
     ("replication", replication.judge),
     ("records and queues", records.judge),
+    ("files of stores", storefiles.judge),
     ("clocks", clocks.judge),
     ("who was believed to serve", beliefs.judge),
     ("timelines", timelines.judge),
@@ -85,7 +87,7 @@ def audit_run(
     _fit(spark, byte_count, is_small=is_small, given=given)
     tell("reading journals and stores")
     run = read_facts(spark, directory, out, is_small=is_small)
-    findings = {finding.metric: finding for finding in _ask(run, tell)}
+    findings = {finding.metric: finding for finding in withdraw_doubtful(_ask(run, tell), _groups(run))}
     decision = decide(findings.values(), gaps=[f"the journal of {process} is torn" for process in run.torn_journals])
     summary = Summary(
         verdict=decision.verdict,
@@ -101,6 +103,12 @@ def audit_run(
     out.mkdir(parents=True, exist_ok=True)
     (out / SUMMARY).write_text(json.dumps(summary.as_json(), indent=1))
     return summary
+
+
+def _groups(run: Run) -> dict[str, str]:
+    """The consumer group of each node that consumed or committed anything."""
+    rows = run.rows("select node, `group` from deliveries union select node, `group` from commits")
+    return {row.node: row["group"] for row in rows}
 
 
 def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
