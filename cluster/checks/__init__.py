@@ -22,7 +22,9 @@ from rmqlab.cluster.checks import (
     rollbacks,
     routes,
     storefiles,
+    tablefiles,
     unavailability,
+    unstored,
 )
 from rmqlab.cluster.checks.copies import Stores, read_stores
 from rmqlab.cluster.checks.history import History, read_history
@@ -44,6 +46,8 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     divergence.judge,
     records.judge,
     storefiles.judge,
+    unstored.judge,
+    tablefiles.judge,
     clocks.judge,
 )
 
