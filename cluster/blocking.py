@@ -24,8 +24,9 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.nodestore import store_config
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
-from rmqlab.runtime.journal import JournalEntry
-from rmqlab.verdict.findings import Findings
+from rmqlab.runtime.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journalsurvey import survey_journals
+from rmqlab.verdict.judgement import Judgement
 
 T = TypeVar("T")
 
@@ -109,15 +110,19 @@ class BlockingCluster:
         """All that its processes have told so far, by time."""
         return self._cluster.journal()
 
-    def findings(self) -> Findings:
-        """What the quick checks find now, of the cluster's own workloads: `findings()["lost"].value == 0`."""
+    def findings(self) -> Judgement:
+        """What the quick checks find now, of the cluster's own workloads, with the verdict on it.
+
+        `findings()["lost"].value == 0`, `findings().verdict is Verdict.HOLDS`.
+        """
         nodes = self._cluster.supervisor.nodes.values()
         stores = {
             node.name: store_config(self.directory, node.name).store_path_root_dir
             for node in nodes
             if node.kind is NodeKind.BROKER
         }
-        return judge_run(self.journal(), stores)
+        journals, surveys = survey_journals(self.directory.journal_dir)
+        return judge_run(merge_entries(*journals), stores, surveys)
 
     # ---- acting on it ------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from typing import Any
 import attrs
 import trio
 
+import rmqlab
 from rmqlab.cluster.conditions import Condition, parse_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.rules import Fault, Isolation
@@ -289,7 +290,15 @@ async def open_cluster(
                 async with _supervised(supervisor):
                     cluster = Cluster(supervisor)
                     started(cluster)
-                    supervisor.record("", "cluster_starting", rate=spec.rate)
+                    supervisor.record(
+                        "",
+                        "cluster_starting",
+                        rate=spec.rate,
+                        role=spec.role,
+                        profile=spec.profile,
+                        seed=seed,
+                        version=rmqlab.__version__,
+                    )
                     if found.note:
                         supervisor.moved = found.note
                         supervisor.record(

@@ -8,11 +8,10 @@ import attrs
 import pytest
 
 from rmqlab.cluster.checks import judge_directory
-from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
+from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun, write_journals
 from rmqlab.pipeline.audit.audit import Summary, audit_run
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.message import StoredMessage, body_crc, encode_message
-from rmqlab.runtime.journal import pack_entry
 from rmqlab.verdict.findings import Finding, Findings
 
 if TYPE_CHECKING:
@@ -23,10 +22,7 @@ if TYPE_CHECKING:
 
 def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
     """Lay a made-up run down as files: a journal for each node, a commit log for each store."""
-    (directory / "journal").mkdir(parents=True)
-    for entry in run.entries:
-        with (directory / "journal" / f"{entry.node or 'cluster'}.msgpack").open("ab") as file:
-            file.write(pack_entry(entry))
+    write_journals(run.entries, directory / "journal")
     for node, table in run.offset_files.items():
         config = directory / node / "store" / "config"
         config.mkdir(parents=True)
