@@ -10,7 +10,7 @@ import attrs
 from rmqlab.cluster.checks import judge
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, gather
 from rmqlab.cluster.checks.history import History, Queue, read_history
-from rmqlab.runtime.journal import SUPERVISOR, JournalEntry, JournalWriter, journal_path
+from rmqlab.runtime.journal import CLOSED, SUPERVISOR, JournalEntry, JournalWriter, journal_path
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.judgement import Judgement, read_conditions
 from rmqlab.verdict.outcomes import STORED
@@ -181,17 +181,23 @@ class MadeUpRun:
 
 
 def write_journals(entries: Iterable[JournalEntry], directory: Path) -> None:
-    """Write entries as the processes of a cluster do: those that the supervisor emits into its file."""
+    """Write entries as the processes of a cluster do: what the supervisor emits into its file, all else by node."""
     directory.mkdir(parents=True, exist_ok=True)
     files: dict[str, list[JournalEntry]] = {SUPERVISOR: []}
+    closing: dict[str, JournalEntry | None] = {}
     for entry in entries:
-        is_supervisors = not entry.node or EVENT_TYPES[entry.kind].teller == "supervisor"
-        files.setdefault(SUPERVISOR if is_supervisors else entry.node, []).append(entry)
+        own = files.setdefault(entry.node or SUPERVISOR, [])
+        if EVENT_TYPES[entry.kind].source == "supervisor":
+            files[SUPERVISOR].append(entry)
+            is_end = entry.kind == "node_stopped"
+            closing[entry.node] = JournalEntry(entry.at_millis, entry.node, CLOSED, {}) if is_end else None
+        else:
+            own.append(entry)
     for process, own in files.items():
         writer = JournalWriter(journal_path(directory, process))
         for entry in own:
             writer.append(entry)
-        writer.close()
+        writer.close(closing.get(process))
 
 
 def broker_of(node: str) -> tuple[str, int]:
