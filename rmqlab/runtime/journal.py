@@ -196,9 +196,10 @@ def read_journal(path: Path) -> Iterator[JournalEntry]:
 
 
 def scan_journal(file: int, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, JournalEntry] | Torn]:
-    """Yield each entry of an open file that begins in a range of bytes, with its place, and what lies between them.
+    """Yield each entry of an open file that begins in a range of bytes, with its place, and what lies behind them.
 
-    Without `end` the range ends with the file. The last entry is read to its end. OSError if the file cannot be read.
+    Without `end` the range ends with the file. The last entry is read to its end, and bytes behind it that are no entry
+    belong to it. OSError if the file cannot be read.
     """
     size = os.fstat(file).st_size
     end = size if end is None else min(end, size)
@@ -209,7 +210,7 @@ def scan_journal(file: int, begin: int = 0, end: int | None = None) -> Iterator[
                 return
             yield place, entry
             at = after
-        if at < end:
+        if at < size:
             following = _next_entry(file, at + 1, size)
             yield Torn(at, following - at)
             at = following

@@ -13,7 +13,7 @@ from rmqlab.verdict.grounds import ASYNC_MASTER, PROFILES, Decision, decide
 from rmqlab.verdict.metrics import Metric, Source
 from rmqlab.verdict.verdict import Verdict
 
-CONDITION_KINDS: Final = (*FOLLOWED_KINDS, "cluster_starting", "producer_joined")
+CONDITION_KINDS: Final = (*FOLLOWED_KINDS, "cluster_starting", "producer_joined", "probed")
 """Events that `read_conditions` needs."""
 
 
@@ -33,7 +33,7 @@ class Conditions:
     orderly: frozenset[str] = frozenset()
     """Consumer groups of orderly workloads."""
     outside_clients: tuple[str, ...] = ()
-    """Producers that brokers heard of and that are no process of the cluster: group and client id."""
+    """Producers that are no process of the cluster: client id and group, as brokers heard of them."""
     killed_workloads: tuple[str, ...] = ()
     """Workloads that did not end in good order: their last sends may be in no journal."""
     gaps: tuple[Gap, ...] = ()
@@ -75,6 +75,8 @@ def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:
             client_id = str(entry.fields.get("client_id"))
             if client_id.partition("@")[2].partition("#")[0] not in pids:
                 yield f"{client_id} of group {entry.fields.get('group')}"
+        elif entry.kind == "probed" and entry.fields.get("code") == 0:
+            yield f"the probe of {entry.node}"
 
 
 def _killed_workloads(entries: Sequence[JournalEntry]) -> set[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rmqlab.pipeline.audit import unreplicated
 from rmqlab.pipeline.audit.facts import Run, literal
+from rmqlab.remoting.names import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
@@ -18,6 +19,12 @@ from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _NOTHING_SENT = "no workload of the journal sent anything"
 _NO_STORE = "no store was given"
+
+_SYSTEM_TOPIC = (
+    f"place.topic in ({', '.join(map(literal, sorted(SYSTEM_TOPICS)))})"
+    f" or startswith(place.topic, {literal(SYSTEM_TOPIC_PREFIX)})"
+)
+"""An expression: `rmqlab.remoting.names.is_system_topic`."""
 
 _FATES = """
 select message_id,
@@ -122,7 +129,7 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
         "stored.indeterminate": "send.outcome = 'indeterminate' and is_stored",
         "stored.refused": "send.outcome = 'refused' and is_stored",
         "unclaimed": f"send is null and not has_failure and is_stored and stored_at >= {run.began_at}"
-        f" and exists(places, place -> place.topic in ({listed}))",
+        f" and exists(places, place -> place.topic in ({listed}) or not ({_SYSTEM_TOPIC}))",
         "stored_twice": "send is not null and size(filter(places, place -> place.topic = send.topic)) > 1",
     }
 
