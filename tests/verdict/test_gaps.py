@@ -1,5 +1,7 @@
 """Which holes in the journals are gaps in the evidence, and what they leave unknown."""
 
+from typing import Any
+
 import attrs
 import pytest
 
@@ -11,7 +13,7 @@ from rmqlab.verdict.gaps import Gap, find_gaps, weaken
 from rmqlab.verdict.metrics import Source
 
 
-def journal(process: str, *kinds: str, **changes: object) -> JournalSurvey:
+def journal(process: str, *kinds: str, **changes: Any) -> JournalSurvey:
     whole = JournalSurvey(process=process, size=1000)
     for seq, kind in enumerate(kinds, 1):
         whole.add((seq * 10, JournalEntry(seq, process, kind, {}, seq)))
@@ -20,10 +22,9 @@ def journal(process: str, *kinds: str, **changes: object) -> JournalSurvey:
 
 SUPERVISOR = journal("cluster", "cluster_starting", "node_spawned", "node_ready", "cluster_stopped")
 PRODUCER = journal("produce-1", "sent", "produced", CLOSED)
-EVENTS = {"spawned": ("node_spawned",), "ready": ("node_spawned", "node_ready")}
 
 
-def supervised(*kinds: str, node: str = "produce-1", **fields: object) -> list[JournalEntry]:
+def supervised(*kinds: str, node: str = "produce-1", **fields: Any) -> list[JournalEntry]:
     return [JournalEntry(at, node, kind, fields if kind == "node_ready" else {}) for at, kind in enumerate(kinds)]
 
 
@@ -89,7 +90,7 @@ def test_a_gap_is_said_with_file_process_and_bytes(
         ({}, [], {Source.PRODUCERS, Source.CONSUMERS}),
     ],
 )
-def test_a_gap_is_in_what_the_process_saw(fields: dict[str, object], kinds: list[str], sources: set[Source]) -> None:
+def test_a_gap_is_in_what_the_process_saw(fields: dict[str, Any], kinds: list[str], sources: set[Source]) -> None:
     events = supervised("node_spawned", "node_ready", "node_stopped", **fields)
     (gap,) = find_gaps([SUPERVISOR, journal("produce-1", *kinds)], events)
     assert gap.sources == sources
