@@ -70,26 +70,26 @@ GROUNDS: Final = (
         metric="lost",
         effect=Effect.VIOLATES,
         because="An acknowledged message is in some store.",
-        source="broker-requests section 1.3",
+        source="broker-requests section 1.6",
     ),
     Ground(
         metric="divergence",
         effect=Effect.VIOLATES,
         because="A slave's log has the bytes of its master's.",
-        source="store-and-ha section 4",
+        source="store-and-ha section 4.3",
     ),
     Ground(
         metric="unreplicated",
         effect=Effect.VIOLATES,
         roles=(SYNC_MASTER,),
         because="A SYNC_MASTER returns SEND_OK only when a slave has the message.",
-        source="store-and-ha section 4",
+        source="store-and-ha section 4.7",
     ),
     Ground(
         metric="order.stored",
         effect=Effect.VIOLATES,
         because="A queue keeps the order of sends that follow each other.",
-        source="issue 14.7",
+        source="store-and-ha section 2.6",
         is_needed=False,
     ),
     Ground(
@@ -97,7 +97,7 @@ GROUNDS: Final = (
         effect=Effect.VIOLATES,
         groups=Groups.ORDERLY,
         because="An orderly consumer receives a queue in its order.",
-        source="issue 14.7",
+        source="broker-requests section 3.10",
         is_needed=False,
     ),
     Ground(
@@ -105,7 +105,7 @@ GROUNDS: Final = (
         effect=Effect.WARNS,
         groups=Groups.CONCURRENT,
         because="Concurrent consumers do not keep the order of a queue.",
-        source="issue 14.7",
+        source="broker-requests section 3.10",
     ),
     Ground(
         metric="offset_rollbacks",
@@ -126,7 +126,7 @@ GROUNDS: Final = (
         metric="offset_file_behind",
         effect=Effect.WARNS,
         because="A broker saves offsets every 5 s. After a restart consumers receive some messages again.",
-        source="issue 14.8",
+        source="store-and-ha section 5.4",
     ),
     Ground(
         metric="duplicates.unexplained",
@@ -138,13 +138,13 @@ GROUNDS: Final = (
         metric="stored_twice",
         effect=Effect.WARNS,
         because="A client that retries stores a message twice if only the response was lost.",
-        source="issue 14.7",
+        source="broker-requests section 1.6",
     ),
     Ground(
         metric="stored.refused",
         effect=Effect.WARNS,
         because="The producer was told that the message is not stored.",
-        source="issue 14.7",
+        source="broker-requests section 1.6",
     ),
     Ground(
         metric="clock_disagreement",

@@ -69,6 +69,13 @@ What cannot be seen: entries whose bytes were changed into other valid entries; 
 was killed; removed entries in journals of version 1 and 2, which have no numbers.
 """
 
+_METRICS_HEAD: Final = """
+## Metrics
+
+Seconds are of the cluster's clock. A QUEUE is written `topic@broker-a:0`, and a WATCHER is a nameserver or a workload.
+
+"""
+
 
 def render_page() -> str:
     """Return the whole page as Markdown."""
@@ -80,8 +87,7 @@ def render_page() -> str:
             _table("metric", "above zero", "roles", "profiles", "reason", "source"),
             *grounds,
             _GAPS,
-            "\n## Metrics\n\nSeconds are of the cluster's clock. A QUEUE is written `topic@broker-a:0`, and a WATCHER is a"
-            "\nnameserver or a workload.\n\n",
+            _METRICS_HEAD,
             _table("metric", "unit", "what it is", "what it cannot see", "unknown when", "rests on the journals of"),
             *metrics,
         )
