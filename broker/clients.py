@@ -4,8 +4,8 @@ Classes ProducerManager, ConsumerManager, ConsumerGroupInfo. A member is a conne
 consumers with one id on two connections are two members (broker-requests section 3).
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Protocol
 
 import attrs
 
@@ -92,13 +92,19 @@ def subscriptions_size(subscriptions: Iterable[SubscriptionData]) -> int:
     )
 
 
+class GroupFilters(Protocol):
+    """The filters of consumer groups; those of a group end with its last member."""
+
+    def unregister(self, group_name: str, /) -> None:
+        """Mark the filters of a group as unused."""
+
+
 class ConsumerTable:
     """The consumer groups that have members."""
 
-    def __init__(self) -> None:
+    def __init__(self, filters: GroupFilters) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
-        self.on_empty: Callable[[str], None] = lambda _group: None
-        """Told of a group whose last member is gone."""
+        self._filters = filters
         self.size = 0
         """Bytes that all subscriptions take, estimated."""
         self._members = 0
@@ -146,7 +152,7 @@ class ConsumerTable:
         if not group.members:
             self.size -= group.size
             del self.groups[group_name]
-            self.on_empty(group_name)
+            self._filters.unregister(group_name)
             return False
         return True
 

@@ -37,6 +37,27 @@ LEVEL_LIMIT = 256
 
 
 @attrs.define(eq=False)
+class DueAlarm:
+    """The sleep of delayed delivery. Dispatch ends it early for a message that is due before the others."""
+
+    now_millis: Callable[[], int]
+    _nap: trio.CancelScope | None = attrs.field(default=None, init=False)
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, at most until a message is due that `bring_forward` reports meanwhile."""
+        self._nap = trio.CancelScope(deadline=trio.current_time() + seconds)
+        with self._nap:
+            await trio.sleep_forever()
+        self._nap = None
+
+    def bring_forward(self, due_millis: int) -> None:
+        """A delayed message was stored: sleep no longer than until it is due. Without a sleeper, do nothing."""
+        if self._nap is not None:
+            due_at = trio.current_time() + max(0, due_millis - self.now_millis()) / 1000
+            self._nap.deadline = min(self._nap.deadline, due_at)
+
+
+@attrs.define(eq=False)
 class DelayedDelivery:
     """How far each level is delivered, and what delivers it. A slave has the table and never delivers."""
 
@@ -45,13 +66,13 @@ class DelayedDelivery:
     put: Callable[[NewMessage], PutResult]
     """Stores a message that nobody waits for."""
     now_millis: Callable[[], int]
+    alarm: DueAlarm
     skipped: Skipped = attrs.field(factory=Skipped)
     offsets: dict[int, int] = attrs.field(factory=dict, init=False)
     """By level, from 1: the first entry of its queue that is not delivered. Levels never delivered are not in it."""
     _delays: tuple[int, ...] = attrs.field(init=False)
     _resume_at: dict[int, int] = attrs.field(factory=dict, init=False)
     """Levels that stand still after an error, and until when."""
-    _nap: trio.CancelScope | None = attrs.field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._delays = self.store.config.delay_millis
@@ -75,16 +96,7 @@ class DelayedDelivery:
             while self.deliver_due():
                 await trio.lowlevel.checkpoint()
             await trio.sleep(PERIOD)
-            self._nap = trio.CancelScope(deadline=trio.current_time() + self.seconds_until_due())
-            with self._nap:
-                await trio.sleep_forever()
-            self._nap = None
-
-    def arrived(self, due_millis: int) -> None:
-        """A delayed message was stored: sleep no longer than until it is due."""
-        if self._nap is not None:
-            due_at = trio.current_time() + max(0, due_millis - self.now_millis()) / 1000
-            self._nap.deadline = min(self._nap.deadline, due_at)
+            await self.alarm.sleep(self.seconds_until_due())
 
     def deliver_due(self) -> bool:
         """Deliver a piece of what is due of each level. True if there may be more."""

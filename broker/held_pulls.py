@@ -13,11 +13,12 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
 from rmqlab.broker.filter.message_filter import EVERYTHING, MessageFilter
+from rmqlab.broker.slices import Later
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.dispatch import Request
@@ -43,6 +44,8 @@ MAX_HELD_BYTES_OF_CHANNEL = 16 * 2**20
 
 Queue = tuple[str, int]
 """Topic and queue id."""
+QueueEnd = Callable[[str, int], int]
+"""Returns the offset after the last entry of a queue, by topic and queue id."""
 
 
 @attrs.define(eq=False)
@@ -53,9 +56,20 @@ class HeldPull:
     header: PullMessageRequestHeader
     queue_offset: int
     deadline: float
+    waker: "PullWaker"
     wanted: MessageFilter = EVERYTHING
     size: int = 0
     """Bytes of the texts in its header."""
+
+
+class PullWaker(Protocol):
+    """The broker, as far as its held pulls need it."""
+
+    def wake(self, pull: HeldPull, /) -> None:
+        """Run a pull again, this time for an answer."""
+
+    def properties_at(self, topic: str, queue_id: int, queue_offset: int, /) -> Mapping[str, str] | None:
+        """Return the properties of a stored message; None where it cannot be read."""
 
 
 @attrs.define(eq=False)
@@ -72,15 +86,8 @@ class _Share:
 class PullHold:
     """The pulls that are held, by topic and queue."""
 
-    max_offset: Callable[[str, int], int]
-    """Returns a queue's end."""
-    wake: Callable[[HeldPull], None] = lambda _pull: None
-    """Runs a pull again, this time for an answer."""
-    properties_of: Callable[[str, int, int], Mapping[str, str] | None] = lambda _topic, _queue_id, _offset: None
-    """Returns the properties of the message at a place of a queue."""
-    errors: InternalErrors = attrs.field(factory=InternalErrors)
-    later: Callable[[Callable[[], None]], None] = lambda fn: fn()
-    """Calls a function once sockets, timers and tasks had their turn."""
+    later: Later
+    errors: InternalErrors
     _held: dict[Queue, list[HeldPull]] = attrs.field(factory=dict, init=False)
     _shares: dict[Any, _Share] = attrs.field(factory=dict, init=False)  # by channel
     _due: collections.deque[HeldPull] = attrs.field(factory=collections.deque, init=False)
@@ -89,8 +96,8 @@ class PullHold:
     _checks_left: int = attrs.field(default=CHECKS_AT_ONCE, init=False)
     _filter_seconds_left: float = attrs.field(default=FILTER_SECONDS_AT_ONCE, init=False)
     _is_counting: bool = attrs.field(default=False, init=False)
-    _crowded: dict[Queue, None] = attrs.field(factory=dict, init=False)
-    """Queues whose new messages were too many to compare each with each held pull."""
+    _crowded: dict[Queue, int] = attrs.field(factory=dict, init=False)
+    """The ends of queues whose new messages were too many to compare each with each held pull."""
     _to_sweep: list[Queue] = attrs.field(factory=list, init=False)
 
     def __len__(self) -> int:
@@ -118,27 +125,29 @@ class PullHold:
 
         With too many messages and pulls, all pulls behind the queue's end are woken a little later, as in a sweep.
         """
-        if (topic, queue_id) not in self._held or not self._may_compare((topic, queue_id), len(tags_codes)):
+        queue = (topic, queue_id)
+        if queue not in self._held or not self._may_compare(queue, queue_offset, len(tags_codes)):
             return
         for max_offset, tags_code in enumerate(tags_codes, queue_offset + 1):
-            if (topic, queue_id) not in self._held:
+            if queue not in self._held:
                 break
             self._check(
-                (topic, queue_id),
+                queue,
                 lambda pull, end=max_offset, code=tags_code: (  # type: ignore[misc]  # bound now, called now
                     end > pull.queue_offset and self._is_for(pull, topic, queue_id, end - 1, code)
                 ),
             )
 
-    def _may_compare(self, queue: Queue, messages: int) -> bool:
+    def _may_compare(self, queue: Queue, queue_offset: int, messages: int) -> bool:
         """Count the comparisons of an arrival. False if they are too many for now: the queue is checked later."""
         if queue in self._crowded:
+            self._crowded[queue] = queue_offset + messages
             return False
         checks = messages * len(self._held[queue])
         if checks <= UNCOUNTED_CHECKS:
             return True
         if checks > self._checks_left:
-            self._crowded[queue] = None
+            self._crowded[queue] = queue_offset + messages
             if len(self._crowded) == 1:
                 self.later(self._check_crowded)
             return False
@@ -158,8 +167,7 @@ class PullHold:
     def _check_crowded(self) -> None:
         """Wake the pulls of one crowded queue that are behind its end, whatever their filters."""
         queue = next(iter(self._crowded))
-        del self._crowded[queue]
-        self._wake_behind(queue, self.max_offset(*queue))
+        self._wake_behind(queue, self._crowded.pop(queue))
         if self._crowded:
             self.later(self._check_crowded)
 
@@ -200,7 +208,7 @@ class PullHold:
         self._count_until_others_had_their_turn()
         began = time.perf_counter()
         try:
-            properties = self.properties_of(topic, queue_id, offset)
+            properties = pull.waker.properties_at(topic, queue_id, offset)
             return properties is None or wanted.by_properties(properties)
         finally:
             self._filter_seconds_left -= time.perf_counter() - began
@@ -216,7 +224,7 @@ class PullHold:
             self._wakes_left -= 1
             self._forget(pull)
             began = time.perf_counter()
-            self.wake(pull)
+            pull.waker.wake(pull)
             if time.perf_counter() - began > LONG_WAKE:
                 self._wakes_left = 0
         else:
@@ -259,12 +267,12 @@ class PullHold:
 
     # -- sweeping --------------------------------------------------------------------------------
 
-    def sweep(self, now: float) -> None:
-        """Wake every pull whose queue has grown, whatever the tags, and every one whose time is over."""
+    def sweep(self, now: float, end_of: QueueEnd) -> None:
+        """Wake every pull whose queue has grown, whatever the tags, and every one whose deadline has passed."""
         self._drop_closed()
         if not self._to_sweep:  # otherwise the last sweep still goes on
             self._to_sweep = list(self._held)
-            self._sweep_some(now)
+            self._sweep_some(now, end_of)
 
     def _drop_closed(self) -> None:
         """Forget what was postponed for channels that are closed, and channels that hold nothing."""
@@ -276,12 +284,12 @@ class PullHold:
             if not share.pulls:
                 del self._shares[channel]
 
-    def _sweep_some(self, now: float) -> None:
+    def _sweep_some(self, now: float, end_of: QueueEnd) -> None:
         """Sweep a portion of the queues."""
         portion = self._to_sweep[-QUEUES_SWEPT_AT_ONCE:]
         del self._to_sweep[-QUEUES_SWEPT_AT_ONCE:]
         for queue in portion:
             if queue in self._held:
-                self._wake_behind(queue, self.max_offset(*queue), now)
+                self._wake_behind(queue, end_of(*queue), now)
         if self._to_sweep:
-            self.later(partial(self._sweep_some, now))
+            self.later(partial(self._sweep_some, now, end_of))

@@ -1,11 +1,11 @@
-"""What a broker does all the time. The nursery in `run_broker` is the list.
+"""What a broker does all the time. The calls of `keep` in `run_broker` are the list.
 
 Periods are RocketMQ's, in seconds of the process's clock.
 """
 
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import NoReturn
 
 import attrs
@@ -16,6 +16,7 @@ from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
 from rmqlab.broker.handlers.query import answer_waiting_queries
 from rmqlab.broker.held_pulls import SWEEP_PERIOD
 from rmqlab.broker.state import Broker
+from rmqlab.broker.tasks import BackgroundTasks
 from rmqlab.broker.transactions import TransactionCheck
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.server import Server
@@ -61,54 +62,50 @@ class _Syncs:
         return True
 
 
-async def run_broker(broker: Broker, servers: list[Server[Broker]], link: ControlLink) -> NoReturn:
-    """Run all loops until cancelled. One that fails is logged, counted and run again after a pause (docs/architecture.md, Boundaries)."""
-    async with trio.open_nursery() as nursery:
-        errors = broker.errors
+async def run_broker(
+    broker: Broker, servers: list[Server[Broker]], link: ControlLink, tasks: BackgroundTasks
+) -> NoReturn:
+    """Start all loops, report readiness, and sleep until cancelled.
 
-        def keep(place: str, loop: Callable[..., Awaitable[object]], *args: object) -> None:
-            nursery.start_soon(errors.keep_running, place, loop, *args)
-
-        def run_soon(fn: Callable[..., Awaitable[object]], *args: object) -> None:
-            nursery.start_soon(errors.run, getattr(fn, "__qualname__", "task"), fn, *args)
-
-        broker.run_soon = broker.registration.run_soon = run_soon
-        for server in servers:
-            keep("idle connections", server.close_idle_forever)
-        keep("registration", broker.registration.register_forever)
-        keep("HA master", broker.ha_master.run_forever)
-        keep("HA slave", broker.ha_slave.run_forever)
-        syncs = _Syncs(broker.store)
-        keep("log flush", _flush_forever, broker, syncs)
-        keep("queue flush", _flush_queues_forever, broker, syncs)
-        keep("held pulls", _every, SWEEP_PERIOD, lambda: broker.hold.sweep(broker.now()))
-        keep("waiting sends", _every, WAIT_SCAN_PERIOD, lambda: _expire_waits(broker))
-        keep("silent clients", _every, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
-        keep("statistics", _sample_stats_forever, broker)
-        keep("consumer offset file", _save_offsets_forever, broker)
-        keep("filter file", _every, SAVE_FILTERS_PERIOD, broker.filters.save)
-        keep("disk check", _check_disk_forever, broker)
-        keep("expired files", _clean_forever, broker)
-        keep("log samples", sample_log_forever, broker)
-        if broker.access is not None:
-            keep("ACL files", _every, POLL_PERIOD, broker.access.poll)
-        keep("dispatch", dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
-        if broker.is_slave:
-            keep("read-ahead", warm_forever, broker.store, broker.growth)
-            keep("metadata sync", broker.sync.sync_forever)
-        else:  # only a master makes messages of its own (store-ha#76)
-            keep("delayed delivery", broker.delay.deliver_forever)
-            keep("delay offset file", _save_delay_offsets_forever, broker)
-            keep("transaction check", TransactionCheck(broker).check_forever)
-        await broker.registration.all_registered.wait()
-        link.ready(
-            address=broker.config.address,
-            ha_address=broker.registration.ha_address,
-            broker_name=broker.config.broker_name,
-            broker_id=broker.config.broker_id,
-            nameservers=sorted(broker.registration.registered),
-        )
-        await trio.sleep_forever()
+    A loop that fails is logged, counted and run again after a pause (docs/architecture.md, Boundaries).
+    """
+    keep = tasks.keep_running
+    for server in servers:
+        keep("idle connections", server.close_idle_forever)
+    keep("registration", broker.registration.register_forever)
+    keep("HA master", broker.ha_master.run_forever)
+    keep("HA slave", broker.ha_slave.run_forever)
+    syncs = _Syncs(broker.store)
+    keep("log flush", _flush_forever, broker, syncs)
+    keep("queue flush", _flush_queues_forever, broker, syncs)
+    keep("held pulls", _every, SWEEP_PERIOD, lambda: broker.hold.sweep(broker.now(), broker.store.max_queue_offset))
+    keep("waiting sends", _every, WAIT_SCAN_PERIOD, lambda: _expire_waits(broker))
+    keep("silent clients", _every, CLIENT_SCAN_PERIOD, lambda: _drop_silent_clients(broker))
+    keep("statistics", _sample_stats_forever, broker)
+    keep("consumer offset file", _save_offsets_forever, broker)
+    keep("filter file", _every, SAVE_FILTERS_PERIOD, broker.filters.save)
+    keep("disk check", _check_disk_forever, broker)
+    keep("expired files", _clean_forever, broker)
+    keep("log samples", sample_log_forever, broker)
+    if broker.access is not None:
+        keep("ACL files", _every, POLL_PERIOD, broker.access.poll)
+    keep("dispatch", dispatch_forever, broker.store, broker.growth, lambda: answer_waiting_queries(broker))
+    if broker.is_slave:
+        keep("read-ahead", warm_forever, broker.store, broker.growth)
+        keep("metadata sync", broker.sync.sync_forever)
+    else:  # only a master makes messages of its own (store-ha#76)
+        keep("delayed delivery", broker.delay.deliver_forever)
+        keep("delay offset file", _save_delay_offsets_forever, broker)
+        keep("transaction check", TransactionCheck(broker).check_forever)
+    await broker.registration.all_registered.wait()
+    link.ready(
+        address=broker.config.address,
+        ha_address=broker.registration.ha_address,
+        broker_name=broker.config.broker_name,
+        broker_id=broker.config.broker_id,
+        nameservers=sorted(broker.registration.registered),
+    )
+    await trio.sleep_forever()
     raise AssertionError("the loops never end")
 
 
@@ -191,7 +188,7 @@ async def sample_log_forever(broker: Broker) -> NoReturn:
 
 def _expire_waits(broker: Broker) -> None:
     now = broker.now()
-    broker.slave_waits.expire(now)
+    broker.slave_waits.expire(now, broker.ha_master)
     broker.flush_waits.expire(now)
 
 

@@ -4,6 +4,7 @@ Start order: the ports are taken, the store is opened and recovered, the nameser
 Stop order: the ports close, the store closes, the nameservers are told (remoting-and-nameserver section 5.6).
 """
 
+import contextlib
 import functools
 import socket
 from collections.abc import Callable, Mapping
@@ -15,44 +16,33 @@ import trio
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.acl.denial import AclDenied
 from rmqlab.broker.admission import admission
-from rmqlab.broker.append_followup import AppendFollowUp
-from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings, load_config
-from rmqlab.broker.diskfaults import open_faulty_disk
-from rmqlab.broker.ha.master import HaMaster
-from rmqlab.broker.ha.master_precheck import Identity, MasterPrecheck
-from rmqlab.broker.ha.slave import HaSlave
+from rmqlab.broker.arrivals import Arrivals
+from rmqlab.broker.assembly import Environment, assemble, make_arrivals
+from rmqlab.broker.config import BrokerConfig, BrokerSettings, load_config
+from rmqlab.broker.faulty_disk import open_faulty_disk
 from rmqlab.broker.handlers import handlers_of
-from rmqlab.broker.handlers.pull import wake_pull
-from rmqlab.broker.held_pulls import PullHold
 from rmqlab.broker.loops import run_broker
-from rmqlab.broker.metadata import MetadataSync
-from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.overload import Overload
-from rmqlab.broker.pending_acks import PendingAcks
-from rmqlab.broker.registration import Registration
 from rmqlab.broker.snapshot import snapshot
 from rmqlab.broker.state import Broker
-from rmqlab.broker.subscriptions import SubscriptionGroupTable
-from rmqlab.broker.topics import TopicTable
+from rmqlab.broker.tasks import BackgroundTasks
 from rmqlab.broker.traffic import watched
 from rmqlab.runtime.channel import Channel
-from rmqlab.runtime.clock import real_seconds, wall_clock, wall_millis
+from rmqlab.runtime.clock import real_seconds, wall_clock
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.dispatch import Dispatcher, Route
 from rmqlab.runtime.process import StartError
 from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
 from rmqlab.runtime.server import Server, open_listener
 from rmqlab.store.disk import Disk, StoreError
+from rmqlab.store.dispatch import DispatchObserver
 from rmqlab.store.messagestore import MessageStore
-from rmqlab.store.results import PutStatus
 
 __all__ = ["load_config", "main"]  # what is asked of the module of any node
 
 T = TypeVar("T")
 
 VIP_PORT_DISTANCE = 2
-HA_PORT_DISTANCE = 1
 PROGRESS_PERIOD = 1.0
 """Real seconds between two words of how far a start or a stop has come."""
 GOODBYE_TIMEOUT = 9.0
@@ -60,37 +50,47 @@ GOODBYE_TIMEOUT = 9.0
 
 
 async def main(settings: BrokerSettings, link: ControlLink) -> None:
-    """Run one broker until cancelled. StartError for a reason that an operator can mend."""
+    """Run one broker until cancelled. StartError, also in groups, for a reason that an operator can mend."""
     access = _open_access(settings)
     config, sock, vip_sock = _open_ports(settings.broker)
-    with sock, vip_sock, open_faulty_disk(link.faults, rate=real_seconds(1)) as disk:
-        settings = attrs.evolve(settings, broker=config)
-        store = await _open_store(settings, disk, link)
+    settings = attrs.evolve(settings, broker=config)
+    with sock, vip_sock, open_faulty_disk(link.faults) as disk:
+        async with open_reactor(errors=link.errors) as reactor:
+            arrivals = make_arrivals(reactor, link)
+            with contextlib.closing(await _open_store(settings, disk, arrivals, link)) as store:
+                await _run(Environment(settings, reactor, link, access), store, arrivals, sock, vip_sock)
+
+
+async def _run(
+    env: Environment, store: MessageStore, arrivals: Arrivals, sock: socket.socket, vip_sock: socket.socket
+) -> NoReturn:
+    """Assemble the broker and run its tasks. They end before it stops: no flush may find the store closed."""
+    async with contextlib.AsyncExitStack() as stop, trio.open_nursery() as nursery:
+        tasks = BackgroundTasks(nursery, env.link.errors)
         try:
-            async with open_reactor(errors=link.errors) as reactor:
-                try:
-                    broker = _assemble(settings, store, reactor, link)
-                except StoreError as exc:  # a table's file
-                    raise StartError(str(exc)) from None
-                broker.access = access
-                servers = _serve(broker, reactor, sock, vip_sock)
-                link.set_snapshot(functools.partial(snapshot, broker))
-                try:
-                    await run_broker(broker, servers, link)
-                finally:
-                    link.stopping()
-                    for server in servers:
-                        server.close()
-                    broker.ha_master.close()
-                    broker.ha_slave.close()
-                    link.errors.call("save at stop", broker.save_tables)
-                    await _close_store(store, link)
-                    with trio.move_on_after(GOODBYE_TIMEOUT) as goodbye:
-                        goodbye.shield = True
-                        await broker.registration.unregister()
-                    broker.client.close()
-        finally:
-            store.close()
+            broker = assemble(env, store, arrivals, tasks)
+        except StoreError as exc:  # a table's file
+            raise StartError(str(exc)) from None
+        servers = _serve(broker, env.reactor, sock, vip_sock)
+        stop.push_async_callback(_stop, broker, servers, env.link)
+        env.link.set_snapshot(functools.partial(snapshot, broker))
+        await run_broker(broker, servers, env.link, tasks)
+    raise AssertionError("a broker runs until it is cancelled")
+
+
+async def _stop(broker: Broker, servers: list[Server[Broker]], link: ControlLink) -> None:
+    """Close the ports, save the tables, close the store, and unregister from the nameservers."""
+    link.stopping()
+    for server in servers:
+        server.close()
+    broker.ha_master.close()
+    broker.ha_slave.close()
+    link.errors.call("save at stop", broker.save_tables)
+    await _close_store(broker.store, link)
+    with trio.move_on_after(GOODBYE_TIMEOUT) as goodbye:
+        goodbye.shield = True
+        await broker.registration.unregister()
+    broker.client.close()
 
 
 def _open_ports(config: BrokerConfig) -> tuple[BrokerConfig, socket.socket, socket.socket]:
@@ -127,7 +127,9 @@ class _Reached:
         self.queues += 1
 
 
-async def _open_store(settings: BrokerSettings, disk: Disk, link: ControlLink) -> MessageStore:
+async def _open_store(
+    settings: BrokerSettings, disk: Disk, observer: DispatchObserver, link: ControlLink
+) -> MessageStore:
     """Open the store in a thread: recovery of a long log takes a while, and the supervisor is told how far it is."""
     reached = _Reached()
     opening = functools.partial(
@@ -135,6 +137,7 @@ async def _open_store(settings: BrokerSettings, disk: Disk, link: ControlLink) -
         settings.store,
         now_millis=wall_clock(),
         is_slave=settings.broker.is_slave,
+        observer=observer,
         disk=disk,
         on_progress=reached.note_offset,
         on_queue=reached.count_queue,
@@ -184,87 +187,6 @@ async def _tell_progress_forever(come_to: Callable[[], T], tell: Callable[[T], N
         if come_to() != told:
             told = come_to()
             tell(told)
-
-
-def _assemble(settings: BrokerSettings, store: MessageStore, reactor: Reactor, link: ControlLink) -> Broker:
-    """Make the broker of its parts. Its HA port listens from here on; nothing runs yet."""
-    config = settings.broker
-    config_dir = settings.store.store_path_root_dir / "config"
-    slave_waits = PendingAcks(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT)
-    flush_waits = PendingAcks(settings.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT)
-    ha_master = HaMaster(
-        reactor,
-        store,
-        settings.ha,
-        on_ack=slave_waits.advance,
-        on_lost=functools.partial(slave_waits.fail, PutStatus.SLAVE_NOT_AVAILABLE),
-        emit=link.emit,
-        is_slave=config.is_slave,
-    )
-    slave_waits.explain = ha_master.explain
-    growth = AppendFollowUp(reactor, store, ha_master, flush_waits)
-    source_ip = None if config.listen_address in ANYWHERE else config.listen_address
-    client = RemotingClient(reactor, source_ip=source_ip)
-    caution = MasterPrecheck(store, Identity(config.broker_cluster_name, config.broker_name), client, link.emit)
-    ha_slave = HaSlave(
-        reactor,
-        store,
-        settings.ha if config.is_slave else attrs.evolve(settings.ha, ha_master_address=""),  # a master follows nobody
-        on_received=growth.received,
-        caution=caution,
-        emit=link.emit,
-        source_ip=source_ip,
-    )
-    ha_port = config.ha_listen_port if config.ha_listen_port is not None else config.listen_port + HA_PORT_DISTANCE
-    try:
-        _, ha_port = ha_master.listen(config.listen_address, ha_port)
-    except OSError as exc:
-        raise StartError(exc.strerror or str(exc)) from None
-    topics = TopicTable(config, config_dir / "topics.json", wall_millis)
-    offsets = ConsumerOffsetTable(config_dir / "consumerOffset.json")
-    subscriptions = SubscriptionGroupTable(config, config_dir / "subscriptionGroup.json", wall_millis)
-    sync = MetadataSync(
-        config.address,
-        topics,
-        offsets,
-        subscriptions,
-        config_dir / "delayOffset.json",
-        client,
-        link.emit,
-        errors=link.errors,
-    )
-    registration = Registration(config, topics, client, f"{config.broker_ip2}:{ha_port}", link.emit, errors=link.errors)
-    broker = Broker(
-        settings=settings,
-        config=config,
-        store=store,
-        topics=topics,
-        subscriptions=subscriptions,
-        offsets=offsets,
-        ha_master=ha_master,
-        ha_slave=ha_slave,
-        client=client,
-        registration=registration,
-        sync=sync,
-        growth=growth,
-        flush_waits=flush_waits,
-        slave_waits=slave_waits,
-        hold=PullHold(store.max_queue_offset),
-        now_millis=wall_clock(),
-        now=trio.lowlevel.current_clock().current_time,
-        emit=link.emit,
-        errors=link.errors,
-        started_at_millis=wall_millis(),
-    )
-    broker.hold.wake = functools.partial(wake_pull, broker)
-    broker.hold.later = broker.slices.later = broker.notices.later = reactor.again
-    broker.hold.errors = link.errors
-    broker.apply_switches()
-    ha_slave.on_connected = broker.master_seen
-    caution.master_address = lambda: broker.sync.master_address
-    if config.is_slave:
-        registration.on_master = broker.follow_master
-    return broker
 
 
 def _open_access(settings: BrokerSettings) -> AccessControl | None:

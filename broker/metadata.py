@@ -16,6 +16,7 @@ import msgspec
 import trio
 
 from rmqlab.broker.complaints import Complaints, short
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.offset_handback import kept_offsets
 from rmqlab.broker.offsets import MAX_KEYS, ConsumerOffsetTable
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
@@ -52,8 +53,8 @@ class MetadataSync:
     delay_offset_path: pathlib.Path
     client: RemotingClient
     emit: Callable[..., None]
-    master_address: str | None = None
-    """None while the nameservers know of no master: then nothing is copied, and nothing changes (store-ha#61)."""
+    known_master: KnownMaster
+    """While the nameservers report no master, nothing is copied and nothing changes (store-ha#61)."""
     keeps_newer: bool = False
     """Keep what was committed here, and what a restarted master forgot; 4.9 does neither."""
     hands_back: bool = False
@@ -76,7 +77,7 @@ class MetadataSync:
 
     async def sync(self) -> None:
         """Copy all four kinds in their order; one that fails does not stop the others (store-ha#58)."""
-        master = self.master_address
+        master = self.known_master.address
         if master is None or master == self.own_address or self._is_syncing:
             return
         self._is_syncing = True

@@ -8,11 +8,19 @@ FlushDiskWatcher).
 
 import collections
 from collections.abc import Callable
+from typing import Protocol
 
 import attrs
 import msgspec
 
 from rmqlab.store.results import PutStatus
+
+
+class TimeoutExplainer(Protocol):
+    """Knows why a record has not reached enough copies."""
+
+    def explain(self, record_end: int, /) -> str | None:
+        """Return the cause, for the sender; None where 4.9 reports none."""
 
 
 class WaitingSend(msgspec.Struct, eq=False):
@@ -45,8 +53,6 @@ class PendingAcks:
 
     timeout: float
     late: PutStatus
-    explain: Callable[[int], str | None] = lambda _end_offset: None
-    """What to tell one that waited in vain, by the end of its record."""
     reached: int = 0
     _waiting: collections.deque[tuple[int, float, WaitingSend]] = attrs.field(factory=collections.deque, init=False)
 
@@ -69,12 +75,12 @@ class PendingAcks:
         while waiting and waiting[0][0] <= reached:
             waiting.popleft()[2].settle(PutStatus.PUT_OK)
 
-    def expire(self, now: float) -> None:
-        """Answer those whose time is over."""
+    def expire(self, now: float, explainer: TimeoutExplainer | None = None) -> None:
+        """Answer the sends whose timeout has passed, with the explainer's cause."""
         waiting = self._waiting
         while waiting and waiting[0][1] <= now:
             end_offset, _, send = waiting.popleft()
-            send.settle(self.late, self.explain(end_offset))
+            send.settle(self.late, None if explainer is None else explainer.explain(end_offset))
 
     def fail(self, status: PutStatus, cause: str) -> None:
         """Answer all: what they wait for cannot come."""

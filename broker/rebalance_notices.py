@@ -4,11 +4,10 @@
 of notices. Here the notices of a large group leave in portions, and changes meanwhile share the next round (issue 12.6).
 """
 
-from collections.abc import Callable
-
 import attrs
 
 from rmqlab.broker.clients import ConsumerGroup
+from rmqlab.broker.slices import Later
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.headers.group import NotifyConsumerIdsChangedRequestHeader
@@ -24,8 +23,7 @@ SMALL_GROUP = 20
 class RebalanceNotices:
     """Sends the notices; members that join during a round of their group are in its next one."""
 
-    later: Callable[[Callable[[], None]], None] = lambda fn: fn()
-    """Calls a function once sockets, timers and tasks had their turn."""
+    later: Later
     _changed: dict[str, ConsumerGroup] = attrs.field(factory=dict, init=False)
     """Large groups whose next round has not begun."""
     _current: str = attrs.field(default="", init=False)

@@ -8,13 +8,14 @@ Sources: remoting-and-nameserver section 5; classes BrokerOuterAPI, BrokerContro
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import attrs
 import trio
 
 from rmqlab.broker.complaints import Complaints, short
 from rmqlab.broker.config import BrokerConfig
+from rmqlab.broker.tasks import TaskStarter
 from rmqlab.broker.topics import TopicTable
 from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, encode_compressed
 from rmqlab.remoting.bodies.runtime import KVTable
@@ -80,21 +81,25 @@ class Due:
     then: list[Callable[[], None]] = attrs.field(factory=list)
 
 
+class MasterObserver(Protocol):
+    """Gets the master's addresses from each registration."""
+
+    def master_reported(self, address: str | None, ha_address: str | None, /) -> None:
+        """The first good reply of a registration names these addresses; None where it names none that can be used."""
+
+
 @attrs.define(eq=False)
 class Registration:
-    """One broker's standing with all of its nameservers.
-
-    `on_master` gets what the first good answer says of the master: its address and its HA address, or None.
-    """
+    """One broker's registrations with all of its nameservers."""
 
     config: BrokerConfig
     topics: TopicTable
     client: RemotingClient
     ha_address: str
     emit: Callable[..., None]
-    on_master: Callable[[str | None, str | None], None] = lambda _master, _ha: None
-    run_soon: Callable[..., None] | None = None
-    """Starts a task in the broker's nursery; None where nothing runs yet: the first registration will tell."""
+    tasks: TaskStarter
+    master_observer: MasterObserver | None = None
+    """None on a master."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     registered: set[str] = attrs.field(factory=set, init=False)
     """The nameservers whose last answer was a success."""
@@ -130,12 +135,9 @@ class Registration:
         What is asked for in one moment becomes one registration. Of two that bear the same version, nameservers
         ignore the topics of the second.
         """
-        if self.run_soon is None:
-            then()
-            return
         if self._due is None:
             self._due = Due()
-            self.run_soon(self._register_due)
+            self.tasks.start_soon(self._register_due)
         self._due.topics.add(topic or "")
         self._due.is_oneway &= oneway
         if not oneway:
@@ -258,10 +260,10 @@ class Registration:
 
     def _use(self, answer: Answer) -> None:
         """Take the master's addresses and the order topics from an answer (section 5.5)."""
-        self.on_master(
-            self._usable("master", answer.master_address, self.config.address),
-            self._usable("master's HA service", answer.ha_address, self.ha_address),
-        )
+        address = self._usable("master", answer.master_address, self.config.address)
+        ha_address = self._usable("master's HA service", answer.ha_address, self.ha_address)
+        if self.master_observer is not None:
+            self.master_observer.master_reported(address, ha_address)
         if answer.order_topics is not None:
             self.topics.apply_order_topics(answer.order_topics)
 

@@ -25,15 +25,16 @@ MAX_WAITING = 100
 """Requests that wait for their next slice, at most."""
 
 Work = Generator[None, None, Reply]
+Later = Callable[[Callable[[], None]], None]
+"""Calls a function once sockets, timers and tasks had their turn, as `Reactor.again` does."""
 
 
 @attrs.define(eq=False)
 class Slices:
     """Continues long requests, one after the other."""
 
+    later: Later
     errors: InternalErrors
-    later: Callable[[Callable[[], None]], None] = lambda fn: fn()
-    """Calls a function once sockets, timers and tasks had their turn."""
     _waiting: collections.deque[tuple[Work, Request]] = attrs.field(factory=collections.deque, init=False)
 
     def begin(self, work: Work, request: Request) -> Reply | None:

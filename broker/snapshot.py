@@ -50,7 +50,7 @@ def snapshot(broker: Broker) -> dict[str, object]:
         "half_messages": half_messages(broker),
         "held_pulls": len(broker.hold),
         "waiting_sends": len(broker.slave_waits) + len(broker.flush_waits),
-        "metadata_master": broker.sync.master_address,
+        "metadata_master": broker.sync.known_master.address,
         "unserved": _by_peer_and_code(broker.unserved),
         "served_of_5x": _by_peer_and_code(broker.served_of_5x),
     }

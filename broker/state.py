@@ -1,7 +1,7 @@
 """All that one broker process knows and holds: what the handlers work on."""
 
 import collections
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 
 import attrs
 
@@ -9,7 +9,7 @@ from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.append_followup import AppendFollowUp
 from rmqlab.broker.clients import ConsumerTable, ProducerTable
 from rmqlab.broker.config import BrokerConfig, BrokerSettings
-from rmqlab.broker.delay import DelayedDelivery
+from rmqlab.broker.delay import DelayedDelivery, DueAlarm
 from rmqlab.broker.filter.bloom import BloomFilter
 from rmqlab.broker.filter.table import ConsumerFilterTable
 from rmqlab.broker.ha.master import HaMaster
@@ -22,11 +22,11 @@ from rmqlab.broker.pending_acks import PendingAcks
 from rmqlab.broker.rebalance_notices import RebalanceNotices
 from rmqlab.broker.registration import Registration
 from rmqlab.broker.skipped import Skipped
-from rmqlab.broker.slices import Slices
+from rmqlab.broker.slices import Later, Slices
 from rmqlab.broker.stats import BrokerStats
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tasks import TaskStarter
 from rmqlab.broker.topics import TopicTable
-from rmqlab.remoting import names
 from rmqlab.remoting.bodies.topic import DataVersion
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.headers.query import QueryMessageRequestHeader
@@ -40,10 +40,6 @@ from rmqlab.store.results import PutResult
 
 MAX_REQUEST_TASKS = 5000
 """Tasks that run for requests which ask other clients something: each lasts a few seconds at most."""
-
-
-def _no_task(*_args: object) -> None:
-    raise RuntimeError("the broker does not run yet")
 
 
 def _open_filters(broker: "Broker") -> ConsumerFilterTable:
@@ -72,19 +68,20 @@ class Broker:
     flush_waits: PendingAcks
     slave_waits: PendingAcks
     hold: PullHold
+    due_alarm: DueAlarm
+    tasks: TaskStarter
+    later: Later
     now_millis: Callable[[], int]
     now: Callable[[], float]
     """Seconds of the process's clock, for deadlines."""
     emit: Callable[..., None]
     """Tells the supervisor what happened: a kind, and fields."""
-    run_soon: Callable[..., None] = _no_task
-    """Starts a task in the broker's nursery: an async function and its arguments."""
     access: AccessControl | None = None
     """None while access control is off."""
-    consumers: ConsumerTable = attrs.field(factory=ConsumerTable)
-    notices: RebalanceNotices = attrs.field(factory=RebalanceNotices)
-    producers: ProducerTable = attrs.field(factory=ProducerTable)
     filters: ConsumerFilterTable = attrs.Factory(_open_filters, takes_self=True)
+    consumers: ConsumerTable = attrs.Factory(lambda self: ConsumerTable(self.filters), takes_self=True)
+    notices: RebalanceNotices = attrs.Factory(lambda self: RebalanceNotices(self.later), takes_self=True)
+    producers: ProducerTable = attrs.field(factory=ProducerTable)
     locks: QueueLocks = attrs.field(factory=QueueLocks)
     stats: BrokerStats = attrs.Factory(lambda self: BrokerStats(self.now_millis()), takes_self=True)
     waiting_queries: collections.deque[tuple[int, QueryMessageRequestHeader, Request]] = attrs.field(
@@ -100,11 +97,11 @@ class Broker:
     """Where the boundaries of this broker report."""
     skipped: Skipped = attrs.Factory(lambda self: Skipped(self.emit, self.errors), takes_self=True)
     """Stored messages that a service of this broker passed over."""
-    slices: Slices = attrs.Factory(lambda self: Slices(self.errors), takes_self=True)
+    slices: Slices = attrs.Factory(lambda self: Slices(self.later, self.errors), takes_self=True)
     """Continues requests that take long."""
     delay: DelayedDelivery = attrs.Factory(
         lambda self: DelayedDelivery(
-            self.store, self.sync.delay_offset_path, self.put_own, self.now_millis, self.skipped
+            self.store, self.sync.delay_offset_path, self.put_own, self.now_millis, self.due_alarm, self.skipped
         ),
         takes_self=True,
     )
@@ -117,8 +114,7 @@ class Broker:
     """Moves with every change of the settings."""
 
     def __attrs_post_init__(self) -> None:
-        self.consumers.on_empty = self.filters.unregister
-        self.hold.properties_of = self._properties_of
+        self._apply_switches()
 
     @property
     def is_slave(self) -> bool:
@@ -140,10 +136,10 @@ class Broker:
         self.slave_waits.timeout = config.slave_timeout / 1000
         self.flush_waits.timeout = settings.store.sync_flush_timeout / 1000
         self.config_version = DataVersion(timestamp=self.now_millis(), counter=self.config_version.counter + 1)
-        self.apply_switches()
+        self._apply_switches()
 
-    def apply_switches(self) -> None:
-        """Let those parts know that act differently by a switch. To be called once all of them are there."""
+    def _apply_switches(self) -> None:
+        """Set the parts whose behaviour depends on a switch."""
         config, is_slave = self.config, self.is_slave
         self.sync.keeps_newer, self.sync.hands_back = (
             config.keep_newer_consumer_offsets,
@@ -151,8 +147,7 @@ class Broker:
         )
         self.offsets.notes_own = is_slave and (self.sync.keeps_newer or self.sync.hands_back)
         # On a slave of 4.9 only the sweep looks at held pulls (store-ha#70).
-        is_watched = not is_slave or config.wake_held_pulls_on_slave
-        self.store.dispatcher.on_dispatched = self.messages_arrived if is_watched else None
+        self.store.dispatcher.is_observed = not is_slave or config.wake_held_pulls_on_slave
 
     def put_own(self, message: NewMessage) -> PutResult:
         """Store a message that no client waits for: a delayed one that is due, a record of a transaction."""
@@ -174,7 +169,7 @@ class Broker:
                 self.request_tasks -= 1
 
         self.request_tasks += 1
-        self.run_soon(run)
+        self.tasks.start_soon(run)
 
     def notify_group(self, group_name: str) -> None:
         """Tell every member of a group to rebalance (broker-requests#39)."""
@@ -192,40 +187,15 @@ class Broker:
         for group_name in self.consumers.leave_all(channel):
             self.notify_group(group_name)
 
-    def messages_arrived(
-        self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], _store_timestamp: int
-    ) -> None:
-        """Messages are in their queue: wake the pulls that wait for them, or see to it that they are delivered in time."""
-        if topic == names.SCHEDULE_TOPIC and not self.is_slave:
-            self.delay.arrived(due_millis=min(tags_codes))
-        self.hold.arrived(topic, queue_id, queue_offset, tags_codes)
-
-    def _properties_of(self, topic: str, queue_id: int, queue_offset: int) -> dict[str, str] | None:
+    def properties_at(self, topic: str, queue_id: int, queue_offset: int) -> dict[str, str] | None:
+        """Return the properties of the message at an offset of a queue; None where it is missing or does not parse."""
         for physical, size, _ in self.store.queue_entries(topic, queue_id, queue_offset, 1):
             record = self.store.message_at(physical, size)
             try:
                 return None if record is None else decode_properties(record)
-            except RecordError:  # from a master's log: who waits for this message finds out by a pull
+            except RecordError:  # copied from a master's log: the consumer's pull reports it
                 return None
         return None
-
-    def follow_master(self, master_address: str | None, ha_address: str | None) -> None:
-        """Take what a nameserver says of our master (remoting-and-nameserver section 5.5)."""
-        if master_address != self.sync.master_address:
-            self.emit("master_known" if master_address else "master_unknown", master_address=master_address)
-            if master_address and self.config.hand_back_consumer_offsets:
-                self.run_soon(self.sync.sync)  # on the next line it is known; a task begins later
-        self.sync.master_address = master_address
-        self.ha_slave.set_master(ha_address)
-
-    def master_seen(self) -> None:
-        """Replication has found the master again: hand back what was committed here, before consumers ask there."""
-        if not self.config.hand_back_consumer_offsets:
-            return
-        if self.sync.master_address is None:  # the nameservers may know better by now
-            self.registration.register_soon()
-        else:
-            self.run_soon(self.sync.sync)
 
     def save_tables(self) -> None:
         """Write what a clean stop keeps and the loops write only now and then."""

@@ -1,20 +1,22 @@
 """For tests of what a broker answers: a broker on a real store without sockets, a clock to set, a peer to talk to it."""
 
-import functools
 import json
 import pathlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
 import attrs
+import trio
 
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.admission import admission
+from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.config import load_config
+from rmqlab.broker.delay import DueAlarm
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.handlers import handlers_of
-from rmqlab.broker.handlers.pull import wake_pull
 from rmqlab.broker.held_pulls import PullHold
 from rmqlab.broker.metadata import MetadataSync
 from rmqlab.broker.offsets import ConsumerOffsetTable
@@ -28,6 +30,7 @@ from rmqlab.remoting.codes import VERSION, RequestCode, ResponseCode
 from rmqlab.remoting.command import ONEWAY, RESPONSE, Command, request
 from rmqlab.remoting.frame import FrameDecoder
 from rmqlab.remoting.header import Header
+from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.channel import RequestTimeoutError
 from rmqlab.runtime.dispatch import Buffer, Dispatcher
 from rmqlab.runtime.testing import ScriptedClient
@@ -171,6 +174,52 @@ class ScriptedPass:
 
 
 @attrs.define(eq=False)
+class ScriptedTasks:
+    """In the place of BackgroundTasks: keeps what is started, or runs it to its end at once."""
+
+    runs_at_once: bool = False
+    """For tests that are no coroutines."""
+    started: list[tuple[Callable[..., Awaitable[object]], tuple[object, ...]]] = attrs.field(factory=list)
+
+    def start_soon(self, fn: Callable[..., Awaitable[object]], /, *args: object) -> None:
+        """Run it, or leave it to `run_all`."""
+        if self.runs_at_once:
+            trio.run(fn, *args)
+        else:
+            self.started.append((fn, args))
+
+    async def run_all(self) -> None:
+        """Run what was started, to its end."""
+        started, self.started = self.started, []
+        async with trio.open_nursery() as nursery:
+            for fn, args in started:
+                nursery.start_soon(fn, *args)
+
+
+@attrs.define(eq=False)
+class ScriptedTurns:
+    """In the place of Reactor.again: calls at once, or collects the calls of later turns."""
+
+    is_collecting: bool = False
+    waiting: list[Callable[[], None]] = attrs.field(factory=list)
+
+    def later(self, fn: Callable[[], None]) -> None:
+        """Call it, or leave it to `run_all`."""
+        if self.is_collecting:
+            self.waiting.append(fn)
+        else:
+            fn()
+
+    def run_all(self) -> int:
+        """Take turns until nothing waits; answer how many it were."""
+        turns = 0
+        while self.waiting:
+            self.waiting.pop(0)()
+            turns += 1
+        return turns
+
+
+@attrs.define(eq=False)
 class TalkingBroker:
     """A broker, and a way to talk to it as over a connection."""
 
@@ -181,6 +230,8 @@ class TalkingBroker:
     events: list[tuple[str, dict[str, Any]]]
     dispatcher: Dispatcher[Broker]
     passing: ScriptedPass
+    tasks: ScriptedTasks
+    turns: ScriptedTurns
     peer: ScriptedPeer = attrs.field(factory=ScriptedPeer)
     _opaque: int = attrs.field(default=0, init=False)
 
@@ -238,6 +289,10 @@ class TalkingBroker:
         """Pull with a subscription of its own; answer the reply, if there is one at once."""
         return self.tell(RequestCode.PULL_MESSAGE, pull_fields(topic, offset, **changes))
 
+    def sweep_held_pulls(self) -> None:
+        """Do what the broker does every 5 s."""
+        self.broker.hold.sweep(self.clock.now(), self.broker.store.max_queue_offset)
+
     def heartbeat(
         self, group: str, *topics: str, expression: str = "*", peer: ScriptedPeer | None = None, **changes: Any
     ) -> None:
@@ -280,7 +335,11 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
         path.write_text("".join(f"{name} = {_toml(value)}\n" for name, value in values.items()))
     loaded = load_config(path)
     config, clock = loaded.broker, HandClock()
-    store = MessageStore.open(loaded.store, now_millis=clock.now_millis, is_slave=config.is_slave)
+    tasks, turns = ScriptedTasks(), ScriptedTurns()
+    hold, due_alarm = PullHold(turns.later, InternalErrors()), DueAlarm(clock.now_millis)
+    store = MessageStore.open(
+        loaded.store, now_millis=clock.now_millis, is_slave=config.is_slave, observer=Arrivals(hold, due_alarm)
+    )
     config_dir = loaded.store.store_path_root_dir / "config"
     topics = TopicTable(config, config_dir / "topics.json", clock.now_millis)
     offsets = ConsumerOffsetTable(config_dir / "consumerOffset.json")
@@ -304,20 +363,22 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
         ha_slave=cast("Any", replication),
         client=client,
         registration=cast("Any", registration),
-        sync=MetadataSync(config.address, topics, offsets, groups, config_dir / "delayOffset.json", client, emit),
+        sync=MetadataSync(
+            config.address, topics, offsets, groups, config_dir / "delayOffset.json", client, emit, KnownMaster()
+        ),
         growth=cast("Any", replication),
         flush_waits=PendingAcks(loaded.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT),
         slave_waits=PendingAcks(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT),
-        hold=PullHold(store.max_queue_offset),
+        hold=hold,
+        due_alarm=due_alarm,
+        tasks=tasks,
+        later=turns.later,
         now_millis=clock.now_millis,
         now=clock.now,
         emit=emit,
+        access=AccessControl.open(loaded.home, clock.now_millis) if config.acl_enable else None,
         started_at_millis=clock.now_millis(),
     )
-    if config.acl_enable:
-        broker.access = AccessControl.open(loaded.home, clock.now_millis)
-    broker.hold.wake = functools.partial(wake_pull, broker)
-    broker.apply_switches()
     passing = ScriptedPass()
     return TalkingBroker(
         broker,
@@ -329,6 +390,8 @@ def open_talking_broker(root: pathlib.Path, **settings: Any) -> TalkingBroker:
             handlers_of(broker), broker, broker.unserved, admission(broker, Overload(broker, passing)), emit=emit
         ),
         passing,
+        tasks,
+        turns,
     )
 
 

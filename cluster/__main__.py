@@ -7,14 +7,15 @@ from typing import Annotated
 import typer
 
 import rmqlab
-from rmqlab.cluster.cli.act import ACTIONS, power_loss, wait, wipe
+from rmqlab.cluster.actions.table import ACTIONS
+from rmqlab.cluster.cli.act import command_of, wait
 from rmqlab.cluster.cli.check import check
 from rmqlab.cluster.cli.demo import demo
 from rmqlab.cluster.cli.diff import diff
-from rmqlab.cluster.cli.fault import fault_app, faults, heal, isolate
+from rmqlab.cluster.cli.fault import fault_app, faults, heal
 from rmqlab.cluster.cli.scenario import repro, run, scenarios
 from rmqlab.cluster.cli.show import events, logs, status
-from rmqlab.cluster.cli.terms import misused
+from rmqlab.cluster.cli.terms import JSON_VERSION, misused, print_json
 from rmqlab.cluster.cli.up import down, up
 from rmqlab.cluster.cli.watch import watch
 from rmqlab.cluster.cli.work import consume, produce
@@ -32,20 +33,32 @@ app = typer.Typer(
 )
 
 
-def _tell_version(wanted: bool) -> None:  # noqa: FBT001 - typer hands an option's value over by position
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 -- typer passes an option's value by position
     if wanted:
         print(f"rmqlab {rmqlab.__version__}")
         raise typer.Exit
 
 
+def _print_json_version(wanted: bool) -> None:  # noqa: FBT001 -- as above
+    if wanted:
+        print_json(JSON_VERSION)
+        raise typer.Exit
+
+
+Version = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
+]
+JsonVersion = Annotated[
+    bool,
+    typer.Option(
+        "--json-version", callback=_print_json_version, is_eager=True, help="Show the version of --json and exit."
+    ),
+]
+
+
 @app.callback()
-def _options(
-    *,
-    version: Annotated[
-        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-) -> None:
-    del version  # told by its callback
+def _options(*, version: Version = False, json_version: JsonVersion = False) -> None:
+    del version, json_version  # their callbacks have printed them
     try:
         loopback_network()
     except NoPlaceError as exc:
@@ -56,11 +69,8 @@ app.command()(demo)
 app.command()(up)
 app.command()(status)
 app.command()(watch)
-for verb, act in ACTIONS.items():
-    app.command(verb)(act)
-app.command("power-loss")(power_loss)
-app.command()(wipe)
-app.command()(isolate)
+for action in ACTIONS.values():
+    app.command(action.name)(command_of(action))
 app.add_typer(fault_app, name="fault")
 app.command()(faults)
 app.command()(heal)

@@ -1,4 +1,4 @@
-"""A cluster for programs without an event loop of ours: it lives in a thread, and every call waits for its end.
+"""The Python API for programs without trio: the cluster runs in a thread, and every call blocks until it is done.
 
     with BlockingCluster(ClusterSpec(name="shop", role="SYNC_MASTER"), directory) as cluster:
         cluster.kill("broker-a:master")
@@ -16,25 +16,28 @@ from typing import Any, Self, TypeVar
 
 import trio
 
+from rmqlab.cluster.actions.action import NodeAction
+from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.checks import judge_run
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import Fault
 from rmqlab.cluster.lab import WAIT_SECONDS, Cluster, WaitTimeoutError, Workload, open_cluster
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.nodestore import store_config
+from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
+from rmqlab.faults import Fault
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
 from rmqlab.verdict.judgement import Judgement
 
-T = TypeVar("T")
+R = TypeVar("R")
 
 PRODUCE, CONSUME = "rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.consume"
 
 
-class BlockingCluster:
-    """A running cluster, from the beginning of a `with` block to its end. One thread at a time may call it."""
+class BlockingCluster(NodeActions):
+    """A cluster that runs for the duration of a `with` block. One thread at a time may call it."""
 
     def __init__(self, spec: ClusterSpec, directory: ClusterDirectory) -> None:
         self.spec = spec
@@ -45,7 +48,7 @@ class BlockingCluster:
         self._over: trio.Event | None = None
         self._failure: BaseException | None = None
 
-    # ---- its life ----------------------------------------------------------------------------------------
+    # ---- start and end ----------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         """Start it, and return when every node is ready. Errors as `open_cluster`."""
@@ -60,9 +63,9 @@ class BlockingCluster:
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop everything in order. What ended the cluster before its time is raised here."""
+        """Stop everything in order. Raise the error that ended the cluster early, if one did."""
         if self._token is not None and self._over is not None:
-            with contextlib.suppress(trio.RunFinishedError):  # it has ended by itself: the failure tells why
+            with contextlib.suppress(trio.RunFinishedError):  # it has ended early: the failure says why
                 trio.from_thread.run_sync(self._over.set, trio_token=self._token)
         self._thread.join()
         if self._failure is not None and exc is None:
@@ -71,7 +74,7 @@ class BlockingCluster:
     def _run(self) -> None:
         try:
             trio.run(self._serve)
-        except BaseException as failure:  # noqa: BLE001 -- of another thread: told to the one that waits
+        except BaseException as failure:  # noqa: BLE001 -- raised again in the caller's thread
             if self._ready.done():
                 self._failure = failure
             else:
@@ -87,27 +90,36 @@ class BlockingCluster:
     def _cluster(self) -> Cluster:
         return self._ready.result(timeout=0)
 
-    def _call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+    def _call(self, function: Callable[..., Awaitable[R]], *arguments: Any) -> R:
         assert self._token is not None, "the cluster has not been started"
         return trio.from_thread.run(function, *arguments, trio_token=self._token)
 
-    # ---- looking at it -----------------------------------------------------------------------------------
+    # ---- reading it -----------------------------------------------------------------------------------
 
     @property
     def namesrv_addr(self) -> str:
-        """What clients are given."""
+        """Addresses of the nameservers, for clients: `host:port;host:port`."""
         return self._cluster.namesrv_addr
 
     def status(self) -> Document:
-        """What `rmqlab status --json` prints."""
+        """Return what `rmqlab status --json` prints."""
         return self._call(self._cluster.status)
 
     def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
-        """Wait until a condition (`rmqlab.cluster.conditions`), or a function of the status, holds. WaitTimeoutError."""
+        """Wait for a condition (`rmqlab.cluster.conditions`) or a predicate of the status; return that status."""
         return self._call(self._cluster.wait_until, condition, seconds)
 
+    def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
+        """Return the live facts of one node; None if it does not run, is paused, or does not reply in time."""
+        return self._call(self._cluster.snapshot, target, seconds)
+
+    @property
+    def faults(self) -> list[ActiveFault]:
+        """The faults in force, oldest first."""
+        return self._cluster.faults
+
     def journal(self) -> list[JournalEntry]:
-        """All that its processes have told so far, by time."""
+        """Return the journal entries of all processes so far, sorted by time."""
         return self._cluster.journal()
 
     def findings(self) -> Judgement:
@@ -126,71 +138,39 @@ class BlockingCluster:
 
     # ---- acting on it ------------------------------------------------------------------------------------
 
-    def start(self, target: str) -> None:
-        """Start what does not run, and wait until it is ready."""
-        self._call(self._cluster.start, target)
-
-    def kill(self, target: str) -> None:
-        """kill -9, and wait for the end."""
-        self._call(self._cluster.kill, target)
-
-    def stop(self, target: str) -> None:
-        """Stop in order, and wait for the end."""
-        self._call(self._cluster.stop, target)
-
-    def pause(self, target: str) -> None:
-        """Freeze: sockets stay open, nothing answers."""
-        self._call(self._cluster.pause, target)
-
-    def resume(self, target: str) -> None:
-        """Let a frozen node go on."""
-        self._call(self._cluster.resume, target)
-
-    def restart(self, target: str) -> None:
-        """Stop what runs, start, and wait until it is ready."""
-        self._call(self._cluster.restart, target)
-
-    def power_loss(self, target: str) -> None:
-        """Kill, and erase what was not synced to disk."""
-        self._call(self._cluster.power_loss, target)
-
-    def wipe(self, target: str) -> None:
-        """Kill, and delete the store."""
-        self._call(self._cluster.wipe, target)
-
-    def isolate(self, target: str) -> ActiveFault:
-        """Cut a node off from all others, your application included."""
-        return self._call(self._cluster.isolate, target)
+    def act(self, action: NodeAction[R], target: str) -> R:
+        """Do an action of the table; return its result. Each is a method, too: `cluster.kill(target)`."""
+        return self._call(lambda: self._cluster.act(action, target))
 
     def fault(self, fault: Fault) -> ActiveFault:
-        """Put a fault in force (`rmqlab.cluster.faults.rules`)."""
+        """Put a fault in force (see `rmqlab.faults`)."""
         return self._call(self._cluster.fault, fault)
 
     def heal(self, fault: ActiveFault | str) -> None:
         """End one fault."""
         self._call(self._cluster.heal, fault)
 
-    def heal_all(self) -> None:
-        """End all faults."""
-        self._call(self._cluster.heal_all)
+    def heal_all(self) -> list[ActiveFault]:
+        """End all faults; return those that were in force."""
+        return self._call(self._cluster.heal_all)
 
-    # ---- working against it ------------------------------------------------------------------------------
+    # ---- workloads ------------------------------------------------------------------------------
 
-    def run_workload(self, module: str, config: Mapping[str, Any], name: str | None = None) -> Workload:
-        """Start a workload process, which goes on by itself."""
+    def run_workload(self, module: str, config: Mapping[str, Any], *, name: str | None = None) -> Workload:
+        """Start a workload process, and return while it runs."""
         return self._call(lambda: self._cluster.run_workload(module, config, name=name))
 
     def stop_workload(self, workload: Workload) -> None:
-        """Ask one to end, and wait for it."""
+        """Stop a workload, and wait for its end."""
         self._call(workload.stop)
 
     def produce(self, topic: str, count: int, seconds: float = WAIT_SECONDS, **config: Any) -> list[Mapping[str, Any]]:
-        """Send numbered messages, and give the fields of each `sent` event. Keys as `rmqlab produce` has options."""
+        """Send numbered messages; return the fields of each `sent` event. Keys are the options of `rmqlab produce`."""
         given = {"topic": topic, "count": count, "rate_per_second": 0.0, **config}
         return self._work(PRODUCE, given, "sent", seconds)
 
     def consume(self, topic: str, count: int, seconds: float = WAIT_SECONDS, **config: Any) -> list[Mapping[str, Any]]:
-        """Consume so many messages, and give the fields of each `delivered` event. WaitTimeoutError for too few."""
+        """Consume so many messages; return the fields of each `delivered` event. WaitTimeoutError for too few."""
         return self._work(CONSUME, {"topic": topic, "count": count, **config}, "delivered", seconds)
 
     def _work(self, module: str, config: Mapping[str, Any], kind: str, seconds: float) -> list[Mapping[str, Any]]:

@@ -1,4 +1,4 @@
-"""A cluster as an object: start it, act on it, watch it, wait for what becomes true.
+"""The Python API: start a cluster, act on it, read its events and journals, wait for conditions.
 
     async with open_cluster(ClusterSpec(name="demo", role="SYNC_MASTER")) as cluster:
         await cluster.kill("broker-a:master")
@@ -12,27 +12,30 @@ import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import trio
 
 import rmqlab
+from rmqlab.cluster.actions.action import NodeAction
+from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.conditions import Condition, parse_condition
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import Fault, Isolation
 from rmqlab.cluster.supervisor.check_settings import BadSettingsError, try_settings
 from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, Record
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, WORKLOAD_MODULES
+from rmqlab.cluster.supervisor.live_status import live_status
 from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
-from rmqlab.cluster.supervisor.placing import addresses_of, placed
+from rmqlab.cluster.supervisor.placing import Place, addresses_of, placed
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
-from rmqlab.cluster.supervisor.status import Document, masters_behind, status_document
+from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor, start_phases
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, check_spec, node_settings, nodes_of
+from rmqlab.faults import Fault
 from rmqlab.runtime.clock import ClockSettings, RatedClock, real_seconds
 from rmqlab.runtime.journal import (
     SUPERVISOR,
@@ -43,18 +46,19 @@ from rmqlab.runtime.journal import (
     read_journal,
     read_journals,
 )
-from rmqlab.store.powerloss import Lost
+
+R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 60.0
-_PAUSE_SECONDS = 0.01  # events of a busy workload must not make us ask all nodes each time
-_PROBE_SECONDS = 0.05  # how often a condition on live facts is looked at, when nothing happens before
-_TAIL_SECONDS = 0.1  # how often journals are looked at
+_PAUSE_SECONDS = 0.01  # without it each event of a busy workload would cause a request to all nodes
+_PROBE_SECONDS = 0.05  # between two checks of a condition without an event: live facts change silently
+_TAIL_SECONDS = 0.1  # between two reads of the journals without an event
 
 
 class WaitTimeoutError(Exception):
-    """What was waited for did not become true in time."""
+    """A condition did not become true in time."""
 
 
 @attrs.define(eq=False)
@@ -69,28 +73,28 @@ class Workload:
         return self._supervisor.life(self.name)
 
     def events(self) -> list[JournalEntry]:
-        """What it has told so far, each message included, and what the supervisor knows of it."""
+        """Return its events so far, with each message, and the supervisor's events about it."""
         place = self._supervisor.directory
         own = place.journal_path(self.name)
         known = [event for event in read_journal(place.journal_path(SUPERVISOR)) if event.node == self.name]
         return merge_entries(read_journal(own) if own.exists() else (), known)
 
     async def wait_ended(self, seconds: float = WAIT_SECONDS) -> int:
-        """Wait until it ends by itself; its exit status."""
+        """Wait until it ends by itself; return its exit status. WaitTimeoutError."""
         if not await self._supervisor.processes.wait_life(self.name, lambda life: not life.is_alive, seconds):
             raise WaitTimeoutError(f"{self.name} still runs after {seconds:g} s")
         await self._supervisor.processes.wait_told(self.name)
         return self.life.exit_status or 0
 
     async def stop(self) -> None:
-        """Ask it to end, if it has not."""
+        """Stop it unless it has ended."""
         if self.life.is_alive:
             await self._supervisor.stop(self.name)
 
 
 @attrs.define(eq=False)
-class Cluster:
-    """A running cluster. Targets are `broker-a`, `broker-a:master`, `broker-a:slave`, `broker-a-s`, `namesrv-1`."""
+class Cluster(NodeActions):
+    """A running cluster. Its actions (`kill`, `start`, ...) are the entries of `rmqlab.cluster.actions.table`."""
 
     supervisor: Supervisor
 
@@ -100,16 +104,16 @@ class Cluster:
 
     @property
     def events(self) -> EventLog:
-        """Iterate over what happened, single messages left out; `follow()` gives what happens."""
+        """All events without single messages. Iterate over the past ones; `follow()` yields later ones."""
         return self.supervisor.events
 
     def journal(self) -> list[JournalEntry]:
-        """All that was written down so far by all processes, each message included, by time."""
+        """Return the journal entries of all processes so far, with each message, sorted by time."""
         return read_journals(self.supervisor.directory.journal_dir)
 
     @asynccontextmanager
     async def follow_journal(self) -> AsyncIterator[AsyncIterator[list[JournalEntry]]]:
-        """All that is written down, each message included, from the beginning on: batches, each sorted by time."""
+        """Iterate over past and later journal entries, with each message, in batches sorted by time."""
         tail = JournalTail(self.supervisor.directory.journal_dir)
 
         async def batches() -> AsyncGenerator[list[JournalEntry], None]:
@@ -123,99 +127,42 @@ class Cluster:
             async with aclosing(batches()) as generator:
                 yield generator
 
-    async def start(self, target: str) -> None:
-        """Start what does not run, and wait until it is ready."""
-        await self.supervisor.start(*self._names(target))
-
-    async def kill(self, target: str) -> None:
-        """kill -9, and wait for the end."""
-        await self.supervisor.kill(*self._names(target))
-
-    async def stop(self, target: str) -> None:
-        """Stop in order, and wait for the end."""
-        await self.supervisor.stop(*self._names(target))
-
-    async def pause(self, target: str) -> None:
-        """Freeze (SIGSTOP): sockets stay open, nothing answers."""
-        await self.supervisor.pause(*self._names(target))
-
-    async def resume(self, target: str) -> None:
-        """Let a frozen node go on (SIGCONT)."""
-        await self.supervisor.resume(*self._names(target))
-
-    async def restart(self, target: str) -> None:
-        """Stop what runs, start, and wait until it is ready."""
-        await self.supervisor.restart(*self._names(target))
-
-    async def power_loss(self, target: str) -> dict[str, Lost]:
-        """kill -9, then erase what was not synced to disk; what each node lost. `start` recovers what is left.
-
-        Sockets close as at a kill: isolate the node before, if its peers shall not notice.
-        """
-        return await self.supervisor.power_loss(*self._names(target))
-
-    async def wipe(self, target: str) -> dict[str, int]:
-        """kill -9, then delete the node's store; how many files that were. The next `start` finds an empty disk."""
-        return await self.supervisor.wipe(*self._names(target))
+    async def act(self, action: NodeAction[R], target: str) -> R:
+        """Do an action of the table; return its result. Each is a method, too: `await cluster.kill(target)`."""
+        return await action.run(self.supervisor, target)
 
     @property
     def faults(self) -> list[ActiveFault]:
         """The faults in force, oldest first."""
-        return [*self.supervisor.faults.board.active.values()]
+        return [*self.supervisor.faults.active.by_id.values()]
 
     async def fault(self, fault: Fault) -> ActiveFault:
-        """Put a fault in force (see `rmqlab.cluster.faults.rules`); in force at all running nodes on return.
+        """Put a fault in force (see `rmqlab.faults`), and wait until all running nodes apply it.
 
-        FaultError where this cluster cannot play it. A node that is paused plays it when it goes on, one that is
-        started again plays it from its first moment on.
+        FaultError if this cluster cannot play it. A paused node applies it when it resumes, a node that starts later
+        applies it from its start.
         """
         return await self.supervisor.faults.apply(fault)
 
-    async def isolate(self, target: str) -> ActiveFault:
-        """Cut a node off from all others: packets vanish both ways, nobody sees a close."""
-        return await self.fault(Isolation(target=target))
-
     async def heal(self, fault: ActiveFault | str) -> None:
-        """End a fault, by itself or by its id."""
+        """End a fault, given as an object or by its id."""
         await self.supervisor.faults.heal(fault if isinstance(fault, str) else fault.id)
 
     async def heal_all(self) -> list[ActiveFault]:
-        """End all faults; those that were in force."""
-        return await self.supervisor.faults.heal(*self.supervisor.faults.board.active)
+        """End all faults; return those that were in force."""
+        return await self.supervisor.faults.heal(*self.supervisor.faults.active.by_id)
 
     async def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
-        """The live facts of one node; None when it does not run, is paused, or does not answer in time."""
-        (name,) = self._names(target)
-        return await self.supervisor.processes.snapshot(name, seconds)
+        """Return the live facts of one node; None if it does not run, is paused, or does not reply in time."""
+        (node,) = self.supervisor.find(target)
+        return await self.supervisor.processes.snapshot(node.name, seconds)
 
     async def status(self) -> Document:
-        """What `rmqlab status --json` prints."""
-        supervisor = self.supervisor
-        head = {
-            "name": supervisor.spec.name,
-            "namesrv_addr": supervisor.namesrv_addr,
-            "profile": supervisor.spec.broker_settings.get("profile", supervisor.spec.profile),
-            "broker_settings": dict(supervisor.spec.broker_settings),
-            "rate": supervisor.spec.rate,
-            "moved": supervisor.moved,
-            "clock_millis": supervisor.clock.wall_millis(),
-            "supervisor_pid": os.getpid(),
-            "directory": str(supervisor.directory.path),
-            "faults": [active.as_json() for active in self.faults],
-            "internal_errors": dict(supervisor.processes.errors.counts),
-        }
-        facts = await supervisor.processes.snapshots()
-        for master in masters_behind(supervisor.nodes.values(), facts):  # or it was only asked before its slave
-            facts[master] = await supervisor.processes.snapshot(master)
-        shown = [
-            node
-            for node in supervisor.nodes.values()
-            if node.kind is not NodeKind.WORKLOAD or supervisor.life(node.name).is_alive
-        ]
-        return status_document(head, shown, supervisor.processes.lives, facts, str(supervisor.directory.path))
+        """Return what `rmqlab status --json` prints."""
+        return await live_status(self.supervisor)
 
     async def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
-        """Wait until a condition (see `rmqlab.cluster.conditions`), or a function of the status, holds; the status then."""
+        """Wait for a condition (see `rmqlab.cluster.conditions`) or a predicate of the status; return that status."""
         if callable(condition):
             judged = Condition(getattr(condition, "__name__", "condition"), condition)
         else:
@@ -232,10 +179,10 @@ class Cluster:
         raise WaitTimeoutError(f"{judged.text!r} is not so after {seconds:g} s")
 
     async def run_workload(self, module: str, config: Mapping[str, Any], *, name: str | None = None) -> Workload:
-        """Start a process that works against the cluster. It is told the nameservers and an address to speak from.
+        """Start a client process of the cluster.
 
-        The module has `load_config(path)` and `async main(config, link)`; its config file gets `namesrv_addr` and
-        `source_ip` besides what is given here. ValueError for a name that is taken, or no file name.
+        The module has `load_config(path)` and `async main(config, link)`. `config` goes to its settings file, with
+        `namesrv_addr` and the address to connect from, `source_ip`. ValueError for a name that is taken or invalid.
         """
         number = 1 + sum(node.kind is NodeKind.WORKLOAD for node in self.supervisor.nodes.values())
         name = name or f"{module.rpartition('.')[2]}-{number}"
@@ -243,9 +190,6 @@ class Cluster:
         self.supervisor.workload_settings[name] = {"namesrv_addr": self.namesrv_addr, "source_ip": node.host, **config}
         await self.supervisor.start(name)
         return Workload(name, self.supervisor)
-
-    def _names(self, target: str) -> list[str]:
-        return [node.name for node in self.supervisor.find(target)]
 
 
 @asynccontextmanager
@@ -259,20 +203,20 @@ async def open_cluster(
     started: Callable[[Cluster], object] = lambda _: None,
     forks: ForkServer | None = None,
 ) -> AsyncIterator[Cluster]:
-    """Start a cluster, give it once every node is ready, and stop it in order in the end.
+    """Start a cluster, yield it once every node is ready, and stop it in order at the end.
 
-    BadSettingsError for broker settings that no broker takes, NodeFailedError for a node that does not start.
-    The directory is `~/.rmqlab/<name>` unless given. `started` gets the cluster before its nodes start. With a
-    `seed`, random choices of its processes are the same each time, though not what time makes of them. `forks` is a fork
-    server that runs already; it is closed in the end.
+    BadSettingsError for settings that a broker rejects, NodeFailedError for a node that does not start.
+    The directory is `~/.rmqlab/<name>` unless given. `started` gets the cluster before its nodes start. `seed` fixes
+    the random choices of the processes, not their timing. `forks` is a fork server that runs already; it is closed at
+    the end.
     """
     place = ClusterDirectory.named(spec.name) if directory is None else ClusterDirectory.at(directory)
     place.create()
     with place.locked():
-        # First of all: it imports while we look for a place.
+        # First: it imports the nodes' modules while addresses are chosen.
         forks = forks or ForkServer.start([*modules.values(), *WORKLOAD_MODULES], place.path / "forkserver.log", way)
         try:
-            if modules[NodeKind.BROKER] == BROKER_MODULE:  # others have their own settings
+            if modules[NodeKind.BROKER] == BROKER_MODULE:  # other modules have other settings
                 await _check_settings(spec)
             record = place.read_record()
             with placed(spec, place, record) as found:
@@ -290,24 +234,8 @@ async def open_cluster(
                 async with _supervised(supervisor):
                     cluster = Cluster(supervisor)
                     started(cluster)
-                    supervisor.record(
-                        "",
-                        "cluster_starting",
-                        rate=spec.rate,
-                        role=spec.role,
-                        profile=spec.profile,
-                        seed=seed,
-                        version=rmqlab.__version__,
-                    )
-                    if found.note:
-                        supervisor.moved = found.note
-                        supervisor.record(
-                            "",
-                            "cluster_moved",
-                            before=found.moved_from,
-                            now=addresses_of(placement),
-                            reason=found.reason,
-                        )
+                    _record_start(supervisor)
+                    _record_move(supervisor, found)
                     try:
                         for phase in start_phases(nodes):
                             await supervisor.start(*phase)
@@ -323,7 +251,7 @@ async def open_cluster(
 
 @asynccontextmanager
 async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
-    """Attend to the processes until all have ended, even while what is inside is being cancelled."""
+    """Serve the processes until all have ended, even while the body is being cancelled."""
     place = supervisor.directory
     attending = trio.CancelScope(shield=True)
 
@@ -354,13 +282,35 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
                         supervisor.record("", "cluster_stopped")
                     attending.cancel()
         except BaseExceptionGroup as group:
-            if len(group.exceptions) == 1:  # the nursery is ours: its wrapping is none of the caller's business
+            if len(group.exceptions) == 1:  # unwrap the group of our own nursery
                 raise group.exceptions[0] from None
             raise
         finally:
             supervisor.events.journal.close()
             supervisor.events.journal = None
             place.control_socket.unlink(missing_ok=True)
+
+
+def _record_start(supervisor: Supervisor) -> None:
+    """Record what the judges and the report of this run must know of it."""
+    spec = supervisor.spec
+    supervisor.record(
+        "",
+        "cluster_starting",
+        rate=spec.rate,
+        role=spec.role,
+        profile=spec.profile,
+        seed=supervisor.seed,
+        version=rmqlab.__version__,
+    )
+
+
+def _record_move(supervisor: Supervisor, found: Place) -> None:
+    """Record that the cluster is not at the addresses of its last start, if so."""
+    if found.note:
+        supervisor.moved = found.note
+        now = addresses_of(found.placement)
+        supervisor.record("", "cluster_moved", before=found.moved_from, now=now, reason=found.reason)
 
 
 def _write_settings(place: ClusterDirectory, name: str, settings: Mapping[str, Any]) -> None:
@@ -371,7 +321,7 @@ def _write_settings(place: ClusterDirectory, name: str, settings: Mapping[str, A
 
 
 async def _check_settings(spec: ClusterSpec) -> None:
-    """Let a broker read the settings for all of them. BadSettingsError names key, near miss and what was expected."""
+    """Let a broker read the settings. BadSettingsError names the key, a near miss and what was expected."""
     try:
         check_spec(spec)
         remarks = await trio.to_thread.run_sync(try_settings, spec.broker_settings)
@@ -382,10 +332,10 @@ async def _check_settings(spec: ClusterSpec) -> None:
 
 
 def _last_time(place: ClusterDirectory, record: Record | None) -> float:
-    """The latest second that this cluster has lived: it must not live it again after having run fast."""
+    """Return the latest second of the cluster's clock: after a fast run it must not go back."""
     if record is None or (record.clock_millis == 0 and record.spec.rate == 1):
         return 0
     millis = record.clock_millis
-    if millis == 0:  # it was killed: its journals know
+    if millis == 0:  # it was killed: its journals have the time
         millis = max((event.at_millis for event in read_journals(place.journal_dir)), default=0)
     return millis / 1000

@@ -1,12 +1,12 @@
-"""For test suites of applications: a RocketMQ cluster as a pytest fixture, and its failures in three lines.
+"""The pytest plugin: a RocketMQ cluster as a fixture for the test suites of applications.
 
     def test_no_order_is_lost(rmq_cluster):
         rmq_cluster.kill("broker-a:master")
         ...
 
-`rmq_cluster` is a `rmqlab.cluster.blocking.BlockingCluster` for each test: one nameserver, a master, a slave, in real time.
-`@pytest.mark.rmq_cluster(role="SYNC_MASTER", groups=2)` gives it other keys of `rmqlab.cluster.supervisor.topology.ClusterSpec`. For
-another scope, make a fixture of your own in conftest.py:
+`rmq_cluster` is a `rmqlab.cluster.blocking.BlockingCluster` for each test: one nameserver, a master and a slave, in real
+time. `@pytest.mark.rmq_cluster(role="SYNC_MASTER", groups=2)` sets keys of `rmqlab.cluster.supervisor.topology.ClusterSpec`.
+For another scope, make a fixture of your own in conftest.py:
 
     from rmqlab.cluster.pytest_plugin import cluster_fixture
 
@@ -14,8 +14,8 @@ another scope, make a fixture of your own in conftest.py:
 
 `rmq_trio_cluster` is the same as a `rmqlab.cluster.lab.Cluster`, for tests that run in trio (pytest-trio).
 
-Clusters are made below pytest's own temporary directory, at addresses of their own: any number of them, in any
-number of pytest processes, do not meet. A test that fails is told what happened in its clusters.
+Each cluster has a directory below pytest's temporary directory and addresses of its own, so parallel pytest processes
+do not disturb each other. The report of a failed test includes the latest events of its clusters.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
-if TYPE_CHECKING:  # pytest loads this file in every suite beside which rmqlab is installed: it must cost them nothing
+if TYPE_CHECKING:  # pytest loads this file in every suite of the environment: its import must be cheap
     from rmqlab.cluster.blocking import BlockingCluster
     from rmqlab.cluster.lab import Cluster
     from rmqlab.cluster.supervisor.directory import ClusterDirectory
@@ -35,19 +35,19 @@ if TYPE_CHECKING:  # pytest loads this file in every suite beside which rmqlab i
 Scope = Literal["session", "package", "module", "class", "function"]
 
 MARK = "rmq_cluster"
-_TOLD_LINES = 40
+_EVENT_LINES = 40
 _numbers = itertools.count(1)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mark known."""
-    config.addinivalue_line("markers", f"{MARK}(**keys): what the cluster of this test is like; keys of ClusterSpec")
+    """Register the mark."""
+    config.addinivalue_line("markers", f"{MARK}(**keys): the cluster of this test; keys of ClusterSpec")
 
 
 def cluster_fixture(scope: Scope = "function", **keys: Any) -> Callable[..., Any]:
-    """Make a fixture that gives a `BlockingCluster`. Keys are those of ClusterSpec; a mark of the test adds to them.
+    """Return a fixture that yields a `BlockingCluster`. Keys are those of ClusterSpec; a mark of the test adds to them.
 
-    A key that does not fit fails the test with its name and what was expected.
+    An invalid key fails the test with its name and what was expected.
     """
 
     @pytest.fixture(scope=scope)
@@ -81,7 +81,7 @@ async def rmq_trio_cluster(
 
 @contextlib.contextmanager
 def _settings_named() -> Iterator[None]:
-    """Fail a test whose cluster has settings that no broker takes with their names alone, without a traceback."""
+    """Fail a test with invalid broker settings by their names, without a traceback."""
     from rmqlab.cluster.supervisor.check_settings import BadSettingsError  # noqa: PLC0415 -- see above
 
     try:
@@ -118,7 +118,7 @@ def _place(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Any:
-    """Tell a failed test what happened in its clusters."""
+    """Add the latest events of its clusters to the report of a failed test."""
     report = yield
     if report.failed:
         for name, value in getattr(item, "funcargs", {}).items():
@@ -129,7 +129,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 
 def _directory_of(value: object) -> "ClusterDirectory | None":
-    """The directory of a cluster that one of our fixtures gave."""
+    """Return the directory of a cluster from one of our fixtures; None for another value."""
     supervisor = getattr(value, "supervisor", None)
     found = getattr(value, "directory", None) or getattr(supervisor, "directory", None)
     return found if type(found).__name__ == "ClusterDirectory" else None
@@ -139,4 +139,4 @@ def _history(directory: "ClusterDirectory") -> str:
     from rmqlab.cluster.scenario.history import history_lines  # noqa: PLC0415 -- see above
     from rmqlab.runtime.journal import read_journals  # noqa: PLC0415 -- see above
 
-    return "\n".join(list(history_lines(read_journals(directory.journal_dir)))[-_TOLD_LINES:])
+    return "\n".join(list(history_lines(read_journals(directory.journal_dir)))[-_EVENT_LINES:])

@@ -51,7 +51,7 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
                 await trio.sleep_forever()
             finally:
                 link.stopping()
-                nameserver.emit = _keep_silent  # these connections are not lost: we close them
+                nameserver.is_stopping = True
                 server.close()
 
 
@@ -79,7 +79,3 @@ def _load_kv(config: NameserverConfig) -> KvConfig:
         return load_kv_config(config.kv_config_path)
     except KvFileError as exc:
         raise StartError(f"the KV table cannot be read: {exc}") from None
-
-
-def _keep_silent(_kind: str, **_fields: object) -> None:
-    pass

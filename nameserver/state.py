@@ -30,9 +30,13 @@ class Nameserver:
     emit: Emit
     """Tell an event: its kind, and fields by name."""
     routes: RouteTable = attrs.field(factory=RouteTable, init=False)
+    is_stopping: bool = attrs.field(default=False, init=False)
+    """True while this process closes its connections: the brokers on them are not lost."""
 
     def announce(self, changes: Iterable[Change]) -> None:
-        """Tell what changed: brokers that came or went, topics whose queues did."""
+        """Emit an event for each change: a broker that came or went, topics whose queues changed."""
+        if self.is_stopping:
+            return
         for change in changes:
             if isinstance(change, BrokerChange):
                 self.emit(

@@ -1,5 +1,6 @@
 """Holds the documents to the code: links, citations, names of commands, targets, files and JSON members."""
 
+import json
 import pathlib
 import re
 from collections.abc import Iterator
@@ -9,8 +10,12 @@ import attrs
 import pytest
 import typer.core
 import typer.main
+from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.cluster.actions.__main__ import action_table
+from rmqlab.cluster.actions.reports import POWER_LOSS_REPORT, WIPE_REPORT
+from rmqlab.cluster.cli.terms import JSON_VERSION
 from rmqlab.cluster.cli.up import UP_KEYS
 from rmqlab.cluster.conditions import UnknownConditionError, parse_condition
 from rmqlab.cluster.scenario.actions import VERBS
@@ -19,8 +24,10 @@ from rmqlab.cluster.scenario.waits import parse_wait
 from rmqlab.cluster.supervisor.process_state import ProcessState
 from rmqlab.cluster.supervisor.status import live_entry, node_entry, status_document
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
+from rmqlab.faults.documents import with_tables
 from rmqlab.runtime.journal import VERSION
 from rmqlab.store.compare import Comparison, Side
+from rmqlab.store.powerloss import Lost
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, conclude
@@ -140,6 +147,19 @@ def test_the_table_of_commands_has_every_command_and_no_other() -> None:
     assert named == verbs()
 
 
+def test_the_table_of_actions_is_the_one_that_the_code_prints() -> None:
+    assert action_table() in text_of(DOCS / "command-line.md"), "insert what `python -m rmqlab.cluster.actions` prints"
+
+
+# ---- faults --------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_faults_are_those_that_the_kinds_declare() -> None:
+    """If this fails: python -m rmqlab.faults.documents docs/faults.md."""
+    page = text_of(DOCS / "faults.md")
+    assert with_tables(page) == page
+
+
 # ---- scenarios -----------------------------------------------------------------------------------------------
 
 
@@ -188,6 +208,9 @@ def test_the_reference_of_scenarios_has_every_key() -> None:
 # ---- JSON ----------------------------------------------------------------------------------------------------
 
 JSON_PAGE = DOCS / "json.md"
+JSON_MEMBERS = ROOT / "tests" / "json_members.json"
+NO_DOCUMENTS = ("JSON output", "Version", "Commands")
+"""Headings of the page that are not those of documents."""
 
 
 def section_of(title: str) -> str:
@@ -240,6 +263,34 @@ def test_the_members_of_findings_and_comparisons_are_listed() -> None:
     assert conclude([finding], METRICS, Conditions()).summary().keys() <= members_of("Judgement")
     fields = {field.name for kind in (Comparison, Side) for field in attrs.fields(kind)}
     assert members_of("Comparison") == {*fields, "target", "null"}
+
+
+def test_the_members_that_actions_add_are_listed() -> None:
+    lost = POWER_LOSS_REPORT.members({"broker-a": Lost()}, "broker-a")
+    wiped = WIPE_REPORT.members({"broker-a": 7}, "broker-a")
+    assert members_of("Commands") >= {*lost, *lost["lost"], *wiped}
+
+
+def documented_members() -> dict[str, list[str]]:
+    return {title: sorted(members_of(title)) for title in headings(text_of(JSON_PAGE)) if title not in NO_DOCUMENTS}
+
+
+def test_a_json_member_that_is_removed_changes_the_version() -> None:
+    """After an intended change, write `documented_members()` to the file, with the version that `JSON_VERSION` has."""
+    recorded = json.loads(text_of(JSON_MEMBERS))
+    removed = {
+        title: left_out
+        for title, members in recorded["members"].items()
+        if (left_out := {*members} - {*documented_members().get(title, [])})
+    }
+    assert removed == {} or recorded["version"] < JSON_VERSION, "increase JSON_VERSION, and record the members anew"
+    assert recorded == {"version": JSON_VERSION, "members": documented_members()}
+
+
+def test_the_version_of_json_is_documented_and_printed() -> None:
+    done = CliRunner().invoke(app, ["--json-version"])
+    assert (done.exit_code, done.stdout) == (0, f"{JSON_VERSION}\n")
+    assert f"$ rmqlab --json-version\n{JSON_VERSION}\n" in section_of("Version")
 
 
 # ---- citations -----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from rmqlab.broker.ha.byterate import ByteRate
 from rmqlab.broker.ha.sender import LogSender, SourceLog
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.stream import MasterStream, StreamError
-from rmqlab.runtime.links import Transport
+from rmqlab.runtime.fault_hooks import Transport
 from rmqlab.runtime.reactor import READ, WRITE, Reactor
 
 log = logging.getLogger(__name__)

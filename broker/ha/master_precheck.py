@@ -15,6 +15,7 @@ import attrs
 import trio
 
 from rmqlab.broker.ha.divergence import Span, common_end
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.body import BodyError
@@ -92,8 +93,7 @@ class MasterPrecheck:
     identity: Identity
     client: RemotingClient
     emit: Callable[..., None]
-    master_address: Callable[[], str | None] = lambda: None
-    """The master's remoting address as the nameservers have it, if they do."""
+    known_master: KnownMaster
     verdict: str = attrs.field(default="", init=False)
     """What was said last of a master that is not followed, or unexamined; empty if all is well."""
     _verifier: LogVerifier | None = attrs.field(default=None, init=False)
@@ -138,7 +138,7 @@ class MasterPrecheck:
 
     def _remoting_address(self, ha_address: str, settings: HaSettings) -> str:
         """What the nameservers say of the master; of one that was set by hand, the port that 4.9 always has."""
-        known = self.master_address()
+        known = self.known_master.address
         if known is not None and settings.fixed_master is None:
             return known
         host, _, port = ha_address.rpartition(":")

@@ -13,11 +13,12 @@ from typing import Any, NoReturn, Protocol
 import trio
 
 from rmqlab.broker.ha.byterate import ByteRate
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.receiver import LogReceiver, ReplicaLog
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.stream import BadFrameError, SlaveStream, StreamError
 from rmqlab.runtime.channel import ConnectError
-from rmqlab.runtime.links import Transport
+from rmqlab.runtime.fault_hooks import Transport
 from rmqlab.runtime.reactor import READ, Reactor
 from rmqlab.runtime.remoting_client import open_connection
 
@@ -63,6 +64,13 @@ class NoCheck:
     def find_fault(self) -> str | None:
         """Take anything."""
         return None
+
+
+class ConnectionObserver(Protocol):
+    """Gets the connections of a slave to its master."""
+
+    def master_connected(self) -> None:
+        """A connection to the master is open."""
 
 
 class HaClient:
@@ -192,9 +200,11 @@ class HaSlave:
         reactor: Reactor,
         store: ReplicaLog,
         settings: HaSettings,
+        known_master: KnownMaster,
         *,
         on_received: Callable[[], None],
         emit: Callable[..., None],
+        connection_observer: ConnectionObserver | None = None,
         caution: MasterCheck | None = None,
         source_ip: str | None = None,
         now: Callable[[], float] = trio.current_time,
@@ -203,35 +213,22 @@ class HaSlave:
         self._store = store
         self.settings = settings
         """May be replaced; a connection keeps those it was opened with."""
-        self.on_connected: Callable[[], None] = lambda: None
-        """Called when the master was found."""
+        self._known_master = known_master
         self._on_received = on_received
+        self._connection_observer = connection_observer
         self._emit = emit
         self._caution = caution or NoCheck()
         self._source_ip = source_ip
         self._now = now
-        self._is_fixed = settings.fixed_master is not None
-        self._master = settings.fixed_master
-        self._master_set = trio.Event()
+        self._address_changed = known_master.ha_address_changed
         self._client: HaClient | None = None
         self._last_failure = ""
-
-    def set_master(self, address: str | None) -> None:
-        """Take the master's HA address as a nameserver told it. None is no news: the one known stays (section 4.1).
-
-        A connection that is open lives on; the address counts from the next one on.
-        """
-        if address is None or self._is_fixed or address == self._master:
-            return
-        log.info("the master's HA address is %s, was %s", address, self._master)
-        self._master = address
-        self._master_set.set()
 
     def snapshot(self) -> dict[str, Any]:
         """What an operator wants to know."""
         client, now = self._client, self._now()
         return {
-            "master_address": self._master,
+            "master_address": self._known_master.ha_address,
             "connected": client is not None,
             "verdict": self._caution.verdict,
             "reported_offset": client.stream.reported if client is not None else self._store.max_commit_log_offset,
@@ -259,7 +256,7 @@ class HaSlave:
                 await trio.sleep(min(_FIRST_PAUSE * 2.0 ** min(short_lives - 2, 16), RETRY_PERIOD))
 
     async def _connect(self) -> socket.socket | None:
-        address, self._master_set = self._master, trio.Event()
+        address, self._address_changed = self._known_master.ha_address, self._known_master.ha_address_changed
         if address is None:
             return None
         try:
@@ -284,12 +281,12 @@ class HaSlave:
         """Wait 5 s. The address may come meanwhile: 4.9 does not notice, and first connects some 5 s after its start."""
         with trio.move_on_after(RETRY_PERIOD):
             if self.settings.ha_report_at_once:
-                await self._master_set.wait()
+                await self._address_changed.wait()
             else:
                 await trio.sleep_forever()
 
     async def _follow(self, sock: socket.socket) -> None:
-        master, self._last_failure = self._master, ""
+        master, self._last_failure = self._known_master.ha_address, ""
         try:
             client = HaClient(
                 self._reactor,
@@ -306,7 +303,8 @@ class HaSlave:
         self._client = client
         log.info("connected to master %s, our log ends at %d", master, self._store.max_commit_log_offset)
         self._emit("ha_client_connected", master=master, offset=self._store.max_commit_log_offset)
-        self.on_connected()
+        if self._connection_observer is not None:
+            self._connection_observer.master_connected()
         try:
             await client.report_until_closed()
         finally:

@@ -5,6 +5,9 @@ must answer. Sources: broker-requests section 2, store-and-ha section 6.
 """
 
 import time
+from collections.abc import Mapping
+
+import attrs
 
 from rmqlab.broker.filter.lexer import FilterError
 from rmqlab.broker.filter.message_filter import (
@@ -79,20 +82,30 @@ def _hold(
 ) -> Reply | None:
     """Hold a pull for `wait` seconds, or refuse it as RocketMQ does when its pull thread pool is full."""
     size = len(header.topic) + len(header.consumer_group) + len(header.subscription or "")
-    held = HeldPull(request, header, header.queue_offset, broker.now() + wait, wanted, size)
+    held = HeldPull(request, header, header.queue_offset, broker.now() + wait, _Waker(broker), wanted, size)
     if broker.hold.add(header.topic, header.queue_id, held):
         request.drop_content()
         return None
     return Reply(ResponseCode.SYSTEM_BUSY, {}, remark=OVERLOAD)
 
 
-def wake_pull(broker: Broker, pull: HeldPull) -> None:
-    """Run a held pull again and answer it, found or not."""
-    try:
-        pull.request.reply(_woken(broker, pull))
-    except Exception as exc:  # noqa: BLE001 - a boundary: the pull is run for the producer of a message, or by a timer
-        broker.errors.caught("held pull", exc, pull.request.channel.peer)
-        pull.request.reply(Reply(ResponseCode.SYSTEM_ERROR, {}, remark=f"{type(exc).__name__}: {exc}"))
+@attrs.frozen(eq=False)
+class _Waker:
+    """The broker, as its held pulls need it (`PullWaker`)."""
+
+    broker: Broker
+
+    def wake(self, pull: HeldPull) -> None:
+        """Run a held pull again and answer it, found or not."""
+        try:
+            pull.request.reply(_woken(self.broker, pull))
+        except Exception as exc:  # noqa: BLE001 - a boundary: this runs within the producer's request, or in a timer
+            self.broker.errors.caught("held pull", exc, pull.request.channel.peer)
+            pull.request.reply(Reply(ResponseCode.SYSTEM_ERROR, {}, remark=f"{type(exc).__name__}: {exc}"))
+
+    def properties_at(self, topic: str, queue_id: int, queue_offset: int) -> Mapping[str, str] | None:
+        """Return the properties of a stored message, for SQL92 filters."""
+        return self.broker.properties_at(topic, queue_id, queue_offset)
 
 
 def _woken(broker: Broker, pull: HeldPull) -> Reply:

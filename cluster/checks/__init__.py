@@ -17,6 +17,7 @@ from rmqlab.cluster.checks import (
     loss,
     offsetfiles,
     order,
+    records,
     replication,
     rollbacks,
     routes,
@@ -42,6 +43,7 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     offsetfiles.judge,
     replication.judge,
     divergence.judge,
+    records.judge,
     clocks.judge,
 )
 

@@ -1,4 +1,9 @@
-"""What lies in the stores of a run: every record of every node's commit log, read from the files alone."""
+"""What lies in the stores of a run: every record of every node's commit log, read from the files alone.
+
+A record whose body has another CRC than its head states is no readable copy of its message, and bytes that are no record
+hold none. Records behind such a hole count: they are there to be read, although a broker that starts after a crash would
+cut its log off at the hole.
+"""
 
 import collections
 import contextlib
@@ -13,7 +18,9 @@ from rmqlab.remoting.message import PROPERTY_UNIQ_KEY
 from rmqlab.store.compare import Comparison, LogImage, compare_logs
 from rmqlab.store.configfile import load_config_file
 from rmqlab.store.disk import StoreError
-from rmqlab.store.scan import LogScan
+from rmqlab.store.queueentries import QueueEntry, read_entries
+from rmqlab.store.scan import Hole, LogScan
+from rmqlab.verdict.findings import IDS_LIMIT
 
 
 @attrs.frozen(kw_only=True)
@@ -30,6 +37,8 @@ class Copy:
     log_offset: int
     """Commit log offset in bytes."""
     stored_at: int
+    size: int = 0
+    """Of the whole record, in bytes."""
 
 
 @attrs.frozen(kw_only=True)
@@ -39,7 +48,15 @@ class NodeStore:
     node: str
     broker: str
     copies: tuple[Copy, ...]
-    """In the order of the log."""
+    """Readable records, in the order of the log."""
+    damaged: tuple[Copy, ...] = ()
+    """Whole records whose body fails its CRC. Their ids may be damaged, too."""
+    holes: tuple[Hole, ...] = ()
+    """Bytes before the end of the log that are no record."""
+    entries: tuple[QueueEntry, ...] = ()
+    """Of its consume queues, read before the log: what they point at had been written."""
+    root: Path | None = None
+    """The directory of the store; None where there is none."""
 
 
 @attrs.frozen(kw_only=True)
@@ -107,7 +124,7 @@ def _compare(roots: Mapping[str, Path], history: History) -> Iterator[tuple[str,
         if slave.broker_id and not master.broker_id and {slave.name, master.name} <= roots.keys():
             with contextlib.suppress(StoreError), contextlib.ExitStack() as stack:
                 images = [stack.enter_context(LogImage.open(roots[name])) for name in (master.name, slave.name)]
-                yield slave.name, compare_logs(*images)
+                yield slave.name, compare_logs(*images, shown=IDS_LIMIT)
 
 
 def gather(nodes: Iterable[NodeStore], unread: Mapping[str, str]) -> Stores:
@@ -122,30 +139,45 @@ def gather(nodes: Iterable[NodeStore], unread: Mapping[str, str]) -> Stores:
 
 def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
     """Read one commit log; without a store, or in one that never had a message, there is nothing."""
-    log = root / "commitlog" if root else None
-    if log is None or not log.is_dir():
-        return NodeStore(node=node, broker=broker, copies=())
-    return NodeStore(node=node, broker=broker, copies=tuple(_copies(node, broker, LogScan(log))))
+    if root is None or not (root / "commitlog").is_dir():
+        return NodeStore(node=node, broker=broker, copies=(), root=root)
+    entries = tuple(read_entries(root))
+    scan = LogScan(root / "commitlog")
+    copies: dict[bool, list[Copy]] = {True: [], False: []}
+    for is_intact, copy in _copies(node, broker, scan):
+        copies[is_intact].append(copy)
+    return NodeStore(
+        node=node,
+        broker=broker,
+        copies=tuple(copies[True]),
+        damaged=tuple(copies[False]),
+        holes=tuple(scan.holes),
+        entries=entries,
+        root=root,
+    )
 
 
 def _is_store(root: Path) -> bool:
     return (root / "commitlog").is_dir() or (root / "lock").exists()
 
 
-def _copies(node: str, broker: str, scan: LogScan) -> Iterator[Copy]:
+def _copies(node: str, broker: str, scan: LogScan) -> Iterator[tuple[bool, Copy]]:
+    """Yield every whole record, and whether its body is what its CRC says."""
     queues: dict[tuple[str, int], Queue] = {}
     for message in scan.messages():
         key = (message.topic, message.queue_id)
         if (queue := queues.get(key)) is None:
             queue = queues[key] = Queue(message.topic, broker, message.queue_id)
-        yield Copy(
+        copy = Copy(
             node=node,
             message_id=message.properties.get(PROPERTY_UNIQ_KEY) or message.offset_message_id,
             queue=queue,
             offset=message.queue_offset,
             log_offset=message.physical_offset,
             stored_at=message.store_timestamp,
+            size=message.store_size,
         )
+        yield message.is_intact, copy
 
 
 def _is_wiped(node: str, history: History) -> bool:

@@ -1,7 +1,7 @@
 """Whether a slave's commit log is still its master's, byte for byte.
 
-* `divergence SLAVE`, in bytes: from the first byte that differs to where the shorter of both logs ends; 0 where they are
-  equal as far as both go. RocketMQ copies bytes, so any difference is one for good.
+* `divergence SLAVE`, in bytes: how many bytes differ, as far as both logs go, each compared with that at the same offset.
+  RocketMQ copies bytes, so any difference is one for good. The records that hold them are named, of either log.
 * `behind SLAVE`, `ahead SLAVE`, in bytes: by how much the slave's log ends before or beyond its master's.
 
 What both have in common, and where a log ends, is as `rmqlab diff` says (rmqlab/store/compare.py).
@@ -9,13 +9,13 @@ What both have in common, and where a log ends, is as `rmqlab diff` says (rmqlab
 Unknown: where one of the stores was not given or is none, and where the logs have no byte in common.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import History
-from rmqlab.store.compare import Comparison, Side, Verdict
+from rmqlab.store.compare import Comparison, Record, Side, Verdict
 from rmqlab.verdict.catalogue import DIVERGENCE
-from rmqlab.verdict.findings import Evidence, Finding, unknown
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
@@ -39,26 +39,35 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
 
 def _judge_divergence(slave: str, comparison: Comparison) -> Finding:
-    metric, first = f"divergence {slave}", comparison.first_difference
-    if first is None:
-        return Finding(metric=metric, unit="bytes", value=0, says=comparison.reason)
-    evidence = [_tell("master", comparison.a), _tell(slave, comparison.b)]
+    records = {who: _differing(side) for who, side in (("its master", comparison.a), (slave, comparison.b))}
+    pairs = [
+        {who: found[offset] for who, found in records.items() if offset in found}
+        for offset in sorted(set().union(*records.values()))
+    ]
     return Finding(
-        metric=metric,
+        metric=f"divergence {slave}",
         unit="bytes",
-        value=comparison.common_to - first,
+        value=comparison.differing_bytes,
         says=comparison.reason,
-        evidence=tuple(piece for piece in evidence if piece),
+        message_ids=tuple(dict.fromkeys(_name(record) for pair in pairs for record in pair.values())),
+        evidence=tuple(_tell(tuple(records), pair) for pair in pairs[:EVIDENCE_LIMIT]),
     )
 
 
-def _tell(who: str, side: Side) -> Evidence | None:
-    """The first records of one side that are not the other's."""
-    if side.differing is None:
-        return None
-    records = side.differing.first
+def _differing(side: Side) -> dict[int, Record]:
+    return {record.offset: record for record in side.differing.first} if side.differing else {}
+
+
+def _name(record: Record) -> str:
+    return record.message_id or record.offset_message_id
+
+
+def _tell(logs: tuple[str, ...], pair: Mapping[str, Record]) -> Evidence:
+    """What the logs have at one offset that is not the same."""
+    some = next(iter(pair.values()))
+    there = ", ".join(f"{who} has {_name(pair[who]) if who in pair else 'no such record'}" for who in logs)
     return Evidence(
-        says=f"{who}: {side.differing.record_count} records from offset {side.differing.offset} on are its own",
-        at_millis=records[0].stored_millis if records else None,
-        message_ids=tuple(record.message_id or record.offset_message_id for record in records),
+        says=f"commit log offset {some.offset}: {there}",
+        at_millis=some.stored_millis,
+        message_ids=tuple(dict.fromkeys(map(_name, pair.values()))),
     )

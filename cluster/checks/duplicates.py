@@ -5,11 +5,13 @@
 * `duplicates`: deliveries of a message to a group beyond the first. Each counts under exactly one cause:
   - `duplicates.redelivery`: it had been handed back (reconsume times above 0).
   - `duplicates.client_retry`: it came from another place than before, so it is stored twice.
-  - `duplicates.offset_rollback`: from the same place, though the group had committed an offset beyond it, or though an
-    offset beyond it was moved back (by a commit, by a slave's metadata sync, by a correction of the consumer's own).
+  - `duplicates.offset_rollback`: from the same place, though an offset beyond it was moved back (by a commit, by a
+    slave's metadata sync, by a correction of the consumer's own), or to a consumer that took the queue on although the
+    group had committed an offset beyond it.
   - `duplicates.rebalance`: from the same place, by another consumer, or by one that had taken the queue on anew:
     nobody had committed beyond it yet.
-  - `duplicates.unexplained`: none of these.
+  - `duplicates.unexplained`: none of these: a consumer that kept its queue pulls no offset twice. A journal with an
+    entry written twice looks like this.
 
 Each consumer of a broadcasting group gets all: such groups are not to be judged by this.
 
@@ -26,6 +28,7 @@ import attrs
 from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import Delivery, History, Queue, Send
 from rmqlab.cluster.checks.moves import Move, find_moves
+from rmqlab.runtime.journal import JournalEntry
 from rmqlab.verdict.catalogue import DUPLICATES
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
@@ -147,7 +150,9 @@ class _Causes:
             return "rebalance", f"{before.node} had it, and no commit went beyond it"
         if self._taken_on(delivery) > before.at:
             return "rebalance", f"{delivery.node} had taken {delivery.queue} on anew"
-        return "unexplained", f"{delivery.node} had it, and kept {delivery.queue}"
+        if _is_same_entry(delivery.entry, before.entry):
+            return "unexplained", "the journal has this entry twice"
+        return "unexplained", f"{delivery.node} had it and kept {delivery.queue}: the journal shows no second pull"
 
     def _moved_back(self, delivery: Delivery, before: Delivery) -> str:
         key = (delivery.group, delivery.queue)
@@ -156,6 +161,8 @@ class _Causes:
                 return f"{move.says} from {move.before} to {move.after}"
         # Who takes a queue on asks for the group's offset once: a commit of the last owner may come too late for it.
         asked_at = self._taken_on(delivery)
+        if before.node == delivery.node and asked_at <= before.at:
+            return ""
         known = self._commits[key]
         index = bisect.bisect_right(
             known, asked_at if asked_at > before.at else delivery.at, key=lambda commit: commit[0]
@@ -169,6 +176,10 @@ class _Causes:
         times = self._taken[delivery.node, str(delivery.queue)]
         index = bisect.bisect_right(times, delivery.at)
         return times[index - 1] if index else -1
+
+
+def _is_same_entry(one: JournalEntry, other: JournalEntry) -> bool:
+    return (one.at_millis, one.node, one.kind, one.fields) == (other.at_millis, other.node, other.kind, other.fields)
 
 
 def _tell(repeat: Repeat, history: History) -> Evidence:

@@ -1,8 +1,9 @@
 """Loss of acknowledged messages (RPO): what a producer was told, against what is on which disk.
 
-* `lost`: messages whose send was answered with an outcome that says "stored", and that are in no store at all, under
-  any topic (a delayed or half message lies under a system topic). `lost.OUTCOME` counts one outcome. A message that
+* `lost`: messages whose send was answered with an outcome that says "stored", and that no store holds a readable
+  copy of, under any topic (a delayed or half message lies under a system topic). `lost.OUTCOME` counts one outcome. A message that
   its broker deleted for its age is `expired`, not lost.
+* `unreadable`: those of the lost messages of which damaged records are left (see records.py).
 * `missing NODE`: acknowledged messages of the node's broker name that this one node's store does not hold, be they
   elsewhere or not: what would be lost with all the others.
 * `sent`, `sent.OUTCOME`: sends by what their producer was told. `stored.refused` and `stored.indeterminate`: those that
@@ -13,12 +14,13 @@ Unknown: where nothing was sent; where a message is in none of the stores that w
 stores could not be; where an acknowledged send carries no unique id.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
 from rmqlab.cluster.checks.history import History, Queue, Send
+from rmqlab.cluster.checks.records import Damage, acknowledged_places, find_damages
 from rmqlab.remoting.names import is_system_topic
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
@@ -69,6 +71,8 @@ class _Absent:
     message_id: str
     send: Send
     is_expired: bool
+    damages: tuple[Damage, ...] = ()
+    """Records of it that cannot be read."""
 
 
 def _absent(history: History, stores: Stores) -> list[_Absent]:
@@ -79,7 +83,19 @@ def _absent(history: History, stores: Stores) -> list[_Absent]:
         if send.is_acknowledged:
             expired = _is_expired(send, stores, first_offsets)
             absent += [_Absent(key, send, expired) for key in send.ids if key not in stores.by_message]
-    return absent
+    damages = _damages_of({one.message_id for one in absent}, history, stores)
+    return [attrs.evolve(one, damages=tuple(damages.get(one.message_id, ()))) for one in absent]
+
+
+def _damages_of(message_ids: Collection[str], history: History, stores: Stores) -> Mapping[str, list[Damage]]:
+    found: dict[str, list[Damage]] = {}
+    if message_ids:
+        names = acknowledged_places(history)
+        for store in stores.nodes.values():
+            for damage in find_damages(store, names):
+                if damage.message_id in message_ids:
+                    found.setdefault(damage.message_id, []).append(damage)
+    return found
 
 
 def _first_offsets(copies: Iterable[Copy]) -> dict[Queue, int]:
@@ -110,6 +126,7 @@ def _judge_loss(history: History, stores: Stores, absent: Sequence[_Absent]) -> 
         told = [send for send in acknowledged if send.outcome == outcome]
         of_these = [found for found in lost if found.send.outcome == outcome]
         yield _judge_absent(f"lost.{outcome}", told, of_these, history, stores)
+    yield _judge_absent("unreadable", acknowledged, [found for found in lost if found.damages], history, stores)
     yield _judge_absent("expired", acknowledged, expired, history, stores)
 
 
@@ -118,6 +135,8 @@ def _judge_absent(
 ) -> Finding:
     """Count what is absent from all stores, where all stores that could have it were read."""
     found = _count(metric, told, [(one.message_id, one.send) for one in absent], history)
+    pieces = [_with_damages(*pair) for pair in zip(found.evidence, absent, strict=False)]
+    found = attrs.evolve(found, evidence=tuple(pieces))
     missing = ""
     if not history.sends:
         missing = NOTHING_SENT
@@ -149,6 +168,12 @@ def _where_it_was(message_id: str, send: Send, history: History) -> Evidence:
         message_ids=(message_id,),
         entries=history.around(send.ended_at, message_id),
     )
+
+
+def _with_damages(piece: Evidence, absent: _Absent) -> Evidence:
+    """Add where damaged records of a message lie."""
+    where = [f"{one.node}, commit log offset {one.log_offset}: {one.says}" for one in absent.damages]
+    return attrs.evolve(piece, says="; ".join([piece.says, *where]))
 
 
 def _judge_missing(history: History, store: NodeStore) -> Finding:

@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.cli.tables import render_event
+from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.runtime.printable import printable
 from rmqlab.verdict.findings import Evidence, Finding
 from rmqlab.verdict.grounds import Decision

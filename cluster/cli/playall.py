@@ -10,7 +10,7 @@ from typing import Any
 import attrs
 import trio
 
-from rmqlab.cluster.cli.telling import Telling
+from rmqlab.cluster.cli.line_output import LineOutput
 from rmqlab.cluster.scenario.catalogue import Listed
 from rmqlab.cluster.supervisor.topology import PROFILES
 
@@ -42,7 +42,7 @@ class PlayAll:
     """The runs of a list of scenarios, and their documents as `rmqlab run --json` prints them."""
 
     runs: Sequence[PlannedRun]
-    telling: Telling
+    output: LineOutput
     options: Sequence[str] = ()
     """Further options of `rmqlab run`."""
     playing: list[str] = attrs.field(factory=list, init=False)
@@ -52,7 +52,7 @@ class PlayAll:
     """Runs that did not hold beside others, but did alone."""
 
     @classmethod
-    def of(cls, listed: Sequence[Listed], telling: Telling, options: Sequence[str], *, both: bool) -> "PlayAll":
+    def of(cls, listed: Sequence[Listed], output: LineOutput, options: Sequence[str], *, both: bool) -> "PlayAll":
         """Every scenario under 4.9, and under hardened where its outcome differs, or always with `both`."""
         runs = [
             PlannedRun(it, profile)
@@ -60,7 +60,7 @@ class PlayAll:
             for profile in PROFILES
             if profile == "4.9" or both or it.scenario.differs_hardened
         ]
-        return cls(runs, telling, options)
+        return cls(runs, output, options)
 
     async def play(self, jobs: int) -> None:
         """Play all, `jobs` at a time."""
@@ -113,7 +113,7 @@ class PlayAll:
         self.playing.append(run.title)
         done = await run_apart(run.listed.path, run.profile, [*self.options, *options])
         self.playing.remove(run.title)
-        self.telling.line(run.line(done, note))
+        self.output.line(run.line(done, note))
         self.documents[run] = done
         return done
 

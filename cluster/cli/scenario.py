@@ -11,9 +11,9 @@ import trio
 import typer
 from rich.text import Text
 
+from rmqlab.cluster.cli.line_output import LineOutput
 from rmqlab.cluster.cli.playall import PlayAll
 from rmqlab.cluster.cli.tables import render_nodes
-from rmqlab.cluster.cli.telling import Telling
 from rmqlab.cluster.cli.terms import AsJson, console, fail, misused, print_json
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.scenario.catalogue import (
@@ -167,9 +167,9 @@ def _run_once(path: Path, target: str, options: dict[str, Any], *, as_json: bool
     if not as_json:
         console.print(render_head(played, chosen.profile))
     directory = RunDirectory.create(scenario.name)
-    telling = Telling(is_silent=as_json)
+    output = LineOutput(is_silent=as_json)
     try:
-        done = trio.run(_play, scenario, chosen, directory, telling, stays_up)
+        done = trio.run(_play, scenario, chosen, directory, output, stays_up)
     except BaseExceptionGroup as group:
         known = group.subgroup((*UP_FAILURES, WaitTimeoutError, TimeoutError))
         if known is None:
@@ -178,7 +178,7 @@ def _run_once(path: Path, target: str, options: dict[str, Any], *, as_json: bool
     except UP_FAILURES as exc:
         fail(str(exc))
     finally:
-        telling.doing(None)
+        output.doing(None)
     if done is None:
         fail(f"interrupted; everything is stopped. What was seen: {directory.path}")
     if as_json:
@@ -192,7 +192,7 @@ async def _play(
     scenario: Scenario,
     options: Options,
     directory: RunDirectory,
-    telling: Telling,
+    output: LineOutput,
     stays_up: bool,  # noqa: FBT001 -- trio.run hands arguments over by position
 ) -> Run | None:
     """Run it. The first signal ends it: a cluster that only stays up for others in good order, else as it is."""
@@ -202,36 +202,36 @@ async def _play(
     async def ready(cluster: Cluster) -> None:
         where = shlex.quote(str(directory.path))
         if stay is not None:
-            telling.line(render_nodes(await cluster.status()))
-            telling.line(f"\nexport NAMESRV_ADDR='{cluster.namesrv_addr}'")
-            telling.line(f"rmqlab status --name {where}\nrmqlab watch --name {where}\n")
+            output.line(render_nodes(await cluster.status()))
+            output.line(f"\nexport NAMESRV_ADDR='{cluster.namesrv_addr}'")
+            output.line(f"rmqlab status --name {where}\nrmqlab watch --name {where}\n")
         else:
-            telling.line(Text(f"to watch it: rmqlab watch --name {where}", "dim"))
+            output.line(Text(f"to watch it: rmqlab watch --name {where}", "dim"))
 
     async with trio.open_nursery() as nursery:
         if stays_up:
             stay = Stay()
-            nursery.start_soon(_tell_played, stay, telling)
+            nursery.start_soon(_tell_played, stay, output)
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-            nursery.start_soon(_end_on_signal, signals, scope, stay, telling)
-            run = functools.partial(run_scenario, tell=telling.line, doing=telling.doing, ready=ready, stay=stay)
+            nursery.start_soon(_end_on_signal, signals, scope, stay, output)
+            run = functools.partial(run_scenario, tell=output.line, doing=output.doing, ready=ready, stay=stay)
             with scope:
                 done.append(await run(scenario, options, directory=directory))
             nursery.cancel_scope.cancel()
     return done[0] if done else None
 
 
-async def _tell_played(stay: Stay, telling: Telling) -> None:
+async def _tell_played(stay: Stay, output: LineOutput) -> None:
     await stay.played.wait()
-    telling.doing(None)
-    telling.line("all steps are done; the cluster stays up. Ctrl-C ends the run, and judges it.")
+    output.doing(None)
+    output.line("all steps are done; the cluster stays up. Ctrl-C ends the run, and judges it.")
 
 
 async def _end_on_signal(
-    signals: AsyncIterator[int], scope: trio.CancelScope, stay: Stay | None, telling: Telling
+    signals: AsyncIterator[int], scope: trio.CancelScope, stay: Stay | None, output: LineOutput
 ) -> None:
     async for _ in signals:
-        telling.doing(lambda: "healing faults, stopping all nodes")
+        output.doing(lambda: "healing faults, stopping all nodes")
         if stay is not None and stay.played.is_set() and not stay.over.is_set():
             stay.over.set()
         else:
@@ -242,15 +242,15 @@ def _run_all(
     listed: Sequence[Listed], jobs: int, *, as_json: bool, both: bool, more: Sequence[str], retry: bool
 ) -> None:
     """Run each scenario as a process of its own, so many at a time, and show what came of them."""
-    telling = Telling(is_silent=as_json)
-    every = PlayAll.of(listed, telling, more, both=both)
+    output = LineOutput(is_silent=as_json)
+    every = PlayAll.of(listed, output, more, both=both)
 
     async def work() -> None:
         await every.play(jobs)
         if retry:
             await every.retry()
 
-    telling.doing(lambda: f"playing {', '.join(every.playing)}")
+    output.doing(lambda: f"playing {', '.join(every.playing)}")
     try:
         trio.run(work)
     except* KeyboardInterrupt:
@@ -258,7 +258,7 @@ def _run_all(
     else:
         interrupted = False
     finally:
-        telling.doing(None)
+        output.doing(None)
     if interrupted:
         fail("interrupted; every run is stopped, and has left its directory")
     verdicts = every.verdicts()

@@ -1,4 +1,4 @@
-"""The console that all commands print with: text is text, never markup, and cannot steer the terminal."""
+"""The console of all commands: prints text without markup, and without control characters."""
 
 from collections.abc import Iterable
 
@@ -9,17 +9,17 @@ from rmqlab.runtime.printable import printable_lines
 
 
 class PlainConsole(Console):
-    """A console of rich that interprets nothing in what it prints.
+    """A rich console without markup, highlighting and emoji.
 
-    Views escape what foreigners chose before they lay it out, line breaks included (`rmqlab.runtime.printable`). This is the
-    net under them: a control character that comes through is escaped here.
+    Views escape foreign text, line breaks included, before they lay it out (`rmqlab.runtime.printable`). Any control
+    character that is left is escaped here.
     """
 
     def __init__(self, *, stderr: bool = False, soft_wrap: bool = False) -> None:
         super().__init__(highlight=False, markup=False, emoji=False, stderr=stderr, soft_wrap=soft_wrap)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render, with control characters escaped in all that is not rich's own control."""
+        """Render, with control characters escaped except in rich's own control segments."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable():
                 yield segment

@@ -1,14 +1,16 @@
-"""Commands that look and change nothing: status, logs, events."""
+"""Commands that only read: status, logs, events."""
 
 import contextlib
 import time
+from collections.abc import Iterator
 from typing import Annotated
 
 import attrs
 import typer
 from rich.live import Live
 
-from rmqlab.cluster.cli.tables import render_event, render_log_line, render_schema, render_status
+from rmqlab.cluster.cli.event_lines import render_event, render_log_line, render_schema
+from rmqlab.cluster.cli.tables import render_status
 from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
     AsJson,
@@ -26,12 +28,13 @@ from rmqlab.cluster.cli.terms import (
 from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream, explain_absence
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record
 from rmqlab.cluster.supervisor.logs import LogTail, last_lines
+from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError, find_targets, nodes_of
 from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 
-Last = Annotated[int, typer.Option("--lines", "-l", min=0, help="How many of the latest to show.")]
-Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")]
+Last = Annotated[int, typer.Option("--lines", "-l", min=0, help="Show so many of the latest.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Then show new ones, until Ctrl-C.")]
 
 _WATCH_SECONDS = 1.0
 _LOG_SECONDS = 0.1
@@ -41,27 +44,31 @@ def status(
     name: Name = DEFAULT_NAME,
     *,
     as_json: AsJson = False,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again every second, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Repeat every second, until Ctrl-C.")] = False,
 ) -> None:
-    """Show who runs, who lags, and what each nameserver believes: asked of the nodes now."""
-    if watch and not as_json:
-        with Live(render_status(command(name, "status")), console=live_console, auto_refresh=False) as live:
-            while True:
-                time.sleep(_WATCH_SECONDS)
-                live.update(render_status(ask_quietly(name, "status")), refresh=True)
-    document = command(name, "status")
-    while watch:
-        print_json(document)
-        time.sleep(_WATCH_SECONDS)
-        document = command(name, "status")
-    if as_json:
-        print_json(document)
+    """Show nodes, replication lag, and the routes of each nameserver, as the nodes report them now."""
+    if watch and as_json:
+        for document in _statuses(name):
+            print_json(document)
+    elif watch:
+        with Live(console=live_console, auto_refresh=False) as live:
+            for document in _statuses(name):
+                live.update(render_status(document), refresh=True)
     else:
-        console.print(render_status(document))
+        document = command(name, "status")
+        print_json(document) if as_json else console.print(render_status(document))
+
+
+def _statuses(name: str) -> Iterator[Document]:
+    """Yield the status now and every second."""
+    yield command(name, "status")
+    while True:
+        time.sleep(_WATCH_SECONDS)  # the rate of a display: offsets change without an event to wait for
+        yield ask_quietly(name, "status")
 
 
 def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow: Follow = False) -> None:
-    """Show what nodes wrote to their logs; of a stopped cluster too. `supervisor` is a target as well."""
+    """Show the logs of nodes, also of a stopped cluster. `supervisor` is a target, too."""
     directory = directory_of(name)
     record = _record(directory)
     if target == "supervisor":
@@ -79,7 +86,7 @@ def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow:
             for node, tail in tails.items():
                 for line in tail.added_lines():
                     console.print(render_log_line(node, line))
-            time.sleep(_LOG_SECONDS)
+            time.sleep(_LOG_SECONDS)  # Python has no portable way to wait until a file grows
 
 
 def events(
@@ -87,13 +94,15 @@ def events(
     lines: Last = 50,
     *,
     follow: Follow = False,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Each message of a workload, too.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Tell what kinds of events there are, and end.")] = False,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Include each message of workloads.")] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Show the kinds of events and their fields, and exit.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what happened, as the supervisor learnt it; of a stopped cluster from its journals.
+    """Show events, in the order in which the supervisor received them; of a stopped cluster, from its journals.
 
-    Without --all, single messages of workloads are passed over.
+    Without --all, single messages of workloads are left out.
     """
     if schema:
         _print_schema(as_json=as_json)

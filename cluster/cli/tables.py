@@ -1,7 +1,6 @@
-"""What a person sees of a cluster. Only functions named `render_*`, only here, know rich."""
+"""Renders documents about a cluster for a person: its nodes, status, faults, and compared commit logs."""
 
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -9,11 +8,11 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from rmqlab.cluster.faults.rules import describe_fault
+from rmqlab.cluster.cli.event_lines import clock_text, shorten
 from rmqlab.cluster.supervisor.topology import PROFILES
+from rmqlab.faults import describe_fault
 from rmqlab.remoting.codes import RequestCode
-from rmqlab.runtime.journal_schema import EventType
-from rmqlab.runtime.printable import printable, printable_values
+from rmqlab.runtime.printable import printable_values
 
 Document = Mapping[str, Any]
 
@@ -27,32 +26,17 @@ STATE_STYLES = {
     "powerless": "red",
     "crashed": "bold red",
 }
-EVENT_STYLES = {
-    "node_ready": "green",
-    "node_killed": "bold red",
-    "node_crashed": "bold red",
-    "power_lost": "bold red",
-    "fault_applied": "bold red",
-    "fault_healed": "green",
-    "store_wiped": "bold red",
-    "node_paused": "magenta",
-    "node_stopped": "yellow",
-    "command": "bold cyan",
-    "broker_unregistered": "yellow",
-    "route_changed": "cyan",
-}
-_LONGEST_VALUE = 60
 _MOST_ROWS = 100
-"""Of one table, of what peers may make many of; `--json` has them all."""
+"""Rows of a table that peers can make long; `--json` has all."""
 _MOST_ADDRESSES = 10
 
 
 def render_nodes(document: Document) -> Table:
-    """One row per node."""
+    """Render one row for each node."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     document = printable_values(document)
     for column in ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID"):
-        table.add_column(column, no_wrap=column != "STATUS")  # how it ended may take a second line; nothing is cut
+        table.add_column(column, no_wrap=column != "STATUS")  # a crash with its reason may take a second line
     for node in document["nodes"]:
         status = Text(node["state"], STATE_STYLES.get(node["state"], ""))
         if node["end"] and node["state"] == "crashed":
@@ -69,7 +53,7 @@ def render_nodes(document: Document) -> Table:
 
 
 def _role_of(node: Document) -> Text:
-    """Role of a broker, kind of any other node. A broker that is not what the cluster's record says is marked."""
+    """Return the role of a broker, or the kind of another node; mark a broker whose role is not the planned one."""
     text, planned = Text(node["role"] or node["kind"]), node.get("planned")
     if planned:
         text.append(f" id {node['broker_id']}, planned: {planned['role']} id {planned['broker_id']}", "red")
@@ -77,7 +61,7 @@ def _role_of(node: Document) -> Text:
 
 
 def _beside(address: str, other: str | None) -> str:
-    """A second address of a node: its port alone where the host is the same, so that a row fits into 80 columns."""
+    """Return a node's second address; only its port if the host is the same, to fit into 80 columns."""
     if other is None:
         return "-"
     host, _, port = other.rpartition(":")
@@ -85,7 +69,7 @@ def _beside(address: str, other: str | None) -> str:
 
 
 def render_up(document: Document) -> RenderableType:
-    """What `up` shows when the cluster is ready: the nodes, what to export, what to try."""
+    """Render what `up` shows when the cluster is ready: the nodes, the variable to export, commands to try."""
     document = printable_values(document)
     name = document["name"]
     option = "" if name == "default" else f" --name {name}"
@@ -111,7 +95,7 @@ def render_up(document: Document) -> RenderableType:
 
 
 def render_status(document: Document) -> RenderableType:
-    """Nodes, replication, and what each nameserver believes against who runs."""
+    """Render nodes, replication, and the routes of each nameserver against the states of the brokers."""
     document = printable_values(document)
     parts: list[RenderableType] = [
         Text.assemble(
@@ -145,7 +129,7 @@ def render_status(document: Document) -> RenderableType:
 
 
 def _unflushed_lines(node: Document) -> Iterator[str]:
-    """Say of a broker whose last flush failed how much of its log is on the disk."""
+    """Yield how much of the log of a broker is on disk, if its last flush failed."""
     commit_log = node.get("commit_log")
     if isinstance(commit_log, Mapping) and (error := commit_log.get("flush_error")):
         yield f"{node['name']}: the commit log is not synced beyond {_known(commit_log.get('flushed'))}: {error}"
@@ -158,14 +142,14 @@ def _at_most(lines: Sequence[str], style: str) -> Iterator[Text]:
 
 
 def _error_lines(node: Document) -> Iterator[str]:
-    """One line for each place."""
+    """Yield one line for each place with internal errors."""
     errors = node.get("internal_errors")
     for place, count in errors.items() if isinstance(errors, Mapping) else ():
         yield f"  {node['name']}: {place}, {count} times"
 
 
 def _request_lines(node: Document, key: str) -> Iterator[str]:
-    """One line for each peer and code."""
+    """Yield one line for each peer and request code."""
     names = {code.value: code.name for code in RequestCode}
     counts = node.get(key)
     for asked, count in counts.items() if isinstance(counts, Mapping) else ():
@@ -175,13 +159,13 @@ def _request_lines(node: Document, key: str) -> Iterator[str]:
 
 
 def _profile_note(document: Document) -> Text:
-    """Silent about the behaviour that everybody expects."""
+    """Return the profile; empty for the default one."""
     profile = document.get("profile", PROFILES[0])
     return Text("" if profile == PROFILES[0] else f"  profile {profile}", "yellow")
 
 
 def _settings_note(document: Document) -> list[Text]:
-    """What was set by hand, perhaps at an earlier start."""
+    """Return the broker settings of this and earlier starts."""
     settings = document.get("broker_settings") or {}
     return (
         [Text("broker settings: " + "  ".join(f"{key}={value}" for key, value in settings.items()))] if settings else []
@@ -193,7 +177,7 @@ def _rate_note(document: Document) -> Text:
 
 
 def _render_replication(document: Document) -> Text:
-    """A line per master, and under it each slave with the labels of mqadmin haStatus."""
+    """Render a line for each master, and below it its slaves with the labels of mqadmin haStatus."""
     logs = {node["name"]: node.get("commit_log") or {} for node in document["nodes"]}
     text = Text()
     master = ""
@@ -244,24 +228,20 @@ def _render_routes(document: Document) -> Table:
             line = Text()
             for broker_id, address in islice(sorted(addresses.items()), _MOST_ADDRESSES):
                 state = states.get(address, "unknown")
-                line.append(_short(f"{broker_id}={address}"))
-                if state != "ready":  # it believes in somebody who is not there
+                line.append(shorten(f"{broker_id}={address}"))
+                if state != "ready":  # a stale route
                     line.append(f" ({state})", STATE_STYLES.get(state, "yellow"))
                 line.append("  ")
             if len(addresses) > _MOST_ADDRESSES:
                 line.append(f"... and {len(addresses) - _MOST_ADDRESSES} more")
-            table.add_row(nameserver, Text(_short(group)), line)
+            table.add_row(nameserver, Text(shorten(group)), line)
         if left_out:
             table.add_row(nameserver, "...", f"and {left_out} more broker names; --json has them")
     return table
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"
-
-
 def render_comparison(document: Document) -> list[Text]:
-    """What each of two commit logs has, where they part, and the messages that lie there."""
+    """Render the ranges of two commit logs, where they differ, and the messages there."""
     document = printable_values(document)
     lines = []
     for side in (document["a"], document["b"]):
@@ -273,7 +253,7 @@ def render_comparison(document: Document) -> list[Text]:
         lines.append(Text(f"common range {document['common_from']}..{document['common_to']}"))
     if document["last_common"]:
         lines.append(Text("last message before it: ").append(_record_line(document["last_common"])))
-    for part, what in (("differing", "from there on"), ("beyond", "beyond the other's end")):
+    for part, what in (("differing", "that differ"), ("beyond", "beyond the other's end")):
         for side in (document["a"], document["b"]):
             if stretch := side[part]:
                 lines += _stretch_lines(side["target"], what, stretch)
@@ -300,103 +280,9 @@ def _record_line(record: Document) -> str:
 
 
 def render_faults(faults: Sequence[Document]) -> Text:
-    """One line per fault in force."""
+    """Render one line for each fault in force."""
     text = Text("Faults in force:" if faults else "no fault is in force")
     faults = printable_values(faults)
     for fault in faults:
         text.append(f"\n  {fault['id']:4} ", "bold").append(describe_fault(fault), "red")
     return text
-
-
-def render_event(event: Document) -> Text:
-    """One line: time of the cluster's clock, node, what happened, and the particulars; single messages in few words."""
-    event = printable_values(event)
-    line = Text(f"{clock_text(event['at'])}  ", "dim")
-    line.append(f"{event['node'] or 'cluster':12} ", "bold")
-    if (tell := _MESSAGES.get(event["kind"])) is not None:
-        return line.append_text(tell(event))
-    line.append(event["kind"], EVENT_STYLES.get(event["kind"], ""))
-    for key, value in event.items():
-        if key not in ("at", "node", "kind"):
-            text = str(value)
-            line.append(f"  {key}=", "dim")
-            line.append(text if key == "error" else _short(text))
-    return line
-
-
-def clock_text(millis: int) -> str:
-    """The time of day in milliseconds. Question marks for what is no time: a peer may claim any."""
-    seconds, rest = divmod(millis, 1000)
-    try:
-        return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest:03}"
-    except (ValueError, OverflowError, OSError):
-        return "??:??:??.???"
-
-
-def _tell_sent(event: Document) -> Text:
-    outcome = str(event.get("outcome"))
-    line = Text(f"sent #{event.get('number')} ").append(outcome, "green" if outcome == "SEND_OK" else "yellow")
-    if event.get("broker"):
-        line.append(f" {_place(event)}", "dim")
-    line.append(f" {event.get('took')} ms", "dim").append(f": {event['remark']}" if event.get("remark") else "")
-    return _with_error(line, event)
-
-
-def _tell_attempt(event: Document) -> Text:
-    line = Text(f"attempt {event.get('attempt')} at {event.get('broker') or 'no broker'} ")
-    return _with_error(
-        line.append(str(event.get("outcome")), "yellow").append(f" {event.get('took')} ms", "dim"), event
-    )
-
-
-def _tell_delivered(event: Document) -> Text:
-    line = Text(f"got #{event.get('number')} ").append(_place(event), "dim")
-    if event.get("from_broker_id"):
-        line.append(f" from slave {event['from_broker_id']}", "yellow")
-    return line.append(f" again ({event['reconsume_times']})" if event.get("reconsume_times") else "", "yellow")
-
-
-def _tell_committed(event: Document) -> Text:
-    line = Text("committed ").append(_place(event), "dim")
-    return line.append(f" to slave {event['broker_id']}" if event.get("broker_id") else "", "yellow")
-
-
-def _tell_sample(event: Document) -> Text:
-    return Text(f"log ends at {event.get('max_offset')}", "dim")
-
-
-def _place(event: Document) -> str:
-    return f"{event.get('topic')}@{event.get('broker')}:{event.get('queue')} at {event.get('offset')}"
-
-
-def _with_error(line: Text, event: Document) -> Text:
-    return line.append(f": {event['error']}") if event.get("error") else line
-
-
-_MESSAGES = {
-    "sent": _tell_sent,
-    "attempt_failed": _tell_attempt,
-    "delivered": _tell_delivered,
-    "committed": _tell_committed,
-    "log_sampled": _tell_sample,
-}
-"""Kinds of which there are many: told without the names of their fields, which `--json` has."""
-
-
-def render_schema(kinds: Iterable[EventType]) -> Text:
-    """All kinds of events, each with its fields under it."""
-    text = Text()
-    for kind in kinds:
-        text.append(kind.name, "bold").append(f"  ({kind.source})  {kind.meaning}\n")
-        for name, field in kind.fields.items():
-            unit = f", {field.unit}" if field.unit else ""
-            text.append(f"    {name}", "cyan").append(f": {field.type}{unit}", "dim").append(f"  {field.meaning}\n")
-        if kind.is_open:
-            text.append("    further fields may come\n", "dim")
-    text.rstrip()
-    return text
-
-
-def render_log_line(node: str, line: str) -> Text:
-    """One line of a node's log. Tabs stay what they are for."""
-    return Text(f"{node}| ", "dim").append(printable(line.expandtabs()), "not dim")

@@ -1,6 +1,6 @@
-"""What the commands share: their options, how they print, and how they fail.
+"""What the commands share: options, output, and errors.
 
-Exit status 0: done. 1: not done, one line on stderr says why. 2: the command line made no sense.
+Exit status 0: done. 1: not done, one line on stderr says why. 2: the command line is invalid.
 """
 
 import json
@@ -18,19 +18,26 @@ from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.topology import ClusterSpec
 from rmqlab.runtime.printable import printable_lines
 
-Name = Annotated[str, typer.Option("--name", "-n", help="Which cluster; a path is a run's.", metavar="NAME")]
+Name = Annotated[str, typer.Option("--name", "-n", help="Name of the cluster, or path of a run.", metavar="NAME")]
 Target = Annotated[str, typer.Argument(help="broker-a, broker-a:master, broker-a:slave, broker-a-s, namesrv-1.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 DEFAULT_NAME = "default"
 
+JSON_VERSION = 1
+"""Version of all documents that `--json` prints (docs/json.md).
+
+A member that is removed or changes its meaning increases it; new members do not. It is no member of the documents:
+arrays and objects keyed by metric have no place for one. `rmqlab --json-version` prints it.
+"""
+
 console = PlainConsole(soft_wrap=True)
 live_console = PlainConsole()
-"""For what is drawn again and again: a line too long for the terminal is folded there, where `console` cuts it."""
+"""For repeated drawing: it folds a line that is too long for the terminal, `console` leaves it to the terminal."""
 
 
 def directory_of(name: str) -> ClusterDirectory:
-    """The directory of a cluster by its name, or by its path, which has a `/`: a run's cluster has no other name."""
+    """Return the directory of a cluster by its name, or by a path with `/`: clusters of runs have no name."""
     if "/" in name:
         return ClusterDirectory.at(Path(name).expanduser().resolve())
     try:
@@ -41,14 +48,14 @@ def directory_of(name: str) -> ClusterDirectory:
 
 
 def command(name: str, verb: str, **arguments: Any) -> Any:
-    """As `ask_quietly`, and tell whoever waits that it is under way."""
+    """As `ask_quietly`, and show on a terminal what is being waited for."""
     doing = " ".join(str(arguments[key]) for key in ("target", "condition") if key in arguments)
     with working(f"{verb} {doing}".strip()):
         return ask_quietly(name, verb, **arguments)
 
 
 def ask_quietly(name: str, verb: str, **arguments: Any) -> Any:
-    """Ask a cluster's supervisor; end the program with the right status when it cannot."""
+    """Send a command to the supervisor; end the program with status 1 or 2 if it fails."""
     try:
         return ask(directory_of(name), verb, **arguments)
     except CommandUsageError as exc:
@@ -58,10 +65,10 @@ def ask_quietly(name: str, verb: str, **arguments: Any) -> Any:
 
 
 def print_json(value: Any) -> None:
-    """One JSON document, on one line, of ASCII alone: values as they are, escaped as JSON does it."""
+    """Print one JSON document of version `JSON_VERSION` on one line of ASCII, other characters escaped."""
     try:
         text = json.dumps(value, default=str, allow_nan=False)
-    except (TypeError, ValueError):  # keys of other types, numbers that JSON does not have
+    except (TypeError, ValueError):  # keys that are not text, NaN, infinities
         text = json.dumps(_as_json(value), default=str)
     print(text, flush=True)
 
@@ -79,18 +86,18 @@ def _as_json(value: Any) -> Any:
 
 
 def fail(text: str) -> NoReturn:
-    """Say why on stderr; exit status 1."""
+    """Print an error to stderr, and exit with status 1: not done."""
     print(error_text(text), file=sys.stderr)
     raise typer.Exit(1)
 
 
 def misused(text: str) -> NoReturn:
-    """Say on stderr what makes no sense; exit status 2."""
+    """Print an error to stderr, and exit with status 2: the command line is invalid."""
     print(error_text(text), file=sys.stderr)
     raise typer.Exit(2)
 
 
 def error_text(text: str) -> str:
-    """What stderr gets: lines after the first are indented, so that no part of a text passes for a line of another."""
+    """Return an error as stderr gets it: later lines are indented, so that none looks like another error."""
     first, *rest = printable_lines(text).split("\n")
     return "\n".join([f"rmqlab: {first}", *(line if line.startswith("  ") else f"  {line}" for line in rest)])

@@ -1,4 +1,4 @@
-"""up and down: the life of a cluster."""
+"""The commands that start and stop a cluster: up, down."""
 
 import contextlib
 import shutil
@@ -11,10 +11,11 @@ import attrs
 import cattrs
 import typer
 
+from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.cluster.cli.live.subject import OwnCluster
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
 from rmqlab.cluster.cli.progress import Progress, working
-from rmqlab.cluster.cli.tables import render_event, render_up
+from rmqlab.cluster.cli.tables import render_up
 from rmqlab.cluster.cli.terms import (
     DEFAULT_NAME,
     AsJson,
@@ -49,28 +50,28 @@ def up(
     role: Annotated[str | None, typer.Option(help="SYNC_MASTER or ASYNC_MASTER. [ASYNC_MASTER]")] = None,
     flush: Annotated[str | None, typer.Option(help="ASYNC_FLUSH or SYNC_FLUSH. [ASYNC_FLUSH]")] = None,
     profile: Annotated[
-        str | None, typer.Option(help="4.9, or hardened: with every switch on that mends it. [4.9]")
+        str | None, typer.Option(help="4.9, or hardened: all switches on (docs/switches.md). [4.9]")
     ] = None,
     rate: Annotated[float | None, typer.Option(help="Cluster seconds per real second. [1]")] = None,
     single_address: Annotated[
         bool | None,
-        typer.Option("--single-address/--own-addresses", help="All at 127.0.0.1, or an address per node. [own]"),
+        typer.Option("--single-address/--own-addresses", help="All nodes at 127.0.0.1, or an address for each. [own]"),
     ] = None,
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="A broker setting, beside those of before; repeatable."),
+        typer.Option("--set", metavar="KEY=VALUE", help="Add a broker setting to those of the last start; repeatable."),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="Take a broker setting back; repeatable.")
+        list[str] | None, typer.Option("--unset", metavar="KEY", help="Remove a broker setting; repeatable.")
     ] = None,
     *,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Return when the cluster is ready.")] = False,
     plain: Annotated[bool, typer.Option("--plain", help="Events line by line, even in a terminal.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Start a cluster, and stop it again at Ctrl-C (or, with --detach, at `rmqlab down`).
+    """Start a cluster, and stop it at Ctrl-C (or, with --detach, at `rmqlab down`).
 
-    What is not said is as it was at the last start of the cluster of this name; [ ] shows what a new one gets.
+    Options that are left out are as at the last start of this cluster; [ ] shows the default of a new one.
     """
     given = {
         "groups": groups,
@@ -111,7 +112,7 @@ def up(
 def down(
     name: Name = DEFAULT_NAME,
     *,
-    purge: Annotated[bool, typer.Option("--purge", help="Delete its stores, logs and addresses as well.")] = False,
+    purge: Annotated[bool, typer.Option("--purge", help="Also delete its stores, logs and addresses.")] = False,
 ) -> None:
     """Stop a cluster in order. Its data stay for the next `up`, unless purged."""
     directory = directory_of(name)
@@ -130,7 +131,7 @@ def down(
 def build_spec(
     directory: ClusterDirectory, given: Mapping[str, Any], settings: Mapping[str, Any], unset: Collection[str]
 ) -> ClusterSpec:
-    """What the user asked for, over what the cluster was before; so with the brokers' settings, one by one."""
+    """Merge the options with those of the last start; broker settings are merged key by key."""
     try:
         record = directory.read_record()
         if record is None and directory.path.parent != home():
@@ -139,7 +140,7 @@ def build_spec(
         kept = _without(before.broker_settings, unset)
         spec = attrs.evolve(before, **given, broker_settings={**kept, **settings})
         check_spec(spec)
-        place(spec, Placement(subnet=1))  # too many nodes are told now, not after the first have started
+        place(spec, Placement(subnet=1))  # reject too many nodes now, not after the first have started
     except (ValueError, cattrs.BaseValidationError) as exc:
         misused(str(exc.args[0] if exc.args else exc))
     return spec
@@ -153,7 +154,7 @@ def _without(settings: Mapping[str, Any], unset: Collection[str]) -> dict[str, A
 
 
 def _try(spec: ClusterSpec) -> None:
-    """Let a broker read its settings before anything starts."""
+    """Let a broker read its settings before anything starts. End the program if it rejects them."""
     try:
         for remark in try_settings(spec.broker_settings):
             print(error_text(remark), file=sys.stderr)
@@ -162,7 +163,7 @@ def _try(spec: ClusterSpec) -> None:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """`key=value` with a TOML value, or a string where it is none. RocketMQ's own spelling of the key is understood."""
+    """Parse `key=value`. The key may be in camelCase; a value that is not a TOML scalar is a string."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         misused(f"--set {text}: expected KEY=VALUE, such as --set syncFlushTimeout=3000")
@@ -172,23 +173,23 @@ def parse_setting(text: str) -> tuple[str, Any]:
         return snake(key.strip()), value
     if parsed.keys() == {"value"} and isinstance(parsed["value"], (str, bool, int, float)):
         return snake(key.strip()), parsed["value"]
-    return snake(key.strip()), value  # a date, a list, or several lines: text to a broker
+    return snake(key.strip()), value  # a date, a list or several lines: brokers take them as text
 
 
 def up_document(document: Document) -> Document:
-    """What `up --json` prints: who is where."""
+    """Return what `up --json` prints: the nodes and their addresses."""
     nodes = [{key: node[key] for key in UP_KEYS} for node in document["nodes"]]
     moved = {"moved": document["moved"]} if document.get("moved") else {}
     return {"name": document["name"], "namesrv_addr": document["namesrv_addr"], "nodes": nodes, **moved}
 
 
 def node_count(spec: ClusterSpec) -> int:
-    """How many nodes a cluster begins with."""
+    """Return how many nodes a cluster begins with."""
     return sum(map(len, node_names(spec)))
 
 
 def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[Cluster], Awaitable[None]]) -> None:
-    """Be the supervisor until the cluster ends; tell how far the start is."""
+    """Supervise the cluster until it ends; show the progress of its start."""
     progress = Progress()
     count = node_count(spec)
 
@@ -213,7 +214,7 @@ def _run_here(spec: ClusterSpec, directory: ClusterDirectory, ready: Callable[[C
 
 
 async def _show_live(cluster: Cluster) -> None:
-    """The live view, and afterwards, where it had been, what was there to know."""
+    """Print the nodes, which stay on the terminal, and show the live view."""
     document = await cluster.status()
     console.print(render_up(document))
     try:
@@ -223,7 +224,7 @@ async def _show_live(cluster: Cluster) -> None:
 
 
 def _print_if_possible(text: str) -> None:
-    """A terminal that was closed is no reason to fail."""
+    """Print a line; ignore that the terminal was closed."""
     with contextlib.suppress(OSError):
         console.print(text)
 

@@ -8,9 +8,10 @@ from typing import Annotated
 import trio
 import typer
 
+from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.cluster.cli.live.subject import OthersCluster
 from rmqlab.cluster.cli.live.terminal import LiveView, is_terminal
-from rmqlab.cluster.cli.tables import render_event, render_status
+from rmqlab.cluster.cli.tables import render_status
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, Name, command, console, directory_of, live_console
 from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
@@ -22,9 +23,9 @@ def watch(
     *,
     plain: Annotated[bool, typer.Option("--plain", help="Events line by line, even in a terminal.")] = False,
 ) -> None:
-    """Watch a cluster that runs already, and act on it: the screen of `up`, until q or Ctrl-C; the cluster goes on.
+    """Show the live view of a cluster that runs already, until q or Ctrl-C. The cluster keeps running.
 
-    Without a terminal: its status, and then a line for each event.
+    Without a terminal, print its status, and then a line for each event.
     """
     directory = directory_of(name)
     document = command(name, "status")
@@ -34,7 +35,7 @@ def watch(
         else:
             trio.run(_show, directory, document)
     except* KeyboardInterrupt:
-        pass  # so one leaves
+        pass  # the way to leave
     except* (NoClusterError, CommandFailedError):
         console.print(f"cluster {document['name']} has ended")
 

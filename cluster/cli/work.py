@@ -7,7 +7,7 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from rmqlab.cluster.cli.tables import render_event
+from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, console, directory_of, fail, misused, print_json
 from rmqlab.cluster.supervisor.command import CommandFailedError, CommandUsageError, Item, ask_stream
 from rmqlab.cluster.supervisor.directory import NoClusterError

@@ -1,1 +1,1 @@
-"""Faults of a running cluster: what they are, what each node is told of them, random schedules of them."""
+"""Faults of a running cluster: those in force, the rules of each node, and random schedules."""

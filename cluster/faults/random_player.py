@@ -1,4 +1,4 @@
-"""Plays random faults on a running cluster, and leaves none of them behind."""
+"""Plays random faults on a running cluster, and undoes those in force at the end."""
 
 import contextlib
 from collections.abc import Awaitable, Callable
@@ -6,11 +6,13 @@ from typing import Any
 
 import trio
 
-from rmqlab.cluster.faults.rules import FaultError
+from rmqlab.cluster.actions.action import HEAL
+from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.faults.schedule import UNDOS, RandomFaults, Strike, strikes
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
+from rmqlab.faults import FaultError
 from rmqlab.runtime.clock import real_seconds
 
 UNDO_SECONDS = 60.0
@@ -21,9 +23,9 @@ Tell = Callable[[dict[str, Any]], Awaitable[None]]
 async def play_random_faults(cluster: Cluster, faults: RandomFaults, tell: Tell, label: str = "") -> None:
     """Play until the count is reached, or until cancelled; then undo what is in force.
 
-    Each thing done is told as {at, action, target, error}: seconds of the cluster's clock since the begin, and why it
-    could not be done, as when somebody else had killed the node. The journal has them under the label, and, where
-    their number is known, all that was drawn before the first is done.
+    `tell` receives each action as {at, action, target, error}: seconds of the cluster's clock since the start, and why
+    it failed, for example because the node was already killed. The journal records them under the label; if their
+    number is known, it records all that were drawn before the first is played.
     """
     player = _Player(cluster)
     supervisor = cluster.supervisor
@@ -49,11 +51,11 @@ async def play_random_faults(cluster: Cluster, faults: RandomFaults, tell: Tell,
 class _Player:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._in_force: dict[str, str] = {}  # what would undo it, by target
-        self._isolated: dict[str, str] = {}  # ids of faults, by target
+        self._in_force: dict[str, str] = {}  # the action that undoes it, by target
+        self._faults: dict[str, ActiveFault] = {}  # by target
 
     async def do(self, strike: Strike) -> str | None:
-        """Do it; answer why it could not be done."""
+        """Play one strike. Return why it failed, or None."""
         try:
             if strike.undoes:
                 self._in_force.pop(strike.target, None)
@@ -65,7 +67,7 @@ class _Player:
         return None
 
     async def undo_all(self) -> None:
-        """Undo what is in force, unless the cluster is about to end anyway."""
+        """Undo what is in force, unless the cluster stops anyway."""
         for target, action in self._in_force.items():
             if not self._cluster.supervisor.is_stopping:
                 with contextlib.suppress(*_FAILURES):
@@ -73,13 +75,12 @@ class _Player:
 
     async def _strike(self, target: str, action: str) -> None:
         self._in_force[target] = UNDOS[action]
-        if action == "isolate":
-            self._isolated[target] = (await self._cluster.isolate(target)).id
-        else:
-            await getattr(self._cluster, action)(target)
+        result = await getattr(self._cluster, action)(target)
+        if isinstance(result, ActiveFault):
+            self._faults[target] = result
 
     async def _undo(self, target: str, action: str) -> None:
-        if action != "heal":
+        if action != HEAL:
             await getattr(self._cluster, action)(target)
-        elif (fault := self._isolated.pop(target, None)) is not None:
+        elif (fault := self._faults.pop(target, None)) is not None:
             await self._cluster.heal(fault)

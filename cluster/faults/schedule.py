@@ -7,17 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
-from rmqlab.cluster.faults.rules import FaultError, near_miss
+from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, UnknownTargetError, find_targets
+from rmqlab.faults import FaultError, near_miss
 from rmqlab.runtime.validators import at_least
 
-UNDOS: Mapping[str, str] = {
-    "kill": "start",
-    "stop": "start",
-    "pause": "resume",
-    "power_loss": "start",
-    "isolate": "heal",
-}
+UNDOS: Mapping[str, str] = {action.method: action.undo for action in ACTIONS.values() if action.undo is not None}
 """What can be done to a node, and what undoes it."""
 _GROUPS = ("masters", "slaves", "brokers", "nameservers")
 

@@ -1,15 +1,14 @@
-"""What a step can do: the verbs, what each is done to, and how.
+"""What a scenario step can do: the actions of `rmqlab.cluster.actions.table`, and those that only scenarios have.
 
-kill, stop, start, pause, resume, restart,
-power-loss, wipe, isolate = TARGET or [TARGETS]   nodes, or workloads by their names
-fault = {type = ...}                              see `rmqlab.cluster.faults.rules`
-random-faults = {count = N, every = "30 s", ...}  go on, and strike N times meanwhile (`rmqlab.cluster.faults.schedule`)
+kill, stop, ... = TARGET or [TARGETS]             nodes, or workloads by their names
+fault = {type = ...}                              see docs/faults.md
+random-faults = {count = N, every = "30 s", ...}  N random faults beside the steps (`rmqlab.cluster.faults.schedule`)
 heal = LABEL or "all"                             the fault of the step with this label
 produce, consume = WORKLOAD                       start one that says `start = "step"`
 stop-workload = WORKLOAD or [WORKLOADS]           and wait for its end
 mark = LABEL                                      give this moment a name
-probe = TARGET                                    send a message straight to a broker, as no client would, and tell what it answers
-measure = "TARGET PATH"                           write down one of a node's live facts, such as `broker-a commit_log.max`
+probe = TARGET                                    send a message directly to a broker, and record its reply
+measure = "TARGET PATH"                           record one live fact of a node, such as `broker-a commit_log.max`
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -18,30 +17,32 @@ from typing import Any
 import attrs
 import trio
 
+from rmqlab.cluster.actions.action import HEAL, NodeAction, Targets
+from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.faults.rules import Fault, FaultError, fault_of, near_miss
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, Workload
 from rmqlab.cluster.scenario import model
 from rmqlab.cluster.scenario.probe import send_straight
 from rmqlab.cluster.scenario.quantity import parse_seconds
 from rmqlab.cluster.scenario.random_faults import Chance
+from rmqlab.faults import Fault, FaultError, fault_of, near_miss
 
 MODULES = {"produce": "rmqlab.cluster.workload.produce", "consume": "rmqlab.cluster.workload.consume"}
 MEASURE_SECONDS = 10.0
-"""Real seconds that a node may take to tell a fact: it is asked once, and without an answer the verdict is unknown."""
+"""Real seconds that a node may take to send its facts. It is asked once; without a reply the verdict is unknown."""
 
 
 @attrs.define(eq=False)
 class Stage:
-    """What actions work on: a running cluster, and what they left there."""
+    """What actions work on: a running cluster, and the workloads and faults that they started."""
 
     cluster: Cluster
     scenario: model.Scenario
     tasks: trio.Nursery
-    """What goes on beside the steps."""
+    """Tasks that run beside the steps."""
     tell: Callable[[str], object]
-    """Given a line for each thing that is done."""
+    """Called with a line for each random fault."""
     workloads: dict[str, Workload] = attrs.field(factory=dict)
     faults: dict[str, list[ActiveFault]] = attrs.field(factory=dict)
     """Faults in force, by the label of their step."""
@@ -63,16 +64,20 @@ Run = Callable[[Stage, Any, str], Awaitable[None]]
 
 @attrs.frozen
 class Verb:
-    """How an argument is read (ValueError, TypeError), and what is done with it; the label of the step comes last."""
+    """Reads the argument (ValueError, TypeError) and runs the action with stage, argument and the label of the step."""
 
     read: Callable[[Any], Any]
     run: Run
     takes: str
-    """`targets`, `workloads`, `fault`, `chance`, `label` or `measure`: how a review looks at the argument."""
+    """`targets`, `workloads`, `fault`, `chance`, `label` or `measure`: how the review checks the argument."""
+    targets: Targets = Targets.PROCESSES
+    """The processes that it accepts, if it takes targets."""
+    leaves_fault: bool = False
+    """True if `heal` with the label of the step ends what it began."""
 
 
 def read_argument(verb: str, value: Any) -> Any:
-    """The argument of a verb as its action has it. ValueError or TypeError for one that does not fit."""
+    """Return the argument of a verb as its action takes it. ValueError or TypeError for an invalid one."""
     return VERBS[verb].read(value)
 
 
@@ -99,7 +104,7 @@ _CHANCE_KEYS = ("count", "every", "heal_after", "of", "on")
 
 
 def _chance(value: Any) -> RandomFaults:
-    """Random faults. Their seed is none of the file's business: it follows from the run's (`seed_faults`)."""
+    """Return random faults. They have no key for a seed: it follows from the seed of the run (`seed_faults`)."""
     if not isinstance(value, Mapping):
         raise TypeError(f'expected a table such as {{count = 4, every = "30 s"}}, got {value!r}')
     for key in value:
@@ -127,21 +132,18 @@ def _measure(value: Any) -> tuple[str, str]:
 
 
 def names_of(argument: str | tuple[str, ...]) -> tuple[str, ...]:
-    """One name or several, as several."""
+    """Return one name or several as a tuple."""
     return (argument,) if isinstance(argument, str) else argument
 
 
-def _on_targets(method: str) -> Run:
-    async def run(stage: Stage, targets: str | tuple[str, ...], _label: str) -> None:
+def _verb_of(action: NodeAction[Any]) -> Verb:
+    async def run(stage: Stage, targets: str | tuple[str, ...], label: str) -> None:
         for target in names_of(targets):
-            await getattr(stage.cluster, method)(target)
+            result = await stage.cluster.act(action, target)
+            if isinstance(result, ActiveFault):
+                stage.faults.setdefault(label, []).append(result)
 
-    return run
-
-
-async def _isolate(stage: Stage, targets: str | tuple[str, ...], label: str) -> None:
-    for target in names_of(targets):
-        stage.faults.setdefault(label, []).append(await stage.cluster.isolate(target))
+    return Verb(_names, run, "targets", action.targets, leaves_fault=action.undo == HEAL)
 
 
 async def _apply(stage: Stage, fault: Fault, label: str) -> None:
@@ -175,7 +177,7 @@ async def _stop_workloads(stage: Stage, names: str | tuple[str, ...], _label: st
 
 
 async def _mark(_stage: Stage, _argument: str, _label: str) -> None:
-    """The event that every action leaves is all that is wanted."""
+    """Do nothing: the player records an event for every action."""
 
 
 async def _probe(stage: Stage, targets: str | tuple[str, ...], _label: str) -> None:
@@ -198,18 +200,14 @@ async def _take_measure(stage: Stage, argument: tuple[str, str], label: str) -> 
 
 
 VERBS: Mapping[str, Verb] = {
-    **{verb: Verb(_names, _on_targets(verb), "targets") for verb in ("kill", "stop", "start", "pause", "resume")},
-    "restart": Verb(_names, _on_targets("restart"), "targets"),
-    "power-loss": Verb(_names, _on_targets("power_loss"), "targets"),
-    "wipe": Verb(_names, _on_targets("wipe"), "targets"),
-    "isolate": Verb(_names, _isolate, "targets"),
-    "fault": Verb(_fault, _apply, "fault"),
-    "random-faults": Verb(_chance, _strike_at_random, "chance"),
+    **{name: _verb_of(action) for name, action in ACTIONS.items()},
+    "fault": Verb(_fault, _apply, "fault", leaves_fault=True),
+    "random-faults": Verb(_chance, _strike_at_random, "chance", leaves_fault=True),
     "heal": Verb(_name, _heal, "label"),
     "produce": Verb(_name, _start_workload, "workload"),
     "consume": Verb(_name, _start_workload, "workload"),
     "stop-workload": Verb(_names, _stop_workloads, "workloads"),
     "mark": Verb(_name, _mark, ""),
-    "probe": Verb(_names, _probe, "targets"),
-    "measure": Verb(_measure, _take_measure, "measure"),
+    "probe": Verb(_names, _probe, "targets", Targets.BROKERS),
+    "measure": Verb(_measure, _take_measure, "measure", Targets.NODES),
 }

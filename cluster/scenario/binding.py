@@ -1,4 +1,4 @@
-"""Mappings bound to the classes of `rmqlab.cluster.scenario.model`, with errors that say where and what was expected. Pure."""
+"""Binds mappings to the classes of `scenario/model.py`. Errors name the place and what was expected. Pure."""
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -16,12 +16,12 @@ from rmqlab.runtime.settings import Settings, SettingsError
 
 Path = tuple[str | int, ...]
 CONFIGS: Mapping[str, Any] = {"produce": ProduceConfig, "consume": ConsumeConfig}
-"""Settings of the kinds of workloads."""
+"""Class of the settings of each kind of workload."""
 _GIVEN_BY_RUN = {"namesrv_addr", "source_ip"}
 
 
 class BindingError(ValueError):
-    """Something does not fit. `path` leads to it: keys, and indices of arrays."""
+    """A key or value is invalid. `path` leads to it: keys, and indices of arrays."""
 
     def __init__(self, path: Path, text: str) -> None:
         super().__init__(text)
@@ -29,7 +29,7 @@ class BindingError(ValueError):
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """`; did you mean x?`, or what there is."""
+    """Return `; did you mean x?`, or a list of all known words."""
     names = sorted(known)
     if not names:
         return "; there is none"
@@ -51,13 +51,13 @@ class Table:
         return cls(value, path)
 
     def only(self, *keys: str) -> None:
-        """Refuse all other keys."""
+        """Reject all other keys."""
         for key in self.values:
             if key not in keys:
                 raise BindingError((*self.path, key), f"no such key{near(key, keys)}")
 
     def read(self, key: str, read: Callable[[Any], Any], default: Any = None) -> Any:
-        """A value, read by a function whose ValueErrors and TypeErrors become ours."""
+        """Return a value as `read` returns it. Its ValueError or TypeError becomes a BindingError."""
         if key not in self.values:
             return default
         try:
@@ -74,7 +74,7 @@ class Table:
         return value
 
     def tables(self, key: str) -> list["Table"]:
-        """An array of tables."""
+        """Return an array of tables; empty if it is missing."""
         values = self.values.get(key, [])
         if not isinstance(values, list):
             raise BindingError((*self.path, key), f"expected an array of tables, [[{key}]]")
@@ -82,7 +82,7 @@ class Table:
 
 
 def bind_scenario(values: Mapping[str, Any]) -> Scenario:
-    """Make a scenario of a TOML document. BindingError for the first thing that does not fit."""
+    """Return the scenario of a TOML document. BindingError for the first invalid key or value."""
     table = Table(values)
     table.only("name", "claim", "why", "sources", "cluster", "workload", "step", "end", "expect", "hardened")
     return Scenario(
@@ -243,7 +243,7 @@ def _one_of(known: Collection[str]) -> Callable[[object], str]:
 
 
 def _quantity_or_text(value: object) -> Quantity | str:
-    """Bare words are compared as they are; what looks like a number must have a unit."""
+    """Return a word as it is; a value that begins like a number must be a quantity with a unit."""
     if isinstance(value, str) and not value[:1].isdigit() and not value.startswith("-"):
         return value
     return Quantity.parse(value)

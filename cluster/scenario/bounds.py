@@ -6,22 +6,22 @@ from rmqlab.cluster.scenario.binding import BindingError, Path, near
 from rmqlab.cluster.scenario.model import Expectation
 from rmqlab.cluster.scenario.observation import observation_unit
 from rmqlab.cluster.scenario.quantity import Quantity
-from rmqlab.cluster.scenario.targets import Cast, CastError
+from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import OUTCOMES
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.metrics import UnknownMetricError, find_metric
 
 
-def review_expectation(expectation: Expectation, path: Path, labels: Collection[str], cast: Cast) -> None:
+def review_expectation(expectation: Expectation, path: Path, labels: Collection[str], known: ScenarioTargets) -> None:
     """BindingError for the first thing that cannot be."""
     for key in ("after", "before"):
         label = getattr(expectation, key)
         if label is not None and label not in labels:
             raise BindingError((*path, key), f"no step has the label {label!r}{near(label, labels)}")
-    unit = _unit_of(expectation, path, cast)
+    unit = _unit_of(expectation, path, known)
     if expectation.same_as is not None:
-        _metric((*path, "same_as"), expectation.same_as, cast)
+        _metric((*path, "same_as"), expectation.same_as, known)
     for key in ("at_least", "at_most", "equals"):
         bound = getattr(expectation, key)
         if isinstance(bound, Quantity) and unit not in ("", bound.unit):
@@ -31,13 +31,13 @@ def review_expectation(expectation: Expectation, path: Path, labels: Collection[
         raise BindingError((*path, "at_most"), f"{most} is less than at_least, {least}: nothing could hold")
 
 
-def _unit_of(expectation: Expectation, path: Path, cast: Cast) -> str:
+def _unit_of(expectation: Expectation, path: Path, known: ScenarioTargets) -> str:
     """The unit of what is bound; empty where the word behind the number is for the reader only."""
     if expectation.metric is not None:
         for key in ("where", "after", "before", "field"):
             if getattr(expectation, key):
                 raise BindingError((*path, key), f"{key} goes with event, not with metric")
-        return _metric((*path, "metric"), expectation.metric, cast)
+        return _metric((*path, "metric"), expectation.metric, known)
     kind = EVENT_TYPES.get(expectation.event or "")
     if kind is None:
         raise BindingError(
@@ -47,13 +47,13 @@ def _unit_of(expectation: Expectation, path: Path, cast: Cast) -> str:
     for name in fields:
         if name != "node" and name not in kind.fields and not kind.is_open:
             raise BindingError(path, f"{kind.name} has no field {name!r}{near(name, [*kind.fields, 'node'])}")
-    _review_where(expectation, (*path, "where"), cast)
+    _review_where(expectation, (*path, "where"), known)
     if expectation.take not in ("count", "delay") and expectation.field is None:
         raise BindingError(path, f"take = {expectation.take!r} needs a field of {kind.name}")
     return observation_unit(expectation)
 
 
-def _review_where(expectation: Expectation, path: Path, cast: Cast) -> None:
+def _review_where(expectation: Expectation, path: Path, known: ScenarioTargets) -> None:
     """Names and outcomes that nobody ever tells would make a count of 0 look like a fact."""
     for field, value in expectation.where.items():
         for wanted in value if isinstance(value, list) else [value]:
@@ -61,16 +61,16 @@ def _review_where(expectation: Expectation, path: Path, cast: Cast) -> None:
                 raise BindingError(path, f"no outcome {wanted!r}{near(str(wanted), OUTCOMES)}")
             if field == "node":
                 try:
-                    cast.check_teller(wanted)
-                except CastError as exc:
+                    known.check_source(wanted)
+                except WrongTargetError as exc:
                     raise BindingError(path, str(exc)) from None
 
 
-def _metric(path: Path, name: str, cast: Cast) -> str:
+def _metric(path: Path, name: str, known: ScenarioTargets) -> str:
     """The unit of a metric."""
     try:
         found = find_metric(name, METRICS)
-        cast.check_metric_target(found.target, name.partition(" ")[2])
-    except (UnknownMetricError, CastError) as exc:
+        known.check_metric_target(found.target, name.partition(" ")[2])
+    except (UnknownMetricError, WrongTargetError) as exc:
         raise BindingError(path, str(exc)) from None
     return found.unit

@@ -1,4 +1,4 @@
-"""Scenario files: TOML, bound and reviewed before anything starts. Errors name file, line, key, and what was expected."""
+"""Loads scenarios from TOML and reviews them. Errors name file, line, key, and what was expected."""
 
 import re
 import tomllib
@@ -47,7 +47,7 @@ def _key_of(path: Sequence[str | int]) -> str:
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
-    """The line where a key, or else the table that should have it, stands; None where it cannot be found."""
+    """Return the line of a key, or of the table that should have it; None if neither is found."""
     lines = text.splitlines()
     at, name, found = 0, "", None
     for index, part in enumerate(path):
@@ -65,13 +65,13 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
 
 
 def _nth(lines: Sequence[str], pattern: str, count: int, start: int) -> int:
-    """The number of the count-th line, from 0, that matches; 0 for none."""
+    """Return the number of the count-th matching line, counted from 0; 0 if there is none."""
     seen = [number for number, line in enumerate(lines, 1) if number > start and re.match(pattern, line)]
     return seen[count] if count < len(seen) else 0
 
 
 def _key_line(lines: Sequence[str], key: str, start: int) -> int:
-    """The line of a key in the table whose header stands at `start`; 0 for none."""
+    """Return the line of a key in the table whose header is at `start`; 0 if it is missing."""
     for number, line in enumerate(lines[start:], start + 1):
         if re.match(rf"\s*\"?{re.escape(key)}\"?\s*[=.]", line):
             return number

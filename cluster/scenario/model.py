@@ -1,4 +1,4 @@
-"""What a scenario says, as values. `rmqlab.cluster.scenario.load` makes them from TOML, a program makes them itself.
+"""Classes of a scenario. `rmqlab.cluster.scenario.load` makes the values from TOML; a program can make them itself.
 
     Scenario(
         name="kill-master",
@@ -36,14 +36,14 @@ class Workload:
     config: Mapping[str, Any] = attrs.field(factory=dict)
     """Keys of its settings (`rmqlab.cluster.workload`)."""
     nameservers: tuple[str, ...] = ()
-    """The nameservers that it is told of; all, unless some are named."""
+    """The nameservers that it uses; all, if empty."""
     is_early: bool = True
     """Started before the first step; else a step starts it."""
 
 
 @attrs.frozen
 class Action:
-    """Something that is done: a verb of `rmqlab.cluster.scenario.actions`, and what it is done to."""
+    """A verb of `rmqlab.cluster.scenario.actions` and its argument."""
 
     verb: str
     argument: Any
@@ -51,7 +51,7 @@ class Action:
 
 @attrs.frozen(kw_only=True)
 class Step:
-    """Wait for a time and for a condition, then act. Each part may be left out."""
+    """Wait for a time and for a condition, then act. Each part is optional."""
 
     at: float | None = None
     """Not before so many seconds after the beginning."""
@@ -60,7 +60,7 @@ class Step:
     wait: str | None = None
     """A condition of `rmqlab.cluster.scenario.waits`."""
     within: float = WAIT_SECONDS
-    """How long the condition may take. In vain: the scenario ends here, and is judged by what was seen."""
+    """Limit of the wait. If it passes, the scenario ends here and is judged by what was seen."""
     action: Action | None = None
     label: str = ""
     """A name for the moment at which the action begins, for expectations to refer to."""
@@ -70,7 +70,7 @@ class Step:
 class Expectation:
     """A bound on what the quick checks measure (`metric`), or on events of the journal (`event`).
 
-    Of events: those of the kind with the fields of `where` (`node` stands for who told it), between two labels.
+    Of events: those of the kind with the fields of `where` (`node` is the node that recorded it), between two labels.
     `take` says what counts: their number, the first, last, least or greatest value of `field` or how many different
     ones there are, or the delay in seconds from the label `after` to the first of them.
     """
@@ -97,20 +97,20 @@ class Expectation:
 
 @attrs.frozen(kw_only=True)
 class Variant:
-    """How a profile of the brokers changes what is to be seen."""
+    """How a profile of the brokers changes what is expected."""
 
     claim: str = ""
     expectations: tuple[Expectation, ...] = ()
-    """Each in place of the one with its title, or beside the others."""
+    """Each replaces the one with its title, or is added."""
     dropped: tuple[str, ...] = ()
     """Titles of those that do not hold here."""
     same: str = ""
-    """Why the profile changes nothing that is to be seen; then there is nothing else here."""
+    """Why the profile changes nothing that is expected. The other fields are then empty."""
 
 
 @attrs.frozen(kw_only=True)
 class Scenario:
-    """One scenario, whole."""
+    """One scenario."""
 
     name: str
     claim: str
@@ -121,18 +121,18 @@ class Scenario:
     workloads: tuple[Workload, ...] = ()
     steps: tuple[Step, ...] = ()
     end: float | None = None
-    """Seconds after the beginning when it ends; without, it ends with its last step."""
+    """Seconds after the beginning when it ends; None: it ends with its last step."""
     expectations: tuple[Expectation, ...] = ()
     hardened: Variant | None = None
-    """What is to be seen with `profile = "hardened"`, or why that is the same."""
+    """What is expected with `profile = "hardened"`, or why that is the same."""
 
     @property
     def differs_hardened(self) -> bool:
-        """True if `profile = "hardened"` changes what is to be seen."""
+        """True if `profile = "hardened"` changes what is expected."""
         return self.hardened is not None and not self.hardened.same
 
     def under_profile(self, profile: str) -> "Scenario":
-        """This scenario with its brokers under a profile, and the expectations that go with it."""
+        """Return this scenario with a profile for its brokers, and the expectations for that profile."""
         settings = {**self.cluster.broker_settings, "profile": profile}
         changed = attrs.evolve(self, cluster=attrs.evolve(self.cluster, broker_settings=settings))
         if self.hardened is None or profile != "hardened":

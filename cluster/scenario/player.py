@@ -7,7 +7,6 @@ import attrs
 import trio
 
 from rmqlab.cluster.conditions import Condition
-from rmqlab.cluster.faults.rules import describe_fault, fault_values
 from rmqlab.cluster.faults.schedule import RandomFaults, describe_random
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.scenario.actions import VERBS, Stage
@@ -16,6 +15,7 @@ from rmqlab.cluster.scenario.review import BEGIN, END, chances_of
 from rmqlab.cluster.scenario.waits import parse_wait
 from rmqlab.cluster.supervisor.process_state import NodeState
 from rmqlab.cluster.supervisor.topology import NodeKind
+from rmqlab.faults import describe_fault, fault_values
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import JournalEntry
 

@@ -1,17 +1,16 @@
-"""Whether a scenario can be played: everything that can be known before anything starts. Pure."""
+"""Reviews a scenario before anything starts: targets, times, labels, metrics, units. Pure."""
 
 from collections.abc import Iterator, Sequence
 
 from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.faults.active_faults import check_playable
-from rmqlab.cluster.faults.rules import FaultError
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.scenario.actions import VERBS, names_of
 from rmqlab.cluster.scenario.binding import BindingError, Path, near
 from rmqlab.cluster.scenario.bounds import review_expectation
-from rmqlab.cluster.scenario.dry_run import Rehearsal
+from rmqlab.cluster.scenario.dry_run import DryRun
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
-from rmqlab.cluster.scenario.targets import Cast, CastError
+from rmqlab.cluster.scenario.targets import ScenarioTargets, WrongTargetError
 from rmqlab.cluster.scenario.waits import parse_wait
 from rmqlab.cluster.supervisor.topology import (
     ClusterSpec,
@@ -25,15 +24,16 @@ from rmqlab.cluster.supervisor.topology import (
     place,
     workload_host,
 )
+from rmqlab.faults import FaultError
 
 BEGIN, END = "begin", "end"
-"""Labels that every scenario has."""
+"""Labels that every scenario has without a step."""
 
 
 def review(scenario: Scenario, *, is_single: bool = False) -> None:
-    """BindingError for the first thing that cannot be: a target, a time, a label, a metric, a unit.
+    """BindingError for the first target, time, label, metric or unit that is invalid.
 
-    `is_single` tells that this machine has 127.0.0.1 only, where some faults cannot be played.
+    With `is_single` the machine has only 127.0.0.1, where some faults cannot be played.
     """
     try:
         ClusterSpec(name=scenario.name)  # it names a directory
@@ -47,17 +47,17 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
     names = [workload.name for workload in scenario.workloads]
     for index, workload in enumerate(scenario.workloads):
         _review_workload(scenario, nodes, names, index, ("workload", index), workload.nameservers)
-    latest, rehearsal = 0.0, Rehearsal(scenario, nodes)
+    latest, dry_run = 0.0, DryRun(scenario, nodes)
     for index, step in enumerate(scenario.steps):
         latest = _review_step(scenario, step, ("step", index), nodes, latest)
-        _rehearse(rehearsal, step, ("step", index))
-    cast = Cast(scenario, nodes)
+        _try_step(dry_run, step, ("step", index))
+    known = ScenarioTargets(scenario, nodes)
     labels = {BEGIN, END, *(step.label for step in scenario.steps if step.label)}
     for index, expectation in enumerate(scenario.expectations):
-        review_expectation(expectation, ("expect", index), labels, cast)
+        review_expectation(expectation, ("expect", index), labels, known)
     variant = scenario.hardened
     for index, expectation in enumerate(variant.expectations if variant else ()):
-        review_expectation(expectation, ("hardened", "expect", index), labels, cast)
+        review_expectation(expectation, ("hardened", "expect", index), labels, known)
     titles = {expectation.title for expectation in scenario.expectations}
     for title in variant.dropped if variant else ():
         if title not in titles:
@@ -85,7 +85,18 @@ def _review_workload(
 
 
 def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Node], latest: float) -> float:
-    """Look at one step; the time that the next one cannot be before."""
+    """Review one step; return the time in seconds that the next one cannot be before."""
+    begins = _review_time(scenario, step, path, latest)
+    if step.label in (BEGIN, END):
+        raise BindingError((*path, "label"), f"{step.label!r} is the label of the scenario's own {step.label}")
+    if step.wait is not None:
+        _review_wait(scenario, step.wait, path, nodes)
+    if step.action is not None:
+        _review_action(scenario, step.action, path, nodes, begins)
+    return begins
+
+
+def _review_time(scenario: Scenario, step: Step, path: Path, latest: float) -> float:
     if step.at is not None and step.at < latest:
         raise BindingError(
             (*path, "at"), f"{step.at:g} s is before the step above it, which is not before {latest:g} s"
@@ -94,77 +105,84 @@ def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Nod
     if scenario.end is not None and begins > scenario.end:
         key = "at" if step.at == begins else "after"
         raise BindingError((*path, key), f"{begins:g} s is after the scenario's end ({scenario.end:g} s)")
-    if step.label in (BEGIN, END):
-        raise BindingError((*path, "label"), f"{step.label!r} is the label of the scenario's own {step.label}")
-    names = [workload.name for workload in scenario.workloads]
-    if step.wait is not None:
-        try:
-            parse_wait(step.wait, nodes, names, chances_of(scenario))
-            Cast(scenario, nodes).check_wait(step.wait)
-        except (UnknownConditionError, UnknownTargetError, CastError) as exc:
-            raise BindingError((*path, "wait"), str(exc)) from None
-    if step.action is not None and step.action.verb not in VERBS:
-        raise BindingError(path, f"no action {step.action.verb!r}{near(step.action.verb, VERBS)}")
-    if step.action is not None:
-        for fault in _faults_of_action(scenario, step.action, nodes):
-            raise BindingError((*path, step.action.verb), fault)
-        if isinstance(step.action.argument, RandomFaults) and scenario.end is not None:
-            over = begins + step.action.argument.seconds
-            if over > scenario.end:
-                text = f"the last fault would end at {over:g} s, after the scenario's end ({scenario.end:g} s)"
-                raise BindingError((*path, step.action.verb), text)
     return begins
 
 
-def _rehearse(rehearsal: Rehearsal, step: Step, path: Path) -> None:
-    """BindingError where nothing could come of a step, after those before it."""
-    for text in rehearsal.waits(step):
+def _review_wait(scenario: Scenario, wait: str, path: Path, nodes: Sequence[Node]) -> None:
+    names = [workload.name for workload in scenario.workloads]
+    try:
+        parse_wait(wait, nodes, names, chances_of(scenario))
+        ScenarioTargets(scenario, nodes).check_wait(wait)
+    except (UnknownConditionError, UnknownTargetError, WrongTargetError) as exc:
+        raise BindingError((*path, "wait"), str(exc)) from None
+
+
+def _review_action(scenario: Scenario, action: Action, path: Path, nodes: Sequence[Node], begins: float) -> None:
+    if action.verb not in VERBS:
+        raise BindingError(path, f"no action {action.verb!r}{near(action.verb, VERBS)}")
+    try:
+        for problem in _problems_of(scenario, action, nodes):
+            raise BindingError((*path, action.verb), problem)
+    except (UnknownTargetError, FaultError, WrongTargetError) as exc:
+        raise BindingError((*path, action.verb), str(exc)) from None
+    if isinstance(action.argument, RandomFaults) and scenario.end is not None:
+        over = begins + action.argument.seconds
+        if over > scenario.end:
+            text = f"the last fault would end at {over:g} s, after the scenario's end ({scenario.end:g} s)"
+            raise BindingError((*path, action.verb), text)
+
+
+def _try_step(dry_run: DryRun, step: Step, path: Path) -> None:
+    """BindingError for a step that cannot work after those before it."""
+    for text in dry_run.check_wait(step):
         raise BindingError((*path, "wait"), text)
     if step.action is not None:
-        for text in rehearsal.acts(step.action):
+        for text in dry_run.check_action(step.action):
             raise BindingError((*path, step.action.verb), text)
 
 
 def chances_of(scenario: Scenario) -> list[str]:
-    """Labels of the steps that begin random faults."""
+    """Return the labels of the steps that begin random faults."""
     return [step.label for step in scenario.steps if step.label and step.action and step.action.verb == "random-faults"]
 
 
-def _faults_of_action(scenario: Scenario, action: Action, nodes: Sequence[Node]) -> Iterator[str]:
-    """What is wrong with an action: its targets, its labels."""
-    workloads = {workload.name: workload.kind for workload in scenario.workloads}
+def _problems_of(scenario: Scenario, action: Action, nodes: Sequence[Node]) -> Iterator[str]:
+    """Yield what is wrong with an action's targets and labels. UnknownTargetError, WrongTargetError, FaultError."""
+    verb, argument = VERBS[action.verb], action.argument
+    kinds = {workload.name: workload.kind for workload in scenario.workloads}
+    known = ScenarioTargets(scenario, nodes)
+    match verb.takes:
+        case "targets" | "measure":
+            for target in argument[:1] if verb.takes == "measure" else names_of(argument):
+                find_targets(target, _processes(scenario, nodes))
+                known.check_target(action.verb, verb.targets, target)
+        case "fault":
+            check_playable(argument, _processes(scenario, nodes))
+        case "chance":
+            argument.targets(nodes)
+        case "workload" if kinds.get(argument) != action.verb:
+            of_kind = known.workloads(action.verb)
+            yield f"no workload {argument!r} of kind {action.verb}{near(argument, of_kind)}"
+        case "workloads":
+            yield from (f"no workload {name!r}{near(name, kinds)}" for name in names_of(argument) if name not in kinds)
+        case "label":
+            labels = ["all", *_fault_labels(scenario)]
+            if argument not in labels:
+                yield f"no fault of the label {argument!r}{near(argument, filter(None, labels))}"
+
+
+def _fault_labels(scenario: Scenario) -> list[str]:
+    """Return the labels, perhaps empty, of the steps that begin something to heal."""
+    return [step.label for step in scenario.steps if step.action and VERBS[step.action.verb].leaves_fault]
+
+
+def _processes(scenario: Scenario, nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes of the cluster and those of the workloads."""
     placement = Placement(subnet=None if nodes[0].host == "127.0.0.1" else 1)
-    hosts = [workload_host(placement, index) for index in range(len(workloads))]
-    placed = zip(workloads, hosts, strict=True)
-    everybody = [*nodes, *(Node(name=name, kind=NodeKind.WORKLOAD, host=host) for name, host in placed)]
-    cast = Cast(scenario, nodes)
-    try:
-        match VERBS[action.verb].takes:
-            case "targets":
-                for target in names_of(action.argument):
-                    find_targets(target, everybody)
-                    cast.check_target(action.verb, target)
-            case "measure":
-                find_targets(action.argument[0], everybody)
-                cast.check_target(action.verb, action.argument[0])
-            case "fault":
-                check_playable(action.argument, everybody)
-            case "chance":
-                action.argument.targets(nodes)
-            case "workload":
-                if workloads.get(action.argument) != action.verb:
-                    known = [name for name, kind in workloads.items() if kind == action.verb]
-                    yield f"no workload {action.argument!r} of kind {action.verb}{near(action.argument, known)}"
-            case "workloads":
-                for name in names_of(action.argument):
-                    if name not in workloads:
-                        yield f"no workload {name!r}{near(name, workloads)}"
-            case "label":
-                labels = [step.label for step in scenario.steps if step.action and step.action.verb in FAULT_VERBS]
-                if action.argument not in (*labels, "all"):
-                    yield f"no fault of the label {action.argument!r}{near(action.argument, ['all', *filter(None, labels)])}"
-    except (UnknownTargetError, FaultError, CastError) as exc:
-        yield str(exc)
-
-
-FAULT_VERBS = ("isolate", "fault", "random-faults")
+    return [
+        *nodes,
+        *(
+            Node(name=workload.name, kind=NodeKind.WORKLOAD, host=workload_host(placement, index))
+            for index, workload in enumerate(scenario.workloads)
+        ),
+    ]

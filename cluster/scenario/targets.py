@@ -1,25 +1,23 @@
-"""Everybody whom a scenario may name: nodes, workloads, consumer groups; and who fits where. Pure."""
+"""The nodes, workloads and consumer groups that a scenario may name, and where it may name them. Pure."""
 
 from collections.abc import Iterable, Sequence
 
 import attrs
 
+from rmqlab.cluster.actions.action import Targets
 from rmqlab.cluster.scenario.binding import near
 from rmqlab.cluster.scenario.model import Scenario
 from rmqlab.cluster.supervisor.topology import Node, NodeKind, find_targets
 from rmqlab.cluster.workload.consume import ConsumeConfig
 
-_BROKERS_ONLY = ("probe", "wipe")
-_NODES_ONLY = ("power-loss", "measure", "isolate")
 
-
-class CastError(ValueError):
-    """Somebody is named who is not there, or cannot be meant. The text says who could be."""
+class WrongTargetError(ValueError):
+    """A name is unknown, or of a kind that does not fit here. The text lists the names that do."""
 
 
 @attrs.frozen
-class Cast:
-    """Who plays in a scenario."""
+class ScenarioTargets:
+    """All that a scenario may name."""
 
     scenario: Scenario
     nodes: Sequence[Node]
@@ -28,7 +26,7 @@ class Cast:
         return [workload.name for workload in self.scenario.workloads if kind in (None, workload.kind)]
 
     def groups(self) -> set[str]:
-        """Groups of all consumers."""
+        """Return the groups of all consumers."""
         default = ConsumeConfig().group
         return {
             str(workload.config.get("group", default))
@@ -36,16 +34,16 @@ class Cast:
             if workload.kind == "consume"
         }
 
-    def check_target(self, verb: str, target: str) -> None:
-        """Whether a verb can be done to a target that is there."""
-        if target in self.workloads() and verb in (*_BROKERS_ONLY, *_NODES_ONLY):
-            raise CastError(f"{target} is a workload: {verb} needs a node of the cluster")
-        if verb in _BROKERS_ONLY and target not in self.workloads():
+    def check_target(self, verb: str, accepted: Targets, target: str) -> None:
+        """Reject a target that exists but is of a kind that the verb does not accept."""
+        if accepted is not Targets.PROCESSES and target in self.workloads():
+            raise WrongTargetError(f"{target} is a workload: {verb} needs a node of the cluster")
+        if accepted is Targets.BROKERS:
             for node in find_targets(target, self.nodes):
                 _expect(node.kind is NodeKind.BROKER, f"{node.name} is a {node.kind}: {verb} needs a broker")
 
     def check_wait(self, text: str) -> None:
-        """Whether what is waited for can be told of those whom it names."""
+        """Reject a condition about a workload, node or group that cannot make it true."""
         name, *words = text.split() or [""]
         verb = name.partition(".")[0]
         if verb in ("sent", "delivered") and words:
@@ -53,18 +51,18 @@ class Cast:
             known = self.workloads(kind)
             _expect(words[0] in known, f"{verb}: no workload {words[0]!r} of kind {kind}{near(words[0], known)}")
         if verb == "told" and len(words) == 2:
-            self.check_teller(words[1])
+            self.check_source(words[1])
         if verb == "consumed-all" and words:
             groups = self.groups()
             _expect(words[0] in groups, f"consumed-all: nobody consumes as {words[0]!r}{near(words[0], groups)}")
 
-    def check_teller(self, name: str) -> None:
-        """Whether somebody of this name writes a journal."""
+    def check_source(self, name: str) -> None:
+        """Reject a name that no process with a journal has."""
         known = [*self._names(), *self.workloads(), ""]
         _expect(name in known, f"nobody is called {name!r}{near(name, filter(None, known))}")
 
     def check_metric_target(self, kind: str, target: str) -> None:
-        """Whether a metric's target, of a kind such as SLAVE, is there. Queues are known only when the run is over."""
+        """Reject an unknown target of a metric, of a kind such as SLAVE. Queues are known only after the run."""
         brokers = [node for node in self.nodes if node.kind is NodeKind.BROKER]
         known: dict[str, Iterable[str]] = {
             "NODE": (node.name for node in brokers),
@@ -84,4 +82,4 @@ class Cast:
 
 def _expect(is_so: bool, text: str) -> None:  # noqa: FBT001 -- what is expected reads as a sentence
     if not is_so:
-        raise CastError(text)
+        raise WrongTargetError(text)

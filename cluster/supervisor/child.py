@@ -19,10 +19,11 @@ import attrs
 import cattrs
 import trio
 
+from rmqlab.faults.process import faults_of_process
 from rmqlab.runtime.clock import ClockSettings, RatedClock
-from rmqlab.runtime.fault_rules import NodeRules
 from rmqlab.runtime.journal import JournalWriter
 from rmqlab.runtime.logfile import end_logging, log_to_file, open_log
+from rmqlab.runtime.node_faults import PlainRules
 from rmqlab.runtime.printable import printable_lines
 from rmqlab.runtime.process import StartError, run_process
 from rmqlab.runtime.settings import SettingsError
@@ -47,8 +48,8 @@ class SpawnRequest:
     control: str
     """The socket where the supervisor listens."""
     clock: ClockSettings
-    rules: NodeRules = attrs.field(factory=NodeRules)
-    """The faults that are in force as it is born."""
+    rules: PlainRules = attrs.field(factory=dict)
+    """The fault rules in force when it starts."""
     seed: str = ""
     """What its random choices follow from; empty: chance."""
 
@@ -82,14 +83,15 @@ def _run(birth: SpawnRequest) -> None:
     except (SettingsError, StartError) as exc:
         print(printable_lines(f"{birth.name}: {exc}"), file=sys.stderr)
         sys.exit(1)
+    clock = RatedClock(birth.clock)
     run_process(
         module.main,
         config,
         control=birth.control,
-        clock=RatedClock(birth.clock),
+        clock=clock,
         name=birth.name,
         journal=JournalWriter(Path(birth.journal)),
-        rules=birth.rules,
+        faults=faults_of_process(clock, birth.rules),
     )
 
 

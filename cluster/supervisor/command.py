@@ -1,4 +1,4 @@
-"""Commands to a running supervisor, over the socket in the cluster's directory: one question per connection."""
+"""Commands to a running supervisor, over the socket in the cluster's directory: one command per connection."""
 
 import contextlib
 import socket
@@ -13,7 +13,7 @@ from rmqlab.runtime.mapcodec import CHUNK, MapCodec
 
 @attrs.frozen
 class Ask:
-    """The question. Closing the connection withdraws it."""
+    """The command. Closing the connection cancels it."""
 
     verb: str
     arguments: dict[str, Any]
@@ -21,21 +21,21 @@ class Ask:
 
 @attrs.frozen
 class Item:
-    """One of many values, as they come."""
+    """One of many values, sent as they become known."""
 
     value: Any
 
 
 @attrs.frozen
 class Answer:
-    """The last message: it is done."""
+    """The last message: the command is done."""
 
     value: Any
 
 
 @attrs.frozen
 class Failure:
-    """The last message: it is not done, and why. `is_usage` tells that the question itself was wrong."""
+    """The last message: the command failed, and why. `is_usage`: the command itself was invalid."""
 
     text: str
     is_usage: bool
@@ -46,15 +46,15 @@ COMMANDS: MapCodec[CommandMessage] = MapCodec(CommandMessage)
 
 
 class CommandFailedError(Exception):
-    """The supervisor could not do it."""
+    """The supervisor could not do what the command asked for."""
 
 
 class CommandUsageError(Exception):
-    """The supervisor could not make sense of it."""
+    """The supervisor rejected the command as invalid."""
 
 
 def ask(directory: ClusterDirectory, verb: str, **arguments: Any) -> Any:
-    """Ask and wait for the answer. NoClusterError when nobody is there to answer."""
+    """Send a command and return the value of its answer. NoClusterError if no supervisor runs."""
     value = None
     for item in ask_stream(directory, verb, **arguments):
         value = item.value
@@ -62,7 +62,7 @@ def ask(directory: ClusterDirectory, verb: str, **arguments: Any) -> Any:
 
 
 def ask_stream(directory: ClusterDirectory, verb: str, **arguments: Any) -> Iterator[Item | Answer]:
-    """Ask, and give what comes as it comes; the answer last."""
+    """Send a command and yield items as they arrive, then the answer. Errors as `ask`, and those of the command."""
     with contextlib.closing(_connect(directory)) as connection:
         connection.sendall(COMMANDS.encode(Ask(verb, arguments)))
         decoder = COMMANDS.decoder()
@@ -93,7 +93,7 @@ def _connect(directory: ClusterDirectory) -> socket.socket:
 
 
 def explain_absence(directory: ClusterDirectory) -> str:
-    """Why nobody answers for this cluster."""
+    """Say why no supervisor runs for this cluster."""
     name = directory.path.name
     if directory.is_up():
         return f"cluster {name} is starting or stopping"

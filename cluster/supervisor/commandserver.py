@@ -1,15 +1,15 @@
-"""The supervisor's answers to the command line."""
+"""Serves the commands that the command line sends to the supervisor."""
 
 import os
-from collections.abc import Awaitable, Callable, Container, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import attrs
 import trio
 
+from rmqlab.cluster.actions.action import NodeAction
+from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.conditions import UnknownConditionError
 from rmqlab.cluster.faults.random_player import play_random_faults
-from rmqlab.cluster.faults.rules import FaultError, fault_of
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
@@ -18,6 +18,7 @@ from rmqlab.cluster.supervisor.nodelink import unexpected
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, NodeState, WrongStateError
 from rmqlab.cluster.supervisor.processes import leaves
 from rmqlab.cluster.supervisor.topology import UnknownTargetError
+from rmqlab.faults import FaultError, fault_of
 from rmqlab.runtime.bounds import cut_text
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.mapcodec import CHUNK, ControlError
@@ -28,12 +29,12 @@ Handler = Callable[[Cluster, Arguments, Send], Awaitable[Any]]
 
 ASK_SECONDS = 5.0
 _LONGEST_ERROR = 10_000
-"""Characters of a failure's text."""
+"""Characters of the text of a failure."""
 ENDS = {f"node_{state}" for state in (NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED)}
 
 
 class BadQuestionError(Exception):
-    """The arguments of a command are of a kind that no command line sends."""
+    """The arguments of a command are invalid in a way that no command line sends."""
 
 
 _USAGE = (BadQuestionError, UnknownTargetError, UnknownConditionError, FaultError)
@@ -44,10 +45,10 @@ _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 async def serve_commands(
     cluster: Cluster, down: Callable[[], object], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Answer commands until cancelled. `down` is called once a command has stopped the cluster."""
+    """Serve commands until cancelled. Call `down` once a command has stopped the cluster."""
     path = cluster.supervisor.directory.command_socket
     with trio.socket.socket(trio.socket.AF_UNIX) as listening:
-        path.unlink(missing_ok=True)  # of a supervisor that was killed: the lock says that none lives
+        path.unlink(missing_ok=True)  # left by a killed supervisor: we hold the lock, so none runs
         await listening.bind(os.fspath(path))
         path.chmod(0o600)
         listening.listen()
@@ -65,9 +66,9 @@ async def serve_commands(
 
 
 async def answer_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | None:
-    """Answer the one question of a connection; the verb that was answered. What is asked ends with the connection.
+    """Serve the one command of a connection; return its verb. The command is cancelled when the connection closes.
 
-    Whatever arrives ends this connection at most: bytes that are no question are recorded, defects counted.
+    Nothing that arrives ends more than this connection: invalid bytes are recorded, unexpected exceptions counted.
     """
     supervisor = cluster.supervisor
     answered = None
@@ -85,7 +86,7 @@ async def answer_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | 
             answered = question.verb
             nursery.cancel_scope.cancel()
     except* _GONE:
-        pass  # it went away: nobody to tell
+        pass  # the peer has closed the connection
     except* ControlError as group:
         for exc in leaves(group):
             supervisor.record("", "control_error", reason=f"command socket: {exc}")
@@ -158,27 +159,14 @@ async def _status(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
     return await cluster.status()
 
 
-def _action(verb: str) -> Handler:
+def _handler_of(action: NodeAction[Any]) -> Handler:
     async def act(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
-        await getattr(cluster, verb)(arguments["target"])
-        return await _entries(cluster, {node.name for node in cluster.supervisor.find(arguments["target"])})
+        target = arguments.get("target")
+        if not isinstance(target, str):
+            raise BadQuestionError(f"{action.name}: the target must be a text")
+        return await action.report.document(cluster.supervisor, target, await cluster.act(action, target))
 
     return act
-
-
-async def _power_loss(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
-    losses = await cluster.power_loss(arguments["target"])
-    return [{**node, "lost": attrs.asdict(losses[node["name"]])} for node in await _entries(cluster, losses)]
-
-
-async def _wipe(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
-    deleted = await cluster.wipe(arguments["target"])
-    return [{**node, "deleted_files": deleted[node["name"]]} for node in await _entries(cluster, deleted)]
-
-
-async def _entries(cluster: Cluster, names: Container[str]) -> list[dict[str, Any]]:
-    """What the status says of these nodes."""
-    return [node for node in (await cluster.status())["nodes"] if node["name"] in names]
 
 
 async def _wait(cluster: Cluster, arguments: Arguments, _send: Send) -> Any:
@@ -200,9 +188,9 @@ async def _events(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
 
 
 async def _journal(cluster: Cluster, last: int, send: Send, *, is_following: bool) -> None:
-    """Tell the last of what is in the journals, single messages included, and what comes."""
+    """Send the latest journal entries, with single messages, and then new ones if asked to follow."""
     async with cluster.follow_journal() as batches:
-        past = await anext(batches)  # the supervisor's own start is always there
+        past = await anext(batches)  # never empty: it has the supervisor's own start
         for event in past[max(0, len(past) - last) :]:
             await send(event.as_json())
         if is_following:
@@ -212,26 +200,26 @@ async def _journal(cluster: Cluster, last: int, send: Send, *, is_following: boo
 
 
 async def _down(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
-    with trio.CancelScope(shield=True):  # half a cluster is of no use to who asked, gone or not
+    with trio.CancelScope(shield=True):  # a half-stopped cluster is of no use, even if the peer has left
         await cluster.supervisor.stop_all()
 
 
 async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
-    """Run a workload for as long as who asked listens; its events are the items, its exit status the answer."""
+    """Run a workload until it ends or the peer leaves. Its events are the items, its exit status the answer."""
     module = arguments["module"]
     if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
         raise BadQuestionError("the module of a workload is not a module's name")  # it becomes a directory's name
     workload = await cluster.run_workload(module, arguments["config"])
     try:
-        await _tell(cluster, workload.name, send)
+        await _send_events(cluster, workload.name, send)
     finally:
         with trio.CancelScope(shield=True):
             await workload.stop()
     return {"name": workload.name, "status": workload.life.exit_status}
 
 
-async def _tell(cluster: Cluster, name: str, send: Send) -> None:
-    """Send on what a process tells, each message included, until it has ended."""
+async def _send_events(cluster: Cluster, name: str, send: Send) -> None:
+    """Send the events of a process, with each message, until it has ended."""
     async with cluster.follow_journal() as batches:
         async for batch in batches:
             for event in batch:
@@ -262,9 +250,7 @@ async def _random_faults(cluster: Cluster, arguments: Arguments, send: Send) -> 
 
 HANDLERS: Mapping[str, Handler] = {
     "status": _status,
-    **{verb: _action(verb) for verb in ("start", "stop", "kill", "pause", "resume", "restart")},
-    "power-loss": _power_loss,
-    "wipe": _wipe,
+    **{name: _handler_of(action) for name, action in ACTIONS.items()},
     "fault": _fault,
     "faults": _faults,
     "heal": _heal,

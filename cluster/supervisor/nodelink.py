@@ -7,6 +7,7 @@ from typing import Any
 import attrs
 import trio
 
+from rmqlab.faults.rules import NodeRules
 from rmqlab.runtime.bounds import SNAPSHOT, bounded, cut_text
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.control import (
@@ -21,7 +22,6 @@ from rmqlab.runtime.control import (
     SnapshotRequest,
     Stopping,
 )
-from rmqlab.runtime.fault_rules import NodeRules
 from rmqlab.runtime.mapcodec import ControlError, receive_messages
 
 HELLO_SECONDS = 10.0
@@ -65,7 +65,7 @@ class NodeLink:
         taken = trio.Event()
         self._told[number] = rules, taken
         async with self._sending:
-            await self.stream.send_all(CONTROL.encode(SetRules(number, rules)))
+            await self.stream.send_all(CONTROL.encode(SetRules(number, rules.to_plain())))
         await taken.wait()
 
     def rules_set(self, answer: RulesSet) -> None:

@@ -12,18 +12,18 @@ from typing import Any
 import attrs
 import trio
 
-from rmqlab.cluster.faults.controller import FaultKeeper
+from rmqlab.cluster.faults.controller import FaultController
 from rmqlab.cluster.supervisor.children import ForkServer
 from rmqlab.cluster.supervisor.eventlog import EventLog
 from rmqlab.cluster.supervisor.forkserver import Continued, Exited, NotSpawned, Report, Spawned, Stopped
 from rmqlab.cluster.supervisor.nodelink import NodeLink, attend_connection
 from rmqlab.cluster.supervisor.process_state import ProcessState, describe_end
 from rmqlab.cluster.supervisor.topology import Node
+from rmqlab.faults.rules import NodeRules
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text
 from rmqlab.runtime.clock import RatedClock, real_seconds
 from rmqlab.runtime.control import Event, Ready, Stopping
-from rmqlab.runtime.fault_rules import NodeRules
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.mapcodec import ControlError
 from rmqlab.store.powerloss import Lost
@@ -42,7 +42,7 @@ class Processes:
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """The supervisor's own internal errors."""
     lives: dict[str, ProcessState] = attrs.field(factory=dict, init=False)
-    faults: FaultKeeper = attrs.field(init=False)
+    faults: FaultController = attrs.field(init=False)
     links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
     _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
     _progress: dict[str, object] = attrs.field(factory=dict, init=False)
@@ -51,7 +51,7 @@ class Processes:
     _births: dict[int, str] = attrs.field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.faults = FaultKeeper(self.nodes, self.links, self.clock, self.events, self._is_attentive)
+        self.faults = FaultController(self.nodes, self.links, self.clock, self.events, self._is_attentive)
 
     def life(self, name: str) -> ProcessState:
         """What is known about a node's process."""
@@ -157,7 +157,7 @@ class Processes:
         if kind in {"recovering", "indexing"}:
             self._progress[name] = (fields["offset"], fields.get("queues"))
         if kind == "fault_spent":
-            self.faults.spent(str(fields["id"]), name)
+            self.faults.mark_spent(str(fields["id"]), name)
 
     def _changed(self, birth: int, report: Report) -> None:
         if (name := self._births.get(birth)) is None:

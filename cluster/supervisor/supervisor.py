@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import attrs
 import trio
 
-from rmqlab.cluster.faults.controller import FaultKeeper
+from rmqlab.cluster.faults.controller import FaultController
 from rmqlab.cluster.supervisor import nodestore
 from rmqlab.cluster.supervisor.child import SpawnRequest
 from rmqlab.cluster.supervisor.children import ForkServer
@@ -72,7 +72,7 @@ class Supervisor:
         self.processes = Processes(self.nodes, self.clock, self.events)
 
     @property
-    def faults(self) -> FaultKeeper:
+    def faults(self) -> FaultController:
         """The faults in force."""
         return self.processes.faults
 
@@ -132,7 +132,7 @@ class Supervisor:
                 journal=str(self.directory.journal_path(name)),
                 control=str(self.directory.control_socket),
                 clock=self.clock.settings,
-                rules=self.processes.expect(name, number),
+                rules=self.processes.expect(name, number).to_plain(),
                 seed=self.seed,
             )
         )
@@ -146,7 +146,7 @@ class Supervisor:
             name, lambda life: life.ready is not None or not life.is_alive, seconds
         ):
             raise NodeFailedError(
-                f"{name} is not ready after {seconds:g} s{self.faults.handicaps(name)}{self._last_words(name)}"
+                f"{name} is not ready after {seconds:g} s{self.faults.suffix_for(name)}{self._last_words(name)}"
             )
         if self.life(name).is_alive:
             return

@@ -73,10 +73,11 @@ class PushConsumer(Member):
             wanted[RETRY_PREFIX + group] = ALL
         stats = ConsumeStats(trio.current_time, trio.current_time())
         data = subscriptions(wanted, version=wall_millis())
-        super().__init__(client, Group(client, group, config, data, offsets, on_event, stats))
+        tracer = None
         if config.enable_trace:
             sender = Producer(client, producer_group(group, "CONSUME"), TRACE_PRODUCER)
-            self._group.tracer = Tracer(sender, group, config.trace_topic)
+            tracer = Tracer(sender, group, config.trace_topic)
+        super().__init__(client, Group(client, group, config, data, offsets, on_event, stats, tracer=tracer))
         self._on_messages = on_messages
         hand_back = HandBack(self._group, self._inner_producer)
         consumption = OrderlyConsumption if self.config.orderly else ConcurrentConsumption

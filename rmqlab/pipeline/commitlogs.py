@@ -46,6 +46,8 @@ class Range:
     path: str
     start: int
     end: int
+    is_last: bool = True
+    """True if no later file of the log holds anything."""
 
 
 @attrs.frozen
@@ -100,11 +102,21 @@ def log_files(log: Log) -> list[Path]:
 
 def ranges_of(log: Log, range_bytes: int) -> list[Range]:
     """Cut a log into ranges of about this size. Holes at the end of files are left out: nothing was written there."""
+    files = log_files(log)
+    last = max((path for path in files if _has_begun(path)), default=None)
     ranges = []
-    for path in log_files(log):
-        end = written_end(path)
-        ranges += [Range(log.node, str(path), at, min(at + range_bytes, end)) for at in range(0, end, range_bytes)]
+    for path in files:
+        end, is_last = written_end(path), last is None or path >= last
+        ranges += [
+            Range(log.node, str(path), at, min(at + range_bytes, end), is_last) for at in range(0, end, range_bytes)
+        ]
     return ranges
+
+
+def _has_begun(path: Path) -> bool:
+    """False for a file that was created ahead of need."""
+    with path.open("rb") as file:
+        return any(file.read(BLANK_SIZE))
 
 
 def written_end(path: Path) -> int:
@@ -124,28 +136,30 @@ def written_end(path: Path) -> int:
         os.close(descriptor)
 
 
-def stretches(view: memoryview, mapped: mmap.mmap, base: int, start: int, end: int, written: int) -> Iterator[Stretch]:
+def stretches(
+    view: memoryview, mapped: mmap.mmap, base: int, start: int, end: int, written: int, *, is_last: bool = True
+) -> Iterator[Stretch]:
     """What begins in [start, end) of a file whose first byte has this commit log offset, in order.
 
-    The blank end of a file and zeros that nothing follows are the log's end, and not told. Nothing is looked for beyond
-    `written` (see `written_end`): a fresh file is a gigabyte of hole.
+    The blank end of a file is left out, and so are zeros that nothing follows in the last file of a log. Nothing is
+    looked for beyond `written` (see `written_end`): a fresh file is a gigabyte of hole.
     """
-    at = start if start == 0 or _is_record(view, start, base) else _next_record(mapped, view, start, base, written)
+    at = start if start == 0 or _is_record(view, start, base) else next_record(mapped, view, start, base, written)
     while at < end:
-        starts, at_end = _walk_a_chunk(view, at, end)
+        starts, at_end = _walk_a_chunk(view, at, end, base)
         if starts:
             yield Stretch(at, at_end - at, starts)
             at = at_end
             continue
-        if _is_blank(view, at) or _is_zero(mapped, at, written):
+        if _is_blank(view, at) or (is_last and _is_zero(mapped, at, written)):
             return
-        following = _next_record(mapped, view, at + 1, base, written)
+        following = next_record(mapped, view, at + 1, base, written)
         yield Stretch(at, following - at)
         at = following
 
 
-def _walk_a_chunk(view: memoryview, at: int, end: int) -> tuple[list[int], int]:
-    starts, stop = walk(view, at, min(end, at + CHUNK_BYTES))
+def _walk_a_chunk(view: memoryview, at: int, end: int, base: int) -> tuple[list[int], int]:
+    starts, stop = walk(view, at, min(end, at + CHUNK_BYTES), base)
     if len(starts) > CHUNK_RECORDS:
         stop = starts[CHUNK_RECORDS]
         del starts[CHUNK_RECORDS:]
@@ -173,7 +187,7 @@ def _is_record(view: memoryview, at: int, base: int) -> bool:
     return bool(magic == MESSAGE_MAGIC and FIXED_SIZE <= size <= len(view) - at and offset == base + at)
 
 
-def _next_record(mapped: mmap.mmap, view: memoryview, at: int, base: int, written: int) -> int:
+def next_record(mapped: mmap.mmap, view: memoryview, at: int, base: int, written: int) -> int:
     """The first place from `at` on where a record begins; the file's length where none does."""
     found = mapped.find(_MAGIC, at, written)
     while found >= 0:

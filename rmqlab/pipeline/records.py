@@ -38,7 +38,7 @@ from rmqlab.remoting.message import (
 )
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 
-_SIZE_AND_MAGIC: Final = struct.Struct(">ii")
+_SIZE_MAGIC_PLACE: Final = struct.Struct(">ii20xq")
 _GATHER_UP_TO: Final = 300
 """Mean bytes of a text below which numpy gathers quicker than slices are joined (measured: spark.md section 8)."""
 
@@ -59,15 +59,18 @@ _HEADS: Final = (_head_type(8, 8), _head_type(20, 8), _head_type(8, 20), _head_t
 """By sysFlag & IPV6_MASK >> 4."""
 
 
-def walk(data: memoryview, at: int, end: int) -> tuple[list[int], int]:
+def walk(data: memoryview, at: int, end: int, base: int | None = None) -> tuple[list[int], int]:
     """Where records begin, from `at` on and before `end`; and the first byte after them.
 
-    Stops at what is no record or is not whole: the answer is `end` or beyond where there is nothing such.
+    Stops at bytes that are no record, at a record that is not whole, and, given the commit log offset of the first byte
+    as `base`, at one that states another place. The second value is `end` or beyond where there is nothing such.
     """
-    starts, unpack, whole = [], _SIZE_AND_MAGIC.unpack_from, len(data)
+    starts, unpack, whole = [], _SIZE_MAGIC_PLACE.unpack_from, len(data)
     while at < end and at + FIXED_SIZE <= whole:
-        size, magic = unpack(data, at)
+        size, magic, place = unpack(data, at)
         if magic != MESSAGE_MAGIC or size < FIXED_SIZE or at + size > whole:
+            break
+        if base is not None and place != base + at:
             break
         starts.append(at)
         at += size

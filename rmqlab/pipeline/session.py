@@ -81,10 +81,11 @@ def check_installed() -> None:
 def register_sources(spark: "SparkSession") -> None:
     """Tell a session of somebody else's making our data sources, by their own names."""
     from rmqlab.pipeline.journalsource import JournalSource  # noqa: PLC0415 - these need Spark, this module does not
+    from rmqlab.pipeline.queuesource import QueueSource  # noqa: PLC0415
     from rmqlab.pipeline.storesource import StoreSource  # noqa: PLC0415
     from rmqlab.pipeline.topicsource import TopicSource  # noqa: PLC0415
 
-    for source in (TopicSource, StoreSource, JournalSource):
+    for source in (TopicSource, StoreSource, QueueSource, JournalSource):
         spark.dataSource.register(source)
 
 

@@ -7,13 +7,14 @@ order within a node; `state` tells what a row is worth:
 
     ok       a whole record, whose body has the CRC that it tells
     badCrc   a whole record, whose body has not
-    torn     bytes that are no record, from `commitLogOffset` on, `storeSize` long: all else is null
+    torn     bytes that are no record, from `commitLogOffset` on, `storeSize` long: all else is null. A record that
+             states another place than its own is none, either
 
 The CRC is computed only where `state` is among the columns. Options: see StoreOptions. Reference: spark.md section 8.
 """
 
 import mmap
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Generator, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,16 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.columns import ddl, wanted_columns
-from rmqlab.pipeline.commitlogs import Log, NoStoreError, Range, find_logs, ranges_of, stretches, written_end
+from rmqlab.pipeline.commitlogs import (
+    Log,
+    NoStoreError,
+    Range,
+    find_logs,
+    next_record,
+    ranges_of,
+    stretches,
+    written_end,
+)
 from rmqlab.pipeline.errors import without_traceback
 from rmqlab.pipeline.options import OptionError, at_least, bind_options, json_texts, names, option, text
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
@@ -110,28 +120,28 @@ class StoreReader(DataSourceReader):
             yield from self._batches(part, mapped)
 
     def _batches(self, part: Range, mapped: mmap.mmap) -> Iterator[pa.RecordBatch]:
-        base = int(Path(part.path).name)
-        written = written_end(Path(part.path))
+        at = part.start
         with memoryview(mapped) as view:
-            for stretch in stretches(view, mapped, base, part.start, part.end, written):
-                if not stretch.starts:
-                    yield self._torn(part, base + stretch.begin, stretch.size)
-                    continue
-                # A copy of the chunk: arrays that outlive this step would keep the file mapped.
-                chunk = memoryview(bytes(view[stretch.begin : stretch.begin + stretch.size]))
-                records, unsound = decode_records(chunk, [at - stretch.begin for at in stretch.starts])
-                yield self._whole(part, records)
-                if unsound is not None:
-                    yield from self._one_by_one(part, base, chunk, stretch.begin, stretch.starts[unsound:])
+            while at < part.end:
+                at = yield from self._until_unsound(attrs.evolve(part, start=at), mapped, view)
 
-    def _one_by_one(
-        self, part: Range, base: int, chunk: memoryview, begin: int, starts: Sequence[int]
-    ) -> Iterator[pa.RecordBatch]:
-        """Records after one whose inner lengths disagree: it is torn, they need not be."""
-        ends = [*starts[1:], begin + len(chunk)]
-        for at, end in zip(starts, ends, strict=True):
-            records, unsound = decode_records(chunk[at - begin : end - begin], [0])
-            yield self._whole(part, records) if unsound is None else self._torn(part, base + at, end - at)
+    def _until_unsound(self, part: Range, mapped: mmap.mmap, view: memoryview) -> Generator[pa.RecordBatch, None, int]:
+        """Give what begins in a range, up to a record whose inner lengths disagree; answer where to go on behind it."""
+        base, written = int(Path(part.path).name), written_end(Path(part.path))
+        for stretch in stretches(view, mapped, base, part.start, part.end, written, is_last=part.is_last):
+            if not stretch.starts:
+                yield self._torn(part, base + stretch.begin, stretch.size)
+                continue
+            # A copy of the chunk: arrays that outlive this step would keep the file mapped.
+            chunk = memoryview(bytes(view[stretch.begin : stretch.begin + stretch.size]))
+            records, unsound = decode_records(chunk, [at - stretch.begin for at in stretch.starts])
+            yield self._whole(part, records)
+            if unsound is not None:
+                begin = stretch.starts[unsound]
+                following = next_record(mapped, view, begin + 1, base, written)
+                yield self._torn(part, base + begin, following - begin)
+                return following
+        return part.end
 
     def _whole(self, part: Range, records: Records) -> pa.RecordBatch:
         if self.options.topics:

@@ -16,7 +16,7 @@ from rmqlab.remoting.codec import decode_command, encode_command, encode_head
 from rmqlab.remoting.command import ONEWAY, Command
 from rmqlab.remoting.frame import Frame, FrameDecoder, RemoteProtocolError, StrangerError
 from rmqlab.runtime.dispatch import Buffer, Request
-from rmqlab.runtime.links import Transport
+from rmqlab.runtime.fault_hooks import Transport
 from rmqlab.runtime.reactor import READ, WRITE, Reactor
 
 log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ import trio
 from rmqlab.runtime.boundary import InternalErrors
 from rmqlab.runtime.bounds import EVENT, SNAPSHOT, bounded, bounded_fields, cut_text
 from rmqlab.runtime.clock import cluster_millis
-from rmqlab.runtime.fault_rules import PROCESS_FAULTS, NodeFaults, NodeRules
 from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry, JournalWriter
 from rmqlab.runtime.mapcodec import ControlError, MapCodec, receive_messages
+from rmqlab.runtime.node_faults import NodeFaults, PlainRules
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class SetRules:
     """The fault rules that are in force from now on, all of them."""
 
     id: int
-    rules: NodeRules
+    rules: PlainRules
 
 
 @attrs.frozen
@@ -103,8 +103,8 @@ class ControlLink:
     name: str = "standalone"
     limit: int = MAX_QUEUED_EVENTS
     journal: JournalWriter | None = None
-    faults: NodeFaults = PROCESS_FAULTS
-    """Given the rules that the supervisor sends."""
+    faults: NodeFaults = attrs.field(factory=NodeFaults)
+    """The faults of the process: the supervisor sends their rules."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """The internal errors of the process: part of every snapshot."""
     is_ready: bool = attrs.field(default=False, init=False)

@@ -10,13 +10,12 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import TypeVar
 
-import attrs
 import trio
 
 from rmqlab.runtime.clock import RatedClock, real_seconds
 from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.fault_rules import PROCESS_FAULTS, ClockRule, NodeRules
 from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter
+from rmqlab.runtime.node_faults import NodeFaults, set_process_faults
 from rmqlab.runtime.printable import printable_lines
 
 Config = TypeVar("Config")
@@ -39,20 +38,18 @@ def run_process(
     clock: RatedClock,
     name: str = "standalone",
     journal: JournalWriter | None = None,
-    rules: NodeRules | None = None,
+    faults: NodeFaults | None = None,
 ) -> None:
     """Run `main` until it returns, a signal asks it to stop, or the supervisor is gone.
 
     SIGTERM, SIGINT and the end of the control channel cancel `main`, whose cleanup decides what a graceful stop
     means; a second signal ends the process at once. Known reasons not to start become one line on stderr each,
-    and exit status 1. The journal is closed in the end. `rules` are the faults in force from the first moment on.
+    and exit status 1. The journal is closed in the end. `faults` are in force from the first moment on.
     """
     _allow_many_files()
-    PROCESS_FAULTS.set(rules or NodeRules())
-    PROCESS_FAULTS.follow(WrongClock(clock).follow)
     gc.set_threshold(*GC_THRESHOLDS)
     try:
-        trio.run(_run, main, config, control, name, journal, clock=clock)
+        trio.run(_run, main, config, control, name, journal, faults or NodeFaults(), clock=clock)
     except BaseExceptionGroup as group:
         known, unknown = group.split(_is_known)
         if unknown is not None:
@@ -77,32 +74,19 @@ def _allow_many_files() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-@attrs.define(eq=False)
-class WrongClock:
-    """Lets the process's wall clock be as wrong as the rules say; several add up."""
-
-    clock: RatedClock
-    _rules: tuple[ClockRule, ...] = attrs.field(default=(), init=False)
-
-    def follow(self, rules: NodeRules) -> None:
-        """Take the rules. A skew counts from the latest change of the clock's rules on."""
-        if rules.clocks != self._rules:
-            self._rules = rules.clocks
-            by_millis = sum(rule.millis for rule in self._rules)
-            self.clock.set_wrong(by_seconds=by_millis / 1000, ppm=sum(rule.ppm for rule in self._rules))
-
-
 async def _run(
     main: Callable[[Config, ControlLink], Awaitable[None]],
     config: Config,
     control: str | os.PathLike[str] | None,
     name: str,
     journal: JournalWriter | None,
+    faults: NodeFaults,
 ) -> None:
+    set_process_faults(faults)
     serving = trio.CancelScope()
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as nursery:
-            link = ControlLink(name, journal=journal)
+            link = ControlLink(name, journal=journal, faults=faults)
             nursery.start_soon(_stop_on_signal, signals, serving, link)
             if control is None:
                 link.limit = 0

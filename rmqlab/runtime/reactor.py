@@ -7,6 +7,7 @@ it at the end of that pass. Timers, files and processes stay ordinary trio tasks
 
 import contextlib
 import selectors
+import socket
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import NoReturn
@@ -15,10 +16,8 @@ import trio
 
 from rmqlab.remoting.strangers import OncePerHost
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.fault_rules import PROCESS_FAULTS, NodeFaults, NodeRules
-from rmqlab.runtime.faultysocket import FaultySocket
-from rmqlab.runtime.links import Links, Transport
-from rmqlab.runtime.request_faults import RequestFaults
+from rmqlab.runtime.fault_hooks import Transport
+from rmqlab.runtime.node_faults import NodeFaults, PlainRules, process_faults
 from rmqlab.runtime.timers import Timers
 
 READ = selectors.EVENT_READ
@@ -43,9 +42,11 @@ class Reactor:
         self.errors = errors or InternalErrors()
         self.strangers = OncePerHost()
         self.timers = Timers(self._run_timer)
-        self.request_faults = RequestFaults(faults or NodeFaults(), self.timers)
         self._selector = selectors.DefaultSelector()
-        self.links = Links(self._selector, self.timers)
+        faults = faults or NodeFaults()
+        self._hooks = faults.open_hooks(faults, self._selector, self.timers)
+        self.links = self._hooks.links
+        self.request_faults = self._hooks.requests
         self.pass_began = 0.0
         """When the requests of this pass were found waiting, by time.perf_counter."""
         self.pass_began_cpu = 0.0
@@ -69,32 +70,31 @@ class Reactor:
         An urgent one comes first in a pass, and what it has put off is done before the others have their turn: replies
         that a slave's acknowledgement sets free are on their way while the next requests are handled.
         """
-        if isinstance(sock, FaultySocket):
-            sock.watch(events, callback)
-        else:
+        if isinstance(sock, socket.socket):
             key = self._selector.register(sock, events, callback)
             if is_urgent:
                 self._urgent.add(key.fd)
+        else:
+            sock.watch(events, callback)
 
     def modify(self, sock: Transport, events: int, callback: Callback) -> None:
         """Wait for other events from now on."""
-        if isinstance(sock, FaultySocket):
-            sock.watch(events, callback)
-        else:
+        if isinstance(sock, socket.socket):
             self._selector.modify(sock, events, callback)
+        else:
+            sock.watch(events, callback)
 
     def unregister(self, sock: Transport) -> None:
         """Forget a socket. To be called before it is closed."""
         self.links.forget(sock)
-        if isinstance(sock, FaultySocket):
-            sock.unwatch()
-        else:
+        if isinstance(sock, socket.socket):
             self._urgent.discard(self._selector.unregister(sock).fd)
+        else:
+            sock.unwatch()
 
-    def follow_faults(self, rules: NodeRules) -> None:
-        """Play by these rules from now on."""
-        self.request_faults.follow(rules)
-        self.links.follow(rules)
+    def follow_faults(self, rules: PlainRules) -> None:
+        """Put these fault rules in force instead of those before."""
+        self._hooks.follow(rules)
 
     def defer(self, fn: Callable[[], None]) -> None:
         """Call once at the end of this pass; from outside a pass, as soon as the event loop comes round."""
@@ -205,12 +205,13 @@ def _nothing() -> None:
 
 @contextlib.asynccontextmanager
 async def open_reactor(
-    faults: NodeFaults = PROCESS_FAULTS, errors: InternalErrors | None = None
+    faults: NodeFaults | None = None, errors: InternalErrors | None = None
 ) -> AsyncIterator[Reactor]:
     """Run a reactor until the block ends: even while the block is being cancelled, for goodbyes need it.
 
-    It plays the faults that the process, or whoever is given, has to play.
+    It follows these faults, or those of the process.
     """
+    faults = faults or process_faults()
     reactor = Reactor(faults, errors)
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope(shield=True)

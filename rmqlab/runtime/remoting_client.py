@@ -12,7 +12,7 @@ import trio
 from rmqlab.remoting.command import Command
 from rmqlab.runtime.channel import Channel, ConnectError, RequestTimeoutError
 from rmqlab.runtime.dispatch import Dispatcher, Route
-from rmqlab.runtime.links import Links
+from rmqlab.runtime.fault_hooks import LinkHook
 from rmqlab.runtime.reactor import Reactor
 
 CONNECT_TIMEOUT = 3.0
@@ -137,7 +137,7 @@ class RemotingClient:
 
 
 async def open_connection(
-    address: str, *, source_ip: str | None, connect_timeout: float, links: Links | None = None
+    address: str, *, source_ip: str | None, connect_timeout: float, links: LinkHook | None = None
 ) -> socket.socket:
     """Connect to `host:port`, from an address of our own if one is given, over what is left of the links.
 
@@ -154,7 +154,7 @@ async def open_connection(
         if source_ip:
             await sock.bind((source_ip, 0))
         with trio.fail_after(connect_timeout):
-            if links is not None and links.rules:
+            if links is not None and links.is_active:
                 await links.dial(host, int(port))
             await sock.connect((host, int(port)))
         return socket.socket(fileno=sock.detach())

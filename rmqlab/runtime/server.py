@@ -84,7 +84,7 @@ class Acceptor:
                 self._shed(exc)
                 continue
             self._is_short = False
-            if self._reactor.links.rules:
+            if self._reactor.links.is_active:
                 self._reactor.links.admit(sock, self._take)
             else:
                 self._take(sock)

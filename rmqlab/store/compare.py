@@ -1,13 +1,11 @@
-"""Where two commit logs part: their common range, the first byte that differs, and whose messages lie there.
+"""Where two commit logs differ: their common range, the bytes of it that differ, and whose messages lie there.
 
-Reads files and changes none: beside running brokers or long after, ours or real ones'. A log is taken to end where a
-start would find its end (section 3.5), after the last whole record; a record that is spoilt ends it only if the
-consume queues do not go on beyond. Source: issue 3 item 7.
+Reads files and changes none: beside running brokers or long after, ours or real ones'. A log ends after its last whole
+record; bytes before it that are no record, such as a zeroed one, end nothing (see rmqlab/store/scan.py).
 """
 
 import contextlib
 import enum
-import itertools
 import mmap
 import os
 import struct
@@ -19,16 +17,17 @@ from typing import Final, Self
 import attrs
 
 from rmqlab.remoting.message import (
+    BLANK_MAGIC,
     BLANK_SIZE,
-    MESSAGE_MAGIC,
     PROPERTY_KEYS,
     PROPERTY_UNIQ_KEY,
     RecordError,
     decode_message,
 )
 from rmqlab.store.disk import StoreError
-from rmqlab.store.queuefile import last_end_of, last_queue_files
-from rmqlab.store.recovery import log_end
+from rmqlab.store.recovery import record_size
+from rmqlab.store.scan import begins_record, next_record
+from rmqlab.store.sparse import data_end
 
 BLOCK: Final = 1 << 20
 _HEAD: Final = struct.Struct(">ii")
@@ -70,14 +69,15 @@ class Record:
 
 @attrs.frozen
 class Stretch:
-    """A part of one log, up to its end."""
+    """Some records of one log, in their order."""
 
     offset: int
-    """Where its first record begins."""
+    """Where the first of them begins."""
     byte_count: int
+    """Their sizes together."""
     record_count: int
     first: tuple[Record, ...]
-    """The first few of its records."""
+    """The first few of them."""
 
 
 @attrs.frozen
@@ -89,9 +89,9 @@ class Side:
     min_offset: int
     max_offset: int
     differing: Stretch | None
-    """From the record on that holds the first differing byte."""
+    """Records with a byte that the other log does not have at its place."""
     beyond: Stretch | None
-    """From the other log's end on."""
+    """Records from the other log's end on."""
 
 
 @attrs.frozen
@@ -105,6 +105,8 @@ class Comparison:
     """The range that both have; empty where these are equal."""
     first_difference: int | None
     """Offset of the first byte that differs."""
+    differing_bytes: int
+    """Bytes of the common range that differ, each compared with that of the same offset."""
     last_common: Record | None
     """The last whole record before it."""
     a: Side
@@ -119,16 +121,12 @@ class LogImage:
     firsts: list[int]
     """Commit log offset of each file's first byte."""
     views: list[memoryview]
-    queues_end: int = 0
-    """Where the last record ends that is in a consume queue."""
+    written: list[int]
+    """How much of each file may have bytes that are not zero."""
     max_offset: int = attrs.field(default=0, init=False)
 
     def __attrs_post_init__(self) -> None:
-        if self.views:
-            start = next((at for at in reversed(range(len(self.views))) if any(self.views[at][:BLANK_SIZE])), 0)
-            self.max_offset = log_end(self.views, self.firsts, start, check_crc=True)
-            if self.max_offset < self.queues_end:
-                self.max_offset = log_end(self.views, self.firsts, start, check_crc=False)
+        self.max_offset = self._end()
 
     @classmethod
     @contextlib.contextmanager
@@ -140,8 +138,7 @@ class LogImage:
             raise StoreError(f"{directory} is no store: no commitlog/ below it, and no commit log files in it")
         with contextlib.ExitStack() as stack:
             views = [stack.enter_context(_mapped(path)) for path in files]
-            queues_end = max(map(last_end_of, last_queue_files(place.parent)), default=0)
-            image = cls(place, [int(path.name) for path in files], views, queues_end)
+            image = cls(place, [int(path.name) for path in files], views, [data_end(path) for path in files])
             for first, view, following in zip(image.firsts, views, image.firsts[1:], strict=False):
                 if first + len(view) != following:
                     raise StoreError(f"{place}: between {first + len(view)} and {following} a file is missing")
@@ -163,11 +160,36 @@ class LogImage:
 
     def starts(self, offset: int) -> Iterator[int]:
         """Where records begin: the one that holds `offset` or the first after it, and all that follow."""
+        return (start for start, _ in self.extents(offset))
+
+    def extents(self, offset: int) -> Iterator[tuple[int, int]]:
+        """Where records begin and end: the one that holds `offset` or the first after it, and all that follow."""
         for number in range(self._number(offset), len(self.views)):
-            first = self.firsts[number]
-            for start, end in _records(self.views[number], self.max_offset - first):
-                if first + end > offset:
-                    yield first + start
+            for start, end in self._records(number):
+                if end > offset and start < self.max_offset:
+                    yield start, end
+
+    def _records(self, number: int) -> Iterator[tuple[int, int]]:
+        """Where the records of one file begin and end, by their heads. Bytes that are no record are passed over."""
+        view, first, at = self.views[number], self.firsts[number], 0
+        while at + BLANK_SIZE <= len(view):
+            if begins_record(view, at, first):
+                size = _HEAD.unpack_from(view, at)[0]
+                yield first + at, first + at + size
+                at += size
+            elif _HEAD.unpack_from(view, at) == (len(view) - at, BLANK_MAGIC):
+                return
+            else:
+                at = next_record(view, at + 1, first, self.written[number])
+
+    def _end(self) -> int:
+        """Where the last record ends whose lengths agree with each other; where the log begins without one."""
+        for number in reversed(range(len(self.views))):
+            view, first = self.views[number], self.firsts[number]
+            whole = (end for start, end in self._records(number) if record_size(view, start - first, check_crc=False))
+            if end := max(whole, default=0):
+                return end
+        return self.min_offset
 
     def record(self, offset: int) -> Record:
         """The record that begins here. Of one that is spoilt inside only the place and the size are known."""
@@ -193,23 +215,22 @@ class LogImage:
             is_intact=message.is_intact,
         )
 
-    def stretch(self, offset: int, shown: int) -> Stretch | None:
-        """What there is from the record that holds `offset`; None at or beyond the end."""
-        if offset >= self.max_offset:
-            return None
-        starts = self.starts(offset)
-        first = list(itertools.islice(starts, max(shown, 1)))
-        begin = min(first, default=offset)  # without a record, a blank is all there is
-        count = len(first) + sum(1 for _ in starts)
-        return Stretch(begin, self.max_offset - begin, count, tuple(map(self.record, first[:shown])))
+    def stretch(self, extents: Iterator[tuple[int, int]], shown: int) -> Stretch | None:
+        """Some of this log's records; None without one."""
+        begin, byte_count, record_count = 0, 0, 0
+        first: list[Record] = []
+        for start, end in extents:
+            begin = begin if record_count else start
+            byte_count += end - start
+            record_count += 1
+            if len(first) < shown:
+                first.append(self.record(start))
+        return Stretch(begin, byte_count, record_count, tuple(first)) if record_count else None
 
     def last_before(self, offset: int) -> Record | None:
         """The last record that ends at or before `offset`."""
         for number in range(self._number(offset), -1, -1):
-            last, first = -1, self.firsts[number]
-            for start, end in _records(self.views[number], offset - first):
-                if first + end <= offset:
-                    last = first + start
+            last = max((start for start, end in self._records(number) if end <= offset), default=-1)
             if last >= 0:
                 return self.record(last)
         return None
@@ -224,9 +245,12 @@ def compare_logs(a: LogImage, b: LogImage, *, shown: int = SHOWN) -> Comparison:
     low, high = max(a.min_offset, b.min_offset), min(a.max_offset, b.max_offset)
     if high <= low and not (a.is_empty or b.is_empty):
         reason = f"one has {a.min_offset}..{a.max_offset}, the other {b.min_offset}..{b.max_offset}: no byte in common"
-        return Comparison(Verdict.UNKNOWN, reason, low, low, None, None, _side(a, b, None, 0), _side(b, a, None, 0))
+        sides = _side(a, b, range(0), 0), _side(b, a, range(0), 0)
+        return Comparison(Verdict.UNKNOWN, reason, low, low, None, 0, None, *sides)
     difference = first_difference(a, b, low, high)
-    verdict, reason = Verdict.DIFFERENT, f"they differ from offset {difference} on"
+    unequal = range(0) if difference is None else range(difference, high)
+    byte_count = differing_bytes(a, b, unequal.start, unequal.stop)
+    verdict, reason = Verdict.DIFFERENT, f"{byte_count} bytes differ, the first at offset {difference}"
     if difference is None:
         verdict, reason = Verdict.EQUAL, "the same bytes, and the same end"
         if a.max_offset != b.max_offset:
@@ -237,22 +261,37 @@ def compare_logs(a: LogImage, b: LogImage, *, shown: int = SHOWN) -> Comparison:
         low,
         max(low, high),
         difference,
+        byte_count,
         a.last_before(difference) if difference is not None else None,
-        _side(a, b, difference, shown),
-        _side(b, a, difference, shown),
+        _side(a, b, unequal, shown),
+        _side(b, a, unequal, shown),
     )
 
 
 def first_difference(a: LogImage, b: LogImage, low: int, high: int) -> int | None:
     """The first offset in [low, high) where the bytes of two logs differ."""
+    return next((at + _first_unequal(ours, theirs, len(ours)) for at, ours, theirs in _blocks(a, b, low, high)), None)
+
+
+def differing_bytes(a: LogImage, b: LogImage, low: int, high: int) -> int:
+    """How many offsets in [low, high) have different bytes in two logs."""
+    return sum(_count_unequal(ours, theirs) for _, ours, theirs in _blocks(a, b, low, high))
+
+
+def _blocks(a: LogImage, b: LogImage, low: int, high: int) -> Iterator[tuple[int, bytes, bytes]]:
+    """Blocks of [low, high) that differ: where they begin, and the same number of bytes of each log."""
     while low < high:
         wanted = min(BLOCK, high - low)
         ours, theirs = a.read(low, wanted), b.read(low, wanted)
         size = min(len(ours), len(theirs))  # their files may have different lengths
         if ours[:size] != theirs[:size]:
-            return low + _first_unequal(ours, theirs, size)
+            yield low, ours[:size], theirs[:size]
         low += size
-    return None
+
+
+def _count_unequal(ours: bytes, theirs: bytes) -> int:
+    size = len(ours)
+    return size - (int.from_bytes(ours) ^ int.from_bytes(theirs)).to_bytes(size).count(0)
 
 
 def _first_unequal(ours: bytes, theirs: bytes, size: int) -> int:
@@ -267,29 +306,21 @@ def _first_unequal(ours: bytes, theirs: bytes, size: int) -> int:
     return low
 
 
-def _side(image: LogImage, other: LogImage, difference: int | None, shown: int) -> Side:
+def _side(image: LogImage, other: LogImage, unequal: range, shown: int) -> Side:
+    """`unequal` are the offsets from the first difference to the end of the common range."""
+    differing = (
+        (start, end)
+        for start, end in image.extents(unequal.start)
+        if first_difference(image, other, max(start, unequal.start), min(end, unequal.stop)) is not None
+    )
     return Side(
         directory=str(image.directory),
         file_count=len(image.views),
         min_offset=image.min_offset,
         max_offset=image.max_offset,
-        differing=None if difference is None else image.stretch(difference, shown),
-        beyond=image.stretch(max(other.max_offset, image.min_offset), shown),
+        differing=image.stretch(differing, shown) if unequal else None,
+        beyond=image.stretch(image.extents(max(other.max_offset, image.min_offset)), shown),
     )
-
-
-def _records(view: memoryview, limit: int) -> Iterator[tuple[int, int]]:
-    """Where each record of a file that begins below `limit` begins and ends.
-
-    Only heads are looked at: the log's end is known, and what is before it is whole.
-    """
-    at, last, unpack = 0, min(len(view) - BLANK_SIZE, limit - 1), _HEAD.unpack_from
-    while at <= last:
-        size, magic = unpack(view, at)
-        if magic != MESSAGE_MAGIC or size <= 0:
-            return
-        yield at, at + size
-        at += size
 
 
 def _files(directory: Path) -> Sequence[Path]:

@@ -8,7 +8,7 @@ searched as bytes, entries collected per queue and written joined.
 import logging
 import struct
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import attrs
 
@@ -25,8 +25,18 @@ logger = logging.getLogger(__name__)
 
 _SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
 
-OnDispatched = Callable[[str, int, int, Sequence[int], int], None]
-"""Told of messages that follow each other in a queue: topic, queue id, queue offset of the first, tags codes, store time."""
+
+class DispatchObserver(Protocol):
+    """Gets the messages that have entered their queues."""
+
+    def messages_dispatched(
+        self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int, /
+    ) -> None:
+        """Messages with these tags codes are in a queue, one after the other, the first at `queue_offset`.
+
+        In the schedule topic, tags codes are times of delivery, in ms. `store_timestamp` is in ms.
+        """
+
 
 # size, magic, queue id, queue offset, physical offset, sysFlag, store time, body length; hosts are IPv4
 _RECORD: Final = struct.Struct(">ii4xi4xqqi8x8xq8x4x8xi")
@@ -88,7 +98,9 @@ class Dispatcher:
     index: Index | None
     delay_millis: tuple[int, ...]
     is_slave: bool
-    on_dispatched: OnDispatched | None
+    observer: DispatchObserver | None = None
+    is_observed: bool = attrs.field(default=False, init=False)
+    """False during recovery, for nobody waits for old messages, and on slaves where nobody waits for new ones."""
     offset: int = attrs.field(default=0, init=False)  # everything below is in the queues
     indexed: int = attrs.field(default=0, init=False)  # everything below is in the index, too
     index_wanted: int = attrs.field(default=0, init=False)  # someone waits for the index to come this far
@@ -112,13 +124,9 @@ class Dispatcher:
         """
         self.offset = max(replay_from, self.log.min_offset)
         self.indexed = min(indexed, self.offset)
-        watcher, self.on_dispatched = self.on_dispatched, None  # nobody waits for old messages
-        try:
-            while self.enter_queues(_CHUNK):
-                on_progress(self.offset)
-            self.follow()
-        finally:
-            self.on_dispatched = watcher
+        while self.enter_queues(_CHUNK):
+            on_progress(self.offset)
+        self.follow()
 
     def follow(self) -> None:
         """Enter all that is readable in the queues, and in the index unless that is much. OSError: no room.
@@ -212,9 +220,9 @@ class Dispatcher:
             self.offset = reached
             if self.index is None:
                 self.indexed = reached
-            if self.on_dispatched is not None:
+            if self.observer is not None:
                 for event in events:
-                    self.on_dispatched(*event)
+                    self.observer.messages_dispatched(*event)
             if self.index is not None and keys is not None:
                 if keys:
                     self.index.put(keys)
@@ -247,7 +255,7 @@ class Dispatcher:
     def _collect(self, file: LogFile, limit: int, keys: list[IndexEntry] | None) -> int:
         """Gather the entries of records that start below `limit`, and those for the index if wanted; answer where to go on."""
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size
-        unpack, pack, known, watched = _RECORD.unpack_from, ENTRY.pack, self._known, self.on_dispatched
+        unpack, pack, known, is_observed = _RECORD.unpack_from, ENTRY.pack, self._known, self.is_observed
         add_keys = self._keys.add
         at, limit, last_stored_at, tags_codes = self.offset - first, min(limit - first, wrote), 0, _tags_codes
         are_few = limit - at <= _FEW
@@ -304,7 +312,7 @@ class Dispatcher:
                 self.entered += queue.append(queue_offset, physical, size, tags_code)
             else:
                 self._begin(queue, queue_offset, physical, size, tags_code)
-            if watched is not None:
+            if is_observed:
                 self._events.append((queue.topic, queue_id, queue_offset, (tags_code,), stored_at))
         self.last_stored_at = last_stored_at or self.last_stored_at
         return first + at

@@ -19,7 +19,7 @@ from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import QUEUE_ENTRY_SIZE, StoreConfig
 from rmqlab.store.consumequeue import ENTRY
 from rmqlab.store.disk import Disk
-from rmqlab.store.dispatch import Dispatcher, OnDispatched
+from rmqlab.store.dispatch import Dispatcher, DispatchObserver
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
 from rmqlab.store.index import Index, key_hash
@@ -63,7 +63,7 @@ class MessageStore:
         *,
         now_millis: Callable[[], int],
         is_slave: bool = False,
-        on_dispatched: OnDispatched | None = None,
+        observer: DispatchObserver | None = None,
         disk: Disk | None = None,
         on_progress: Callable[[int], object] = lambda _offset: None,
         on_queue: Callable[[], object] = lambda: None,
@@ -85,7 +85,7 @@ class MessageStore:
                 index = Index(root / "index", config.max_hash_slot_num, config.max_index_num, disk, now_millis)
             checkpoint = Checkpoint.load(root / "checkpoint", disk)
             marks = FlushedMarks.open(root / MARKS_FILE, disk)
-            dispatcher = Dispatcher(log, queues, index, config.delay_millis, is_slave, on_dispatched)
+            dispatcher = Dispatcher(log, queues, index, config.delay_millis, is_slave, observer)
             putter = Putter(config, log, queues, index, dispatcher, now_millis)
             store = cls(
                 config, now_millis, is_slave, disk, log, queues, index, checkpoint, dispatcher, putter,
@@ -94,6 +94,7 @@ class MessageStore:
                 AbortFile(root / "abort", disk),
             )  # fmt: skip
             store._recover(on_progress, on_queue)
+            dispatcher.is_observed = observer is not None
             store._abort.create()
         except BaseException:
             if store is not None:

@@ -186,8 +186,10 @@ class Putter:
             self.index.put(keys)
         dispatcher.offset = dispatcher.indexed = put.end_offset
         dispatcher.last_stored_at = put.store_timestamp
-        if dispatcher.on_dispatched is not None:
-            dispatcher.on_dispatched(queue.topic, queue.queue_id, put.queue_offset, tags_codes, stored_at)
+        if dispatcher.observer is not None and dispatcher.is_observed:
+            dispatcher.observer.messages_dispatched(
+                queue.topic, queue.queue_id, put.queue_offset, tags_codes, stored_at
+            )
 
     def catch_up(self) -> None:
         """Enter what the log has and queues or index lack. Where the disk has no room for it, nothing more is put."""

@@ -1,6 +1,9 @@
 """Read a store's commit log from its files alone, beside a running broker or long after: ours or a real one's.
 
-Nothing is locked, changed or recovered. What ends the reading is said, for a torn tail is a fact, not an error.
+Nothing is locked, changed or recovered. Damage ends nothing: the reading goes on at the next record that states its own
+place in the log. So records behind a hole are found, which a broker's recovery after a crash would cut off
+(store-and-ha section 3.5). RocketMQ does not clear what it cuts off: old records behind the end of a log that was
+truncated, and not yet overwritten, look like records behind a hole.
 """
 
 import contextlib
@@ -8,61 +11,122 @@ import mmap
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 import attrs
 
-from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, MESSAGE_MAGIC, RecordError, StoredMessage, decode_message
+from rmqlab.remoting.message import (
+    BLANK_MAGIC,
+    BLANK_SIZE,
+    FIXED_SIZE,
+    MESSAGE_MAGIC,
+    RecordError,
+    StoredMessage,
+    decode_message,
+)
+from rmqlab.store.sparse import data_end
 
-_HEAD = struct.Struct(">ii")
+_HEAD: Final = struct.Struct(">ii20xq")
+_PREFIX: Final = struct.Struct(">ii")
+_MAGIC: Final = struct.pack(">i", MESSAGE_MAGIC)
+
+
+@attrs.frozen
+class Hole:
+    """Bytes of one file that are no record, with records somewhere behind them."""
+
+    offset: int
+    """Commit log offset of the first byte."""
+    size: int
+    """Bytes up to the next record, or to the end of the file."""
+    reason: str
+
+    @property
+    def end(self) -> int:
+        return self.offset + self.size
 
 
 @attrs.define
 class LogScan:
     """One walk through a commit log, file by file from the oldest.
 
-    `end_offset` is the commit log offset where the walk stands: after it, where the log ends or is torn.
-    `reason` says why it ended there.
+    Once `messages` is exhausted, `end_offset` is where the last record ends, `reason` says why nothing follows, and
+    `holes` are the places before it that hold no record.
     """
 
     directory: Path
     """The commit log's own directory, `commitlog` below a store's root."""
     end_offset: int = 0
-    reason: str = ""
+    reason: str = "no files"
+    holes: list[Hole] = attrs.field(factory=list)
+    _unreadable: list[Hole] = attrs.field(factory=list)
+    """Holes if a record follows; the torn tail if none does."""
 
     def messages(self) -> Iterator[StoredMessage]:
-        """Give every whole record in order. Their CRC is not checked: see `StoredMessage.is_intact`."""
-        files = sorted(path for path in self.directory.iterdir() if path.name.isdigit())
-        self.reason = "no files"
-        for path in files:
-            first_offset = int(path.name)
-            if path != files[0] and first_offset != self.end_offset:
-                self.reason = f"a gap: the file after {self.end_offset} is {path.name}"
-                return
+        """Yield every whole record in order. Their CRC is not checked: see `StoredMessage.is_intact`."""
+        for path in sorted(path for path in self.directory.iterdir() if path.name.isdigit()):
+            if not path.stat().st_size:
+                continue
             with _mapped(path) as view:
-                yield from self._messages_of(view, first_offset)
-            if self.end_offset != first_offset + path.stat().st_size:
-                return
-        self.reason = self.reason or "the end of the last file"
+                for message in self._messages_of(view, int(path.name), written=data_end(path)):
+                    self.holes += self._unreadable
+                    self._unreadable.clear()
+                    self.end_offset = message.physical_offset + message.store_size
+                    yield message
+            self.reason = "the end of the last file"
+        if self._unreadable:
+            self.reason = self._unreadable[0].reason
 
-    def _messages_of(self, view: memoryview, first_offset: int) -> Iterator[StoredMessage]:
-        at, self.reason = 0, ""
-        self.end_offset = first_offset
-        while at + BLANK_SIZE <= len(view):
-            size, magic = _HEAD.unpack_from(view, at)
-            if magic == BLANK_MAGIC and size == len(view) - at:
-                self.end_offset = first_offset + len(view)
-                return
-            if magic != MESSAGE_MAGIC or not BLANK_SIZE < size <= len(view) - at:
-                self.reason = "nothing written beyond" if not size and not magic else "no record begins here"
-                return
-            try:
-                message = decode_message(view, at)
-            except (RecordError, struct.error, UnicodeDecodeError) as exc:
-                self.reason = f"a torn record: {exc}"
-                return
-            at += size
-            self.end_offset = first_offset + at
-            yield message
+    def _messages_of(self, view: memoryview, base: int, written: int) -> Iterator[StoredMessage]:
+        at = 0
+        while at + BLANK_SIZE <= len(view) and not _is_blank(view, at):
+            found = _read(view, at, base)
+            if isinstance(found, StoredMessage):
+                at += found.store_size
+                yield found
+                continue
+            following = next_record(view, at + 1, base, written)
+            self._unreadable.append(Hole(base + at, following - at, found))
+            at = following
+
+
+def next_record(view: memoryview, at: int, base: int, written: int) -> int:
+    """Return the first place from `at` on where a record begins; the file's length where none does.
+
+    `view` is a whole mapped file, `base` its first commit log offset. Nothing is searched beyond `written`.
+    """
+    mapped = view.obj
+    assert isinstance(mapped, mmap.mmap)
+    found = mapped.find(_MAGIC, at + 4, written)
+    while found >= 0:
+        if begins_record(view, found - 4, base):
+            return found - 4
+        found = mapped.find(_MAGIC, found + 1, written)
+    return len(view)
+
+
+def begins_record(view: memoryview, at: int, base: int) -> bool:
+    """Return whether the bytes at `at` start like a record that fits the file and states this very place."""
+    if at + FIXED_SIZE > len(view):
+        return False
+    size, magic, offset = _HEAD.unpack_from(view, at)
+    return bool(magic == MESSAGE_MAGIC and FIXED_SIZE <= size <= len(view) - at and offset == base + at)
+
+
+def _read(view: memoryview, at: int, base: int) -> StoredMessage | str:
+    """Return the record at a place, or why there is none."""
+    if not begins_record(view, at, base):
+        is_zero = _PREFIX.unpack_from(view, at) == (0, 0)
+        return "nothing written beyond" if is_zero else "no record begins here"
+    try:
+        return decode_message(view, at)
+    except (RecordError, struct.error, UnicodeDecodeError) as exc:
+        return f"a torn record: {exc}"
+
+
+def _is_blank(view: memoryview, at: int) -> bool:
+    size, magic = _PREFIX.unpack_from(view, at)
+    return bool(magic == BLANK_MAGIC and size == len(view) - at)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ DELIVERIES: Final = "deliveries"
 BYTES: Final = "bytes"
 SECONDS: Final = "s"
 TIMES: Final = "times"
+RECORDS: Final = "records"
+ENTRIES: Final = "entries"
 
 _SUPERVISOR: Final = frozenset({Source.SUPERVISOR})
 _SENDS: Final = _SUPERVISOR | {Source.PRODUCERS}
@@ -48,6 +50,16 @@ LOSS: Final = (
             is_floor=True,
         )
         for outcome in STORED
+    ),
+    Metric(
+        name="unreadable",
+        unit=MESSAGES,
+        says="lost, with damaged records of them left",
+        definition="The part of `lost` of which a store has a record whose body fails its CRC, or a consume queue"
+        " entry that points into a hole of the commit log (see `corrupt`).",
+        unknown_when="as `lost`",
+        rests_on=_SENDS,
+        is_floor=True,
     ),
     Metric(
         name="expired",
@@ -329,6 +341,30 @@ DIVERGENCE: Final = (
     Metric(name="ahead", target="SLAVE", unit=BYTES, says="its log ends so much beyond its master's"),
 )
 
+RECORDS_AND_QUEUES: Final = (
+    Metric(
+        name="corrupt",
+        target="NODE",
+        unit=RECORDS,
+        says="of its log that cannot be read",
+        definition="Records whose body fails its CRC, and records in holes of the log: bytes that are no record, with"
+        " records behind them. Consume queue entries that point into a hole say what it held. Records behind a hole"
+        " count as stored, but a broker that starts after a crash cuts its log off at the hole.",
+        blind_to="altered bytes that no CRC covers (all but the body), holes that no queue entry points into, and"
+        " a log that ends early",
+    ),
+    Metric(
+        name="dangling",
+        target="NODE",
+        unit=ENTRIES,
+        says="of its consume queues that point at no record of theirs",
+        definition="The commit log has another record at the entry's place, or none: of another topic, queue, queue"
+        " offset or size. Entries below the first file of the log belong to expired messages.",
+        blind_to="records that no entry points at",
+        unknown_when="the store has records and no consume queues, or lost power and was not started again",
+    ),
+)
+
 CLOCKS: Final = (
     Metric(
         name="clock_disagreement",
@@ -356,6 +392,7 @@ METRICS: Final = tuple(
         OFFSET_FILES,
         REPLICATION,
         DIVERGENCE,
+        RECORDS_AND_QUEUES,
         CLOCKS,
     )
 )

@@ -135,6 +135,18 @@ GROUNDS: Final = (
         source="issue 14.9",
     ),
     Ground(
+        metric="corrupt",
+        effect=Effect.WARNS,
+        because="A record that no store can read any more counts as lost. Others are safe in another store.",
+        source="store-and-ha section 2.1",
+    ),
+    Ground(
+        metric="dangling",
+        effect=Effect.WARNS,
+        because="Consumers do not receive a message whose queue entry is wrong.",
+        source="store-and-ha section 3.1",
+    ),
+    Ground(
         metric="stored_twice",
         effect=Effect.WARNS,
         because="A client that retries stores a message twice if only the response was lost.",

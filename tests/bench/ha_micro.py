@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from rmqlab.broker.ha.intake import dispatch_forever, warm_forever
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave import HaSlave
@@ -93,10 +94,12 @@ async def follow(address: str, root: Path, target: int, work: str) -> None:
         if reached >= target:
             caught_up.set()
 
+    settings = HaSettings(ha_report_at_once=True, ha_master_address=address)
     slave = HaSlave(
         reactor,
         store,
-        HaSettings(ha_report_at_once=True, ha_master_address=address),
+        settings,
+        KnownMaster.from_settings(settings),
         on_received=received,
         emit=lambda *_kind, **_fields: None,
     )

@@ -1,12 +1,25 @@
 """A broker on a store of its own, which a test talks to by requests."""
 
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from rmqlab.broker.testing import TalkingBroker, open_talking_broker
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.headers.nameserver import (
+    RegisterBrokerRequestHeader,
+    UnRegisterBrokerRequestHeader,
+)
+from rmqlab.runtime.dispatch import Dispatcher, Route, handler_table
+from rmqlab.runtime.reactor import open_reactor
+from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.server import Server
+from tests.broker.brokerprocess import RATE, Nameserver, World
+from tests.broker.transactionproducer import Producer
 
 
 @pytest.fixture
@@ -33,3 +46,37 @@ def talk(open_broker: Callable[..., TalkingBroker]) -> TalkingBroker:
 def slave(open_broker: Callable[..., TalkingBroker]) -> TalkingBroker:
     """A slave, with nothing in it."""
     return open_broker("slave", broker_role="SLAVE", broker_id=1)
+
+
+@pytest.fixture
+def producer(talk: TalkingBroker) -> Producer:
+    return Producer(talk)
+
+
+@pytest.fixture
+def fast_clock(mock_clock: trio.testing.MockClock) -> trio.testing.MockClock:
+    """For tests with minutes to live through. It counts only where the test itself takes it."""
+    mock_clock.rate = RATE
+    return mock_clock
+
+
+@pytest.fixture
+async def world(tmp_path: pathlib.Path) -> AsyncIterator[World]:
+    nameserver = Nameserver()
+    table = handler_table(
+        [
+            Route(RequestCode.REGISTER_BROKER, RegisterBrokerRequestHeader, nameserver.register),
+            Route(RequestCode.UNREGISTER_BROKER, UnRegisterBrokerRequestHeader, nameserver.unregister),
+        ]
+    )
+    async with open_reactor() as reactor:
+        server = Server(reactor, Dispatcher(table, None))
+        nameserver.address = "{}:{}".format(*server.listen("127.0.0.1", 0))
+        client = RemotingClient(reactor)
+        try:
+            async with trio.open_nursery() as nursery:
+                yield World(nameserver, client, nursery, tmp_path)
+                nursery.cancel_scope.cancel()
+        finally:
+            client.close()
+            server.close()

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import attrs
 import pytest
 
 from rmqlab.broker.clients import ConsumerTable, Member, ProducerTable, TooManyClientsError, subscriptions_size
@@ -17,6 +18,16 @@ def member(channel: Any, client_id: str = "c@1") -> Member:
     return Member(channel, client_id, "JAVA", 400, 0.0)
 
 
+@attrs.define
+class Filters:
+    """Notes of which groups the last member is gone."""
+
+    unregistered: list[str] = attrs.field(factory=list)
+
+    def unregister(self, group_name: str) -> None:
+        self.unregistered.append(group_name)
+
+
 def consumer(group: str, *topics: str, expression: str = "*", version: int = 1) -> ConsumerData:
     subscriptions = [SubscriptionData(topic=topic, sub_string=expression, sub_version=version) for topic in topics]
     return ConsumerData(group_name=group, subscription_data_set=subscriptions)
@@ -24,7 +35,7 @@ def consumer(group: str, *topics: str, expression: str = "*", version: int = 1) 
 
 def test_a_connection_is_in_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqlab.broker.clients.MAX_GROUPS_OF_CHANNEL", 2)
-    consumers, producers, one, other = ConsumerTable(), ProducerTable(), ScriptedPeer(), ScriptedPeer()
+    consumers, producers, one, other = ConsumerTable(Filters()), ProducerTable(), ScriptedPeer(), ScriptedPeer()
     for name in ("a", "b", "a"):
         consumers.register(consumer(name), member(one))
         producers.register(name, member(one))
@@ -42,7 +53,7 @@ def test_a_connection_is_in_so_many_groups(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_all_groups_have_so_many_members(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqlab.broker.clients.MAX_MEMBERS", 2)
-    consumers, producers = ConsumerTable(), ProducerTable()
+    consumers, producers = ConsumerTable(Filters()), ProducerTable()
     peers: list[Any] = [ScriptedPeer() for _ in range(3)]
     for peer in peers[:2]:
         consumers.register(consumer("g"), member(peer))
@@ -58,7 +69,7 @@ def test_all_groups_have_so_many_members(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_what_subscriptions_take_is_counted_and_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    consumers, peer = ConsumerTable(), ScriptedPeer()
+    consumers, peer = ConsumerTable(Filters()), ScriptedPeer()
     small, large = consumer("g", "T"), consumer("g", "T", "U", expression="a || b", version=2)
     for data in (small, large, large, consumer("g", "T", version=3), large):
         consumers.register(data, member(peer))

@@ -2,13 +2,11 @@
 
 import errno
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-import trio
-import trio.testing
 
-from rmqlab.broker.delay import LEVEL_LIMIT, DelayedDelivery
+from rmqlab.broker.delay import LEVEL_LIMIT
 from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -20,10 +18,9 @@ from rmqlab.remoting.message import (
     StoredMessage,
     decode_messages,
 )
-from rmqlab.runtime.clock import wall_millis
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
-from rmqlab.store.testing import new_message, small_config
+from rmqlab.store.testing import new_message
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden" / "store"
 OpenBroker = Callable[..., TalkingBroker]
@@ -371,110 +368,3 @@ def test_a_slave_leaves_the_file_as_its_master_wrote_it(slave: TalkingBroker) ->
     path.write_bytes(text)
     slave.broker.save_tables()
     assert path.read_bytes() == text
-
-
-# ---- the loop --------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def store(tmp_path: pathlib.Path) -> Iterator[MessageStore]:
-    store = MessageStore.open(small_config(tmp_path), now_millis=wall_millis)
-    yield store
-    store.close()
-
-
-class Deliveries:
-    """A loop at work: notes when it delivers, and how often it looks."""
-
-    def __init__(self, store: MessageStore, path: pathlib.Path, nursery: trio.Nursery) -> None:
-        self.at: list[float] = []
-        self.looks = 0
-        self._store, self._path, self._nursery = store, path, nursery
-
-    def start(self, clock: trio.testing.MockClock) -> None:
-        """Count time from now on."""
-        began = clock.current_time()
-        counter = self
-
-        class Counting(DelayedDelivery):
-            def deliver_due(self) -> bool:
-                counter.looks += 1
-                return super().deliver_due()
-
-        def put(message: NewMessage) -> PutResult:
-            self.at.append(clock.current_time() - began)
-            return self._store.put(message)
-
-        delay = Counting(self._store, self._path, put, wall_millis)
-        self._store.dispatcher.on_dispatched = lambda topic, _queue, _offset, codes, _at: (
-            delay.arrived(codes[0]) if topic == names.SCHEDULE_TOPIC else None
-        )
-        self._nursery.start_soon(delay.deliver_forever)
-
-    def send(self, level: int) -> None:
-        properties = {PROPERTY_DELAY: str(level), PROPERTY_REAL_TOPIC: "orders", PROPERTY_REAL_QID: "0"}
-        self._store.put(new_message(topic=names.SCHEDULE_TOPIC, queue_id=level - 1, properties=properties))
-
-
-@pytest.fixture
-def deliveries(store: MessageStore, tmp_path: pathlib.Path, nursery: trio.Nursery) -> Deliveries:
-    return Deliveries(store, tmp_path / "delayOffset.json", nursery)
-
-
-async def test_a_message_is_delivered_when_it_is_due_within_one_period(
-    deliveries: Deliveries, autojump_clock: trio.testing.MockClock
-) -> None:
-    """RocketMQ looks every 100 ms from 1 s after the start on; never earlier, hardly later."""
-    deliveries.start(autojump_clock)
-    await trio.sleep(30)
-    deliveries.send(2)
-    await trio.sleep(7)
-    assert len(deliveries.at) == 1
-    assert 35 <= deliveries.at[0] <= 35.11
-
-
-async def test_nothing_is_delivered_in_the_first_second(
-    deliveries: Deliveries, autojump_clock: trio.testing.MockClock
-) -> None:
-    deliveries.start(autojump_clock)
-    deliveries.send(1)
-    deliveries.send(1)
-    await trio.sleep(3)
-    assert deliveries.at == [pytest.approx(1.05, abs=0.06)] * 2
-
-
-async def test_a_shorter_delay_that_comes_later_is_delivered_first(
-    deliveries: Deliveries, autojump_clock: trio.testing.MockClock
-) -> None:
-    deliveries.start(autojump_clock)
-    await trio.sleep(5)
-    deliveries.send(5)
-    await trio.sleep(1)
-    deliveries.send(1)
-    await trio.sleep(90)
-    assert deliveries.at == [pytest.approx(7, abs=0.11), pytest.approx(65, abs=0.11)]
-
-
-async def test_an_idle_broker_sleeps(deliveries: Deliveries, autojump_clock: trio.testing.MockClock) -> None:
-    """Not eighteen looks each 100 ms: one at the start, then one when there is something, and one after that."""
-    deliveries.start(autojump_clock)
-    await trio.sleep(3600)
-    assert deliveries.looks == 1
-    deliveries.send(3)
-    await trio.sleep(3600)
-    assert len(deliveries.at) == 1
-    assert deliveries.looks <= 3
-
-
-async def test_a_steady_stream_is_delivered_in_one_look_per_period(
-    deliveries: Deliveries, autojump_clock: trio.testing.MockClock
-) -> None:
-    deliveries.start(autojump_clock)
-    await trio.sleep(5)
-    before = deliveries.looks
-    for _ in range(1000):
-        deliveries.send(1)
-        await trio.sleep(0.01)
-    await trio.sleep(2)
-    assert len(deliveries.at) == 1000
-    assert deliveries.looks - before <= 110

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import attrs
 import pytest
-import trio
 
 from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
 from rmqlab.remoting.codec import decode_command
@@ -106,7 +105,7 @@ class Replay:
         clock = self.talk.clock
         while (sweep_at := (clock.seconds // SWEEP_PERIOD + 1) * SWEEP_PERIOD) < moment:
             clock.seconds = sweep_at
-            self.talk.broker.hold.sweep(sweep_at)
+            self.talk.broker.hold.sweep(sweep_at, self.talk.broker.store.max_queue_offset)
         clock.seconds = max(clock.seconds, moment)
 
     def _peer(self, address: str) -> ScriptedPeer:
@@ -161,10 +160,7 @@ def shape(value: Any) -> Any:
 def start(talk: TalkingBroker) -> Replay:
     talk.clock.wall_epoch_millis = BOOT_MILLIS
 
-    def run(fn: Any, *args: Any) -> None:
-        trio.run(fn, *args)
-
-    talk.broker.run_soon = run
+    talk.tasks.runs_at_once = True
     return Replay(talk)
 
 

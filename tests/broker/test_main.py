@@ -1,176 +1,25 @@
 """Whole brokers over loopback sockets, with a nameserver of a few lines."""
 
 import contextlib
-import os
-import pathlib
-import re
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
-import attrs
 import pytest
 import trio
 import trio.testing
 
 import rmqlab.broker.main as broker_main
-from rmqlab.broker.config import BrokerSettings, load_config
 from rmqlab.broker.main import _close_store, main
-from rmqlab.broker.testing import SMALL_FILES, pull_fields, send_fields
+from rmqlab.broker.testing import pull_fields
 from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.remoting.command import Command, request
-from rmqlab.remoting.headers.nameserver import (
-    RegisterBrokerRequestHeader,
-    RegisterBrokerResponseHeader,
-    UnRegisterBrokerRequestHeader,
-)
+from rmqlab.remoting.command import request
 from rmqlab.runtime.boundary import FatalError
 from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
-from rmqlab.runtime.process import StartError
-from rmqlab.runtime.reactor import open_reactor
-from rmqlab.runtime.remoting_client import RemotingClient
-from rmqlab.runtime.server import Server, open_listener
-from rmqlab.runtime.settings import SettingsError
+from rmqlab.runtime.server import open_listener
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.truncate import truncate
-
-RATE = 50.0
-PATIENCE = 3600.0
-"""Seconds for an answer: more than a minute of the machine's, however fast the clock runs."""
-HOSTS = tuple(f"{os.environ.get('RMQLAB_NETWORK', '127.77')}.0.{number}" for number in (1, 2, 3))
-
-
-class Link(ControlLink):
-    """A control channel to nobody, whose readiness can be waited for."""
-
-    def __init__(self) -> None:
-        super().__init__(limit=0)
-        self.told_ready = trio.Event()
-        self.facts: dict[str, Any] = {}
-        self.ask: Callable[[], Any] = dict
-
-    def ready(self, **facts: object) -> None:
-        self.facts = dict(facts)
-        self.told_ready.set()
-
-    def set_snapshot(self, snapshot: Callable[[], Any]) -> None:
-        self.ask = snapshot
-
-
-@attrs.define
-class Nameserver:
-    """Notes who registers, and tells a slave of the master."""
-
-    brokers: dict[int, RegisterBrokerRequestHeader] = attrs.field(factory=dict)
-    left: list[int] = attrs.field(factory=list)
-    address: str = ""
-
-    def register(self, _state: object, header: RegisterBrokerRequestHeader, _request: Request) -> Reply:
-        self.brokers[header.broker_id] = header
-        master = self.brokers.get(0)
-        if header.broker_id == 0 or master is None:
-            return Reply(header={})
-        return Reply(
-            header=RegisterBrokerResponseHeader(master_addr=master.broker_addr, ha_server_addr=master.ha_server_addr)
-        )
-
-    def unregister(self, _state: object, header: UnRegisterBrokerRequestHeader, _request: Request) -> Reply:
-        self.left.append(header.broker_id)
-        return Reply()
-
-
-@attrs.define
-class Running:
-    """One running broker."""
-
-    link: Link
-    scope: trio.CancelScope
-    ended: trio.Event
-
-    @property
-    def address(self) -> str:
-        return str(self.link.facts["address"])
-
-    async def stop(self) -> None:
-        self.scope.cancel()
-        await self.ended.wait()
-
-
-@attrs.define
-class World:
-    """A nameserver, a client, and the brokers that a test starts."""
-
-    nameserver: Nameserver
-    client: RemotingClient
-    nursery: trio.Nursery
-    tmp_path: pathlib.Path
-
-    def settings(self, name: str, host: str = HOSTS[0], **values: Any) -> BrokerSettings:
-        path = self.tmp_path / f"{name}.toml"
-        lines = {
-            "listen_address": host,
-            "broker_ip1": host,
-            "broker_ip2": host,
-            "namesrv_addr": self.nameserver.address,
-            "store_path_root_dir": str(self.tmp_path / name),
-            "server_channel_max_idle_time_seconds": 6000,
-            **SMALL_FILES,
-            **values,
-        }
-        text = (f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}" for key, value in lines.items())
-        path.write_text("\n".join(text))
-        return load_config(path)
-
-    async def start(self, name: str, host: str = HOSTS[0], **values: Any) -> Running:
-        running = Running(Link(), trio.CancelScope(), trio.Event())
-
-        async def live() -> None:
-            with running.scope:
-                await main(self.settings(name, host, **values), running.link)
-            running.ended.set()
-
-        self.nursery.start_soon(live)
-        await running.link.told_ready.wait()
-        return running
-
-    async def send(self, broker: Running, body: bytes = b"hello", **properties: str) -> Command:
-        fields = send_fields("BenchmarkTest", 0, **properties)
-        return await self.client.request(broker.address, request(RequestCode.SEND_MESSAGE_V2, fields, body), PATIENCE)
-
-    async def until(self, holds: Callable[[], Any]) -> None:
-        while not holds():  # noqa: ASYNC110 - what is waited for lies in another task's state
-            await trio.sleep(0.2)
-
-
-@pytest.fixture
-def fast_clock(mock_clock: trio.testing.MockClock) -> trio.testing.MockClock:
-    """For tests with minutes to live through. It counts only where the test itself takes it."""
-    mock_clock.rate = RATE
-    return mock_clock
-
-
-@pytest.fixture
-async def world(tmp_path: pathlib.Path) -> AsyncIterator[World]:
-    nameserver = Nameserver()
-    table = handler_table(
-        [
-            Route(RequestCode.REGISTER_BROKER, RegisterBrokerRequestHeader, nameserver.register),
-            Route(RequestCode.UNREGISTER_BROKER, UnRegisterBrokerRequestHeader, nameserver.unregister),
-        ]
-    )
-    async with open_reactor() as reactor:
-        server = Server(reactor, Dispatcher(table, None))
-        nameserver.address = "{}:{}".format(*server.listen("127.0.0.1", 0))
-        client = RemotingClient(reactor)
-        try:
-            async with trio.open_nursery() as nursery:
-                yield World(nameserver, client, nursery, tmp_path)
-                nursery.cancel_scope.cancel()
-        finally:
-            client.close()
-            server.close()
+from tests.broker.brokerprocess import HOSTS, PATIENCE, RATE, Link, Running, World
 
 
 async def test_a_broker_is_ready_when_its_nameserver_has_it(world: World) -> None:
@@ -378,72 +227,6 @@ async def test_what_was_stored_is_there_after_a_restart(world: World) -> None:
         await broker.stop()
 
 
-Breaks = Callable[[World], Awaitable[None]]
-
-
-async def _take_port(world: World) -> None:
-    world.nursery.start_soon(_hold, open_listener(HOSTS[0], 10911))
-
-
-async def _hold(taken: socket.socket) -> None:
-    with taken:
-        await trio.sleep_forever()
-
-
-async def _lock_store(world: World) -> None:
-    await world.start("a", HOSTS[2])
-
-
-async def _cut_log(world: World) -> None:
-    directory = world.tmp_path / "a" / "commitlog"
-    directory.mkdir(parents=True)
-    (directory / f"{0:020d}").write_bytes(b"short")
-
-
-async def _break_acl(world: World) -> None:
-    (world.tmp_path / "conf").mkdir()
-    (world.tmp_path / "conf" / "plain_acl.yml").write_text("accounts: [{accessKey: short, secretKey: 12345678}]")
-
-
-async def test_with_broken_acl_files_a_broker_does_not_start(world: World) -> None:
-    await _break_acl(world)
-    with pytest.raises(StartError, match=r"ACL files cannot be used.*accessKey=short"):
-        await main(world.settings("a", acl_enable="true"), Link())
-
-
-def test_a_broker_is_known_by_where_it_listens_unless_that_is_everywhere(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "broker.toml"
-    for listen, known in (("127.0.0.9", "127.0.0.9"), ("0.0.0.0", "127.0.0.1")):
-        path.write_text(f'listen_address = "{listen}"')
-        config = load_config(path).broker
-        assert (config.broker_ip1, config.broker_ip2) == (known, known)
-
-
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ('broker_role = "KING"', "broker_role = 'KING': expected ASYNC_MASTER or SYNC_MASTER or SLAVE"),
-        ('namesrv_addr = "foo;bar:x"', "'foo' is not host:port"),
-        ('broker_role = "SLAVE"', "needs one above 0"),
-        ("listen_prot = 1", "did you mean listen_port"),
-        ('listen_port = "many"', "listen_port = 'many': expected a whole number"),
-        ('delete_when = "04;4am"', "'4am' is no hour from 00 to 23"),
-        ('message_delay_level = "1s soon"', "'soon' is no time such as 10s"),
-        ("mapped_file_size_commit_log = 4294967296", "mapped_file_size_commit_log = 4294967296: expected 4096 to"),
-        ("max_index_num = 107374182", "an index file of 2167483680 bytes; a file has at most 2147483647"),
-        ('store_path_commit_log = "/a,/b"', "a commit log in several directories is not supported"),
-        ("flush_interval_commit_log = -1", "flush_interval_commit_log = -1: expected 1 to 2147483647"),
-    ],
-)
-def test_a_setting_that_makes_no_sense_is_named(tmp_path: pathlib.Path, setting: str, said: str) -> None:
-    path = tmp_path / "broker.toml"
-    path.write_text(setting)
-    with pytest.raises(SettingsError, match=re.escape(said)) as raised:
-        load_config(path)
-    assert str(path) in str(raised.value)
-    assert "\n" not in str(raised.value)
-
-
 async def test_a_store_that_takes_long_to_close_says_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the supervisor would take it for one that hangs, and kill it."""
 
@@ -473,18 +256,3 @@ async def test_a_store_that_takes_long_to_close_says_how_far_it_is(monkeypatch: 
     monkeypatch.setattr(link, "emit", emit)
     await _close_store(cast("MessageStore", store), link)
     assert told[-1] == ("indexing", {"offset": 7})
-
-
-@pytest.mark.parametrize(
-    ("break_something", "said"),
-    [(_take_port, f"{HOSTS[0]}:10911 is taken"), (_lock_store, "lock"), (_cut_log, "5 bytes, expected 1048576")],
-    ids=["a taken port", "a locked store", "a cut log"],
-)
-async def test_what_keeps_a_broker_from_starting_is_said_in_one_line(
-    world: World, break_something: Breaks, said: str
-) -> None:
-    """store-ha#4, store-ha#6."""
-    await break_something(world)
-    with pytest.raises(StartError, match=said) as raised:
-        await main(world.settings("a"), Link())
-    assert "\n" not in str(raised.value)

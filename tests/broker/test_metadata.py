@@ -8,6 +8,7 @@ import trio
 import trio.testing
 
 from rmqlab.broker.config import BrokerConfig
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.metadata import MetadataSync
 from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
@@ -40,6 +41,7 @@ class Slave:
             self.delay_path,
             self.client,  # type: ignore[arg-type]
             lambda kind, **fields: self.events.append((kind, fields)),
+            KnownMaster(),
         )
 
     def master_says(self, code: RequestCode, body: bytes, address: str = MASTER) -> None:
@@ -53,7 +55,7 @@ def slave(tmp_path: pathlib.Path) -> Slave:
 
 @pytest.fixture
 def following(slave: Slave) -> Slave:
-    slave.sync.master_address = MASTER
+    slave.sync.known_master.address = MASTER
     empty = TopicConfigSerializeWrapper(data_version=slave.sync.topics.data_version).encode()
     slave.master_says(RequestCode.GET_ALL_TOPIC_CONFIG, empty, VIP)
     slave.master_says(RequestCode.GET_ALL_CONSUMER_OFFSET, b'{"offsetTable":{}}')
@@ -102,7 +104,7 @@ async def test_one_that_fails_does_not_stop_the_others(following: Slave, failing
 
 async def test_a_master_that_registered_nonsense_for_an_address_is_asked_in_vain(slave: Slave) -> None:
     """Anybody may register a master of our name: its slave logs the failure and lives on."""
-    slave.sync.master_address = "nonsense"
+    slave.sync.known_master.address = "nonsense"
     await slave.sync.sync()
     assert {address for _, address, _ in slave.client.asked} == {"nonsense"}
 
@@ -110,7 +112,7 @@ async def test_a_master_that_registered_nonsense_for_an_address_is_asked_in_vain
 async def test_without_a_known_master_nothing_is_asked(slave: Slave) -> None:
     """store-ha#61."""
     await slave.sync.sync()
-    slave.sync.master_address = slave.sync.own_address
+    slave.sync.known_master.address = slave.sync.own_address
     await slave.sync.sync()
     assert slave.client.asked == []
 
@@ -235,7 +237,7 @@ async def test_tables_that_make_no_sense_change_nothing_and_are_logged_once(
 
 @pytest.mark.parametrize("address", ["m", "m:99999", "m:" + "9" * 5000, "m:\u0663", ":", ""])
 async def test_a_master_that_has_no_address_is_asked_in_vain(slave: Slave, address: str) -> None:
-    slave.sync.master_address = address
+    slave.sync.known_master.address = address
     slave.client.answers = dict.fromkeys(["m"])
     await slave.sync.sync()
     assert not slave.sync.errors.counts

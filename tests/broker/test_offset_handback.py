@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rmqlab.broker.config import BrokerConfig
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.metadata import MetadataSync
 from rmqlab.broker.offset_handback import Offsets, kept_offsets
 from rmqlab.broker.offsets import ConsumerOffsetTable
@@ -85,8 +86,9 @@ class Slave:
             tmp_path / "delayOffset.json",
             master,  # type: ignore[arg-type]
             lambda kind, **fields: self.events.append((kind, fields)),
+            KnownMaster(),
         )
-        self.sync.master_address = MASTER
+        self.sync.known_master.address = MASTER
         for name, value in switches.items():
             setattr(self.sync, name, value)
 

@@ -3,7 +3,9 @@
 import pathlib
 from collections.abc import Mapping
 from types import SimpleNamespace
+from typing import Any, cast
 
+import attrs
 import msgspec
 import pytest
 import trio
@@ -11,6 +13,8 @@ import trio.testing
 
 from rmqlab.broker.config import BrokerConfig
 from rmqlab.broker.registration import Registration
+from rmqlab.broker.tasks import TaskStarter
+from rmqlab.broker.testing import ScriptedTasks
 from rmqlab.broker.topics import TopicTable
 from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, decode_registration
 from rmqlab.remoting.bodies.runtime import KVTable
@@ -40,15 +44,27 @@ class MuteClient(ScriptedClient):
         raise RequestTimeoutError(f"{address} did not answer")
 
 
+Addresses = tuple[str | None, str | None]
+
+
+@attrs.define
+class Masters:
+    """Notes what registrations report of the master: its address and its HA address."""
+
+    reported: list[Addresses] = attrs.field(factory=list)
+
+    def master_reported(self, address: str | None, ha_address: str | None) -> None:
+        self.reported.append((address, ha_address))
+
+
 def open_registration(
-    tmp_path: pathlib.Path, client: ScriptedClient, **settings: object
-) -> tuple[Registration, list[tuple[str | None, str | None]]]:
+    tmp_path: pathlib.Path, client: ScriptedClient, tasks: TaskStarter | None = None, **settings: object
+) -> tuple[Registration, list[Addresses]]:
     config = BrokerConfig(namesrv_addr="n1:9876;n2:9876", **settings)  # type: ignore[arg-type]
     topics = TopicTable(config, tmp_path / "topics.json", lambda: 1000)
-    masters: list[tuple[str | None, str | None]] = []
-    registration = Registration(config, topics, client, "127.0.0.1:10912", lambda _kind, **_fields: None)  # type: ignore[arg-type]
-    registration.on_master = lambda master, ha: masters.append((master, ha))
-    return registration, masters
+    masters, tasks, asked = Masters(), tasks or ScriptedTasks(), cast("Any", client)
+    registration = Registration(config, topics, asked, "127.0.0.1:10912", lambda _kind, **_fields: None, tasks, masters)
+    return registration, masters.reported
 
 
 def registered_body(command: Command) -> RegisterBrokerBody:
@@ -147,11 +163,11 @@ async def test_order_topics_follow_the_answer(tmp_path: pathlib.Path, body: byte
 
 async def test_a_created_topic_is_registered_alone_with_the_new_version(tmp_path: pathlib.Path) -> None:
     client = ScriptedClient()
-    registration, _ = open_registration(tmp_path, client)
+    tasks = ScriptedTasks()
+    registration, _ = open_registration(tmp_path, client, tasks)
     registration.topics.create_plain("orders", 4)
-    async with trio.open_nursery() as nursery:
-        registration.run_soon = nursery.start_soon
-        registration.register_soon("orders")
+    registration.register_soon("orders")
+    await tasks.run_all()
     wrapper = registered_body(client.asked[0][2]).topic_config_serialize_wrapper
     assert list(wrapper.topic_config_table) == ["orders"]
     assert wrapper.data_version == registration.topics.data_version
@@ -165,15 +181,15 @@ async def test_what_changes_in_one_moment_is_registered_at_once(
 ) -> None:
     """Of two registrations with one version, nameservers would ignore the topics of the second."""
     client, told = ScriptedClient(), []
-    registration, _ = open_registration(tmp_path, client)
-    async with trio.open_nursery() as nursery:
-        registration.run_soon = nursery.start_soon
-        for topic in ("orders", "bills"):
-            registration.topics.create_plain(topic, 4)
-            registration.register_soon(topic, then=lambda topic=topic: told.append((topic, len(client.asked))))  # type: ignore[misc]
-        if oneway:
-            registration.register_soon(oneway=True)
-        assert told == []
+    tasks = ScriptedTasks()
+    registration, _ = open_registration(tmp_path, client, tasks)
+    for topic in ("orders", "bills"):
+        registration.topics.create_plain(topic, 4)
+        registration.register_soon(topic, then=lambda topic=topic: told.append((topic, len(client.asked))))  # type: ignore[misc]
+    if oneway:
+        registration.register_soon(oneway=True)
+    assert told == []
+    await tasks.run_all()
     assert sorted(address for _, address, _ in client.asked) == ["n1:9876", "n2:9876"]
     wrapper = registered_body(client.asked[0][2]).topic_config_serialize_wrapper
     assert wrapper.topic_config_table.keys() == (expected or registration.topics.topics.keys())
@@ -182,11 +198,11 @@ async def test_what_changes_in_one_moment_is_registered_at_once(
 
 async def test_oneway_registrations_of_one_moment_become_one(tmp_path: pathlib.Path) -> None:
     client = ScriptedClient()
-    registration, _ = open_registration(tmp_path, client)
-    async with trio.open_nursery() as nursery:
-        registration.run_soon = nursery.start_soon
-        for _ in range(5):
-            registration.register_soon(oneway=True)
+    tasks = ScriptedTasks()
+    registration, _ = open_registration(tmp_path, client, tasks)
+    for _ in range(5):
+        registration.register_soon(oneway=True)
+    await tasks.run_all()
     assert sorted(address for address, _ in client.oneways) == ["n1:9876", "n2:9876"]
 
 
@@ -196,8 +212,7 @@ async def test_many_topics_made_by_sends_are_registered_together_after_a_pause(
     """Issue 12.13: the first at once, the others after a time that grows with the table, all of them in the last."""
     assert autojump_clock.rate == 0.0
     client = ScriptedClient()
-    registration, _ = open_registration(tmp_path, client)
-    registration.run_soon = nursery.start_soon
+    registration, _ = open_registration(tmp_path, client, nursery)
     every = registration.topics.topics
     every.update({f"T{n}": TopicConfig(topic_name=f"T{n}") for n in range(5000)})
     for number in range(30):
@@ -217,8 +232,7 @@ async def test_who_waits_for_a_registration_waits_for_no_pause(
     tmp_path: pathlib.Path, autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
     assert autojump_clock.rate == 0.0
-    registration, _ = open_registration(tmp_path, ScriptedClient())
-    registration.run_soon = nursery.start_soon
+    registration, _ = open_registration(tmp_path, ScriptedClient(), nursery)
     registration.topics.topics.update({f"T{n}": TopicConfig(topic_name=f"T{n}") for n in range(50_000)})
     done = trio.Event()
     registration.register_soon(oneway=True)
@@ -354,16 +368,16 @@ async def test_a_data_version_that_does_not_parse_counts_as_another(
 
 
 async def test_who_waits_for_a_registration_is_told_although_another_fails(tmp_path: pathlib.Path) -> None:
-    registration, _ = open_registration(tmp_path, ScriptedClient())
+    tasks = ScriptedTasks()
+    registration, _ = open_registration(tmp_path, ScriptedClient(), tasks)
     told: list[str] = []
 
     def fail() -> None:
         raise RuntimeError("a fault of ours")
 
-    async with trio.open_nursery() as nursery:
-        registration.run_soon = nursery.start_soon
-        registration.register_soon("TBW102", then=fail)
-        registration.register_soon("TBW102", then=lambda: told.append("second"))
+    registration.register_soon("TBW102", then=fail)
+    registration.register_soon("TBW102", then=lambda: told.append("second"))
+    await tasks.run_all()
     assert told == ["second"]
     assert registration.errors.counts == {"registration callback": 1}
 

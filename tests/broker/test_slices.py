@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from rmqlab.broker.slices import MAX_WAITING, UNITS_AT_ONCE, Parts, Slices, Work
-from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.broker.testing import ScriptedPeer, ScriptedTurns, TalkingBroker
 from rmqlab.remoting.bodies.offset import ConsumeStats, ConsumeStatsList
 from rmqlab.remoting.bodies.topic import TopicStatsTable
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -19,23 +19,6 @@ def _no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqlab.broker.slices.SECONDS_AT_ONCE", 1000.0)
 
 
-class Later:
-    """Puts off what a reactor would call in its next pass."""
-
-    def __init__(self) -> None:
-        self.calls: list[Callable[[], None]] = []
-
-    def __call__(self, fn: Callable[[], None]) -> None:
-        self.calls.append(fn)
-
-    def run_all(self) -> int:
-        turns = 0
-        while self.calls:
-            self.calls.pop(0)()
-            turns += 1
-        return turns
-
-
 def work(units: int, failure: Exception | None = None) -> Work:
     for _ in range(units):
         yield
@@ -44,44 +27,44 @@ def work(units: int, failure: Exception | None = None) -> Work:
     return Reply(remark="done")
 
 
-def open_slices() -> tuple[Slices, Later, Callable[[], Request]]:
-    later = Later()
-    return Slices(InternalErrors(), later), later, lambda: Request(Command(202), ScriptedPeer())
+def open_slices() -> tuple[Slices, ScriptedTurns, Callable[[], Request]]:
+    turns = ScriptedTurns(is_collecting=True)
+    return Slices(turns.later, InternalErrors()), turns, lambda: Request(Command(202), ScriptedPeer())
 
 
 def test_short_work_is_answered_at_once() -> None:
-    slices, later, request = open_slices()
+    slices, turns, request = open_slices()
     reply = slices.begin(work(UNITS_AT_ONCE - 1), request())
     assert reply is not None
-    assert later.calls == []
+    assert turns.waiting == []
 
 
 def test_long_work_goes_on_one_request_after_the_other() -> None:
-    slices, later, request = open_slices()
+    slices, turns, request = open_slices()
     first, second = request(), request()
     assert slices.begin(work(3 * UNITS_AT_ONCE), first) is None
     assert slices.begin(work(2 * UNITS_AT_ONCE), second) is None
-    assert len(later.calls) == 1
-    assert later.run_all() == 3 + 2
+    assert len(turns.waiting) == 1
+    assert turns.run_all() == 3 + 2
     assert [len(one.channel.replies) for one in (first, second)] == [1, 1]
 
 
 def test_work_for_a_peer_that_is_gone_ends() -> None:
-    slices, later, request = open_slices()
+    slices, turns, request = open_slices()
     gone, other = request(), request()
     slices.begin(work(10**9), gone)
     slices.begin(work(UNITS_AT_ONCE), other)
     gone.channel.is_closed = True
-    later.run_all()
+    turns.run_all()
     assert [len(one.channel.replies) for one in (gone, other)] == [0, 1]
 
 
 def test_what_fails_in_a_later_slice_is_answered() -> None:
-    slices, later, request = open_slices()
+    slices, turns, request = open_slices()
     refused, broken = request(), request()
     slices.begin(work(UNITS_AT_ONCE, Refusal(ResponseCode.TOPIC_NOT_EXIST, "no")), refused)
     slices.begin(work(UNITS_AT_ONCE, RuntimeError("on purpose")), broken)
-    later.run_all()
+    turns.run_all()
     assert [one.channel.replies[0].code for one in (refused, broken)] == [
         ResponseCode.TOPIC_NOT_EXIST,
         ResponseCode.SYSTEM_ERROR,
@@ -106,9 +89,9 @@ def test_an_answer_does_not_outgrow_a_frame() -> None:
 
 
 @pytest.fixture
-def wide(talk: TalkingBroker) -> tuple[TalkingBroker, Later]:
+def wide(talk: TalkingBroker) -> tuple[TalkingBroker, ScriptedTurns]:
     """A broker with a topic of 2,000 queues, in each of which a group has committed."""
-    later = talk.broker.slices.later = Later()
+    talk.turns.is_collecting = True
     fields = {
         "topic": "Wide", "readQueueNums": "2000", "writeQueueNums": "2000", "perm": "6", "order": "false",
         "defaultTopic": "TBW102", "topicFilterType": "SINGLE_TAG",
@@ -116,33 +99,33 @@ def wide(talk: TalkingBroker) -> tuple[TalkingBroker, Later]:
     assert talk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, fields).code == ResponseCode.SUCCESS
     for queue_id in range(2000):
         talk.broker.offsets.commit("g", "Wide", queue_id, 0)
-    return talk, later
+    return talk, talk.turns
 
 
-def test_the_bounds_of_many_queues_come_in_slices(wide: tuple[TalkingBroker, Later]) -> None:
+def test_the_bounds_of_many_queues_come_in_slices(wide: tuple[TalkingBroker, ScriptedTurns]) -> None:
     """Issue 12.6: request 202 about 300,000 queues stopped everybody for 1.8 s."""
-    talk, later = wide
+    talk, turns = wide
     assert talk.tell(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "Wide"}) == []
-    assert later.run_all() == 2000 // UNITS_AT_ONCE
+    assert turns.run_all() == 2000 // UNITS_AT_ONCE
     table = TopicStatsTable.decode(talk.peer.replies[-1].body)
     assert len(table.offset_table) == 2000
     assert table.encode() == talk.peer.replies[-1].body
 
 
-def test_so_do_a_groups_positions(wide: tuple[TalkingBroker, Later]) -> None:
-    talk, later = wide
+def test_so_do_a_groups_positions(wide: tuple[TalkingBroker, ScriptedTurns]) -> None:
+    talk, turns = wide
     assert talk.tell(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "g"}) == []
-    assert later.run_all() == 2000 // UNITS_AT_ONCE
+    assert turns.run_all() == 2000 // UNITS_AT_ONCE
     stats = ConsumeStats.decode(talk.peer.replies[-1].body)
     assert len(stats.offset_table) == 2000
     assert stats.encode() == talk.peer.replies[-1].body
 
 
-def test_so_do_those_of_all_groups(wide: tuple[TalkingBroker, Later]) -> None:
-    talk, later = wide
+def test_so_do_those_of_all_groups(wide: tuple[TalkingBroker, ScriptedTurns]) -> None:
+    talk, turns = wide
     talk.broker.subscriptions.find("g")
     assert talk.tell(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}) == []
-    later.run_all()
+    turns.run_all()
     stats = ConsumeStatsList.decode(talk.peer.replies[-1].body)
     (of_group,) = [one["g"] for one in stats.consume_stats_list if "g" in one]
     assert len(of_group[0].offset_table) == 2000
@@ -160,12 +143,12 @@ def test_so_do_those_of_all_groups(wide: tuple[TalkingBroker, Later]) -> None:
     ],
 )
 def test_so_does_what_else_goes_through_all_queues(
-    wide: tuple[TalkingBroker, Later], code: RequestCode, fields: dict[str, str]
+    wide: tuple[TalkingBroker, ScriptedTurns], code: RequestCode, fields: dict[str, str]
 ) -> None:
-    talk, later = wide
+    talk, turns = wide
     talk.heartbeat("g", "Wide")
     assert talk.tell(code, fields) == []
-    assert later.run_all() == 2000 // UNITS_AT_ONCE
+    assert turns.run_all() == 2000 // UNITS_AT_ONCE
     assert talk.peer.replies[-1].code == ResponseCode.SUCCESS
     assert talk.peer.replies[-1].body.count(b'"queueId":') == 2000
 

@@ -11,7 +11,6 @@ from rmqlab.runtime.bounds import LEFT_OUT, SNAPSHOT, bounded
 def test_a_snapshot_of_many_groups_holds_the_first_and_the_number_of_all(talk: TalkingBroker) -> None:
     broker = talk.broker
     broker.registration = cast("Any", SimpleNamespace(registered=set(), ha_address=""))
-    broker.sync = cast("Any", SimpleNamespace(master_address=""))
     broker.ha_master = cast("Any", SimpleNamespace(snapshot=dict))
     broker.offsets.offsets = {f"T@group-{n}": {0: n} for n in range(100_000)}
     broker.offsets.offsets["T@group-0"] = dict.fromkeys(range(5000), 1)

@@ -6,8 +6,6 @@ consumer offsets.
 """
 
 import functools
-import pathlib
-import re
 import struct
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -16,24 +14,19 @@ import attrs
 import pytest
 import trio
 
-from rmqlab.broker.config import load_config
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave import HaSlave
 from rmqlab.broker.ha.testing import Recorder
-from rmqlab.broker.profiles import PROFILES
 from rmqlab.broker.testing import TalkingBroker, send_fields
-from rmqlab.cluster.supervisor import topology
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.message import NewMessage
 from rmqlab.runtime.reactor import Reactor, open_reactor
-from rmqlab.runtime.settings import camel, settings_lines
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 
-HARDENED = PROFILES["hardened"]
-SWITCHES_PAGE = pathlib.Path(__file__).parents[2] / "docs" / "switches.md"
 HOST = ("127.0.0.1", 10911)
 
 Opener = Callable[..., TalkingBroker]
@@ -101,7 +94,7 @@ class Master:
     def late(self) -> list[Command]:
         """Let the slave's time be over, and give all replies there are."""
         self.talk.clock.advance(3)
-        self.talk.broker.slave_waits.expire(self.talk.clock.now())
+        self.talk.broker.slave_waits.expire(self.talk.clock.now(), self.ha)
         return self.talk.peer.replies
 
 
@@ -134,7 +127,6 @@ async def start(reactor: Reactor, open_broker: Opener) -> AsyncIterator[StartMas
             on_lost=functools.partial(broker.slave_waits.fail, PutStatus.SLAVE_NOT_AVAILABLE),
             emit=told.emit,
         )
-        broker.slave_waits.explain = ha.explain
         broker.ha_master = ha
         started.append(Master(talk, ha, told, ha.listen("127.0.0.1", 0)))
         return started[-1]
@@ -144,65 +136,6 @@ async def start(reactor: Reactor, open_broker: Opener) -> AsyncIterator[StartMas
         master.ha.close()
         for stream in master.slaves:
             await trio.aclose_forcefully(stream)
-
-
-# ---- the profile ---------------------------------------------------------------------------------------------
-
-
-def test_every_switch_is_off_unless_it_is_set(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "broker.toml"
-    path.write_text("")
-    assert set(_switches(path).values()) == {"false", "0"}
-
-
-def test_the_profile_turns_all_switches_on_and_a_key_set_by_hand_wins(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "broker.toml"
-    path.write_text('profile = "hardened"')
-    hardened = _switches(path)
-    assert hardened == {name: str(value).lower() for name, value in HARDENED.items()}
-    path.write_text('profile = "hardened"\nin_sync_replicas = 3\nha_drop_silent_master = false')
-    assert _switches(path) == {**hardened, "in_sync_replicas": "3", "ha_drop_silent_master": "false"}
-
-
-def test_the_profile_of_a_properties_file_counts_too(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "broker.conf"
-    path.write_text("profile=hardened\nhaDropSilentMaster=false\n")
-    assert _switches(path)["ha_report_at_once"] == "true"
-    assert _switches(path)["ha_drop_silent_master"] == "false"
-
-
-def test_an_unknown_profile_is_named(tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "broker.toml"
-    path.write_text('profile = "softened"')
-    with pytest.raises(Exception, match=r"expected 4\.9 or hardened"):
-        load_config(path)
-
-
-def test_the_profile_can_be_changed_at_run_time_and_the_file_keeps_what_was_said(tmp_path: pathlib.Path) -> None:
-    """Request 25. The file gets the profile's name, not what it stands for."""
-    path = tmp_path / "broker.toml"
-    path.write_text("ha_drop_silent_master = false\n")
-    changed = load_config(path).changed({"profile": "hardened"})
-    assert (changed.ha.in_sync_replicas, changed.ha.ha_drop_silent_master) == (2, False)
-    changed.save()
-    assert path.read_text() == 'ha_drop_silent_master = false\nprofile = "hardened"\n'
-    assert changed.changed({"profile": "4.9"}).ha == HaSettings()
-
-
-def test_the_lab_knows_the_same_profiles() -> None:
-    assert tuple(PROFILES) == topology.PROFILES
-
-
-def test_the_page_of_switches_has_a_row_for_every_switch_and_for_no_other() -> None:
-    page = SWITCHES_PAGE.read_text("utf-8")
-    keys = [key for row in re.findall(r"^\|([^|]*)\|", page, re.MULTILINE) for key in re.findall(r"`(\w+)`", row)]
-    assert sorted(keys) == sorted(HARDENED)
-
-
-def _switches(path: pathlib.Path) -> dict[str, str]:
-    loaded = load_config(path)
-    lines = settings_lines(loaded.broker, loaded.ha)
-    return {name: lines[camel(name)] for name in HARDENED}
 
 
 # ---- in_sync_replicas ----------------------------------------------------------------------------------------
@@ -435,7 +368,9 @@ async def test_what_an_empty_slave_gets(
         copy.dispatch()
         master.told.changed()
 
-    slave = HaSlave(reactor, copy, settings, on_received=received, emit=master.told.emit)
+    slave = HaSlave(
+        reactor, copy, settings, KnownMaster.from_settings(settings), on_received=received, emit=master.told.emit
+    )
     nursery.start_soon(slave.run_forever)
     with trio.fail_after(30):
         await master.told.wait_until(lambda: copy.max_commit_log_offset == master.end)

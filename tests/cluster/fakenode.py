@@ -5,7 +5,6 @@ import socket
 import tomllib
 from typing import Any
 
-import attrs
 import trio
 
 from rmqlab.runtime.control import ControlLink
@@ -26,9 +25,7 @@ async def main(config: dict[str, Any], link: ControlLink) -> None:
         if "listen_port" in config:
             listener.bind((config["listen_address"], config["listen_port"]))
             listener.listen()
-        link.set_snapshot(
-            lambda: {"config": config, "time": trio.current_time(), "rules": attrs.asdict(link.faults.rules)}
-        )
+        link.set_snapshot(lambda: {"config": config, "time": trio.current_time(), "rules": dict(link.faults.rules)})
         link.emit("listening", port=config.get("listen_port"))
         if not config.get("never_ready"):
             link.ready()

@@ -10,6 +10,7 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
+from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor import commandserver, eventlog
 from rmqlab.cluster.supervisor.children import ForkServer
@@ -172,6 +173,16 @@ async def test_whatever_the_arguments_are_there_is_an_answer_and_the_supervisor_
     if isinstance(answers[-1], Failure):
         assert 0 < len(answers[-1].text) < 11_000
     assert await ask(supervisor, COMMANDS.encode(Ask("faults", {}))) == [Answer([])]
+
+
+@pytest.mark.parametrize("arguments", [{}, {"target": 7}, {"target": ["broker-a"]}])
+async def test_an_action_without_a_target_is_invalid_and_no_defect(
+    supervisor: Supervisor, arguments: dict[str, Any]
+) -> None:
+    for action in ACTIONS:
+        told = Failure(f"{action}: the target must be a text", is_usage=True)
+        assert await ask(supervisor, COMMANDS.encode(Ask(action, arguments))) == [told]
+    assert not supervisor.processes.errors.counts
 
 
 async def test_a_defect_of_a_command_is_named_and_counted(

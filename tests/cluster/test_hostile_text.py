@@ -14,10 +14,11 @@ from typer.testing import CliRunner
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.checks.view import render_evidence, render_findings
-from rmqlab.cluster.cli.live.keys import Hand
+from rmqlab.cluster.cli.event_lines import clock_text, render_event, render_log_line
+from rmqlab.cluster.cli.live.keys import Selection
 from rmqlab.cluster.cli.live.view import render_live
 from rmqlab.cluster.cli.screen import PlainConsole
-from rmqlab.cluster.cli.tables import clock_text, render_comparison, render_event, render_log_line, render_status
+from rmqlab.cluster.cli.tables import render_comparison, render_status
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.narrator import Line
 from rmqlab.cluster.supervisor.command import COMMANDS, Answer, Ask, Failure, Item
@@ -246,7 +247,7 @@ def test_views_escape_by_themselves(name: str) -> None:
     assert_safe(shown(render_status(document(name)), render_event(event(name)), render_log_line("broker-a", name)))
     events = [event(name), event(name, name)]
     for width in (40, 80, 300):
-        assert_safe(shown(render_live(document(name), Hand(says=name), events, width, 40)))
+        assert_safe(shown(render_live(document(name), Selection(message=name), events, width, 40)))
     record = {"offset": 1, "topic": name, "queue_id": 0, "queue_offset": 1, "message_id": name, "offset_message_id": ""}
     record |= {"born_millis": 2**62, "size": 7, "is_intact": True}
     stretch = {"record_count": 2, "byte_count": 5, "first": [record]}

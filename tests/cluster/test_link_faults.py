@@ -2,17 +2,17 @@
 
 import pathlib
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 import trio
 
-from rmqlab.cluster.faults.rules import FaultError, LinkFault
 from rmqlab.cluster.lab import Cluster, open_cluster
 from rmqlab.cluster.supervisor.topology import ClusterSpec
+from rmqlab.faults import Bandwidth, Blackhole, Cut, FaultError, Latency, Refuse, Reset, Slice
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request as command
 from rmqlab.runtime.channel import RequestTimeoutError
-from rmqlab.runtime.fault_rules import NodeFaults
 from rmqlab.runtime.journal import JournalEntry, read_journals
 from rmqlab.runtime.reactor import open_reactor
 from rmqlab.runtime.remoting_client import RemotingClient
@@ -63,11 +63,11 @@ def disconnects(cluster: Cluster) -> int:
 
 async def test_replication_outlives_every_fault_of_its_link(cluster: Cluster) -> None:
     """What a link does to the stream between two frames, or within one, leaves the slave's log whole."""
-    link = {"src": "broker-a", "dst": "broker-a-s", "only": "ha"}
+    link: dict[str, Any] = {"src": "broker-a", "dst": "broker-a-s", "only": "ha"}
     for fault in (
-        LinkFault(**link, kind="slice", segment_bytes=7),  # type: ignore[arg-type]
-        LinkFault(**link, kind="latency", millis=50, jitter_millis=50, both_ways=True),  # type: ignore[arg-type]
-        LinkFault(**link, kind="bandwidth", bytes_per_second=20_000),  # type: ignore[arg-type]
+        Slice(**link, segment_bytes=7),
+        Latency(**link, millis=50, jitter_millis=50, both_ways=True),
+        Bandwidth(**link, bytes_per_second=20_000),
     ):
         before = disconnects(cluster)
         active = await cluster.fault(fault)
@@ -75,12 +75,12 @@ async def test_replication_outlives_every_fault_of_its_link(cluster: Cluster) ->
         await assert_equal_logs(cluster)
         assert disconnects(cluster) == before
         await cluster.heal(active)
-    for fault in (
-        LinkFault(**link, kind="cut", after_bytes=100),  # type: ignore[arg-type]
-        LinkFault(**link, kind="reset"),  # type: ignore[arg-type]
+    for ending in (
+        Cut(**link, after_bytes=100),
+        Reset(**link),
     ):
         before = disconnects(cluster)
-        active = await cluster.fault(fault)
+        active = await cluster.fault(ending)
         await send(cluster, 20)
         with trio.fail_after(LONG):
             while disconnects(cluster) == before:
@@ -91,7 +91,7 @@ async def test_replication_outlives_every_fault_of_its_link(cluster: Cluster) ->
 
 async def test_a_sync_send_takes_as_long_as_the_way_of_its_ack(cluster: Cluster) -> None:
     await send(cluster, 1)
-    await cluster.fault(LinkFault(src="broker-a-s", dst="broker-a", kind="latency", millis=500, only="ha"))
+    await cluster.fault(Latency(src="broker-a-s", dst="broker-a", millis=500, only="ha"))
     (sent,) = await send(cluster, 1)
     assert sent.fields["outcome"] == "SEND_OK"
     assert sent.fields["took"] >= 490
@@ -101,7 +101,7 @@ async def test_a_blackhole_of_the_acks_alone_leaves_a_slave_that_has_all_and_a_m
     cluster: Cluster,
 ) -> None:
     await send(cluster, 1)
-    fault = await cluster.fault(LinkFault(src="broker-a-s", dst="broker-a", kind="blackhole", only="ha"))
+    fault = await cluster.fault(Blackhole(src="broker-a-s", dst="broker-a", only="ha"))
     (sent,) = await send(cluster, 1, retries=0)
     assert sent.fields["outcome"] in {"FLUSH_SLAVE_TIMEOUT", "SLAVE_NOT_AVAILABLE"}  # the latter once it is given up
     await assert_equal_logs(cluster)
@@ -110,20 +110,20 @@ async def test_a_blackhole_of_the_acks_alone_leaves_a_slave_that_has_all_and_a_m
 
 
 async def test_a_workload_is_cut_off_from_its_nameserver_alone(cluster: Cluster) -> None:
-    await cluster.fault(LinkFault(src="*", dst="namesrv-1", kind="refuse"))
+    await cluster.fault(Refuse(src="*", dst="namesrv-1"))
     sent = await send(cluster, 1)
     assert [one.fields["outcome"] for one in sent] == ["refused"]
 
 
 async def test_who_is_outside_can_be_told_only_where_nodes_have_addresses_of_their_own(cluster: Cluster) -> None:
-    fault = LinkFault(src="outside", dst="namesrv-1", kind="blackhole")
+    fault = Blackhole(src="outside", dst="namesrv-1")
     if cluster.supervisor.spec.single_address:
         with pytest.raises(FaultError, match="nobody can tell who is outside"):
             await cluster.fault(fault)
     else:
         await cluster.fault(fault)
         assert [one.fields["outcome"] for one in await send(cluster, 1)] == ["SEND_OK"]
-        async with open_reactor(NodeFaults()) as reactor:
+        async with open_reactor() as reactor:
             client = RemotingClient(reactor)
             with pytest.raises(RequestTimeoutError):
                 await client.request(cluster.namesrv_addr, command(RequestCode.GET_BROKER_CLUSTER_INFO), 0.3)

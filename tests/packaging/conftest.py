@@ -15,7 +15,18 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 _NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "runs", "target")
-HOSTILE = ("broker", "client", "cluster", "nameserver", "pipeline", "remoting", "runtime", "store")
+HOSTILE = (
+    "broker",
+    "client",
+    "cluster",
+    "faults",
+    "nameserver",
+    "pipeline",
+    "remoting",
+    "runtime",
+    "store",
+    "verdict",
+)
 
 
 def run(argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None) -> str:

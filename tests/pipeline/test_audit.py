@@ -1,6 +1,8 @@
 """The audit against the quick checks: other code, the same answers, in clean runs and in those with something planted."""
 
 import pathlib
+import shutil
+import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -11,13 +13,17 @@ from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun, write_journals
 from rmqlab.pipeline.audit.audit import Summary, audit_run
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
-from rmqlab.remoting.message import StoredMessage, body_crc, encode_message
+from rmqlab.remoting.message import MESSAGE_MAGIC, StoredMessage, body_crc, encode_message
+from rmqlab.store.consumequeue import ENTRY, PRE_BLANK_SIZE
 from rmqlab.verdict.findings import Finding, Findings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from rmqlab.cluster.checks.history import Queue
     from tests.pipeline.conftest import Lab
+
+MAGIC = struct.pack(">i", MESSAGE_MAGIC)
 
 
 def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
@@ -33,15 +39,30 @@ def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
         log = directory / node / "store" / "commitlog"
         log.mkdir(parents=True)
         raw = b""
+        queues: dict[Queue, bytes] = {}
         for copy in copies:
             properties = f"UNIQ_KEY\x01{copy.message_id}"
             message = StoredMessage(
                 0, body_crc(b"x"), copy.queue.queue_id, 0, copy.offset, len(raw), 0, copy.stored_at, ("127.0.0.1", 1),
                 copy.stored_at, ("127.0.0.1", 2), 0, 0, b"x", copy.queue.topic, properties, {},
             )  # fmt: skip
-            raw += encode_message(message)
+            record = encode_message(message)
+            points_at = ENTRY.pack(len(raw), len(record), 0)
+            queues[copy.queue] = _with_entry(queues.get(copy.queue, b""), copy.offset, points_at)
+            raw += record
         (log / f"{0:020d}").write_bytes(raw.ljust(64 * 1024, b"\0"))
+        for queue, entries in queues.items():
+            folder = log.parent / "consumequeue" / queue.topic / str(queue.queue_id)
+            folder.mkdir(parents=True)
+            (folder / f"{0:020d}").write_bytes(entries)
     return directory
+
+
+def _with_entry(entries: bytes, offset: int, entry: bytes) -> bytes:
+    """Put an entry at a queue offset; places that no record of the run has are declared empty."""
+    missing = offset - len(entries) // len(entry)
+    entries += ENTRY.pack(0, PRE_BLANK_SIZE, 0) * max(0, missing)
+    return entries[: offset * len(entry)] + entry + entries[(offset + 1) * len(entry) :]
 
 
 def compare(spark: "SparkSession", directory: pathlib.Path, *, is_small: bool | None = None) -> Summary:
@@ -328,7 +349,7 @@ def test_both_find_everything_that_was_planted(
 
 
 DAMAGES: dict[str, Callable[[pathlib.Path], object]] = {
-    "end cut": lambda path: path.write_bytes(path.read_bytes()[:1000]),
+    "end cut": lambda path: path.write_bytes(path.read_bytes()[:-5]),
     "garbled": lambda path: path.write_bytes(path.read_bytes()[:700] + b"\xc1" * 90 + path.read_bytes()[790:]),
     "deleted": pathlib.Path.unlink,
 }
@@ -460,6 +481,73 @@ def test_a_log_that_differs_is_found_at_its_first_byte(spark: "SparkSession", tm
     summary = compare(spark, directory)
     assert summary.verdict == "violated"
     assert summary.findings["divergence broker-a-s"].value
+
+
+def overwrite_record(directory: pathlib.Path, node: str, message_id: str, at: int, raw: bytes) -> None:
+    """Change bytes of a message's record in one log, `at` bytes behind its begin."""
+    path = directory / node / "store" / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    begin = content.rindex(MAGIC, 0, content.index(f"UNIQ_KEY\x01{message_id}".encode())) - 4
+    content[begin + at : begin + at + len(raw)] = raw
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("at", "raw"),
+    [
+        pytest.param(8, b"\0\0\0\7", id="another CRC"),
+        pytest.param(0, bytes(40), id="zeros"),
+        pytest.param(0, b"\0\0\3\xff", id="another size"),
+        pytest.param(28, b"\0\0\0\0\0\0\0\7", id="another place"),
+        pytest.param(84, b"\0\0\0\7", id="another body length"),
+    ],
+)
+@pytest.mark.parametrize("nodes", [("broker-a", "broker-a-s"), ("broker-a",)])
+def test_a_damaged_record_is_no_copy_and_ends_no_log(
+    spark: "SparkSession", tmp_path: pathlib.Path, nodes: tuple[str, ...], at: int, raw: bytes
+) -> None:
+    """Issue 14.4: it counted as stored, or everything behind it as lost."""
+    directory = write_run(clean_run(), tmp_path)
+    for node in nodes:
+        overwrite_record(directory, node, "ID000004", at, raw)
+    findings = compare(spark, directory).findings
+    is_lost = len(nodes) == 2
+    counted = ("lost", "unreadable", "corrupt broker-a", "missing broker-a", "corrupt broker-a-s", "dangling broker-a")
+    assert [findings[metric].value for metric in counted] == [is_lost, is_lost, 1, 1, is_lost, 0]
+    assert findings["behind broker-a-s"].value == 0
+    quick = judge_directory(directory)
+    assert quick["corrupt broker-a"].message_ids == ("ID000004",)
+    for metric in ("lost", "unreadable") if is_lost else ():
+        assert quick[metric].message_ids == ("ID000004",)
+        assert "broker-a, commit log offset " in findings[metric].evidence[0].says
+
+
+@pytest.mark.parametrize("entry", [bytes(20), ENTRY.pack(7, 300, 0), ENTRY.pack(10**6, 300, 0), None])
+def test_a_queue_entry_to_nowhere_is_found(spark: "SparkSession", tmp_path: pathlib.Path, entry: bytes | None) -> None:
+    directory = write_run(clean_run(), tmp_path)
+    path = directory / "broker-a" / "store" / "consumequeue" / "orders" / "1" / f"{0:020d}"
+    entries = bytearray(path.read_bytes())
+    entries[40:60] = entries[60:80] if entry is None else entry
+    path.write_bytes(entries)
+    findings = compare(spark, directory).findings
+    assert [findings[f"dangling {node}"].value for node in ("broker-a", "broker-a-s")] == [1, 0]
+    assert findings["corrupt broker-a"].value == 0
+    assert judge_directory(directory)["dangling broker-a"].message_ids == ("ID000005",)
+
+
+def test_a_record_with_another_queue_offset_is_not_what_its_queue_points_at(
+    spark: "SparkSession", tmp_path: pathlib.Path
+) -> None:
+    directory = write_run(clean_run(), tmp_path)
+    overwrite_record(directory, "broker-a", "ID000004", 20, b"\0\0\0\0\0\0\0\x09")
+    assert compare(spark, directory).findings["dangling broker-a"].value == 1
+    assert judge_directory(directory)["dangling broker-a"].message_ids == ("ID000004",)
+
+
+def test_a_store_without_its_queues_is_not_judged_by_them(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    directory = write_run(clean_run(), tmp_path)
+    shutil.rmtree(directory / "broker-a" / "store" / "consumequeue")
+    assert compare(spark, directory).findings["dangling broker-a"].missing == "the store has no consume queues"
 
 
 def test_a_run_without_workloads_and_stores_is_judged(spark: "SparkSession", tmp_path: pathlib.Path) -> None:

@@ -1,6 +1,7 @@
 """The page of an audited run: what is on it, and that a browser shows it without a word in its console."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 from typing import TYPE_CHECKING
@@ -15,7 +16,14 @@ from rmqlab.pipeline.report.svg import Axis, Plot, log_ticks, short, ticks
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FIGURES = ("What happened where", "Sends", "Latency", "Replication lag", "Consumer offsets", "Deliveries")
+FIGURES = (
+    "Who ran, who was in the routes, who could be used",
+    "Sends",
+    "Latency",
+    "Replication lag",
+    "Consumer offsets",
+    "Deliveries",
+)
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 QUIETLY = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -44,11 +52,34 @@ def test_the_page_stands_alone_and_tells_everything(page: pathlib.Path) -> None:
     assert text.count("<svg") == len(FIGURES)
     assert 'class="verdict violated"' in text
     assert "lost.SLAVE_NOT_AVAILABLE" in text
-    assert "<script" not in text
+    assert text.count("<script") == 1
+    assert "alert(&#x27;not run&#x27;)" in text
     assert not [word for word in ("http://", "https://", "@import", "url(") if word in text]
     drawings = text[text.index("<svg") : text.rindex("</svg>") + 6].split("</svg>")[:-1]
     for drawing in drawings:
         ET.fromstring(drawing[drawing.index("<svg") :] + "</svg>")
+
+
+def test_every_link_of_the_page_leads_to_something_on_it(page: pathlib.Path) -> None:
+    text = page.read_text()
+    wanted = set(re.findall(r'href="#([^"]+)"', text))
+    assert wanted
+    assert wanted <= set(re.findall(r' id="([^"]+)"', text))
+
+
+def test_only_what_violates_the_verdict_is_red(page: pathlib.Path) -> None:
+    text = page.read_text()
+    bad = re.findall(r'<tr id="m-([^"]+)" class="bad">', text)
+    assert bad
+    assert {name.partition("_")[0].partition(".")[0] for name in bad} <= {"lost", "divergence", "order", "unreplicated"}
+    assert "--bad" not in re.sub(r"\.bad [^}]*}|--bad:[^;]*;|tr\.bad[^}]*}", "", text[: text.index("</style>")])
+
+
+def test_zero_and_unknown_metrics_are_folded(page: pathlib.Path) -> None:
+    text = page.read_text()
+    shown = text[text.index('<section id="findings">') : text.index('<details class="folded">')]
+    assert "<td>0 " not in shown
+    assert "<td>unknown" not in shown
 
 
 def test_a_browser_shows_the_plots_and_its_console_stays_empty(page: pathlib.Path, tmp_path: pathlib.Path) -> None:

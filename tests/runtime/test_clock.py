@@ -6,8 +6,6 @@ from trio.testing import MockClock
 
 from rmqlab.runtime import clock
 from rmqlab.runtime.clock import MOCK_WALL_EPOCH, ClockSettings, RatedClock, real_seconds, wall_millis
-from rmqlab.runtime.fault_rules import ClockRule, NodeRules, RequestRule
-from rmqlab.runtime.process import WrongClock
 
 
 @pytest.fixture(autouse=True)
@@ -98,16 +96,3 @@ def test_a_skewed_wall_clock_gains_from_the_moment_on(monkeypatch: pytest.Monkey
     assert rated.current_time() == 1100
     rated.set_wrong()
     assert rated.wall_millis() == 1_100_000
-
-
-def test_the_rules_of_a_clock_add_up_and_others_leave_it_alone() -> None:
-    rated = RatedClock(ClockSettings.starting_now())
-    wrong = WrongClock(rated)
-    steps = tuple(ClockRule(id=f"f{number}", kind="step", millis=60_000.0) for number in (1, 2))
-    wrong.follow(NodeRules(clocks=steps))
-    assert rated.wall_millis() - rated.cluster_millis() == pytest.approx(120_000, abs=1000)
-    wrong.follow(NodeRules(clocks=steps, requests=(RequestRule(id="f3", kind="drop", code=1),)))
-    wrong.follow(NodeRules(clocks=steps[:1]))
-    assert rated.wall_millis() - rated.cluster_millis() == pytest.approx(60_000, abs=1000)
-    wrong.follow(NodeRules())
-    assert rated.wall_millis() - rated.cluster_millis() == pytest.approx(0, abs=1000)

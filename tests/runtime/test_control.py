@@ -18,9 +18,9 @@ from rmqlab.runtime.control import (
     Snapshot,
     SnapshotRequest,
 )
-from rmqlab.runtime.fault_rules import NodeFaults, NodeRules
 from rmqlab.runtime.journal import JournalWriter, read_journal
 from rmqlab.runtime.mapcodec import receive_messages
+from rmqlab.runtime.node_faults import NodeFaults, PlainRules
 
 
 def decode(data: bytes) -> list[Message]:
@@ -170,14 +170,14 @@ async def test_a_garbled_message_of_the_supervisor_ends_the_link_as_its_end_does
 
 async def test_rules_that_cannot_be_set_are_answered() -> None:
     link = ControlLink("broker-a", faults=NodeFaults())
-    seen: list[NodeRules] = []
+    seen: list[PlainRules] = []
 
-    def follow_once(rules: NodeRules) -> None:
+    def follow_once(rules: PlainRules) -> None:
         if seen:
             raise OSError("a disk that cannot be limited")
         seen.append(rules)
 
     link.faults.follow(follow_once)
-    link._answer(SetRules(7, NodeRules()))
+    link._answer(SetRules(7, {}))
     assert decode(link.take()) == [RulesSet(7)]
     assert link.errors.counts == {"fault rules": 1}

@@ -28,7 +28,7 @@ def open_store(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., Mes
     opened: list[MessageStore] = []
 
     def opener(name: str = "store", **arguments: Any) -> MessageStore:
-        reserved = {key: arguments.pop(key) for key in ("is_slave", "on_dispatched", "disk") if key in arguments}
+        reserved = {key: arguments.pop(key) for key in ("is_slave", "observer", "disk") if key in arguments}
         config = arguments.pop("config", None) or small_config(tmp_path / name, **arguments)
         store = MessageStore.open(config, now_millis=clock, **reserved)
         opened.append(store)

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rmqlab.faults.disk.failing_sync import SyncError
 from rmqlab.store.checkpoint import Checkpoint
 from rmqlab.store.disk import StoreLocked
-from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.faulty_disk import FaultyDisk
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.powerloss import lose_unsynced
 from rmqlab.store.testing import new_message, small_config
@@ -65,13 +66,13 @@ def test_a_failed_sync_changes_nothing(open_store: Open) -> None:
     disk = FaultyDisk()
     store = open_store(disk=disk)
     end = store.put(new_message()).end_offset
-    disk.sync_fails = True
+    disk.set_effects([SyncError()])
     job = store.flush_job()
     assert job is not None
     with pytest.raises(OSError, match="Input/output error"):
         job.run()
     assert store.flushed_offset == 0
-    disk.sync_fails = False
+    disk.set_effects([])
     flush_log(store)
     assert store.flushed_offset == end
 
@@ -186,7 +187,7 @@ def test_a_stop_on_a_failing_disk_leaves_abort_and_frees_the_lock(open_store: Op
     disk = FaultyDisk()
     store = open_store(disk=disk)
     end = store.put(new_message()).end_offset
-    disk.sync_fails = True
+    disk.set_effects([SyncError()])
     store.close()
     assert (store.config.store_path_root_dir / "abort").exists()
     assert open_store().max_commit_log_offset == end

@@ -10,8 +10,9 @@ from typing import NoReturn
 import attrs
 import pytest
 
+from rmqlab.faults.disk.full import Quota
 from rmqlab.store.disk import Disk, StoreCorrupt
-from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.faulty_disk import FaultyDisk
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.logfile import LogFile, offset_name
 
@@ -47,7 +48,7 @@ def test_room_grows_in_steps_ahead_of_what_is_written(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("quota", [1000, 100_000, 300_000])
 def test_a_disk_with_little_left_is_used_to_its_end(tmp_path: Path, quota: int) -> None:
-    disk = FaultyDisk(quota=quota)
+    disk = FaultyDisk([Quota(quota)])
     file = LogFile.open(tmp_path / offset_name(0), 2**20, disk, create=True)
 
     def fill() -> NoReturn:
@@ -77,7 +78,7 @@ def test_what_is_appended_by_calls_and_what_is_mapped_are_one(tmp_path: Path) ->
 
 
 def test_an_append_that_finds_no_room_changes_nothing(tmp_path: Path) -> None:
-    file = LogFile.open(tmp_path / offset_name(0), 2**20, FaultyDisk(quota=1000), create=True)
+    file = LogFile.open(tmp_path / offset_name(0), 2**20, FaultyDisk([Quota(1000)]), create=True)
     file.append(b"x" * 900)
     with pytest.raises(OSError, match="No space left"):
         file.append(b"y" * 200)

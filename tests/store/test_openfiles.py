@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from rmqlab.faults.disk.full import Quota
 from rmqlab.store import logfile, openfiles
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
 from rmqlab.store.disk import Disk
-from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.faulty_disk import FaultyDisk
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.openfiles import OpenFiles, default_limit
 from rmqlab.store.testing import ManualClock, new_message, small_config
@@ -230,10 +231,10 @@ def test_a_full_disk_at_the_second_try_loses_nothing(open_store: Open, refusals:
     refusals.problem = OSError(errno.EMFILE, "Too many open files")
     wanted = [store.put(new_message(topic="bad")).physical_offset for _ in range(60)]
     refusals.problem = None
-    disk.limit(1000)  # room for one of the two files
+    disk.set_effects([Quota(1000)])  # room for one of the two files
     store.flush_queues_job()
     assert store.max_queue_offset("bad", 0) == 50
-    disk.limit(None)
+    disk.set_effects([])
     store.flush_queues_job()
     assert [entry[0] for at in (0, 50) for entry in store.queue_entries("bad", 0, at, 50)] == wanted
 
@@ -243,10 +244,10 @@ def test_a_queue_that_begins_late_begins_there_also_at_a_second_try(open_store: 
     disk = FaultyDisk()
     store = open_store(disk=disk)
     queue = store.queues.open("late", 0)
-    disk.limit(0)
+    disk.set_effects([Quota(0)])
     with pytest.raises(OSError, match="No space left"):
         queue.append(75, 1000, 100, 0)
-    disk.limit(None)
+    disk.set_effects([])
     queue.append(75, 1000, 100, 0)
     assert (queue.min_offset, queue.max_offset) == (75, 76)
 

@@ -11,11 +11,12 @@ from typing import Any
 import attrs
 import pytest
 
+from rmqlab.faults.disk.full import Quota
 from rmqlab.remoting.batch import Batch, BatchItem
 from rmqlab.remoting.message import BLANK_MAGIC, StoredMessage, decode_message
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.disk import Disk
-from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.faulty_disk import FaultyDisk
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 from rmqlab.store.testing import ManualClock, new_message
@@ -207,13 +208,23 @@ def test_tags_codes_are_sign_extended(open_store: Open, tags: str, code: int) ->
         assert one.queue_entries("orders", 0, 0, 1) == [(0, one.max_commit_log_offset, code)]
 
 
-def test_every_put_tells_the_watcher_the_new_end_of_its_queue(open_store: Open) -> None:
+@attrs.define
+class Observer:
+    """Notes what dispatch reports."""
+
+    events: list[tuple[Any, ...]] = attrs.field(factory=list)
+
+    def messages_dispatched(self, *event: Any) -> None:
+        self.events.append(event)
+
+
+def test_every_put_tells_the_observer_the_new_end_of_its_queue(open_store: Open) -> None:
     """store-ha#28: a message is there for consumers when put returns."""
-    told: list[tuple[Any, ...]] = []
-    store = open_store(on_dispatched=lambda *event: told.append(event))
+    observer = Observer()
+    store = open_store(observer=observer)
     first = store.put(new_message(tags="TagA"))
     batch = store.put_batch(new_message(queue_id=1), Batch.of([BatchItem(b"1"), BatchItem(b"2")]))
-    assert told == [
+    assert observer.events == [
         ("orders", 0, 0, (2598919,), first.store_timestamp),
         ("orders", 1, 0, [0, 0], batch.store_timestamp),
     ]
@@ -232,7 +243,7 @@ def test_a_slave_and_a_closed_store_take_no_messages(open_store: Open) -> None:
 @pytest.mark.parametrize("quota", [0, 5_000, 40_000, 300_000, 600_000])
 def test_a_full_disk_refuses_puts_and_loses_nothing(open_store: Open, quota: int) -> None:
     """Wherever the disk fills up - log, queue, index - what was confirmed is stored, and goes on when there is room."""
-    disk = FaultyDisk(quota=quota)
+    disk = FaultyDisk([Quota(quota)])
     store = open_store(disk=disk)
     stored = []
     for number in range(2000):
@@ -244,7 +255,7 @@ def test_a_full_disk_refuses_puts_and_loses_nothing(open_store: Open, quota: int
     refusal = store.write_refused()
     assert refusal
     assert "No space left" in refusal
-    disk.quota = None
+    disk.set_effects([])
     store.check_disk()
     assert store.write_refused() is None
     stored.append(store.put(new_message(b"after")).physical_offset)
@@ -260,14 +271,14 @@ def test_a_full_disk_refuses_puts_and_loses_nothing(open_store: Open, quota: int
 
 @pytest.mark.parametrize("quota", [0, 30_000, 300_000, 500_000])
 def test_batches_on_a_full_disk_are_whole_or_refused(open_store: Open, quota: int) -> None:
-    disk = FaultyDisk(quota=quota)
+    disk = FaultyDisk([Quota(quota)])
     store = open_store(disk=disk)
     sent = 0
     nine = Batch.of([BatchItem(b"x" * 100, b"UNIQ_KEY\x01%d" % n) for n in range(9)])
     while store.put_batch(new_message(), nine).is_stored:
         sent += 9
     assert sent < 10_000
-    disk.quota = None
+    disk.set_effects([])
     store.check_disk()
     assert store.write_refused() is None
     assert (store.max_queue_offset("orders", 0), store.dispatch_behind_bytes) == (sent, 0)

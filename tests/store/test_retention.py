@@ -10,9 +10,11 @@ from typing import Any
 import attrs
 import pytest
 
+from rmqlab.faults.disk.full import Quota
+from rmqlab.faults.disk.used import ClaimedUsage
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.disk import Disk
-from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.faulty_disk import FaultyDisk
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
 from rmqlab.store.retention import expired_count
@@ -114,7 +116,7 @@ def test_a_young_file_stays_though_nothing_whole_is_in_the_next(open_store: Open
 
 def test_a_stop_on_a_disk_that_is_too_full_keeps_abort(open_store: Open) -> None:
     """Section 1.3: of either role."""
-    disk = FaultyDisk(shown_percent=91)
+    disk = FaultyDisk([ClaimedUsage(91)])
     for name, is_slave in [("master", False), ("slave", True)]:
         store = open_store(name, disk=disk, is_slave=is_slave)
         store.check_disk()
@@ -144,7 +146,7 @@ def test_a_store_opens_on_a_full_disk_serves_what_is_there_and_goes_on_when_ther
         store.put(new_message(b"x" * 300, queue_id=number % 3, keys=f"k{number}"))
     shutil.copytree(tmp_path / "store", tmp_path / "dead")
     shutil.rmtree(tmp_path / "dead" / "consumequeue" / "orders" / "1")
-    disk = FaultyDisk(quota=quota)
+    disk = FaultyDisk([Quota(quota)])
     again = open_store("dead", disk=disk)
     if quota == 0:
         assert again.max_queue_offset("orders", 0) == 100
@@ -153,7 +155,7 @@ def test_a_store_opens_on_a_full_disk_serves_what_is_there_and_goes_on_when_ther
         pass
     assert "No space left" in str(again.write_refused())
     assert again.get_message("orders", 0, 0, 1).count == 1
-    disk.quota = None
+    disk.set_effects([])
     again.check_disk()
     assert again.write_refused() is None
     assert again.dispatch_behind_bytes == 0
@@ -163,7 +165,7 @@ def test_a_store_opens_on_a_full_disk_serves_what_is_there_and_goes_on_when_ther
 
 def test_the_last_file_is_never_deleted(open_store: Open, clock: ManualClock) -> None:
     """store-ha#30."""
-    disk = FaultyDisk(shown_percent=99)
+    disk = FaultyDisk([ClaimedUsage(99)])
     store = open_store(disk=disk)
     store.put(new_message())
     clock.now += 1000 * HOUR
@@ -173,12 +175,12 @@ def test_the_last_file_is_never_deleted(open_store: Open, clock: ManualClock) ->
 
 def test_above_90_percent_puts_are_refused_and_all_else_goes_on(open_store: Open) -> None:
     """store-ha#31: pulls and the slave's append do not care."""
-    disk = FaultyDisk(shown_percent=90)
+    disk = FaultyDisk([ClaimedUsage(90)])
     store, slave = open_store(disk=disk), open_store("slave", is_slave=True, disk=disk)
     store.put(new_message())
     store.check_disk()
     assert store.write_refused() is None
-    disk.shown_percent = 91
+    disk.set_effects([ClaimedUsage(91)])
     assert store.disk_ratio() == 0.91
     store.check_disk()
     slave.check_disk()
@@ -187,7 +189,7 @@ def test_above_90_percent_puts_are_refused_and_all_else_goes_on(open_store: Open
     assert store.get_message("orders", 0, 0, 1).count == 1
     assert slave.append_raw(0, store.read_log(0, 1000))
     assert slave.dispatch()
-    disk.shown_percent = 90
+    disk.set_effects([ClaimedUsage(90)])
     store.check_disk()
     assert store.put(new_message()).status is PutStatus.PUT_OK
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from rmqlab.remoting.message import StoredMessage
 from rmqlab.store.config import StoreConfig
 from rmqlab.store.scan import LogScan
 
@@ -33,27 +34,50 @@ def test_the_slaves_log_holds_what_the_masters_does(restore: Callable[[str], Sto
     assert logs[0]
 
 
-def test_a_torn_tail_ends_the_reading_and_is_said(restore: Callable[[str], StoreConfig]) -> None:
+def overwrite(directory: Path, offset: int, raw: bytes) -> None:
+    """Change bytes at a commit log offset."""
+    path = max(path for path in directory.iterdir() if int(path.name) <= offset)
+    with path.open("r+b") as file:
+        file.seek(offset - int(path.name))
+        file.write(raw)
+
+
+def test_a_torn_tail_ends_the_reading_and_is_no_hole(restore: Callable[[str], StoreConfig]) -> None:
     directory = restore("master").store_path_commit_log
     whole = LogScan(directory)
     *others, cut = whole.messages()
-    last = max(directory.iterdir())
-    with last.open("r+b") as file:
-        file.seek(cut.physical_offset + 20 - int(last.name))
-        file.write(bytes(cut.store_size - 20))
+    overwrite(directory, cut.physical_offset + 40, bytes(cut.store_size - 40))
     torn = LogScan(directory)
     assert len(list(torn.messages())) == len(others)
-    assert torn.end_offset < whole.end_offset
+    assert (torn.end_offset, torn.holes) == (cut.physical_offset, [])
     assert torn.reason.startswith("a torn record")
 
 
-def test_a_missing_file_in_the_middle_ends_the_reading(restore: Callable[[str], StoreConfig]) -> None:
+@pytest.mark.parametrize(
+    "damage",
+    [
+        pytest.param(lambda one: (0, bytes(one.store_size)), id="zeros"),
+        pytest.param(lambda _: (28, b"\0\0\0\0\0\0\0\1"), id="another place"),
+        pytest.param(lambda _: (0, b"\0\0\7\xff"), id="another size"),
+        pytest.param(lambda _: (84, b"\x7f\xff\xff\xff"), id="another body length"),
+        pytest.param(lambda _: (4, b"\0\0\0\0"), id="no magic number"),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 700, 2000])
+def test_records_behind_a_hole_are_found(
+    restore: Callable[[str], StoreConfig], damage: Callable[[StoredMessage], tuple[int, bytes]], number: int
+) -> None:
+    """Issue 14.4: the reading ended at the first record that was none."""
     directory = restore("master").store_path_commit_log
-    last = max(directory.iterdir())
-    last.rename(last.with_name(f"{int(last.name) * 2:020d}"))
+    whole = LogScan(directory)
+    messages = list(whole.messages())
+    spoilt = messages[number]
+    at, raw = damage(spoilt)
+    overwrite(directory, spoilt.physical_offset + at, raw)
     scan = LogScan(directory)
-    assert sum(1 for _ in scan.messages()) > 0
-    assert scan.reason.startswith("a gap")
+    assert list(scan.messages()) == messages[:number] + messages[number + 1 :]
+    assert [(hole.offset, hole.size) for hole in scan.holes] == [(spoilt.physical_offset, spoilt.store_size)]
+    assert (scan.end_offset, scan.reason) == (whole.end_offset, whole.reason)
 
 
 def test_no_files_are_no_messages(tmp_path: Path) -> None:

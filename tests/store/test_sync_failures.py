@@ -10,9 +10,10 @@ from typing import Any
 import attrs
 import pytest
 
+from rmqlab.faults.disk.failing_sync import SyncError
 from rmqlab.store.checkpoint import Checkpoint
 from rmqlab.store.disk import Disk
-from rmqlab.store.faults import FaultyDisk
+from rmqlab.store.faulty_disk import FaultyDisk
 from rmqlab.store.flush import FlushJob
 from rmqlab.store.logfile import LogFile
 from rmqlab.store.messagestore import MessageStore
@@ -74,10 +75,10 @@ def test_what_a_failed_sync_covered_is_written_once_more_before_it_counts(
     run(store, log_job(store))
     flushed = store.flushed_offset
     covered = store.put(new_message(b"b" * 9000)).end_offset
-    disk.sync_fails = True
+    disk.set_effects([SyncError()])
     fail(log_job(store))
     assert (store.flush_error, store.flushed_offset) == ("Input/output error", flushed)
-    disk.sync_fails = False
+    disk.set_effects([])
     end = store.put(new_message(b"c" * 9000)).end_offset
     assert rewritten == []
     run(store, log_job(store))
@@ -93,9 +94,9 @@ def test_what_the_disk_lost_never_counts_as_synced(open_store: Open, place: int)
     store.put(new_message(b"a" * 3000))
     run(store, log_job(store))
     records = [store.put(new_message(b"b" * 3000)) for _ in range(5)]
-    disk.sync_fails = True
+    disk.set_effects([SyncError()])
     fail(log_job(store))
-    disk.sync_fails = False
+    disk.set_effects([])
     lost = records[place]
     store.log.files.files[0].map[lost.physical_offset + 100 : lost.physical_offset + 200] = bytes(100)
     if place:  # what comes before it does
@@ -124,9 +125,9 @@ def test_a_failed_sync_is_remembered_over_files_and_by_a_slave_within_a_record(
     run(slave, log_job(slave))
     while (at := slave.max_commit_log_offset) < master.max_commit_log_offset:
         slave.append_raw(at, master.read_log(at, 1 << 20))
-    disk.sync_fails = True
+    disk.set_effects([SyncError()])
     fail(log_job(slave))
-    disk.sync_fails = False
+    disk.set_effects([])
     run(slave, log_job(slave))
     assert slave.flushed_offset == master.max_commit_log_offset
     assert rewritten == [
@@ -136,11 +137,11 @@ def test_a_failed_sync_is_remembered_over_files_and_by_a_slave_within_a_record(
 
 def test_a_bulk_is_rewritten_in_parts(open_store: Open, rewritten: Rewritten, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rmqlab.store.flush._REWRITTEN_AT_ONCE", 10_000)
-    disk = FaultyDisk(sync_fails=True)
+    disk = FaultyDisk([SyncError()])
     store = open_store(disk=disk)
     ends = [store.put(new_message(b"b" * 3000)).end_offset for _ in range(8)]
     fail(log_job(store))
-    disk.sync_fails = False
+    disk.set_effects([])
     run(store, log_job(store))
     assert store.flushed_offset == ends[3]
     assert store.checkpoint.physic_msg_timestamp == 0
@@ -169,9 +170,9 @@ def test_queue_entries_are_written_once_more_too(open_store: Open, rewritten: Re
     store = open_store(disk=disk)
     for _ in range(60):
         store.put(new_message())
-    disk.sync_fails = True
+    disk.set_effects([SyncError()])
     fail(queues_job(store))
-    disk.sync_fails = False
+    disk.set_effects([])
     run(store, queues_job(store))
     assert rewritten == [("0", 0, 1000), ("0", 0, 200)]
     store.put(new_message())
@@ -185,9 +186,9 @@ def test_an_index_file_whose_sync_failed_is_not_trusted_by_the_next_start(open_s
     store = open_store(disk=disk, max_index_num=5)
     for number in range(10):
         store.put(new_message(keys=f"k{number}"))
-    disk.sync_fails = True
+    disk.set_effects([SyncError()])
     fail(queues_job(store))
-    disk.sync_fails = False
+    disk.set_effects([])
     run(store, queues_job(store))
     root = store.config.store_path_root_dir
     assert Checkpoint.load(root / "checkpoint").index_msg_timestamp == 0

@@ -1,9 +1,12 @@
-"""From bytes of a terminal to keys, and from keys to what is done. Pure."""
+"""Decodes the bytes of a terminal into keys, and keys into what is to be done. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
+
+from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, liveness_of
+from rmqlab.cluster.actions.table import ACTIONS
 
 Document = Mapping[str, Any]
 
@@ -12,7 +15,7 @@ _PLAIN = {b"\t": "down", b"\x1b": "escape", b"\r": "enter", b"\n": "enter"}
 
 
 def decode_keys(data: bytes) -> Iterator[str]:
-    """Name the keys in what was read at once. Sequences that mean nothing here are passed over whole."""
+    """Return the names of the keys in one read. Unknown escape sequences are skipped."""
     at = 0
     while at < len(data):
         if data[at : at + 3] in _ESCAPES:
@@ -31,9 +34,9 @@ def decode_keys(data: bytes) -> Iterator[str]:
 
 @attrs.frozen
 class Act:
-    """Do something to one node: a method of `rmqlab.cluster.lab.Cluster`, and its target."""
+    """Do an action, by its name, to one node."""
 
-    verb: str
+    action: str
     target: str
 
 
@@ -49,63 +52,81 @@ class Quit:
     """Stop the cluster."""
 
 
-Deed = Act | Heal | Quit
+KeyCommand = Act | Heal | Quit
 
 
 @attrs.frozen
-class Hand:
-    """Where the user's hand is: the node that keys act on, and what was last said to the user."""
+class Selection:
+    """The node that keys act on, and the message to the user."""
 
-    selected: str = ""
-    says: str = ""
-
-
-ALIVE = ("starting", "ready", "paused", "stopping")
-_VERBS = {"k": "kill", "x": "stop", "s": "start", "p": "pause", "i": "isolate"}
+    node: str = ""
+    message: str = ""
 
 
-def press(hand: Hand, key: str, document: Document) -> tuple[Hand, Deed | None]:
-    """What a key changes, and what is to be done. What makes no sense now is said, not done."""
+def _actions_of(key: str) -> list[NodeAction[Any]]:
+    return [action for action in ACTIONS.values() if action.key == key]
+
+
+KEYS = [
+    ("↑↓", "choose"),
+    *((action.key, action.name) for action in ACTIONS.values() if action.key and action is _actions_of(action.key)[0]),
+    ("h", "heal"),
+]
+"""Keys and what each does, as the last line of the screen lists them, without `q`."""
+
+
+def press(selection: Selection, key: str, document: Document) -> tuple[Selection, KeyCommand | None]:
+    """Return the new selection and the command of a key. If the key makes no sense now, a message says why."""
     names = [node["name"] for node in in_order(document["nodes"])]
-    hand = attrs.evolve(hand, says="", selected=hand.selected if hand.selected in names else first_selected(document))
+    selection = attrs.evolve(
+        selection, message="", node=selection.node if selection.node in names else first_selected(document)
+    )
     if key in ("up", "down"):
         step = 1 if key == "down" else -1
-        return attrs.evolve(hand, selected=names[(names.index(hand.selected) + step) % len(names)]), None
+        return attrs.evolve(selection, node=names[(names.index(selection.node) + step) % len(names)]), None
     if key.isdigit() and 0 < int(key) <= len(names):
-        return attrs.evolve(hand, selected=names[int(key) - 1]), None
+        return attrs.evolve(selection, node=names[int(key) - 1]), None
     if key == "q":
-        return hand, Quit()
+        return selection, Quit()
     if key == "h":
-        return _heal(hand, document["faults"])
-    if key in _VERBS:
-        return _act(hand, _VERBS[key], document)
-    return hand, None
+        return _heal(selection, document["faults"])
+    if actions := _actions_of(key):
+        return _act(selection, actions, document)
+    return selection, None
 
 
-def _act(hand: Hand, verb: str, document: Document) -> tuple[Hand, Deed | None]:
-    node = next(node for node in document["nodes"] if node["name"] == hand.selected)
-    name, state = node["name"], node["state"]
-    if verb == "isolate" and (fault := isolation_of(node, document["faults"])):
-        return hand, Heal((fault["id"],))
-    if verb == "pause" and state == "paused":
-        return hand, Act("resume", name)
-    if verb == "start" and state in ALIVE:
-        return attrs.evolve(hand, says=f"{name} is {state}: nothing to start"), None
-    if verb not in ("start", "isolate") and state not in ALIVE:
-        return attrs.evolve(hand, says=f"{name} is {state}: s starts it"), None
-    if verb == "stop" and state == "paused":
-        return attrs.evolve(hand, says=f"{name} is paused and cannot stop in order: p lets it go on, k kills it"), None
-    return hand, Act(verb, name)
+def _act(
+    selection: Selection, actions: Sequence[NodeAction[Any]], document: Document
+) -> tuple[Selection, KeyCommand | None]:
+    """Return the first of a key's actions that makes sense on the selected node, or say why none does."""
+    node = next(node for node in document["nodes"] if node["name"] == selection.node)
+    for action in actions:
+        if action.undo == HEAL and (fault := _fault_on(node, action.name, document["faults"])):
+            return selection, Heal((fault["id"],))
+        if liveness_of(node["state"]) in action.needs:
+            return selection, Act(action.name, node["name"])
+    return attrs.evolve(
+        selection, message=f"{node['name']} is {node['state']}{_remedy(actions[0], node['state'])}"
+    ), None
 
 
-def _heal(hand: Hand, faults: Sequence[Document]) -> tuple[Hand, Deed | None]:
+def _remedy(action: NodeAction[Any], state: str) -> str:
+    """What to do about a node on which an action makes no sense."""
+    if liveness_of(state) is Liveness.ENDED:
+        return f": {ACTIONS['start'].key} starts it"
+    if Liveness.RUNNING not in action.needs:
+        return f": nothing to {action.name}"
+    return f" and cannot {action.name}: {ACTIONS['resume'].key} resumes it, {ACTIONS['kill'].key} kills it"
+
+
+def _heal(selection: Selection, faults: Sequence[Document]) -> tuple[Selection, KeyCommand | None]:
     if not faults:
-        return attrs.evolve(hand, says="no fault is in force"), None
-    return hand, Heal(tuple(fault["id"] for fault in faults))
+        return attrs.evolve(selection, message="no fault is in force"), None
+    return selection, Heal(tuple(fault["id"] for fault in faults))
 
 
 def in_order(nodes: Sequence[Document]) -> list[Document]:
-    """Nodes as they are shown: brokers by group, the master first; nameservers; workloads."""
+    """Return nodes in the order of the screen: brokers by group, the master first; nameservers; workloads."""
     order = {"broker": 0, "nameserver": 1, "workload": 2}
     groups: dict[str, int] = {}
     for node in nodes:
@@ -118,26 +139,26 @@ def in_order(nodes: Sequence[Document]) -> list[Document]:
 
 
 def group_of(node: Document) -> str:
-    """Its broker name; its own name for what is no broker."""
+    """Return the broker name of a broker, and the name of any other node."""
     name: str = node["group"] or node["name"]
     return name
 
 
 def first_selected(document: Document) -> str:
-    """Whom the keys act on before anybody was chosen: the first master."""
+    """Return the node that keys act on before one was selected: the first master."""
     name: str = in_order(document["nodes"])[0]["name"]
     return name
 
 
 def state_of(node: Document, faults: Sequence[Document]) -> str:
-    """How a node is: that nobody hears of it counts for more than that it runs."""
+    """Return the node's state; `isolated` for a ready node that is cut off."""
     state: str = node["state"]
-    return "isolated" if state == "ready" and isolation_of(node, faults) else state
+    return "isolated" if state == "ready" and _fault_on(node, "isolate", faults) else state
 
 
-def isolation_of(node: Document, faults: Sequence[Document]) -> Document | None:
-    """The fault that cuts this node off, if one does."""
+def _fault_on(node: Document, kind: str, faults: Sequence[Document]) -> Document | None:
+    """Return the fault of this type that names this node, if one is in force."""
     planned = node.get("planned") or node  # targets name what the cluster's record has
     group, role = group_of(node), "slave" if planned["broker_id"] else "master"
     targets = (node["name"], f"{group}:{role}") if node["kind"] == "broker" else (node["name"],)
-    return next((fault for fault in faults if fault["type"] == "isolate" and fault["target"] in targets), None)
+    return next((fault for fault in faults if fault["type"] == kind and fault["target"] in targets), None)

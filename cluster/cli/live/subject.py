@@ -1,4 +1,4 @@
-"""What the live view shows and acts on: a cluster of this process, or one that another process supervises."""
+"""The cluster of a live view: one of this process, or one that another process supervises."""
 
 import contextlib
 import signal
@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import attrs
 import trio
 
-from rmqlab.cluster.faults.rules import FaultError
+from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.supervisor.children import ForkServerGoneError
 from rmqlab.cluster.supervisor.command import (
@@ -25,41 +25,42 @@ from rmqlab.cluster.supervisor.command import (
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
 from rmqlab.cluster.supervisor.status import Document
+from rmqlab.faults import FaultError
 from rmqlab.runtime.mapcodec import CHUNK
 
 
-class DeedFailedError(Exception):
-    """What a key asked for could not be done; the text is a line."""
+class ActionFailedError(Exception):
+    """An action of a key failed. The text is one line."""
 
 
 class Subject(Protocol):
-    """A cluster, as the live view needs it."""
+    """What the live view needs of a cluster."""
 
     leaving: str
-    """What becomes of it when the view ends, in a word for the key that does it."""
+    """Label of the key that ends the view: `quit` stops the cluster, `leave` does not."""
 
     async def status(self) -> Document:
-        """What `rmqlab status --json` prints. NoClusterError when it is no more."""
+        """Return what `rmqlab status --json` prints. NoClusterError once it has ended."""
         ...
 
     async def wait_changed(self) -> None:
-        """Return when something has happened."""
+        """Wait for the next event."""
         ...
 
     def follow(self) -> contextlib.AbstractAsyncContextManager[AsyncIterator[dict[str, Any]]]:
-        """Events from now on. They may end early."""
+        """Iterate over events from now on. The iterator may end early."""
         ...
 
-    async def do(self, verb: str, target: str) -> None:
-        """A method of `rmqlab.cluster.lab.Cluster`. DeedFailedError."""
+    async def act(self, action: NodeAction[Any], target: str) -> None:
+        """Do an action. ActionFailedError."""
         ...
 
     async def heal(self, *ids: str) -> None:
-        """End faults. DeedFailedError."""
+        """End faults. ActionFailedError."""
         ...
 
     async def leave(self) -> None:
-        """The view shall end."""
+        """End the view."""
         ...
 
 
@@ -68,7 +69,7 @@ _FAILURES = (NodeFailedError, WrongStateError, FaultError, ForkServerGoneError)
 
 @attrs.define(eq=False)
 class OwnCluster:
-    """The cluster of this process: it ends with the view."""
+    """A cluster of this process. It ends with the view."""
 
     cluster: Cluster
     leaving: str = "quit"
@@ -89,33 +90,33 @@ class OwnCluster:
         async with aclosing(events()) as generator:
             yield generator
 
-    async def do(self, verb: str, target: str) -> None:
+    async def act(self, action: NodeAction[Any], target: str) -> None:
         try:
-            await getattr(self.cluster, verb)(target)
+            await self.cluster.act(action, target)
         except _FAILURES as exc:
-            raise DeedFailedError(str(exc)) from exc
+            raise ActionFailedError(str(exc)) from exc
 
     async def heal(self, *ids: str) -> None:
         try:
             await self.cluster.supervisor.faults.heal(*ids)
         except _FAILURES as exc:
-            raise DeedFailedError(str(exc)) from exc
+            raise ActionFailedError(str(exc)) from exc
 
     async def leave(self) -> None:
         await trio.lowlevel.checkpoint()
-        signal.raise_signal(signal.SIGINT)  # q is Ctrl-C: a second one kills
+        signal.raise_signal(signal.SIGINT)  # as Ctrl-C: a second one kills
 
 
 @attrs.define(eq=False)
 class OthersCluster:
-    """A cluster that another process supervises: it goes on when the view has ended."""
+    """A cluster that another process supervises. It keeps running when the view ends."""
 
     directory: ClusterDirectory
     leaving: str = "leave"
     past: int = 50
-    """How many events that were before are of interest."""
+    """How many past events to show first."""
     left: trio.Event = attrs.field(factory=trio.Event, init=False)
-    """Set when the view shall end."""
+    """Set when the user leaves."""
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def status(self) -> Document:
@@ -128,7 +129,10 @@ class OthersCluster:
     @asynccontextmanager
     async def follow(self) -> AsyncIterator[AsyncIterator[dict[str, Any]]]:
         async def events() -> AsyncGenerator[dict[str, Any], None]:
-            past, self.past = self.past, 0  # once: who begins anew has seen them
+            past, self.past = (
+                self.past,
+                0,
+            )  # only the first time: a later call follows a break, and they have been shown
             asked = self._messages("events", last=past, follow=True, every=False)
             async with aclosing(asked) as messages:
                 async for message in messages:
@@ -140,24 +144,21 @@ class OthersCluster:
         async with aclosing(events()) as generator:
             yield generator
 
-    async def do(self, verb: str, target: str) -> None:
-        if verb == "isolate":
-            await self._deed("fault", values={"type": "isolate", "target": target})
-        else:
-            await self._deed(verb, target=target)
+    async def act(self, action: NodeAction[Any], target: str) -> None:
+        await self._send(action.name, target=target)
 
     async def heal(self, *ids: str) -> None:
-        await self._deed("heal", ids=list(ids))
+        await self._send("heal", ids=list(ids))
 
     async def leave(self) -> None:
         await trio.lowlevel.checkpoint()
         self.left.set()
 
-    async def _deed(self, verb: str, **arguments: Any) -> None:
+    async def _send(self, verb: str, **arguments: Any) -> None:
         try:
             await self._ask(verb, **arguments)
         except (CommandFailedError, CommandUsageError) as exc:
-            raise DeedFailedError(str(exc)) from exc
+            raise ActionFailedError(str(exc)) from exc
 
     async def _ask(self, verb: str, **arguments: Any) -> Any:
         value = None
@@ -167,7 +168,7 @@ class OthersCluster:
         return value
 
     async def _messages(self, verb: str, **arguments: Any) -> AsyncGenerator[Item | Answer, None]:
-        """Ask, and give what comes as it comes; the answer last. As `rmqlab.cluster.supervisor.command.ask_stream`."""
+        """Send a command, yield items and then the answer, as `rmqlab.cluster.supervisor.command.ask_stream` does."""
         try:
             stream = await trio.open_unix_socket(self.directory.command_socket)
         except OSError:
@@ -188,5 +189,5 @@ class OthersCluster:
                                 yield message
                                 return
             except trio.BrokenResourceError:
-                pass  # it has ended, as at an end of the stream
+                pass  # the supervisor has ended, as at the end of the stream
         raise NoClusterError(explain_absence(self.directory))

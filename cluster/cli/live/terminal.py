@@ -1,4 +1,4 @@
-"""The live view on a terminal: draws, reads keys, and does what they say, until it is cancelled."""
+"""The live view on a terminal: draws, reads keys and runs their commands, until cancelled."""
 
 import collections
 import contextlib
@@ -15,36 +15,36 @@ import trio
 from rich.console import Console
 from rich.live import Live
 
-from rmqlab.cluster.cli.live.keys import Act, Deed, Hand, Heal, Quit, decode_keys, press
-from rmqlab.cluster.cli.live.subject import DeedFailedError, Subject
+from rmqlab.cluster.actions.table import ACTIONS
+from rmqlab.cluster.cli.live.keys import Act, Heal, KeyCommand, Quit, Selection, decode_keys, press
+from rmqlab.cluster.cli.live.subject import ActionFailedError, Subject
 from rmqlab.cluster.cli.live.view import render_live
 from rmqlab.runtime.clock import real_seconds
 
 PROBE_SECONDS = 0.5
 DRAW_SECONDS = 0.05
-"""Real seconds between two pictures, at least."""
+"""Least real seconds between two pictures."""
 EVENTS_KEPT = 200
-_DOING = {"pause": "pausing", "stop": "stopping", "isolate": "isolating"}
 
 
 def is_terminal(console: Console) -> bool:
-    """True if there is somebody who sees and types."""
+    """True if a person can see the output and type."""
     return console.is_terminal and not console.is_dumb_terminal and sys.stdin.isatty()
 
 
 @attrs.define(eq=False)
 class LiveView:
-    """What is on the screen. One nursery: a prober, a reader of events, a reader of keys, a painter."""
+    """The screen. Four tasks read the status, the events and the keys, and draw."""
 
     subject: Subject
     console: Console
     document: dict[str, Any]
-    hand: Hand = attrs.field(factory=Hand)
+    selection: Selection = attrs.field(factory=Selection)
     events: collections.deque[dict[str, Any]] = attrs.field(factory=lambda: collections.deque(maxlen=EVENTS_KEPT))
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def run(self, keyboard: int) -> NoReturn:
-        """Show the cluster until cancelled; the terminal is then as it was before, if it is still there."""
+        """Show the cluster until cancelled; then restore the terminal, if it still exists."""
         live = Live(console=self.console, screen=True, auto_refresh=False, transient=True)
         with raw_keys(keyboard):
             try:
@@ -59,7 +59,7 @@ class LiveView:
         raise AssertionError("the painter never ends")
 
     async def _probe_forever(self) -> NoReturn:
-        """Ask the nodes how they are, as often as is good for those who see and those who are asked."""
+        """Read the status after an event, and at least twice a second; at most every 0.1 s, to spare the nodes."""
         while True:
             self.document = {**await self.subject.status()}
             self._changed.set()
@@ -68,7 +68,7 @@ class LiveView:
             await trio.sleep(real_seconds(PROBE_SECONDS / 5))
 
     async def _follow_forever(self) -> NoReturn:
-        while True:  # a reader that fell behind begins anew
+        while True:  # a reader that fell behind is ended, and starts again
             async with self.subject.follow() as events:
                 async for event in events:
                     self.events.append(event)
@@ -77,19 +77,19 @@ class LiveView:
     async def _read_forever(self, keyboard: int, nursery: trio.Nursery) -> None:
         while data := await read_keyboard(keyboard):
             for key in decode_keys(data):
-                self.hand, deed = press(self.hand, key, self.document)
-                if deed is not None:
-                    nursery.start_soon(self._do, deed)
+                self.selection, command = press(self.selection, key, self.document)
+                if command is not None:
+                    nursery.start_soon(self._do, command)
                 self._changed.set()
 
     async def _paint_forever(self, live: Live) -> NoReturn:
-        """Paint what has changed. In a thread: a terminal that takes nothing (Ctrl-S) must not hold up the supervisor."""
+        """Draw after each change, in a thread: a terminal that is stopped (Ctrl-S) must not block the supervisor."""
         try:
             live.start()
             while True:
-                self._changed = trio.Event()  # before the picture: what comes during it asks for another
+                self._changed = trio.Event()  # before drawing: a change meanwhile needs another picture
                 size, leaving = self.console.size, self.subject.leaving
-                picture = render_live(self.document, self.hand, tuple(self.events), *size, leaving)
+                picture = render_live(self.document, self.selection, tuple(self.events), *size, leaving)
                 show = functools.partial(live.update, picture, refresh=True)
                 await trio.to_thread.run_sync(show, abandon_on_cancel=True)
                 await self._changed.wait()
@@ -97,35 +97,35 @@ class LiveView:
         except OSError:  # the terminal is gone; its end (SIGHUP) stops the cluster in order
             await trio.sleep_forever()
 
-    async def _do(self, deed: Deed) -> None:
-        """Do what a key meant, and say what came of it."""
-        match deed:
+    async def _do(self, command: KeyCommand) -> None:
+        """Run the command of a key, and show its outcome."""
+        match command:
             case Quit():
                 self._say("leaving ..." if self.subject.leaving == "leave" else "stopping the cluster ...")
                 await self.subject.leave()
                 return
             case Heal(ids=ids):
                 self._say(f"healing {', '.join(ids)} ...")
-            case Act(verb=verb, target=target):
-                self._say(f"{_DOING.get(verb, f'{verb}ing')} {target} ...")
+            case Act(action=action, target=target):
+                self._say(f"{ACTIONS[action].doing} {target} ...")
         try:
-            if isinstance(deed, Heal):
-                await self.subject.heal(*deed.ids)
-                self._say(f"healed {', '.join(deed.ids)}")
+            if isinstance(command, Heal):
+                await self.subject.heal(*command.ids)
+                self._say(f"healed {', '.join(command.ids)}")
             else:
-                await self.subject.do(deed.verb, deed.target)
-                self._say(f"{deed.verb} {deed.target}: done")
-        except DeedFailedError as exc:
+                await self.subject.act(ACTIONS[command.action], command.target)
+                self._say(f"{command.action} {command.target}: done")
+        except ActionFailedError as exc:
             self._say(str(exc).partition("\n")[0])
 
     def _say(self, text: str) -> None:
-        self.hand = attrs.evolve(self.hand, says=text)
+        self.selection = attrs.evolve(self.selection, message=text)
         self._changed.set()
 
 
 @contextlib.contextmanager
 def raw_keys(keyboard: int) -> Iterator[None]:
-    """Keys one by one, unseen. Ctrl-C stays a signal."""
+    """Read keys one by one, without echo. Ctrl-C stays a signal."""
     before = termios.tcgetattr(keyboard)
     tty.setcbreak(keyboard)
     try:
@@ -136,7 +136,7 @@ def raw_keys(keyboard: int) -> Iterator[None]:
 
 
 async def read_keyboard(keyboard: int) -> bytes:
-    """What is typed next, as it comes; nothing when the terminal is gone."""
+    """Return the bytes of the next keys; empty once the terminal is closed."""
     await trio.lowlevel.wait_readable(keyboard)
     try:
         return os.read(keyboard, 1024)

@@ -1,7 +1,7 @@
-"""The picture: a status document and the latest events, laid out for a screen of a given size. Pure.
+"""Lays out a status document and the latest events for a screen of a given size. Pure.
 
-Lines are never wrapped; one that is too long ends in an ellipsis. What does not fit is counted, and the events take
-what the rest leaves.
+Lines are never wrapped; one that is too long ends in an ellipsis. Rows that do not fit are counted. The events get the
+lines that are left.
 """
 
 import math
@@ -10,42 +10,39 @@ from collections.abc import Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from rmqlab.cluster.cli.live.keys import Document, Hand, first_selected, in_order, state_of
-from rmqlab.cluster.cli.tables import EVENT_STYLES, STATE_STYLES, clock_text
+from rmqlab.cluster.cli.event_lines import EVENT_STYLES, clock_text
+from rmqlab.cluster.cli.live.keys import KEYS, Document, Selection, first_selected, in_order, state_of
+from rmqlab.cluster.cli.tables import STATE_STYLES
 from rmqlab.runtime.printable import printable, printable_values
 
 BAR_CELLS = 8
 _STYLES = {**STATE_STYLES, "isolated": "magenta"}
 FULL_BAR = 256 * 2**20
-"""Bytes: as far behind as haSlaveFallbehindMax lets a slave be before its master no longer waits for it."""
+"""Bytes: the default of haSlaveFallbehindMax, beyond which a SYNC_MASTER no longer waits for a slave."""
 LEAST_EVENTS = 4
 MOST_EVENTS = 200
-_KEYS = (
-    ("↑↓", "choose"), ("k", "kill"), ("s", "start"), ("x", "stop"), ("p", "pause"), ("i", "isolate"),
-    ("h", "heal"),
-)  # fmt: skip
 
 
 def render_live(
     document: Document,
-    hand: Hand,
+    selection: Selection,
     events: Sequence[Document],
     width: int = 80,
     height: int = 24,
     leaving: str = "quit",
 ) -> RenderableType:
-    """Fill a screen: so many lines, none longer than its width. `leaving` names what the key q does."""
+    """Fill a screen: `height` lines, none longer than `width`. `leaving` is the label of the key q."""
     document, events = printable_values(document), printable_values(events[-MOST_EVENTS:])
     room = max(height - 3, 0)  # the head, and two lines at the foot
     lines = [_head(document, width)]
     for section in (_nodes, _routes, _clients, _faults):
-        part = section(document, hand, max(room // 3, 3))
+        part = section(document, selection, max(room // 3, 3))
         lines += part
         room -= len(part)
     lines += _events(events, document, max(room, LEAST_EVENTS))
     del lines[max(height - 2, 0) :]
     lines += [Text()] * (height - 2 - len(lines))
-    lines += [Text(printable(f" {hand.says}"), "yellow"), _foot(leaving)]
+    lines += [Text(printable(f" {selection.message}"), "yellow"), _foot(leaving)]
     for line in lines:
         line.no_wrap = True
         line.truncate(width, overflow="ellipsis")
@@ -58,14 +55,14 @@ def _head(document: Document, width: int) -> Text:
         left.append(f"  time x{document['rate']:g}", "yellow")
     clock = f"  {_clock(document['clock_millis'])} "
     address = f"  NAMESRV_ADDR={document['namesrv_addr']}"
-    if left.cell_len + len(address) + len(clock) <= width:  # half an address is of no use to anybody
+    if left.cell_len + len(address) + len(clock) <= width:  # a cut address is useless
         left.append(address, "not bold dim")
     return left.append(clock.rjust(max(width - left.cell_len, 0)), "not bold dim")
 
 
 def _foot(leaving: str) -> Text:
     text = Text(" ")
-    for key, what in (*_KEYS, ("q", leaving)):
+    for key, what in (*KEYS, ("q", leaving)):
         text.append(key, "bold cyan").append(f" {what}  ", "dim")
     return text
 
@@ -73,9 +70,9 @@ def _foot(leaving: str) -> Text:
 # ---- nodes and replication ---------------------------------------------------------------------------
 
 
-def _nodes(document: Document, hand: Hand, room: int) -> list[Text]:
+def _nodes(document: Document, selection: Selection, room: int) -> list[Text]:
     nodes = [node for node in in_order(document["nodes"]) if node["kind"] != "workload"]
-    selected = hand.selected or first_selected(document)
+    selected = selection.node or first_selected(document)
     rows = {row["slave"]: row for row in document["replication"]}
     lines = [_node_line(number, node, selected, rows, document) for number, node in enumerate(nodes, 1)]
     chosen = next((index for index, node in enumerate(nodes) if node["name"] == selected), 0)
@@ -101,7 +98,7 @@ def _node_line(number: int, node: Document, selected: str, rows: Mapping[str, Do
 
 
 def _lag(row: Document) -> Text:
-    """A bar of the lag on a logarithmic scale: full at 256 MB."""
+    """Render the lag as a bar on a logarithmic scale that is full at 256 MB."""
     if row["lag"] is None:
         return Text(f"{'·' * BAR_CELLS} lag unknown", "dim")
     cells = math.ceil(BAR_CELLS * min(math.log1p(abs(row["lag"])) / math.log1p(FULL_BAR), 1))
@@ -116,7 +113,7 @@ def _lag(row: Document) -> Text:
 
 
 def size(byte_count: int) -> str:
-    """A number of bytes in four figures at most."""
+    """Return a number of bytes with at most three digits and a unit."""
     amount = float(byte_count)
     for unit in ("B", "KB", "MB"):
         if amount < 1000:
@@ -128,8 +125,8 @@ def size(byte_count: int) -> str:
 # ---- routes ------------------------------------------------------------------------------------------
 
 
-def _routes(document: Document, _hand: Hand, room: int) -> list[Text]:
-    """What each nameserver believes, in the names of nodes: whom it names, who is not there, who is left out."""
+def _routes(document: Document, _selection: Selection, room: int) -> list[Text]:
+    """Render the routes of each nameserver with the names of nodes: stale ones, and ready brokers that are missing."""
     brokers = {node["address"]: node for node in document["nodes"] if node["kind"] == "broker"}
     lines = []
     for nameserver, view in document["routes"].items():
@@ -172,19 +169,19 @@ def _name(address: str, brokers: Mapping[str, Document]) -> str:
 # ---- clients, faults, events -------------------------------------------------------------------------
 
 
-def _clients(document: Document, hand: Hand, room: int) -> list[Text]:
+def _clients(document: Document, selection: Selection, room: int) -> list[Text]:
     clients = [node for node in document["nodes"] if node["kind"] == "workload"]
     lines = []
     for node in clients:
-        line = Text(f"{'>' if node['name'] == hand.selected else ' '}  {node['name']:13} ", "bold")
+        line = Text(f"{'>' if node['name'] == selection.node else ' '}  {node['name']:13} ", "bold")
         line.append(f"{node['state']:9} ", _STYLES.get(node["state"], ""))
         lines.append(line.append("  ".join(_counts(node.get("messages") or {}))))
-    chosen = next((index for index, node in enumerate(clients) if node["name"] == hand.selected), 0)
+    chosen = next((index for index, node in enumerate(clients) if node["name"] == selection.node), 0)
     return [_title("   CLIENT"), *_window(lines, chosen, room)] if lines else []
 
 
 def _counts(messages: Document) -> list[str]:
-    """Numbers of what a workload told: of sends each outcome, of attempts that failed the sum."""
+    """Return the counters of a workload: sends by outcome, and the sum of failed attempts."""
     failed = sum(number for kind, number in messages.items() if kind.startswith("attempt_failed"))
     told = [
         f"{kind.removeprefix('sent.')} {number:,}"
@@ -194,7 +191,7 @@ def _counts(messages: Document) -> list[str]:
     return told + ([f"failed attempts {failed:,}"] if failed else [])
 
 
-def _faults(document: Document, _hand: Hand, room: int) -> list[Text]:
+def _faults(document: Document, _selection: Selection, room: int) -> list[Text]:
     lines = []
     for fault in document["faults"]:
         line = Text(f"   {fault['id']:13} ", "bold").append(f"{fault['type']} ", "magenta")
@@ -206,7 +203,7 @@ def _faults(document: Document, _hand: Hand, room: int) -> list[Text]:
 
 
 def _events(events: Sequence[Document], document: Document, room: int) -> list[Text]:
-    """The latest; what one node tells again and again is one line, with the last of it and its number."""
+    """Render the latest events; a node's repeated events of one kind become one line with the last and their number."""
     names = {node["address"]: node["name"] for node in document["nodes"]}
     folded: list[tuple[Document, int]] = []
     for event in events:
@@ -235,7 +232,7 @@ def _event(event: Document, times: int, names: Mapping[str, str]) -> Text:
 
 
 def _window(lines: list[Text], chosen: int, room: int, note: str = "") -> list[Text]:
-    """As many lines as there is room for, the chosen one among them; how many are not shown takes the last."""
+    """Return the lines that fit, with the selected one among them; the last line counts those left out."""
     if len(lines) <= room:
         return lines
     first = min(max(0, chosen - (room - 1) // 2), len(lines) - (room - 1))

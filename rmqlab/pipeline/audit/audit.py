@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from rmqlab.pipeline.audit import beliefs, clocks, fates, queues, replication, timelines
+from rmqlab.pipeline.audit import beliefs, clocks, fates, queues, records, replication, timelines
 from rmqlab.pipeline.audit.facts import Run, read_facts
 from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read
 from rmqlab.verdict.catalogue import METRICS
@@ -37,6 +37,7 @@ QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
     ("outages", queues.judge_outages),
     ("consumer offsets and duplicates", queues.judge_consumers),
     ("replication", replication.judge),
+    ("records and queues", records.judge),
     ("clocks", clocks.judge),
     ("who was believed to serve", beliefs.judge),
     ("timelines", timelines.judge),

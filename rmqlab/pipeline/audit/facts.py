@@ -6,7 +6,10 @@ milliseconds of the cluster's clock; a message is known by its unique id; `seq` 
     sends       one row a message: message_id, node, topic, outcome, broker, queue, offset, began_at, ended_at; `is_first`
                 of those that were sent together
     failures    attempts that failed     deliveries, commits    what consumers were given, and wrote down
-    copies      one row a record and node: node, broker, message_id, topic, queue, offset, log_offset, size, record_crc, stored_at
+    copies      one row a readable record and node: node, broker, message_id, topic, queue, offset, log_offset, size,
+                record_crc, stored_at
+    damages     one row a record that cannot be read, and node: in a hole of the log, or with a body that fails its CRC
+    queue_entries, holes    what consume queues point at, and the bytes of logs that are no record
     happenings  everything else, its fields as JSON: few, and small enough for any process
 """
 
@@ -28,6 +31,7 @@ from pyspark.sql.types import StructType
 from rmqlab.pipeline.audit.watchers import Happening, Member
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
 from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND, JournalSource
+from rmqlab.pipeline.queuesource import QueueSource
 from rmqlab.pipeline.storesource import StoreSource
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
@@ -203,7 +207,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
         ended_at=bounds.ended or 0,
         conditions=_conditions(draft),
     )
-    _read_copies(run)
+    _read_stores(run)
     return run
 
 
@@ -299,32 +303,69 @@ def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str],
     return found, {node for node, kind in last.items() if kind == "store_wiped"} - found
 
 
-def _read_copies(run: Run) -> None:
-    """Records up to where each log is torn: what lies beyond, a broker that starts would cut off."""
+def _read_stores(run: Run) -> None:
+    """Records and consume queues. Queues come first: what they point at had been written."""
     names = [{"node": name, "broker": member.broker or name} for name, member in run.members.items()]
     run.small("brokers_of_nodes", names, node=pa.string(), broker=pa.string())
-    schema = (
-        "node string, commitLogOffset bigint, storeSize int, topic string, queueId int, queueOffset bigint, uniqKey string,"
-        " storeHost string, storeTimestamp timestamp, recordCrc bigint, realTopic string"
-    )
-    try:
-        find_logs(run.directory)
-        raw = run.read(StoreSource, schema, path=str(run.directory))
-    except NoStoreError:
-        raw = run.spark.createDataFrame(to_arrow_schema(StructType.fromDDL(schema), timezone="UTC").empty_table())
-    run.table("raw_records", raw)
-    tears = run.sql("select node, min(commitLogOffset) torn_at from raw_records where topic is null group by node")
-    tears.createOrReplaceTempView("tears")
-    copies = run.sql(
-        "select /*+ broadcast(t, b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue,"
-        " r.queueOffset offset, r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.realTopic real_topic,"
-        " coalesce(r.uniqKey, concat(r.storeHost, '/', r.commitLogOffset)) message_id,"
-        " unix_millis(r.storeTimestamp) stored_at"
-        " from raw_records r left join tears t on r.node = t.node left join brokers_of_nodes b on r.node = b.node"
-        " where r.topic is not null and (t.torn_at is null or r.commitLogOffset < t.torn_at)"
-    )
-    run.fact("copies", copies)
+    run.table("queue_entries", _of_stores(run, QueueSource, _ENTRY_SCHEMA))
+    run.table("raw_records", _of_stores(run, StoreSource, _RECORD_SCHEMA))
+    run.fact("whole_records", run.sql(_WHOLE))
+    run.fact("copies", run.sql("select * from whole_records where state = 'ok'"))
+    run.fact("holes", run.sql(_HOLES))
+    run.fact("damages", run.sql(_DAMAGES))
     # A delayed or half message: its broker stores it in its topic later, by itself.
     run.fact(
         "deferred", run.sql("select distinct message_id, real_topic topic from copies where real_topic is not null")
     )
+
+
+def _of_stores(run: Run, source: type[DataSource], schema: str) -> DataFrame:
+    try:
+        find_logs(run.directory)
+    except NoStoreError:
+        empty = to_arrow_schema(StructType.fromDDL(schema), timezone="UTC").empty_table()
+        return run.spark.createDataFrame(empty)
+    return run.read(source, schema, path=str(run.directory))
+
+
+_ENTRY_SCHEMA: Final = (
+    "node string, topic string, queueId int, queueOffset bigint, commitLogOffset bigint, storeSize int"
+)
+_RECORD_SCHEMA: Final = (
+    "node string, state string, commitLogOffset bigint, storeSize int, topic string, queueId int, queueOffset bigint,"
+    " uniqKey string, storeHost string, storeTimestamp timestamp, recordCrc bigint, realTopic string"
+)
+
+_WHOLE: Final = """
+select /*+ broadcast(b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r.queueId queue, r.queueOffset offset,
+    r.commitLogOffset log_offset, r.storeSize size, r.recordCrc record_crc, r.realTopic real_topic,
+    coalesce(r.uniqKey, concat(r.storeHost, '/', r.commitLogOffset)) message_id,
+    unix_millis(r.storeTimestamp) stored_at, r.state
+from raw_records r left join brokers_of_nodes b on r.node = b.node where r.state != 'torn'
+"""
+
+# Bytes that are no record end a log, or are a hole in it: then records follow.
+_HOLES: Final = """
+with ends as (select node, max(log_offset) last_record from whole_records group by node)
+select r.node, r.commitLogOffset log_offset, r.commitLogOffset + r.storeSize until
+from raw_records r join ends e on r.node = e.node
+where r.state = 'torn' and r.commitLogOffset < e.last_record
+"""
+
+_DAMAGES: Final = """
+with acknowledged as (
+    select topic, broker, queue, offset + coalesce(position, 0) offset, max_by(message_id, seq) message_id
+    from sends where acknowledged and offset is not null group by all
+), within as (
+    select e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue, e.queueOffset offset,
+        e.commitLogOffset log_offset, concat('bytes ', h.log_offset, ' to ', h.until, ' are no record') why
+    from queue_entries e join holes h
+        on e.node = h.node and e.commitLogOffset >= h.log_offset and e.commitLogOffset < h.until
+        left join brokers_of_nodes b on e.node = b.node
+)
+select node, broker, topic, queue, offset, log_offset, message_id, 'its body fails its CRC' why
+from whole_records where state = 'badCrc'
+union all
+select w.node, w.broker, w.topic, w.queue, w.offset, w.log_offset, a.message_id, w.why from within w left join acknowledged a
+    on w.topic = a.topic and w.broker = a.broker and w.queue = a.queue and w.offset = a.offset
+"""

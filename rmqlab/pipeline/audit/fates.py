@@ -1,8 +1,9 @@
 """The fate of every message, and the loss that follows from it (RPO).
 
 One group by of everything that names a message, a union of slim rows: one shuffle by message id, and no join that could
-multiply them. All metrics are counted in one pass over its result. Metrics: lost, lost.OUTCOME, expired, missing NODE,
-unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed, stored_twice.
+multiply them. All metrics are counted in one pass over its result. Metrics: lost, lost.OUTCOME, unreadable, expired,
+missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed,
+stored_twice.
 """
 
 import collections
@@ -33,19 +34,24 @@ select message_id,
     collect_set(node) filter (where place is not null) nodes,
     collect_set(place) filter (where place is not null) places,
     min(stored_at) stored_at,
-    sum(is_delivery) deliveries
+    sum(is_delivery) deliveries,
+    array_sort(collect_set(damage)) damages
 from (
     select message_id, named_struct('ended_at', ended_at, 'topic', topic, 'outcome', outcome, 'acknowledged', acknowledged,
         'broker', broker, 'queue', queue, 'offset', offset) send,
-        false is_failure, '' node, null place, null stored_at, 0 is_delivery
+        false is_failure, '' node, null place, null stored_at, 0 is_delivery, null damage
     from sends where message_id is not null
     union all
-    select message_id, null, true, '', null, null, 0 from failures where message_id is not null
+    select message_id, null, true, '', null, null, 0, null from failures where message_id is not null
     union all
     select message_id, null, false, node,
-        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset), stored_at, 0 from copies
+        named_struct('topic', topic, 'broker', broker, 'queue', queue, 'offset', offset), stored_at, 0, null
+    from copies
     union all
-    select message_id, null, false, '', null, null, 1 from deliveries where message_id != ''
+    select message_id, null, false, '', null, null, 1, null from deliveries where message_id != ''
+    union all
+    select message_id, null, false, '', null, null, 0, concat(node, ', commit log offset ', log_offset, ': ', why)
+    from damages where message_id is not null
 )
 group by message_id
 """
@@ -119,6 +125,7 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
     return {
         "lost": f"{absent} and not is_expired",
         **{f"lost.{outcome}": f"{absent} and not is_expired and send.outcome = '{outcome}'" for outcome in STORED},
+        "unreadable": f"{absent} and not is_expired and size(damages) > 0",
         "expired": f"{absent} and is_expired",
         **{
             f"missing {node}": f"send.acknowledged and send.broker = {literal(_broker(run, node))}"
@@ -145,7 +152,7 @@ def _count(run: Run, conditions: Mapping[str, str]) -> dict[str, Any]:
     columns += [
         f"collect_set(send.broker) filter (where {condition}) `brokers {metric}`"
         for metric, condition in conditions.items()
-        if metric.startswith(("lost", "expired"))
+        if metric.startswith(("lost", "unreadable", "expired"))
     ]
     columns += [
         f"count_if(send.acknowledged and send.broker = {literal(_broker(run, node))}) `told {node}`"
@@ -187,13 +194,13 @@ def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, .
     metrics = ", ".join(f"if({condition}, {literal(metric)}, null)" for metric, condition in conditions.items())
     rows = run.rows(
         "select * from (select *, row_number() over (partition by metric order by send.ended_at, message_id) nth"
-        f" from (select explode(array_compact(array({metrics}))) metric, message_id, send, nodes from fates))"
+        f" from (select explode(array_compact(array({metrics}))) metric, message_id, send, nodes, damages from fates))"
         f" where nth <= {EVIDENCE_LIMIT} order by nth"
     )
     told: dict[str, list[str]] = collections.defaultdict(list)
     for row in rows:
         piece = _tell(row.message_id, row.send, sorted(row.nodes or ()))
-        told[row.metric].append(piece + _removals(run, row.metric, row.send))
+        told[row.metric].append("; ".join([piece, *row.damages]) + _removals(run, row.metric, row.send))
     return {metric: tuple(pieces) for metric, pieces in told.items()}
 
 

@@ -314,18 +314,20 @@ with taken as (
         on r.`group` = m.`group` and r.topic = m.topic and r.broker = m.broker and r.queue = m.queue
         and m.at between r.same.at and r.at and m.after <= r.offset and r.offset < m.before
 ), committed as (
+    -- A consumer that kept its queue asks for no offset again: a commit beyond explains nothing there.
     select r.seq, max(c.offset) farthest
     from repeated r left join asked a on r.seq = a.seq join commits c
         on r.`group` = c.`group` and r.topic = c.topic and r.broker = c.broker and r.queue = c.queue
         and c.at <= if(coalesce(a.taken_at, -1) > r.same.at, a.taken_at, r.at)
-    where r.same is not null group by r.seq
+    where r.same is not null and (r.same.node != r.node or coalesce(a.taken_at, -1) > r.same.at) group by r.seq
 )
 select r.seq, r.at, r.node, r.`group`, r.topic, r.broker, r.queue, r.offset, r.message_id, r.same.node before_node,
     case when r.reconsume_times > 0 then 'redelivery'
         when r.same is null then 'client_retry'
         when m.seq is not null or c.farthest > r.offset then 'offset_rollback'
         when r.same.node != r.node or coalesce(a.taken_at, -1) > r.same.at then 'rebalance'
-        else 'unexplained' end cause
+        else 'unexplained' end cause,
+    coalesce(r.same.node = r.node and r.same.at = r.at, false) is_entry_again
 from repeated r left join moved m on r.seq = m.seq left join committed c on r.seq = c.seq
     left join asked a on r.seq = a.seq
 """
@@ -350,7 +352,7 @@ def judge_duplicates(run: Run) -> Iterator[Finding]:
     for row in run.rows(_FIRST_REPEATS) if counts else ():
         told[row.cause].append(
             f"{row.message_id}: {row['group']} got {row.topic}@{row.broker}:{row.queue} offset {row.offset} again,"
-            f" at {row.node}"
+            f" at {row.node}{'; the journal has this entry twice' if row.is_entry_again else ''}"
         )
     yield Finding(metric="duplicates", unit=_DELIVERIES, value=sum(counts.values()))
     for cause in DUPLICATE_CAUSES:

@@ -3,10 +3,11 @@
 Metrics: replication_lag SLAVE, replication_lag_left SLAVE, behind_for SLAVE, divergence SLAVE, behind SLAVE, ahead SLAVE.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from rmqlab.pipeline.audit.facts import Run
@@ -45,17 +46,23 @@ with stepped as (
 )
 select slave, min(at) at, max_by(next_at, at) until from stepped where behind_bytes > 0 group by slave, span
 """
+# Holes count as part of a log, and what follows its last record does not.
+_ENDS = """
+select node, min(log_offset) first, max(until) last
+from (select node, log_offset, log_offset + size until from whole_records union all select node, log_offset, 0 from holes)
+group by node
+"""
 
 # A record is what its CRC over all of its bytes says; the common range is judged record by record.
 _DIFFERING = """
 with ends as (
-    select node, min(log_offset) first, max(log_offset + size) last from copies group by node
+    {ends}
 ), common as (
     select p.master, p.slave, greatest(a.first, b.first) low, least(a.last, b.last) high
     from pairs p join ends a on p.master = a.node join ends b on p.slave = b.node
 ), records as (
     select c.slave, c.low, c.high, r.log_offset, r.record_crc, r.size, r.message_id, r.node = c.slave is_slave
-    from copies r join common c on r.node in (c.master, c.slave)
+    from whole_records r join common c on r.node in (c.master, c.slave)
     where r.log_offset + r.size > c.low and r.log_offset < c.high
 )
 select slave, log_offset, max(low) low, max(high) high,
@@ -64,6 +71,11 @@ from records group by slave, log_offset
 having count(*) < 2 or min(record_crc) != max(record_crc) or min(size) != max(size)
 """
 
+
+_PATHS = pa.list_(pa.string())
+_PART_BYTES = 64 * 2**20
+"""Of two logs compared by one task."""
+_BLOCK = 2**20
 
 Extent: TypeAlias = tuple[int, int]
 """Where a log begins and ends."""
@@ -88,11 +100,10 @@ def judge(run: Run) -> Iterator[Finding]:
     run.small("pairs", rows, slave=pa.string(), master=pa.string())
     run.table("lag", run.sql(_LAG))
     run.table("behind_spans", run.sql(_SPANS))
-    run.table("divergences", run.sql(_DIFFERING))
+    run.table("divergences", run.sql(_DIFFERING.format(ends=_ENDS)))
     lags = {row.slave: row for row in run.rows(_LAGS.format(ended_at=run.ended_at))}
     ends = dict.fromkeys(set(run.stores) - set(run.wiped), _NOTHING) | {
-        row.node: (row.first, row.last)
-        for row in run.rows("select node, min(log_offset) first, max(log_offset + size) last from copies group by node")
+        row.node: (row.first, row.last) for row in run.rows(_ENDS)
     }
     differing = run.rows(_FIRST_DIFFERENCES)
     for slave in slaves:
@@ -143,24 +154,45 @@ def _judge_divergence(run: Run, slave: str, master: str, common: tuple[int, int]
     metric, (low, high) = f"divergence {slave}", common
     if not differing:
         return Finding(metric=metric, unit=BYTES, value=0)
-    first = first_difference(run.directory, master, slave, max(low, differing[0].log_offset), high)
+    begin = max(low, differing[0].log_offset)
     told = tuple(
         f"offset {row.log_offset}: {row.master_message or 'nothing'} at {master},"
         f" {row.slave_message or 'nothing'} at {slave}"
         for row in differing
     )
-    return Finding(metric=metric, unit=BYTES, value=high - first, evidence=seen(told))
+    return Finding(
+        metric=metric, unit=BYTES, value=differing_bytes(run, master, slave, begin, high), evidence=seen(told)
+    )
 
 
-def first_difference(directory: Path, one: str, other: str, low: int, high: int) -> int:
-    """The first byte from `low` on that two nodes' logs do not share; `high` where there is none before."""
-    logs = {log.node: log for log in find_logs(directory)}
-    for at in range(low, high, 2**16):
-        count = min(2**16, high - at)
-        left, right = (_bytes_at(log_files(logs[node]), at, count) for node in (one, other))
-        if left != right:
-            return at + next(index for index, pair in enumerate(zip(left, right, strict=True)) if pair[0] != pair[1])
-    return high
+def differing_bytes(run: Run, one: str, other: str, low: int, high: int) -> int:
+    """How many offsets of [low, high) have other bytes in one node's log than in another's."""
+    files = {log.node: [str(path) for path in log_files(log)] for log in find_logs(run.directory)}
+    parts = [
+        {"one": files[one], "other": files[other], "low": at, "high": min(at + _PART_BYTES, high)}
+        for at in range(low, high, _PART_BYTES)
+    ]
+    schema = pa.schema([("one", _PATHS), ("other", _PATHS), ("low", pa.int64()), ("high", pa.int64())])
+    table = pa.Table.from_pylist(parts, schema=schema)
+    if run.is_small:
+        return sum(sum(batch["found"].to_pylist()) for batch in count_differing(table.to_batches()))
+    frame = run.spark.createDataFrame(table).repartition(len(parts)).mapInArrow(count_differing, "found bigint")
+    return sum(row.found for row in frame.collect())
+
+
+def count_differing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Count the bytes that differ in each part of two logs, by Spark's workers or in this process."""
+    for batch in batches:
+        found = [
+            int(np.count_nonzero(_array(part["one"], at, part["high"]) != _array(part["other"], at, part["high"])))
+            for part in batch.to_pylist()
+            for at in range(part["low"], part["high"], _BLOCK)
+        ]
+        yield pa.RecordBatch.from_pydict({"found": pa.array(found, pa.int64())})
+
+
+def _array(paths: list[str], at: int, high: int) -> np.ndarray:
+    return np.frombuffer(_bytes_at([Path(path) for path in paths], at, min(_BLOCK, high - at)), np.uint8)
 
 
 def _bytes_at(files: list[Path], at: int, count: int) -> bytes:

@@ -23,6 +23,25 @@ class NoAuditError(Exception):
 
 
 @attrs.frozen(kw_only=True)
+class Facts:
+    """How the cluster was set up, and how to play the run again. Empty where a run does not say."""
+
+    role: str = ""
+    """ASYNC_MASTER or SYNC_MASTER."""
+    flush: str = ""
+    profile: str = ""
+    rate: float | None = None
+    """Cluster seconds per real second."""
+    version: str = ""
+    seed: str = ""
+    command: str = ""
+    """What plays the run again."""
+    groups: int = 0
+    slaves: int = 0
+    nameservers: int = 0
+
+
+@attrs.frozen(kw_only=True)
 class RunData:
     """A run as the page shows it. Times are milliseconds of the cluster's clock."""
 
@@ -32,6 +51,7 @@ class RunData:
     """What the run was to show, where it is a scenario."""
     told: Mapping[str, Any]
     """The scenario's own verdict, where there is one."""
+    facts: Facts
     events: list[dict[str, Any]]
     tables: Path
 
@@ -51,6 +71,38 @@ class RunData:
     def findings(self) -> Mapping[str, Mapping[str, Any]]:
         found: Mapping[str, Mapping[str, Any]] = self.summary["findings"]
         return found
+
+    @property
+    def ready(self) -> dict[str, dict[str, Any]]:
+        """What each node said of itself when it was last ready, in the order of their starts."""
+        return {row["node"]: row["fields"] for row in self.events if row["kind"] == "node_ready"}
+
+    def role_of(self, node: str) -> str:
+        """`master` or `slave`; empty for what is no broker."""
+        fields = self.ready.get(node, {})
+        if not fields.get("broker_name"):
+            return ""
+        return "master" if fields.get("broker_id") == 0 else "slave"
+
+    def value(self, metric: str) -> int:
+        """A finding's value as a whole number; 0 where it is unknown or was not measured."""
+        return int(self.findings.get(metric, {}).get("value") or 0)
+
+    def values(self, prefix: str) -> list[tuple[str, float]]:
+        """Known values of the metrics of one name, those of single queues left out."""
+        return [
+            (metric, float(one["value"]))
+            for metric, one in self.findings.items()
+            if metric.startswith(prefix) and "@" not in metric and one["value"] is not None
+        ]
+
+    def longest(self, prefix: str) -> tuple[str, Mapping[str, Any]] | None:
+        """The metric of this name with the largest value, and its finding."""
+        known = self.values(prefix)
+        if not known:
+            return None
+        metric, _ = max(known, key=lambda pair: pair[1])
+        return metric, self.findings[metric]
 
     def table(self, name: str) -> list[dict[str, Any]]:
         """All rows of a table; none where the audit made no such table."""
@@ -76,8 +128,25 @@ def read_run(directory: Path) -> RunData:
         summary=summary,
         claim=str(told.get("claim") or scenario.get("claim") or ""),
         told=told,
+        facts=_facts(_json(directory / "cluster.json").get("spec") or {}, scenario),
         events=_events(tables / "raw_happenings"),
         tables=tables,
+    )
+
+
+def _facts(spec: Mapping[str, Any], run: Mapping[str, Any]) -> Facts:
+    """From a cluster's record, and from a scenario's."""
+    return Facts(
+        role=str(spec.get("role") or ""),
+        flush=str(spec.get("flush") or ""),
+        profile=str(run.get("profile") or spec.get("profile") or ""),
+        rate=spec.get("rate"),
+        version=str(run.get("version") or ""),
+        seed=str(run.get("seed", "")),
+        command=str(run.get("command") or ""),
+        groups=int(spec.get("groups") or 0),
+        slaves=int(spec.get("slaves") or 0),
+        nameservers=int(spec.get("nameservers") or 0),
     )
 
 

@@ -1,4 +1,7 @@
-"""Put the page together: verdict, key figures, plots, tables of evidence. One file, light and dark, fit for print."""
+"""Put the page together: story and verdict, charts, where messages are, findings.
+
+One file that needs no network, in light and dark, on a phone and on paper.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -7,21 +10,30 @@ from pathlib import Path
 from typing import Any
 
 from rmqlab.pipeline.report.data import NoAuditError, RunData, read_run
+from rmqlab.pipeline.report.findings import render_findings, value_of, violating
 from rmqlab.pipeline.report.plots import Figure, figures
+from rmqlab.pipeline.report.story import Link, Sentence, anchor_of, tell_story
 from rmqlab.pipeline.runs import name_of
 from rmqlab.verdict.outcomes import OUTCOMES
 
 _STYLE = Path(__file__).with_name("style.css")
-_MOST_EVIDENCE = 12
-_VERDICTS = {
-    "holds": "Nothing that was acknowledged is lost, and no slave's log differs from its master's.",
-    "violated": "What must not happen has happened.",
-    "unknown": "What would decide it is missing.",
-}
+_SCRIPT = Path(__file__).with_name("cursor.js")
+_CARDS = (
+    ("sent", "sends"),
+    ("lost", "acknowledged and lost"),
+    ("stored_twice", "stored twice"),
+    ("duplicates", "repeated deliveries"),
+    ("offset_rollbacks", "offsets that went back"),
+)
+_LONGEST = (
+    ("write_unavailable ", "longest without a write"),
+    ("read_unavailable ", "longest without a read"),
+    ("detection namesrv", "until a nameserver noticed"),
+)
 
 
 def write_report(directory: Path, out: Path) -> Path:
-    """Write the page of an audited run; answers where. NoAuditError."""
+    """Write the page of an audited run and return its path. NoAuditError."""
     out.write_text(render_page(read_run(directory)), encoding="utf-8")
     return out
 
@@ -33,73 +45,105 @@ def render_page(data: RunData) -> str:
         _key_figures(data),
         *map(_figure, figures(data)),
         _presence(data),
-        _findings(data),
+        render_findings(data),
         _footer(data),
     ]
     title = escape(f"{name_of(data.directory)}: {data.summary['verdict']}")
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-        f"<style>{_STYLE.read_text()}</style></head><body><main>{''.join(parts)}</main></body></html>\n"
+        f"<style>{_STYLE.read_text()}</style></head><body><main>{''.join(parts)}</main>"
+        f"<script>{_SCRIPT.read_text()}</script></body></html>\n"
     )
+
+
+# ---- verdict and story -----------------------------------------------------------------------------------
 
 
 def _head(data: RunData) -> str:
     verdict = str(data.summary["verdict"])
-    reasons = [] if verdict == "holds" else data.summary["why"]
-    why = "".join(f"<li>{escape(reason)}</li>" for reason in reasons)
     claim = f'<p class="claim">{escape(data.claim)}</p>' if data.claim else ""
-    told = ""
-    if data.told.get("verdict"):
-        told = f'<p class="sub">The scenario\'s own verdict: {escape(str(data.told["verdict"]))}.</p>'
-    began = datetime.fromtimestamp(data.began_at / 1000, UTC)
     return (
-        f'<header><span class="verdict {verdict}">{verdict}</span><h1>{escape(name_of(data.directory))}</h1>{claim}'
-        f'<p class="lead">{_VERDICTS[verdict]}</p><ul class="why">{why}</ul>{told}'
-        f'<p class="sub">{began:%Y-%m-%d %H:%M:%S} UTC, {data.seconds:.1f} s of the cluster\'s time.'
-        " All times below count from the first event.</p></header>"
+        f'<header><p class="badge"><span class="verdict {verdict}">{verdict}</span>{_scenario_verdict(data)}</p>'
+        f"<h1>{escape(name_of(data.directory))}</h1>{claim}"
+        f'<ul class="why">{_items(map(_capital, data.summary["why"]))}</ul>{_warnings(data)}{_story(data)}{_facts(data)}'
+        "</header>"
     )
 
 
+def _scenario_verdict(data: RunData) -> str:
+    said = data.told.get("verdict")
+    return f' <span class="sub">The scenario\'s own verdict: {escape(str(said))}.</span>' if said else ""
+
+
+def _warnings(data: RunData) -> str:
+    warnings: Sequence[str] = data.summary.get("warnings", ())
+    if not warnings:
+        return ""
+    many = f"{len(warnings)} warning{'' if len(warnings) == 1 else 's'}, no part of the verdict"
+    return f'<details class="warnings"><summary>{many}</summary><ul>{_items(warnings)}</ul></details>'
+
+
+def _capital(line: str) -> str:
+    return line[:1].upper() + line[1:]
+
+
+def _items(lines: Iterable[str]) -> str:
+    return "".join(f"<li>{escape(line)}</li>" for line in lines)
+
+
+def _story(data: RunData) -> str:
+    return f'<ol class="story">{"".join(f"<li>{_sentence(one)}</li>" for one in tell_story(data))}</ol>'
+
+
+def _sentence(parts: Sentence) -> str:
+    return "".join(
+        f'<a href="#{escape(part.anchor)}">{escape(part.text)}</a>' if isinstance(part, Link) else escape(part)
+        for part in parts
+    )
+
+
+def _facts(data: RunData) -> str:
+    facts = data.facts
+    began = datetime.fromtimestamp(data.began_at / 1000, UTC)
+    pairs = [
+        ("began", f"{began:%Y-%m-%d %H:%M:%S} UTC"),
+        ("role", " ".join(filter(None, (facts.role, facts.flush)))),
+        ("profile", facts.profile),
+        ("rate", "" if facts.rate is None else f"{facts.rate:g}"),
+        ("version", facts.version),
+        ("seed", facts.seed),
+    ]
+    shown = "".join(f"<div><dt>{name}</dt><dd>{escape(value)}</dd></div>" for name, value in pairs if value)
+    replay = f"<div><dt>replay</dt><dd><code>{escape(facts.command)}</code></dd></div>" if facts.command else ""
+    return f'<dl class="facts">{shown}{replay}</dl>'
+
+
 def _key_figures(data: RunData) -> str:
-    found = data.findings
-    longest = _longest(found, "write_unavailable ")
-    noticed = _longest(found, "detection namesrv")
-    cards = [
-        ("sent", _value(found.get("sent"))),
-        ("acknowledged, lost", _value(found.get("lost"))),
-        ("stored twice", _value(found.get("stored_twice"))),
-        ("delivered again", _value(found.get("duplicates"))),
-        ("offsets back", _value(found.get("offset_rollbacks"))),
-        ("longest without a write", _value(longest)),
-        ("until a nameserver knew", _value(noticed)),
-    ]
-    inner = "".join(f"<div><b>{escape(value)}</b><span>{escape(name)}</span></div>" for name, value in cards)
-    return f'<section class="cards">{inner}</section>'
+    cards = [(metric, words, data.findings.get(metric)) for metric, words in _CARDS]
+    for prefix, words in _LONGEST:
+        longest = data.longest(prefix)
+        cards.append((longest[0], words, longest[1]) if longest else (prefix.strip(), words, None))
+    violated = violating(data)
+    return f'<section class="cards">{"".join(_card(*card, violated) for card in cards)}</section>'
 
 
-def _longest(found: Mapping[str, Mapping[str, Any]], prefix: str) -> Mapping[str, Any] | None:
-    known = [
-        one
-        for metric, one in found.items()
-        if metric.startswith(prefix) and "@" not in metric and one["value"] is not None
-    ]
-    return max(known, key=lambda one: float(one["value"]), default=None)
+def _card(metric: str, words: str, finding: Mapping[str, Any] | None, violated: set[str]) -> str:
+    is_bad = finding is not None and bool(finding["value"]) and metric.partition(" ")[0] in violated
+    inner = f"<b>{escape(value_of(finding))}</b><span>{escape(words)}</span>"
+    bad = ' class="bad"' if is_bad else ""
+    return f'<a{bad} href="#{escape(anchor_of(metric))}">{inner}</a>' if finding is not None else f"<div>{inner}</div>"
 
 
-def _value(finding: Mapping[str, Any] | None) -> str:
-    if finding is None or finding["value"] is None:
-        return "unknown"
-    value = finding["value"]
-    text = f"{value:,.2f} s" if finding["unit"] == "s" else f"{value:,}"
-    return f"≥ {text}" if finding["at_least"] else text
+# ---- charts and messages ---------------------------------------------------------------------------------
 
 
 def _figure(figure: Figure) -> str:
     legend = "".join(f'<span><i class="{kind}"></i>{escape(word)}</span>' for kind, word in figure.legend)
+    anchor = f' id="{figure.anchor}"' if figure.anchor else ""
     return (
-        f'<section class="figure"><h2>{escape(figure.title)}</h2><p class="sub">{escape(figure.says)}</p>'
-        f'{figure.svg}<p class="legend">{legend}</p></section>'
+        f'<section class="figure"{anchor}><h2>{escape(figure.title)}</h2><p class="sub">{escape(figure.says)}</p>'
+        f'<div class="scroll">{figure.svg}</div><p class="legend">{legend}</p></section>'
     )
 
 
@@ -119,10 +163,11 @@ def _presence(data: RunData) -> str:
         )
         consumed = sum(row["messages"] for row in of_it if row["is_consumed"])
         total = sum(row["messages"] for row in of_it)
-        body.append(f"<tr><th>{outcome}</th><td>{total:,}</td>{cells}<td>{consumed:,}</td></tr>")
+        body.append(f"<tr><th>{outcome}</th><td>{total:,}</td>{cells}<td>{_count(consumed)}</td></tr>")
     return (
-        '<section><h2>What producers were told, and where it lies</h2><p class="sub">Messages by outcome and by the nodes'
-        f' whose store has them.</p><div class="scroll"><table class="numbers"><thead><tr><th>outcome</th><th>sent</th>{head}'
+        '<section id="presence"><h2>Where the messages are</h2><p class="sub">Messages by the outcome of their send, and'
+        " by the nodes whose stores hold them.</p>"
+        f'<div class="scroll"><table class="numbers"><thead><tr><th>outcome</th><th>sent</th>{head}'
         f"<th>consumed</th></tr></thead><tbody>{''.join(body)}</tbody></table></div></section>"
     )
 
@@ -135,51 +180,10 @@ def _count(count: int) -> str:
     return f"{count:,}" if count else "·"
 
 
-def _findings(data: RunData) -> str:
-    rows = [(metric, one) for metric, one in data.findings.items() if "@" not in metric]
-    queues = len(data.findings) - len(rows)
-    body = "".join(_finding(metric, one) for metric, one in rows)
-    more = f'<p class="sub">{queues} metrics of single queues are in the tables.</p>' if queues else ""
-    return (
-        "<section><h2>Findings</h2><table class='findings'><thead><tr><th>metric</th><th>value</th>"
-        f"<th>evidence, or what is missing</th></tr></thead><tbody>{body}</tbody></table>{more}</section>"
-    )
-
-
-def _finding(metric: str, one: Mapping[str, Any]) -> str:
-    unit = "" if one["unit"] == "s" or one["value"] is None else f" {one['unit']}"
-    bad = (
-        " class='bad'"
-        if one["value"] and metric.split(maxsplit=1)[0].split(".", maxsplit=1)[0] in ("lost", "divergence", "stored")
-        else ""
-    )
-    return (
-        f"<tr{bad}><th>{escape(metric)}</th><td>{escape(_value(one))}{escape(unit)}</td><td>{_evidence(one)}</td></tr>"
-    )
-
-
-def _evidence(one: Mapping[str, Any]) -> str:
-    if one["missing"]:
-        return escape(one["missing"])
-    if not one["value"]:
-        return ""
-    pieces = [piece["says"] for piece in one["evidence"]]
-    first = _items(pieces[:1])
-    if len(pieces) < 2:
-        return first
-    rest = pieces[1:_MOST_EVIDENCE]
-    more = f"<li>and {len(pieces) - _MOST_EVIDENCE} more in the tables</li>" if len(pieces) > _MOST_EVIDENCE else ""
-    return f"{first}<details><summary>{len(pieces) - 1} more</summary>{_items(rest, more)}</details>"
-
-
-def _items(pieces: Iterable[str], more: str = "") -> str:
-    return f"<ul>{''.join(f'<li>{escape(piece)}</li>' for piece in pieces)}{more}</ul>"
-
-
 def _footer(data: RunData) -> str:
     return (
         f'<footer><p class="sub">Run: <code>{escape(str(data.directory))}</code>. Tables (parquet):'
-        f" <code>{escape(str(data.tables))}</code>. Definitions of the metrics: <code>rmqlab check --metrics</code>.</p></footer>"
+        f" <code>{escape(str(data.tables))}</code>.</p></footer>"
     )
 
 

@@ -1,4 +1,7 @@
-"""The plots of the page, one function each: a title, what to see in it, and the drawing. None where there is no data."""
+"""The plots of the page, one function each: a title, what to see in it, and the drawing. None where there is no data.
+
+All have the same time axis. Through each go the times in which a broker or nameserver was away, and the faults.
+"""
 
 import collections
 from collections.abc import Callable, Iterator
@@ -24,6 +27,21 @@ class Figure:
     svg: str
     legend: tuple[tuple[str, str], ...] = ()
     """CSS class and word."""
+    anchor: str = ""
+
+
+def _mark_faults(data: RunData, plot: Plot) -> Plot:
+    """Shade the absences of servers and mark where faults began and ended."""
+    at = since(data.began_at)
+    for row in data.table("absences"):
+        if data.ready.get(row["node"], {}).get("address"):
+            end = data.seconds if row["until"] is None else at(row["until"])
+            plot.shade(at(row["at"]), end, f"{row['node']} {row['how']} for {end - at(row['at']):.2f} s")
+    for event in data.events:
+        if event["kind"] in ("fault_applied", "fault_healed", "mark"):
+            words = " ".join(str(value) for value in event["fields"].values() if value not in (None, False, ""))
+            plot.rule(at(event["at"]), "fault", f"{event['kind'].replace('_', ' ')}: {words}")
+    return plot
 
 
 def figures(data: RunData) -> Iterator[Figure]:
@@ -56,47 +74,38 @@ class _Lanes:
 
 
 def space_time(data: RunData) -> Figure | None:
-    at, lanes = since(data.began_at), _Lanes(data)
+    lanes = _Lanes(data)
     absences, beliefs, outages = data.table("absences"), data.table("beliefs"), data.table("outages")
-    ready = {row["node"]: row for row in data.events if row["kind"] == "node_ready"}
-    addresses = {str(row["fields"].get("address")): node for node, row in ready.items()}
-    for node, row in ready.items():
-        lanes.add(node, _life(data, node, absences, _role(row["fields"])))
+    ready = data.ready
+    addresses = {str(fields.get("address")): node for node, fields in ready.items()}
+    for node in ready:
+        lanes.add(node, _life(data, node, absences, data.role_of(node)))
     for watcher in sorted({row["watcher"] for row in beliefs}):
-        if not ready.get(watcher, {}).get("fields", {}).get("address"):
+        if not ready.get(watcher, {}).get("address"):
             continue  # of clients there may be very many
         for address in sorted({row["address"] for row in beliefs if row["watcher"] == watcher}):
             held = [row for row in beliefs if (row["watcher"], row["address"]) == (watcher, address)]
             node = addresses.get(address, address)
-            lanes.add(f"{watcher}: {node}", _belief(data, node, held, absences, watcher), "minor")
-    for broker in sorted(
-        {str(row["fields"]["broker_name"]) for row in ready.values() if row["fields"].get("broker_name")}
-    ):
+            lanes.add(f"{watcher} names {node}", _belief(data, node, held, absences, watcher), "minor")
+    for broker in sorted({str(fields["broker_name"]) for fields in ready.values() if fields.get("broker_name")}):
         for way in ("write", "read"):
             found = [row for row in outages if (row["way"], row["target"]) == (way, broker)]
             known = data.findings.get(f"{way}_unavailable {broker}", {}).get("value") is not None
-            lanes.add(f"{way} {broker}", _band(data, way, found, is_known=known), "minor")
+            lanes.add(f"{way}s at {broker}", _band(data, way, found, is_known=known), "minor")
     plot = lanes.plot("nodes over time")
-    for event in data.events:
-        if event["kind"] in ("fault_applied", "fault_healed", "mark"):
-            plot.rule(at(event["at"]), "fault", f"{event['kind']} {event['fields']}")
     return Figure(
-        "What happened where",
-        "Each node's life; whom each nameserver believes to serve; when each broker could be written to and read from.",
-        plot.text(),
+        "Who ran, who was in the routes, who could be used",
+        "Each process; the brokers that each nameserver named; when each broker could be written to and read from."
+        " Shaded through all charts: a server was away. Dashed: a fault began or ended.",
+        _mark_faults(data, plot).text(),
         (
-            ("alive", "alive, believed rightly, usable"),
-            ("gone", "away, or not usable"),
-            ("stale", "believed, though away"),
+            ("alive", "up, named rightly, usable"),
+            ("gone", "away"),
+            ("stale", "named though away, or attempts failed"),
             ("still", "nobody tried, or its work is done"),
         ),
+        "nodes",
     )
-
-
-def _role(fields: Any) -> str:
-    if not fields.get("broker_name"):
-        return ""
-    return "master" if fields.get("broker_id") == 0 else "slave"
 
 
 def _life(data: RunData, node: str, absences: list[dict[str, Any]], role: str) -> Callable[[Plot, float], None]:
@@ -117,7 +126,7 @@ def _life(data: RunData, node: str, absences: list[dict[str, Any]], role: str) -
             end = data.seconds if row["until"] is None else at(row["until"])
             kind = "still" if row["how"] == "stopped" and not has_address else "gone"
             plot.bar(at(row["at"]), end, top, 20, kind, f"{node} {row['how']} for {end - at(row['at']):.2f} s")
-            plot.note(at(row["at"]), top + 14, row["how"])
+            plot.note(at(row["at"]), top + 14, row["how"], "note" if kind == "gone" else "note quiet")
 
     return draw
 
@@ -151,7 +160,7 @@ def _band(data: RunData, way: str, outages: list[dict[str, Any]], *, is_known: b
         for row in outages:
             start, end = at(row["began_at"]), at(row["ended_at"])
             says = f"no {way} for {end - start:.2f} s, {row['failures']} attempts failed"
-            plot.bar(start, end, top + 4, 12, "gone", says)
+            plot.bar(start, end, top + 4, 12, "stale", says)
 
     return draw
 
@@ -180,7 +189,9 @@ def throughput(data: RunData) -> Figure | None:
     )
     seen = {row["outcome"] for row in rows}
     legend = tuple((f"outcome-{outcome}", outcome) for outcome in OUTCOMES if outcome in seen)
-    return Figure("Sends", "Sends that ended in each second, by what their producer was told.", plot.text(), legend)
+    return Figure(
+        "Sends", "Sends per second, when they ended, by outcome.", _mark_faults(data, plot).text(), legend, "sends"
+    )
 
 
 def latency(data: RunData) -> Figure | None:
@@ -202,7 +213,7 @@ def latency(data: RunData) -> Figure | None:
     return Figure(
         "Latency",
         "Milliseconds from the begin of a send to its end, refusals left out; log scale.",
-        plot.text(),
+        _mark_faults(data, plot).text(),
         legend,
     )
 
@@ -220,7 +231,7 @@ def replication_lag(data: RunData) -> Figure | None:
         points = sorted((at(row["at"]), row["behind_bytes"]) for row in rows if row["slave"] == slave)
         plot.line(points, axis, f"series-{index % _SERIES}", is_step=True)
     says = f"Bytes by which a slave's log ends before its master's, once a second; at most {short(high)}."
-    return Figure("Replication lag", says, plot.text(), _series(slaves))
+    return Figure("Replication lag", says, _mark_faults(data, plot).text(), _series(slaves))
 
 
 def consumer_offsets(data: RunData) -> Figure | None:
@@ -239,7 +250,8 @@ def consumer_offsets(data: RunData) -> Figure | None:
         says = f"{row['group']} queue {row['queue']}: {row['before']} to {row['after']} ({row['why']})"
         plot.dot(at(row["at"]), plot.floor - 8, "rollback", says)
     legend = (*_series(groups), *((("rollback", "an offset went back"),) if moves else ()))
-    return Figure("Consumer offsets", "The sum of each group's committed offsets.", plot.text(), legend)
+    says = "The sum of each group's committed offsets."
+    return Figure("Consumer offsets", says, _mark_faults(data, plot).text(), legend)
 
 
 def deliveries(data: RunData) -> Figure | None:
@@ -253,9 +265,8 @@ def deliveries(data: RunData) -> Figure | None:
     plot = Plot("deliveries per second", data.seconds, 170)
     stacked(plot, [(at(millis), values) for millis, values in sorted(counts.items())], ("series-0", "series-1"), width)
     legend = (("series-0", "from masters"), ("series-1", "from slaves"))
-    return Figure(
-        "Deliveries", "Messages that consumers were given in each second, by who handed them out.", plot.text(), legend
-    )
+    says = "Messages per second that consumers received, from masters and from slaves."
+    return Figure("Deliveries", says, _mark_faults(data, plot).text(), legend)
 
 
 def _bin_seconds(data: RunData) -> float:

@@ -10,7 +10,7 @@ from html import escape
 import attrs
 
 WIDTH = 1000
-LEFT, RIGHT, TOP, BOTTOM = 150, 16, 8, 26
+LEFT, RIGHT, TOP, BOTTOM = 196, 16, 8, 26
 _STEPS = (1, 2, 5)
 
 
@@ -130,14 +130,23 @@ class Plot:
             f'<line class="{kind}" x1="{x:.1f}" x2="{x:.1f}" y1="{TOP}" y2="{self.floor:.1f}">{title}</line>'
         )
 
+    def shade(self, start: float, end: float, says: str) -> None:
+        """Shade the whole height over a time, below everything else."""
+        left, right = self.x.at(start), self.x.at(end)
+        self.marks.insert(
+            0,
+            f'<rect class="shade" x="{left:.1f}" y="{TOP}" width="{max(right - left, 1.5):.1f}"'
+            f' height="{self.floor - TOP:.1f}"><title>{escape(says)}</title></rect>',
+        )
+
     def label(self, text: str, y: float, kind: str = "name") -> None:
         """A name left of the frame."""
         self.marks.append(f'<text class="{kind}" x="{LEFT - 8}" y="{y:.1f}" text-anchor="end">{escape(text)}</text>')
 
-    def note(self, at: float, y: float, text: str) -> None:
+    def note(self, at: float, y: float, text: str, kind: str = "note") -> None:
         """A word inside the frame."""
         x = min(self.x.at(at), WIDTH - RIGHT - 7 * len(text))
-        self.marks.append(f'<text class="note" x="{x + 3:.1f}" y="{y:.1f}">{escape(text)}</text>')
+        self.marks.append(f'<text class="{kind}" x="{x + 3:.1f}" y="{y:.1f}">{escape(text)}</text>')
 
     def text(self) -> str:
         """The whole drawing."""
@@ -147,7 +156,8 @@ class Plot:
             for tick in ticks(0, self.seconds, 10)
         )
         return (
-            f'<svg class="plot" viewBox="0 0 {WIDTH} {self.height:.0f}" role="img" aria-label="{escape(self.title)}">'
+            f'<svg class="plot" viewBox="0 0 {WIDTH} {self.height:.0f}" role="img" aria-label="{escape(self.title)}"'
+            f' data-left="{LEFT}" data-right="{WIDTH - RIGHT}" data-seconds="{self.seconds:.3f}">'
             f"{axis}{''.join(self.marks)}</svg>"
         )
 

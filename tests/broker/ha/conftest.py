@@ -1,10 +1,16 @@
 """The parts that tests of both sides run: a reactor in the background, and a memory of what was told."""
 
+from collections.abc import AsyncIterator, Callable
+
 import pytest
 import trio
 
+from rmqlab.broker.ha.master import HaMaster
+from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.testing import Recorder
+from rmqlab.broker.testing import TalkingBroker
 from rmqlab.runtime.reactor import Reactor
+from tests.broker.ha.precheckpair import FILE, Line, Pair
 
 
 @pytest.fixture
@@ -17,3 +23,18 @@ async def reactor(nursery: trio.Nursery) -> Reactor:
 @pytest.fixture
 def told() -> Recorder:
     return Recorder()
+
+
+@pytest.fixture
+async def pair(
+    open_broker: Callable[..., TalkingBroker], reactor: Reactor, nursery: trio.Nursery, told: Recorder
+) -> AsyncIterator[Pair]:
+    sizes = {"mapped_file_size_commit_log": FILE}
+    master = open_broker("master", **sizes)
+    slave = open_broker("slave", broker_role="SLAVE", broker_id=1, **sizes)
+    ha = HaMaster(reactor, master.broker.store, HaSettings(), on_ack=told.acked, emit=told.emit)
+    host, port = ha.listen("127.0.0.1", 0)
+    nursery.start_soon(ha.run_forever)
+    yield Pair(reactor, nursery, told, master, ha, slave, Line(master), f"{host}:{port}")
+    nursery.cancel_scope.cancel()
+    ha.close()

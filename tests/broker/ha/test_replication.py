@@ -9,6 +9,7 @@ import attrs
 import pytest
 import trio
 
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.master import HaMaster
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave import HaSlave
@@ -91,7 +92,14 @@ class Run:
             self.told.changed()
 
         settings = attrs.evolve(AT_ONCE, ha_master_address=address)
-        slave = HaSlave(self.reactor, store, settings, on_received=received, emit=self.told.emit)
+        slave = HaSlave(
+            self.reactor,
+            store,
+            settings,
+            KnownMaster.from_settings(settings),
+            on_received=received,
+            emit=self.told.emit,
+        )
         scope = trio.CancelScope()
 
         async def run() -> None:

@@ -12,6 +12,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.ha.slave import HaSlave
 from rmqlab.broker.ha.testing import MemoryLog, Recorder
@@ -50,13 +51,14 @@ def log() -> MemoryLog:
     return MemoryLog(first=0, data=bytearray(b"x" * 100))
 
 
-Start = Callable[[HaSettings], HaSlave]
+Start = Callable[..., HaSlave]
 
 
 @pytest.fixture
 async def start(nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, told: Recorder) -> AsyncIterator[Start]:
-    def start(settings: HaSettings) -> HaSlave:
-        slave = HaSlave(reactor, log, settings, on_received=told.changed, emit=told.emit)
+    def start(settings: HaSettings, known_master: KnownMaster | None = None) -> HaSlave:
+        known_master = known_master or KnownMaster.from_settings(settings)
+        slave = HaSlave(reactor, log, settings, known_master, on_received=told.changed, emit=told.emit)
         nursery.start_soon(slave.run_forever)
         return slave
 
@@ -81,9 +83,10 @@ async def test_the_slave_connects_5_s_after_its_start_and_reports_5_s_later(
     start: Start, master: Master, mock_clock: MockClock
 ) -> None:
     """store-ha#47, #39: the address came while it waited (section 4.5)."""
-    slave = start(HaSettings())
+    known_master = KnownMaster()
+    start(HaSettings(), known_master)
     await wait_all_tasks_blocked()
-    slave.set_master(master.address)
+    known_master.report_ha_address(master.address)
     mock_clock.autojump_threshold = 0.01
     stream = await master.accept()
     assert trio.current_time() == pytest.approx(5.0)
@@ -96,9 +99,10 @@ async def test_with_the_switch_on_it_connects_and_reports_at_once(
     start: Start, master: Master, mock_clock: MockClock
 ) -> None:
     """Wire-compatible (section 4.6)."""
-    slave = start(AT_ONCE)
+    known_master = KnownMaster()
+    start(AT_ONCE, known_master)
     await wait_all_tasks_blocked()
-    slave.set_master(master.address)
+    known_master.report_ha_address(master.address)
     assert await report_of(await master.accept()) == 100
     mock_clock.autojump_threshold = 0.01
     assert await report_of(master.streams[0]) == 100
@@ -195,16 +199,19 @@ async def test_a_master_that_accepts_and_closes_is_not_hammered(
 
 async def test_no_news_of_the_master_never_clears_its_address(start: Start, master: Master) -> None:
     """Section 4.1; an address from the settings is never changed either."""
-    slave = start(AT_ONCE)
-    slave.set_master(master.address)
-    slave.set_master(None)
+    known_master = KnownMaster()
+    slave = start(AT_ONCE, known_master)
+    known_master.report_ha_address(master.address)
+    known_master.report_ha_address(None)
     assert slave.snapshot()["master_address"] == master.address
-    fixed = start(HaSettings(ha_master_address=master.address))
-    fixed.set_master("127.0.0.1:1")
+    by_settings = KnownMaster.from_settings(HaSettings(ha_master_address=master.address))
+    fixed = start(AT_ONCE, by_settings)
+    by_settings.report_ha_address("127.0.0.1:1")
     assert fixed.snapshot()["master_address"] == master.address
-    short = start(HaSettings(ha_master_address="a:1"))
+    too_short = KnownMaster.from_settings(HaSettings(ha_master_address="a:1"))
+    short = start(AT_ONCE, too_short)
     assert short.snapshot()["master_address"] is None
-    short.set_master(master.address)
+    too_short.report_ha_address(master.address)
     assert short.snapshot()["master_address"] == master.address
 
 
@@ -212,12 +219,13 @@ async def test_another_address_counts_from_the_next_connection_on(
     start: Start, master: Master, mock_clock: MockClock
 ) -> None:
     del mock_clock  # time stands still: no heartbeat comes between
-    slave = start(AT_ONCE)
-    slave.set_master(master.address)
+    known_master = KnownMaster()
+    start(AT_ONCE, known_master)
+    known_master.report_ha_address(master.address)
     stream = await master.accept()
     await report_of(stream)
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
-    slave.set_master(f"127.0.0.1:{listener.socket.getsockname()[1]}")
+    known_master.report_ha_address(f"127.0.0.1:{listener.socket.getsockname()[1]}")
     await stream.send_all(frame(100, b"on"))
     assert await report_of(stream) == 102
     await stream.aclose()
@@ -300,7 +308,15 @@ async def test_it_connects_from_its_own_address(
     nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, told: Recorder, master: Master
 ) -> None:
     settings = attrs.evolve(AT_ONCE, ha_master_address=master.address)
-    slave = HaSlave(reactor, log, settings, on_received=told.changed, emit=told.emit, source_ip="127.77.1.9")
+    slave = HaSlave(
+        reactor,
+        log,
+        settings,
+        KnownMaster.from_settings(settings),
+        on_received=told.changed,
+        emit=told.emit,
+        source_ip="127.77.1.9",
+    )
     nursery.start_soon(slave.run_forever)
     stream = await master.accept()
     assert stream.socket.getpeername()[0] == "127.77.1.9"

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-import trio
 
 from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
 from rmqlab.remoting.bodies.offset import ResetOffsetBody
@@ -27,9 +26,8 @@ def consumer(talk: TalkingBroker) -> ScriptedPeer:
 
 async def passed_on(talk: TalkingBroker, code: RequestCode, fields: dict[str, str]) -> Command:
     """Send a request that is answered later, and wait for its answer."""
-    async with trio.open_nursery() as nursery:
-        talk.broker.run_soon = nursery.start_soon
-        assert talk.tell(code, fields) == []
+    assert talk.tell(code, fields) == []
+    await talk.tasks.run_all()
     return talk.peer.replies[-1]
 
 

@@ -1,10 +1,8 @@
 """Replies to requesters (324 to 326; broker-requests section 1.10)."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-import trio
 
 from rmqlab.broker.testing import ScriptedPeer, TalkingBroker, send_fields
 from rmqlab.remoting.codes import RequestCode, ResponseCode
@@ -17,10 +15,7 @@ Opener = Callable[..., TalkingBroker]
 
 
 def ready(talk: TalkingBroker) -> TalkingBroker:
-    def run(fn: Any, *args: Any) -> None:
-        trio.run(fn, *args)
-
-    talk.broker.run_soon = run
+    talk.tasks.runs_at_once = True
     return talk
 
 

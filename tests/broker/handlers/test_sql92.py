@@ -98,7 +98,7 @@ def test_a_pull_waits_for_a_message_that_matches(sql: TalkingBroker) -> None:
     assert (reply.code, bodies(reply), reply.ext_fields["nextBeginOffset"]) == (ResponseCode.SUCCESS, [b"for you"], "4")
     assert pull(sql, 4, peer=consumer, sysFlag=SUSPEND) == []
     sql.send("T", a="1")
-    sql.broker.hold.sweep(sql.clock.now())
+    sql.sweep_held_pulls()
     reply = consumer.replies[-1]
     assert (reply.code, reply.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_RETRY_IMMEDIATELY, "5")
 

@@ -112,8 +112,8 @@ def test_the_highest_offset_that_was_committed_counts_and_not_the_last() -> None
     run.send(0)
     run.commit(10)
     run.commit(5)
-    for _ in range(2):
-        run.deliver(7, offset=7)
+    for node in ("consume-1", "consume-2"):
+        run.deliver(7, offset=7, node=node)
     findings = run.judge()
     assert causes(findings) == {"offset_rollback": 1}
     assert "offset 10 had been committed" in findings["duplicates"].evidence[0].says
@@ -136,6 +136,24 @@ def test_what_nothing_explains_is_unexplained() -> None:
     run.entries = [entry for entry in run.entries if entry.kind != "committed"]
     run.deliver(9, offset=9)
     assert causes(run.judge()) == {"unexplained": 1}
+
+
+def test_a_consumer_that_kept_its_queue_is_not_rolled_back_by_a_commit_beyond() -> None:
+    """Issue 14.9: deliveries that were written twice counted as rollbacks."""
+    run = clean_run()
+    run.deliver(3, offset=3)
+    findings = run.judge()
+    assert causes(findings) == {"unexplained": 1}
+    assert "kept orders@broker-a:0: the journal shows no second pull" in findings["duplicates"].evidence[0].says
+
+
+def test_an_entry_that_the_journal_has_twice_is_named() -> None:
+    run = clean_run()
+    entry = next(entry for entry in run.entries if entry.kind == "delivered")
+    run.entries.append(entry)
+    findings = run.judge()
+    assert causes(findings) == {"unexplained": 1}
+    assert "the journal has this entry twice" in findings["duplicates.unexplained"].evidence[0].says
 
 
 def test_another_group_gets_everything_once_more_and_that_is_no_duplicate() -> None:

@@ -6,9 +6,9 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from rmqlab.cluster.faults.rules import FaultError
 from rmqlab.cluster.faults.schedule import UNDOS, RandomFaults, Strike, describe_random, strikes
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, UnknownTargetError, nodes_of, place
+from rmqlab.faults import FaultError
 
 SPEC = ClusterSpec(groups=3, slaves=1)
 NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))

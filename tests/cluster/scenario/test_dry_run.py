@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from rmqlab.cluster.faults.schedule import RandomFaults
-from rmqlab.cluster.scenario.dry_run import Rehearsal
+from rmqlab.cluster.scenario.dry_run import DryRun
 from rmqlab.cluster.scenario.model import Action, Scenario, Step, Workload
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement, nodes_of, place
 
@@ -17,18 +17,18 @@ LATE = Workload(name="late", kind="produce", is_early=False)
 def complaints(*steps: str) -> list[str]:
     """What is wrong with steps such as `kill broker-a`, or `wait killed broker-a`."""
 
-    def all_of(rehearsal: Rehearsal) -> Iterator[str]:
+    def all_of(dry_run: DryRun) -> Iterator[str]:
         for step in steps:
             verb, _, argument = step.partition(" ")
             if verb == "wait":
-                yield from rehearsal.waits(Step(wait=argument))
+                yield from dry_run.check_wait(Step(wait=argument))
             elif verb == "chance":
-                yield from rehearsal.acts(Action("random-faults", RandomFaults(on=argument, count=1)))
+                yield from dry_run.check_action(Action("random-faults", RandomFaults(on=argument, count=1)))
             else:
-                yield from rehearsal.acts(Action(verb, tuple(argument.split())))
+                yield from dry_run.check_action(Action(verb, tuple(argument.split())))
 
     scenario = Scenario(name="x", claim="c", cluster=SPEC, workloads=(Workload(name="early", kind="produce"), LATE))
-    return list(all_of(Rehearsal(scenario, NODES)))
+    return list(all_of(DryRun(scenario, NODES)))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import pytest
 import trio
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
-from rmqlab.cluster.faults.rules import DiskFault, Isolation
 from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.scenario.actions import VERBS
 from rmqlab.cluster.supervisor.child import SpawnRequest
@@ -16,6 +15,7 @@ from rmqlab.cluster.supervisor.forkserver import Exited, Spawned
 from rmqlab.cluster.supervisor.process_state import NodeFailedError
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS, Processes
 from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.faults import DiskFull, Isolation
 from rmqlab.runtime.control import CONTROL, Event, Hello, Ready, Snapshot
 
 
@@ -108,7 +108,7 @@ async def test_one_that_comes_no_further_is_not(supervisor: Supervisor, autojump
 
 async def test_the_faults_that_may_be_why_are_named(supervisor: Supervisor, autojump_clock: MockClock) -> None:
     del autojump_clock
-    await supervisor.faults.apply(DiskFault(target="broker-a-s", kind="full"))
+    await supervisor.faults.apply(DiskFull(target="broker-a-s"))
     await supervisor.faults.apply(Isolation(target="broker-a"))
     told = r"not ready after 30 s, with f2 \(isolate broker-a\) in force$"
     with pytest.raises(NodeFailedError, match=told):

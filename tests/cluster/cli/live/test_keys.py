@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmqlab.cluster.cli.live.keys import Act, Hand, Heal, Quit, decode_keys, in_order, press, state_of
+from rmqlab.cluster.cli.live.keys import Act, Heal, Quit, Selection, decode_keys, in_order, press, state_of
 
 Document = dict[str, Any]
 
@@ -33,30 +33,30 @@ def test_no_bytes_break_the_reading(data: bytes) -> None:
 
 
 def test_keys_act_on_the_first_master_until_another_is_chosen(document: Document) -> None:
-    assert press(Hand(), "k", document)[1] == Act("kill", "broker-a")
-    hand, deed = press(Hand(), "down", document)
-    assert (hand.selected, deed) == ("broker-a-s", None)
-    assert press(hand, "k", document)[1] == Act("kill", "broker-a-s")
+    assert press(Selection(), "k", document)[1] == Act("kill", "broker-a")
+    selection, command = press(Selection(), "down", document)
+    assert (selection.node, command) == ("broker-a-s", None)
+    assert press(selection, "k", document)[1] == Act("kill", "broker-a-s")
 
 
 def test_arrows_go_round_and_figures_choose(document: Document) -> None:
-    hand = Hand()
+    selection = Selection()
     seen = []
     for _ in range(5):
-        hand, _ = press(hand, "down", document)
-        seen.append(hand.selected)
+        selection, _ = press(selection, "down", document)
+        seen.append(selection.node)
     assert seen == ["broker-a-s", "namesrv-1", "produce-1", "consume-2", "broker-a"]
-    assert press(hand, "up", document)[0].selected == "consume-2"
-    assert press(hand, "3", document)[0].selected == "namesrv-1"
-    assert press(hand, "9", document)[0].selected == "broker-a"
+    assert press(selection, "up", document)[0].node == "consume-2"
+    assert press(selection, "3", document)[0].node == "namesrv-1"
+    assert press(selection, "9", document)[0].node == "broker-a"
 
 
 def test_a_chosen_node_that_is_gone_gives_way_to_the_first_master(document: Document) -> None:
-    assert press(Hand("produce-9"), "k", document)[1] == Act("kill", "broker-a")
+    assert press(Selection("produce-9"), "k", document)[1] == Act("kill", "broker-a")
 
 
 @pytest.mark.parametrize(
-    ("state", "key", "deed", "says"),
+    ("state", "key", "command", "says"),
     [
         ("ready", "p", Act("pause", "broker-a"), ""),
         ("paused", "p", Act("resume", "broker-a"), ""),
@@ -67,31 +67,31 @@ def test_a_chosen_node_that_is_gone_gives_way_to_the_first_master(document: Docu
         ("killed", "k", None, "broker-a is killed: s starts it"),
         ("stopped", "p", None, "broker-a is stopped: s starts it"),
         ("paused", "k", Act("kill", "broker-a"), ""),
-        ("paused", "x", None, "broker-a is paused and cannot stop in order: p lets it go on, k kills it"),
+        ("paused", "x", None, "broker-a is paused and cannot stop: p resumes it, k kills it"),
         ("ready", "z", None, ""),
     ],
 )
 def test_a_key_does_what_makes_sense_now_or_says_why_not(
-    document: Document, state: str, key: str, deed: Act | None, says: str
+    document: Document, state: str, key: str, command: Act | None, says: str
 ) -> None:
     document["nodes"][1]["state"] = state
-    hand, done = press(Hand("broker-a", "what was said before"), key, document)
-    assert (done, hand.says) == (deed, says)
+    selection, done = press(Selection("broker-a", "what was said before"), key, document)
+    assert (done, selection.message) == (command, says)
 
 
 @pytest.mark.parametrize("target", ["broker-a", "broker-a:master"])
 def test_i_ends_the_isolation_that_i_began_and_h_ends_all_faults(document: Document, target: str) -> None:
-    assert press(Hand(), "h", document)[0].says == "no fault is in force"
+    assert press(Selection(), "h", document)[0].message == "no fault is in force"
     document["faults"] = [{"id": "f1", "type": "isolate", "target": target}, {"id": "f2", "type": "disk"}]
-    assert press(Hand("broker-a"), "i", document)[1] == Heal(("f1",))
-    assert press(Hand("broker-a-s"), "i", document)[1] == Act("isolate", "broker-a-s")
-    assert press(Hand(), "h", document)[1] == Heal(("f1", "f2"))
+    assert press(Selection("broker-a"), "i", document)[1] == Heal(("f1",))
+    assert press(Selection("broker-a-s"), "i", document)[1] == Act("isolate", "broker-a-s")
+    assert press(Selection(), "h", document)[1] == Heal(("f1", "f2"))
     assert state_of(document["nodes"][1], document["faults"]) == "isolated"
     assert state_of(document["nodes"][2], document["faults"]) == "ready"
 
 
 def test_q_quits(document: Document) -> None:
-    assert press(Hand(), "q", document)[1] == Quit()
+    assert press(Selection(), "q", document)[1] == Quit()
 
 
 def test_brokers_are_shown_by_group_with_the_master_first(document: Document) -> None:

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rmqlab.cluster.cli.live.keys import Hand
+from rmqlab.cluster.cli.live.keys import Selection
 from rmqlab.cluster.cli.live.view import render_live, size
 
 Document = dict[str, Any]
@@ -28,9 +28,11 @@ def utc() -> Iterator[None]:
     time.tzset()
 
 
-def shown(document: Document, hand: Hand, events: list[Document], width: int = 80, height: int = 24) -> list[str]:
+def shown(
+    document: Document, selection: Selection, events: list[Document], width: int = 80, height: int = 24
+) -> list[str]:
     console = Console(width=width, height=height, file=io.StringIO(), record=True, color_system=None)
-    console.print(render_live(document, hand, events, width, height))
+    console.print(render_live(document, selection, events, width, height))
     return [line.rstrip() for line in console.export_text().split("\n")[:-1]]
 
 
@@ -49,7 +51,7 @@ EVENTS = [
 
 def test_a_cluster_that_is_well(document: Document) -> None:
     assert (
-        "\n".join(shown(document, Hand(), EVENTS))
+        "\n".join(shown(document, Selection(), EVENTS))
         == """\
  rmqlab default  time x10  NAMESRV_ADDR=127.77.1.1:9876                18:40:00
    NODE          ROLE         STATE     LOG END       REPLICATION
@@ -80,7 +82,7 @@ def test_a_cluster_that_is_well(document: Document) -> None:
 
 def test_a_slave_that_is_ahead_of_its_master(document: Document) -> None:
     document["replication"][0] |= {"lag": -48_000}
-    assert "█████░░░ 48 KB ahead" in shown(document, Hand("broker-a-s", ""), [])[3]
+    assert "█████░░░ 48 KB ahead" in shown(document, Selection("broker-a-s", ""), [])[3]
 
 
 def test_a_cluster_in_trouble(document: Document) -> None:
@@ -88,7 +90,7 @@ def test_a_cluster_in_trouble(document: Document) -> None:
     master |= {"state": "killed", "commit_log": None}
     document["replication"][0] |= {"lag": 48_000, "connected": False}
     document["faults"] = [{"id": "f1", "type": "isolate", "target": "broker-a-s", "applied_at": SOME_DAY - 12_000}]
-    lines = shown(document, Hand("broker-a-s", "broker-a is killed: s starts it"), [])
+    lines = shown(document, Selection("broker-a-s", "broker-a is killed: s starts it"), [])
     assert lines[2:5] == [
         " 1 broker-a      SYNC_MASTER  killed               ?",
         ">2 broker-a-s    SLAVE        isolated     1,234,567  █████░░░ 48 KB, cut off",
@@ -106,7 +108,7 @@ def test_a_cluster_in_trouble(document: Document) -> None:
 def test_a_nameserver_that_leaves_somebody_out_or_does_not_answer(document: Document) -> None:
     del document["routes"]["namesrv-1"]["broker-a"]["0"]
     document["routes"]["namesrv-2"] = None
-    lines = shown(document, Hand(), [])
+    lines = shown(document, Selection(), [])
     assert lines[6:8] == [
         "   namesrv-1     WRONG leaves out broker-a",
         "   namesrv-2     does not answer",
@@ -118,7 +120,7 @@ def test_of_many_nodes_those_around_the_chosen_one_are_shown_and_the_rest_counte
         group = f"broker-{number:02}"
         document["nodes"].append({**document["nodes"][1], "name": group, "group": group, "address": f"a{number}"})
     document["nodes"][-1]["state"] = "killed"
-    lines = shown(document, Hand("broker-20"), EVENTS)
+    lines = shown(document, Selection("broker-20"), EVENTS)
     assert ">  broker-20     SYNC_MASTER  ready        1,234,567" in lines
     assert "   ... and 37 more; 42 of all 43 are ready" in lines
     assert lines[-1].endswith("q quit")
@@ -139,6 +141,6 @@ def test_every_screen_is_filled_and_none_overflows(
     workload = document["nodes"][-1]
     many = {**document, "nodes": document["nodes"][:3] + [{**workload, "name": f"c-{n}"} for n in range(clients)]}
     events = [event(number, f"n{number}", "kind", text="x" * 300) for number in range(count)]
-    lines = shown(many, Hand(), events, width, height)
+    lines = shown(many, Selection(), events, width, height)
     assert len(lines) == height
     assert max(map(len, lines)) <= width

@@ -1,0 +1,25 @@
+"""What follows when messages have entered their queues."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from rmqlab.broker.delay import DueAlarm
+from rmqlab.broker.held_pulls import PullHold
+from rmqlab.remoting import names
+
+
+@attrs.frozen(eq=False)
+class Arrivals:
+    """Observes dispatch (`rmqlab.store.dispatch.DispatchObserver`): wakes held pulls, and delayed delivery in time."""
+
+    hold: PullHold
+    due_alarm: DueAlarm
+
+    def messages_dispatched(
+        self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], _store_timestamp: int
+    ) -> None:
+        """Wake the pulls that these messages are for; in the schedule topic, tags codes are times of delivery in ms."""
+        if topic == names.SCHEDULE_TOPIC:
+            self.due_alarm.bring_forward(due_millis=min(tags_codes))
+        self.hold.arrived(topic, queue_id, queue_offset, tags_codes)

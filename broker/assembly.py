@@ -1,0 +1,160 @@
+"""The composition root of a broker: makes each part, in an order in which its constructor gets all it needs.
+
+Two cycles of the design are broken by small objects that both sides share. Dispatch wakes held pulls, and held pulls
+read the store: so `PullHold` and `DueAlarm` are made before the store opens. Replication asks the nameservers for the
+master, and their replies direct replication: so both share a `KnownMaster`.
+"""
+
+import functools
+
+import attrs
+import trio
+
+from rmqlab.broker.acl.control import AccessControl
+from rmqlab.broker.append_followup import AppendFollowUp
+from rmqlab.broker.arrivals import Arrivals
+from rmqlab.broker.config import ANYWHERE, BrokerConfig, BrokerSettings
+from rmqlab.broker.delay import DueAlarm
+from rmqlab.broker.ha.known_master import KnownMaster
+from rmqlab.broker.ha.master import HaMaster
+from rmqlab.broker.ha.master_precheck import Identity, MasterPrecheck
+from rmqlab.broker.ha.settings import HaSettings
+from rmqlab.broker.ha.slave import HaSlave
+from rmqlab.broker.held_pulls import PullHold
+from rmqlab.broker.master_follower import HandbackAtConnect, MasterFollower
+from rmqlab.broker.metadata import MetadataSync
+from rmqlab.broker.offsets import ConsumerOffsetTable
+from rmqlab.broker.pending_acks import PendingAcks
+from rmqlab.broker.registration import Registration
+from rmqlab.broker.state import Broker
+from rmqlab.broker.subscriptions import SubscriptionGroupTable
+from rmqlab.broker.tasks import TaskStarter
+from rmqlab.broker.topics import TopicTable
+from rmqlab.runtime.clock import wall_clock, wall_millis
+from rmqlab.runtime.control import ControlLink
+from rmqlab.runtime.process import StartError
+from rmqlab.runtime.reactor import Reactor
+from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.results import PutStatus
+
+HA_PORT_DISTANCE = 1
+
+
+@attrs.frozen(eq=False)
+class Environment:
+    """The process around a broker."""
+
+    settings: BrokerSettings
+    reactor: Reactor
+    link: ControlLink
+    access: AccessControl | None
+    """None while access control is off."""
+
+
+def make_arrivals(reactor: Reactor, link: ControlLink) -> Arrivals:
+    """Make the parts that the store's dispatch reports to, and that therefore exist before the store."""
+    return Arrivals(PullHold(reactor.again, link.errors), DueAlarm(wall_clock()))
+
+
+def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: TaskStarter) -> Broker:
+    """Make a broker. Its HA port listens from here on; nothing runs yet.
+
+    StartError if the HA port cannot be opened, StoreError if the file of a table cannot be loaded.
+    """
+    settings, config, link = env.settings, env.settings.broker, env.link
+    config_dir = settings.store.store_path_root_dir / "config"
+    client = RemotingClient(env.reactor, source_ip=_source_ip(config))
+    slave_waits = PendingAcks(config.slave_timeout / 1000, PutStatus.FLUSH_SLAVE_TIMEOUT)
+    flush_waits = PendingAcks(settings.store.sync_flush_timeout / 1000, PutStatus.FLUSH_DISK_TIMEOUT)
+    ha_master = _make_ha_master(env, store, slave_waits)
+    ha_address = _listen_for_slaves(ha_master, config)
+    known_master = KnownMaster.from_settings(_slave_settings(settings))
+    topics = TopicTable(config, config_dir / "topics.json", wall_millis)
+    offsets = ConsumerOffsetTable(config_dir / "consumerOffset.json")
+    subscriptions = SubscriptionGroupTable(config, config_dir / "subscriptionGroup.json", wall_millis)
+    sync = MetadataSync(
+        config.address,
+        topics,
+        offsets,
+        subscriptions,
+        config_dir / "delayOffset.json",
+        client,
+        link.emit,
+        known_master,
+        errors=link.errors,
+    )
+    follower = MasterFollower(known_master, sync, tasks, link.emit) if config.is_slave else None
+    registration = Registration(config, topics, client, ha_address, link.emit, tasks, follower, errors=link.errors)
+    growth = AppendFollowUp(env.reactor, store, ha_master, flush_waits)
+    ha_slave = HaSlave(
+        env.reactor,
+        store,
+        _slave_settings(settings),
+        known_master,
+        on_received=growth.received,
+        emit=link.emit,
+        connection_observer=HandbackAtConnect(known_master, sync, registration, tasks),
+        caution=MasterPrecheck(
+            store, Identity(config.broker_cluster_name, config.broker_name), client, link.emit, known_master
+        ),
+        source_ip=_source_ip(config),
+    )
+    return Broker(
+        settings=settings,
+        config=config,
+        store=store,
+        topics=topics,
+        subscriptions=subscriptions,
+        offsets=offsets,
+        ha_master=ha_master,
+        ha_slave=ha_slave,
+        client=client,
+        registration=registration,
+        sync=sync,
+        growth=growth,
+        flush_waits=flush_waits,
+        slave_waits=slave_waits,
+        hold=arrivals.hold,
+        due_alarm=arrivals.due_alarm,
+        tasks=tasks,
+        later=env.reactor.again,
+        now_millis=wall_clock(),
+        now=trio.lowlevel.current_clock().current_time,
+        emit=link.emit,
+        errors=link.errors,
+        access=env.access,
+        started_at_millis=wall_millis(),
+    )
+
+
+def _make_ha_master(env: Environment, store: MessageStore, slave_waits: PendingAcks) -> HaMaster:
+    return HaMaster(
+        env.reactor,
+        store,
+        env.settings.ha,
+        on_ack=slave_waits.advance,
+        on_lost=functools.partial(slave_waits.fail, PutStatus.SLAVE_NOT_AVAILABLE),
+        emit=env.link.emit,
+        is_slave=env.settings.broker.is_slave,
+    )
+
+
+def _listen_for_slaves(ha_master: HaMaster, config: BrokerConfig) -> str:
+    """Open the HA port; return the HA address for registrations. StartError if the port cannot be opened."""
+    port = config.ha_listen_port if config.ha_listen_port is not None else config.listen_port + HA_PORT_DISTANCE
+    try:
+        _, port = ha_master.listen(config.listen_address, port)
+    except OSError as exc:
+        raise StartError(exc.strerror or str(exc)) from None
+    return f"{config.broker_ip2}:{port}"
+
+
+def _slave_settings(settings: BrokerSettings) -> HaSettings:
+    """Return the HA settings of the slave's side; a master follows no other broker."""
+    return settings.ha if settings.broker.is_slave else attrs.evolve(settings.ha, ha_master_address="")
+
+
+def _source_ip(config: BrokerConfig) -> str | None:
+    """Return the local address of outgoing connections; None lets the system choose it."""
+    return None if config.listen_address in ANYWHERE else config.listen_address

@@ -1,0 +1,18 @@
+"""The broker's disk, with the disk faults in force."""
+
+import contextlib
+from collections.abc import Iterator
+
+from rmqlab.faults.disk.hook import DiskFaults
+from rmqlab.faults.process import following
+from rmqlab.runtime.node_faults import NodeFaults
+from rmqlab.store.configfile import on_disk
+from rmqlab.store.faulty_disk import FaultyDisk
+
+
+@contextlib.contextmanager
+def open_faulty_disk(faults: NodeFaults) -> Iterator[FaultyDisk]:
+    """A disk for the store and for the small files beside it, which fails as the rules of this node say."""
+    disk = FaultyDisk()
+    with following(faults, DiskFaults(disk.set_effects).follow), on_disk(disk):
+        yield disk

@@ -1,0 +1,89 @@
+"""How an action reports what it did: as a JSON document, and as lines for a person."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+import attrs
+
+from rmqlab.cluster.faults.active_faults import ActiveFault
+from rmqlab.cluster.supervisor.live_status import live_status
+from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.faults import describe_fault
+from rmqlab.store.powerloss import Lost
+
+R = TypeVar("R")
+R_contra = TypeVar("R_contra", contravariant=True)
+Document = Mapping[str, Any]
+
+
+class Report(Protocol[R_contra]):
+    """A kind of report."""
+
+    async def document(self, supervisor: Supervisor, target: str, result: R_contra) -> Any:
+        """Return what `--json` prints. `result` is what the action returned."""
+        ...
+
+    def lines(self, document: Any) -> Iterator[str]:
+        """Describe the document to a person."""
+        ...
+
+
+def _no_members(_result: object, _name: str) -> Document:
+    return {}
+
+
+def _process(node: Document) -> str:
+    return f"{node['name']} is {node['state']}" + (f" (pid {node['pid']})" if node["pid"] else "")
+
+
+@attrs.frozen
+class NodesReport(Generic[R]):
+    """The status entries of the nodes that were acted on, each with members of its own, and a line for each."""
+
+    members: Callable[[R, str], Document] = _no_members
+    """Members for the node of this name, from the action's result."""
+    line: Callable[[Document], str] = _process
+
+    async def document(self, supervisor: Supervisor, target: str, result: R) -> list[dict[str, Any]]:
+        names = {node.name for node in supervisor.find(target)}
+        nodes = (await live_status(supervisor))["nodes"]
+        return [{**node, **self.members(result, node["name"])} for node in nodes if node["name"] in names]
+
+    def lines(self, document: list[Document]) -> Iterator[str]:
+        return map(self.line, document)
+
+
+class FaultReport:
+    """The fault that the action put in force."""
+
+    async def document(self, _supervisor: Supervisor, _target: str, result: ActiveFault) -> dict[str, Any]:
+        return result.as_json()
+
+    def lines(self, document: Document) -> Iterator[str]:
+        yield f"{document['id']}: {describe_fault(document)}"
+
+
+def _lost_members(losses: Mapping[str, Lost], name: str) -> Document:
+    return {"lost": attrs.asdict(losses[name])}
+
+
+def _lost_line(node: Document) -> str:
+    lost = node["lost"]
+    if not lost["log_bytes"]:
+        return f"{node['name']} is {node['state']}: all of its commit log was on disk"
+    return (
+        f"{node['name']} is {node['state']}: lost {lost['log_bytes']} bytes of the commit log"
+        f" from offset {lost['flushed']} on, with {lost['messages']} messages"
+    )
+
+
+def _wiped_members(deleted: Mapping[str, int], name: str) -> Document:
+    return {"deleted_files": deleted[name]}
+
+
+def _wiped_line(node: Document) -> str:
+    return f"{node['name']} is {node['state']}: deleted {node['deleted_files']} files"
+
+
+POWER_LOSS_REPORT = NodesReport(_lost_members, _lost_line)
+WIPE_REPORT = NodesReport(_wiped_members, _wiped_line)

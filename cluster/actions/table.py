@@ -1,0 +1,127 @@
+"""The table of actions. A new action is one entry; CONTRIBUTING.md ("Add an action") says what follows from it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, Targets
+from rmqlab.cluster.actions.reports import POWER_LOSS_REPORT, WIPE_REPORT, FaultReport
+from rmqlab.cluster.faults.active_faults import ActiveFault
+from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.faults import Isolation
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class _OnNames(Protocol[R_co]):
+    def __call__(self, supervisor: Supervisor, /, *names: str) -> Awaitable[R_co]: ...
+
+
+def _on_names(method: _OnNames[R_co]) -> Callable[[Supervisor, str], Awaitable[R_co]]:
+    """Call a method of the supervisor with the names of the target's processes. UnknownTargetError without any."""
+
+    def run(supervisor: Supervisor, target: str) -> Awaitable[R_co]:
+        return method(supervisor, *(node.name for node in supervisor.find(target)))
+
+    return run
+
+
+async def _isolate(supervisor: Supervisor, target: str) -> ActiveFault:
+    return await supervisor.faults.apply(Isolation(target=target))
+
+
+class NodeActions:
+    """Base of the classes that offer every action as a method.
+
+    Targets are `broker-a`, `broker-a:master`, `broker-a:slave`, `broker-a-s`, `namesrv-1`, or a workload's name.
+    Errors: UnknownTargetError, WrongStateError, NodeFailedError, FaultError.
+    """
+
+    kill = NodeAction(
+        run=_on_names(Supervisor.kill),
+        help="Kill with SIGKILL: nothing is flushed or unregistered, the sockets close.",
+        doing="killing",
+        needs=(Liveness.RUNNING, Liveness.PAUSED),
+        leaves=Liveness.ENDED,
+        ended_as="killed",
+        undo="start",
+        key="k",
+    )
+    start = NodeAction(
+        run=_on_names(Supervisor.start),
+        help="Start nodes that do not run, and return when they are ready.",
+        doing="starting",
+        needs=(Liveness.ENDED,),
+        leaves=Liveness.RUNNING,
+        key="s",
+    )
+    stop = NodeAction(
+        run=_on_names(Supervisor.stop),
+        help="Stop in order: a broker unregisters first.",
+        doing="stopping",
+        needs=(Liveness.RUNNING,),
+        leaves=Liveness.ENDED,
+        ended_as="stopped",
+        undo="start",
+        key="x",
+    )
+    pause = NodeAction(
+        run=_on_names(Supervisor.pause),
+        help="Freeze with SIGSTOP: the sockets stay open, nothing answers.",
+        doing="pausing",
+        needs=(Liveness.RUNNING,),
+        leaves=Liveness.PAUSED,
+        undo="resume",
+        key="p",
+    )
+    resume = NodeAction(
+        run=_on_names(Supervisor.resume),
+        help="Continue a paused node with SIGCONT.",
+        doing="resuming",
+        needs=(Liveness.PAUSED,),
+        leaves=Liveness.RUNNING,
+        key="p",
+    )
+    restart = NodeAction(
+        run=_on_names(Supervisor.restart),
+        help="Stop nodes that run, start all of them, and return when they are ready.",
+        doing="restarting",
+        needs=(Liveness.RUNNING, Liveness.ENDED),
+        leaves=Liveness.RUNNING,
+    )
+    power_loss = NodeAction(
+        run=_on_names(Supervisor.power_loss),
+        help="""Kill, then erase what was not yet synced to disk; `start` recovers the rest.
+
+        Sockets close as at a kill: isolate the node first if its peers must not notice.
+        """,
+        doing="cutting the power of",
+        leaves=Liveness.ENDED,
+        ended_as="without power",
+        targets=Targets.NODES,
+        undo="start",
+        report=POWER_LOSS_REPORT,
+    )
+    wipe = NodeAction(
+        run=_on_names(Supervisor.wipe),
+        help="Kill, then delete the store: the next `start` finds an empty disk. Does not ask.",
+        doing="wiping",
+        leaves=Liveness.ENDED,
+        ended_as="wiped",
+        targets=Targets.BROKERS,
+        report=WIPE_REPORT,
+    )
+    isolate = NodeAction(
+        run=_isolate,
+        help="Cut a node off: packets from and to it vanish. No peer sees a close, connects hang.",
+        doing="isolating",
+        targets=Targets.NODES,
+        undo=HEAL,
+        key="i",
+        report=FaultReport(),
+    )
+
+
+ACTIONS: Mapping[str, NodeAction[Any]] = {
+    action.name: action for action in vars(NodeActions).values() if isinstance(action, NodeAction)
+}
+"""All actions by the name of their command."""

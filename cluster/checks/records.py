@@ -1,0 +1,166 @@
+"""Records that cannot be read, and consume queue entries that do not point at their record.
+
+* `corrupt NODE`: records of the node's commit log whose body fails its CRC, and records that lay in a hole of the log:
+  bytes that are no record, with records behind them. What lay in a hole is known by the consume queue entries that
+  point into it. Records behind a hole are readable, and count for all other metrics. A broker that starts after a crash
+  cuts its log off at the hole (store-and-ha section 3.5), and loses them.
+* `dangling NODE`: consume queue entries that point neither at a record of their queue, queue offset and size nor into a
+  hole. Consumers skip such a message, or get another one.
+
+A log that ends early has no hole, and bytes behind its last record are not judged. Entries that point below the first
+file of the log belong to messages that expired.
+
+Unknown: `dangling` where the store has records and no consume queues, and after a power loss until the broker started.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
+from rmqlab.cluster.checks.history import History, Queue
+from rmqlab.store.queueentries import QueueEntry
+from rmqlab.store.scan import Hole
+from rmqlab.verdict.catalogue import ENTRIES, RECORDS
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+
+Place = tuple[Queue, int]
+"""A queue and a queue offset."""
+
+
+@attrs.frozen
+class Damage:
+    """One message that a node's log should hold, and that cannot be read there."""
+
+    node: str
+    message_id: str
+    """Empty where no producer was acknowledged for this place."""
+    place: Place
+    log_offset: int
+    says: str
+
+
+def judge(history: History, stores: Stores) -> Iterator[Finding]:
+    """Yield the findings of `catalogue.RECORDS_AND_QUEUES`."""
+    names = acknowledged_places(history)
+    for store in stores.nodes.values():
+        damages = find_damages(store, names)
+        yield count_of(
+            f"corrupt {store.node}",
+            RECORDS,
+            damages,
+            lambda damage: _tell_damage(damage, history),
+            message_ids=[damage.message_id for damage in damages if damage.message_id],
+        )
+        yield _judge_entries(store, names, history)
+
+
+def acknowledged_places(history: History) -> Mapping[Place, str]:
+    """Return the message of each place that a producer was acknowledged for."""
+    return {
+        (send.queue, send.offset + number): message_id
+        for send in history.sends
+        if send.is_acknowledged and send.queue is not None and send.offset is not None
+        for number, message_id in enumerate(send.ids)
+    }
+
+
+def find_damages(store: NodeStore, names: Mapping[Place, str]) -> list[Damage]:
+    """List what cannot be read in one log, in the order of the log."""
+    damages = [
+        Damage(store.node, copy.message_id, (copy.queue, copy.offset), copy.log_offset, "its body fails its CRC")
+        for copy in store.damaged
+    ]
+    if store.holes:
+        damages += _in_holes(store, names)
+    return sorted(damages, key=lambda damage: damage.log_offset)
+
+
+def _in_holes(store: NodeStore, names: Mapping[Place, str]) -> Iterator[Damage]:
+    for entry in store.entries:
+        if (hole := _hole_at(store.holes, entry.log_offset)) is not None:
+            behind = sum(copy.log_offset >= hole.end for copy in store.copies)
+            says = (
+                f"bytes {hole.offset} to {hole.end} are no record; {behind} records behind them are readable, and a"
+                " broker that starts after a crash cuts them off"
+            )
+            place = _place(store, entry)
+            yield Damage(store.node, names.get(place, ""), place, entry.log_offset, says)
+
+
+def _hole_at(holes: Sequence[Hole], log_offset: int) -> Hole | None:
+    return next((hole for hole in holes if hole.offset <= log_offset < hole.end), None)
+
+
+def _place(store: NodeStore, entry: QueueEntry) -> Place:
+    return Queue(entry.topic, store.broker, entry.queue_id), entry.offset
+
+
+def _tell_damage(damage: Damage, history: History) -> Evidence:
+    queue, offset = damage.place
+    return Evidence(
+        says=f"{damage.node}, commit log offset {damage.log_offset}, {queue} offset {offset}: {damage.says}",
+        message_ids=(damage.message_id,) if damage.message_id else (),
+        entries=history.by_message.get(damage.message_id, ()),
+    )
+
+
+# ---- consume queues --------------------------------------------------------------------------------------
+
+
+def _judge_entries(store: NodeStore, names: Mapping[Place, str], history: History) -> Finding:
+    metric = f"dangling {store.node}"
+    if missing := _why_unknown(store, history):
+        return unknown(metric, ENTRIES, missing)
+    there = {copy.log_offset: copy for copy in (*store.copies, *store.damaged)}
+    dangling = list(_find_dangling(store, there))
+
+    def name(entry: QueueEntry) -> str:
+        copy = there.get(entry.log_offset)
+        return names.get(_place(store, entry)) or (copy.message_id if copy else "")
+
+    return count_of(
+        metric,
+        ENTRIES,
+        dangling,
+        lambda entry: _tell_entry(entry, there.get(entry.log_offset), name(entry), store),
+        says=f"of {len(store.entries)} entries",
+        message_ids=[found for entry in dangling if (found := name(entry))],
+    )
+
+
+def _why_unknown(store: NodeStore, history: History) -> str:
+    last = [entry.kind for entry in history.of_node(store.node, "node_ready", "power_lost")][-1:]
+    if last == ["power_lost"]:
+        return "the node lost power, and did not start again"
+    if not store.entries and (store.copies or store.damaged):
+        return "the store has no consume queues"
+    return ""
+
+
+def _find_dangling(store: NodeStore, there: Mapping[int, Copy]) -> Iterator[QueueEntry]:
+    first = _first_offset(store, there)
+    for entry in store.entries:
+        copy = there.get(entry.log_offset)
+        if copy is not None:
+            queue = copy.queue
+            stated = (queue.topic, queue.queue_id, copy.offset, copy.size)
+            if stated != (entry.topic, entry.queue_id, entry.offset, entry.size):
+                yield entry
+        elif (entry.log_offset >= first or not entry.size) and _hole_at(store.holes, entry.log_offset) is None:
+            yield entry
+
+
+def _first_offset(store: NodeStore, offsets: Iterable[int]) -> int:
+    """Where the log begins."""
+    return min([*offsets, *(hole.offset for hole in store.holes)], default=0)
+
+
+def _tell_entry(entry: QueueEntry, copy: Copy | None, message_id: str, store: NodeStore) -> Evidence:
+    queue, offset = _place(store, entry)
+    there = f"{copy.message_id} of {copy.queue} offset {copy.offset}" if copy else "no record"
+    return Evidence(
+        says=f"{store.node}, {queue} offset {offset}: the entry points at commit log offset {entry.log_offset}, where"
+        f" {there} is",
+        message_ids=(message_id,) if message_id else (),
+    )

@@ -1,0 +1,127 @@
+"""Renders events, their schema and lines of logs for a person."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from rich.text import Text
+
+from rmqlab.runtime.journal_schema import EventType
+from rmqlab.runtime.printable import printable, printable_values
+
+Document = Mapping[str, Any]
+
+EVENT_STYLES = {
+    "node_ready": "green",
+    "node_killed": "bold red",
+    "node_crashed": "bold red",
+    "power_lost": "bold red",
+    "fault_applied": "bold red",
+    "fault_healed": "green",
+    "store_wiped": "bold red",
+    "node_paused": "magenta",
+    "node_stopped": "yellow",
+    "command": "bold cyan",
+    "broker_unregistered": "yellow",
+    "route_changed": "cyan",
+}
+_LONGEST_VALUE = 60
+
+
+def render_event(event: Document) -> Text:
+    """Render an event on one line: time of the cluster's clock, node, kind, fields; frequent kinds are shorter."""
+    event = printable_values(event)
+    line = Text(f"{clock_text(event['at'])}  ", "dim")
+    line.append(f"{event['node'] or 'cluster':12} ", "bold")
+    if (render := _MESSAGES.get(event["kind"])) is not None:
+        return line.append_text(render(event))
+    line.append(event["kind"], EVENT_STYLES.get(event["kind"], ""))
+    for key, value in event.items():
+        if key not in ("at", "node", "kind"):
+            text = str(value)
+            line.append(f"  {key}=", "dim")
+            line.append(text if key == "error" else shorten(text))
+    return line
+
+
+def clock_text(millis: int) -> str:
+    """Return the local time of day; question marks for an invalid one, as a peer can send any."""
+    seconds, rest = divmod(millis, 1000)
+    try:
+        return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest:03}"
+    except (ValueError, OverflowError, OSError):
+        return "??:??:??.???"
+
+
+def _sent_line(event: Document) -> Text:
+    outcome = str(event.get("outcome"))
+    line = Text(f"sent #{event.get('number')} ").append(outcome, "green" if outcome == "SEND_OK" else "yellow")
+    if event.get("broker"):
+        line.append(f" {_place(event)}", "dim")
+    line.append(f" {event.get('took')} ms", "dim").append(f": {event['remark']}" if event.get("remark") else "")
+    return _with_error(line, event)
+
+
+def _attempt_line(event: Document) -> Text:
+    line = Text(f"attempt {event.get('attempt')} at {event.get('broker') or 'no broker'} ")
+    return _with_error(
+        line.append(str(event.get("outcome")), "yellow").append(f" {event.get('took')} ms", "dim"), event
+    )
+
+
+def _delivered_line(event: Document) -> Text:
+    line = Text(f"got #{event.get('number')} ").append(_place(event), "dim")
+    if event.get("from_broker_id"):
+        line.append(f" from slave {event['from_broker_id']}", "yellow")
+    return line.append(f" again ({event['reconsume_times']})" if event.get("reconsume_times") else "", "yellow")
+
+
+def _committed_line(event: Document) -> Text:
+    line = Text("committed ").append(_place(event), "dim")
+    return line.append(f" to slave {event['broker_id']}" if event.get("broker_id") else "", "yellow")
+
+
+def _sample_line(event: Document) -> Text:
+    return Text(f"log ends at {event.get('max_offset')}", "dim")
+
+
+def _place(event: Document) -> str:
+    return f"{event.get('topic')}@{event.get('broker')}:{event.get('queue')} at {event.get('offset')}"
+
+
+def _with_error(line: Text, event: Document) -> Text:
+    return line.append(f": {event['error']}") if event.get("error") else line
+
+
+_MESSAGES = {
+    "sent": _sent_line,
+    "attempt_failed": _attempt_line,
+    "delivered": _delivered_line,
+    "committed": _committed_line,
+    "log_sampled": _sample_line,
+}
+"""Frequent kinds: rendered without the names of their fields, which `--json` has."""
+
+
+def render_schema(kinds: Iterable[EventType]) -> Text:
+    """Render all kinds of events, each with its fields below it."""
+    text = Text()
+    for kind in kinds:
+        text.append(kind.name, "bold").append(f"  ({kind.source})  {kind.meaning}\n")
+        for name, field in kind.fields.items():
+            unit = f", {field.unit}" if field.unit else ""
+            text.append(f"    {name}", "cyan").append(f": {field.type}{unit}", "dim").append(f"  {field.meaning}\n")
+        if kind.is_open:
+            text.append("    further fields may come\n", "dim")
+    text.rstrip()
+    return text
+
+
+def render_log_line(node: str, line: str) -> Text:
+    """Render one line of a node's log. Tabs are expanded, not escaped."""
+    return Text(f"{node}| ", "dim").append(printable(line.expandtabs()), "not dim")
+
+
+def shorten(text: str) -> str:
+    """Cut a text that is too long for a table, and mark the cut."""
+    return text if len(text) <= _LONGEST_VALUE else text[: _LONGEST_VALUE - 1] + "…"

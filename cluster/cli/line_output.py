@@ -1,0 +1,43 @@
+"""Prints lines, and below them, on a terminal, what is being waited for."""
+
+from collections.abc import Callable
+
+import attrs
+from rich.console import RenderableType
+
+from rmqlab.cluster.cli.progress import Progress
+from rmqlab.cluster.cli.terms import console
+
+
+@attrs.define(eq=False)
+class LineOutput:
+    """Output of a command that takes long. If silent, it shows only what is being waited for."""
+
+    is_silent: bool = False
+    _text: Callable[[], str] | None = attrs.field(default=None, init=False)
+    _progress: Progress | None = attrs.field(default=None, init=False)
+
+    def line(self, what: RenderableType) -> None:
+        """Print a line that stays."""
+        self._hide()
+        if not self.is_silent:
+            console.print(what)
+        self._show()
+
+    def doing(self, text: Callable[[], str] | None) -> None:
+        """Show what is being waited for, as `text` returns it, called in another thread; None hides it."""
+        self._text = text
+        if text is None:
+            self._hide()
+        elif self._progress is None:
+            self._show()
+
+    def _show(self) -> None:
+        if self._text is not None:
+            self._progress = Progress()
+            self._progress.begin(lambda: self._text() if self._text else "")
+
+    def _hide(self) -> None:
+        if self._progress is not None:
+            self._progress.end()
+            self._progress = None

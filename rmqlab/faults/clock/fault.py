@@ -1,0 +1,25 @@
+"""What all clock faults have in common."""
+
+import attrs
+
+from rmqlab.faults.specification import TargetedFault
+
+
+@attrs.frozen(kw_only=True)
+class ClockFault(TargetedFault):
+    """Put a node's wall clock wrong: store timestamps, ages of messages, delayed delivery.
+
+    Time-outs stay right. After the heal the clock jumps to the cluster's time.
+    """
+
+    family = "clock"
+
+    @property
+    def by_seconds(self) -> float:
+        """How far the clock is ahead; negative: behind."""
+        return 0.0
+
+    @property
+    def by_ppm(self) -> float:
+        """Microseconds that the clock gains each second; negative: loses."""
+        return 0.0

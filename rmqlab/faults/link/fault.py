@@ -1,0 +1,47 @@
+"""What all link faults have in common."""
+
+import functools
+from collections.abc import Iterable
+from typing import ClassVar, Final
+
+import attrs
+
+from rmqlab.faults.link.netem import UNIMPAIRED, Impairment
+from rmqlab.faults.specification import Fault, option
+
+PLANES: Final = ("remoting", "vip", "ha")
+OUTSIDE: Final = "outside"
+"""All peers that are not part of the cluster: clients at 127.0.0.1 or anywhere else."""
+ANYONE: Final = "*"
+"""All other peers, those outside and later ones included."""
+
+_END = "A node, all of a role (broker-a:slave), outside, or * for all others."
+
+
+@attrs.frozen(kw_only=True)
+class LinkFault(Fault):
+    """Break what goes from SRC to DST; what goes back stays whole. Times are ms of the cluster's clock."""
+
+    family = "link"
+    refuses_connections: ClassVar[bool] = False
+    """True if connects from src to dst fail at once."""
+    loses_connections: ClassVar[bool] = False
+    """True if connects hang, in either direction: the answer of the network is lost, if not the request."""
+
+    src: str = option(f"The sender. {_END}", is_argument=True)
+    dst: str = option("The receiver.", is_argument=True)
+    only: str | None = option("Only connections to this port.", default=None, choices=PLANES)
+    both_ways: bool = option("From DST to SRC as well.", default=False)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return self.src, self.dst
+
+    def impair(self, before: Impairment) -> Impairment:
+        """Add the effect on bytes that go one way to that of the faults before this one."""
+        return before
+
+
+def impairment_of(faults: Iterable[LinkFault]) -> Impairment:
+    """Put the effects of several faults on one direction together."""
+    return functools.reduce(lambda before, fault: fault.impair(before), faults, UNIMPAIRED)

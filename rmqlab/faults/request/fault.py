@@ -1,0 +1,59 @@
+"""What all request faults have in common."""
+
+import enum
+from typing import Protocol
+
+import attrs
+
+from rmqlab.faults.specification import FaultError, TargetedFault, near_miss, option
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.runtime.dispatch import Reply
+
+
+class HeldRequest(Protocol):
+    """A request that is not handled unless the fault lets it."""
+
+    def reply(self, reply: Reply) -> None:
+        """Send this reply."""
+
+    def handle_after(self, seconds: float) -> None:
+        """Handle it so many seconds of the cluster's clock later, unless its sender is gone by then."""
+
+
+def code_of(name: str, codes: type[enum.IntEnum]) -> int:
+    """Return the number of a code given by name or number. FaultError for an unknown name."""
+    if name.isdigit():
+        return int(name)
+    word = name.upper().replace("-", "_")
+    if word in codes.__members__:
+        return codes[word].value
+    kind = "request" if codes is RequestCode else "response"
+    raise FaultError(
+        f"no {kind} code {name!r}: expected a number or a name of RocketMQ{near_miss(word, codes.__members__)}"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class RequestFault(TargetedFault):
+    """Answer requests of one code unhandled, handle them late, or drop them.
+
+    A node that is started again counts anew.
+    """
+
+    family = "request"
+    default_kind = "answer"
+
+    code: str = option("A request code: 310, or SEND_MESSAGE_V2.", converter=str, is_argument=True)
+    times: int | None = option("How many of them.", least=1, default=None, unless_given="all")
+
+    def __attrs_post_init__(self) -> None:
+        code_of(self.code, RequestCode)
+
+    @property
+    def code_number(self) -> int:
+        """The request code."""
+        return code_of(self.code, RequestCode)
+
+    def hold(self, request: HeldRequest) -> None:
+        """Do instead of handling the request what the fault demands."""
+        raise NotImplementedError

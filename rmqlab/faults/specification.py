@@ -1,0 +1,157 @@
+"""What each kind of fault declares about itself: its name, its options with units and bounds, and one example.
+
+Options of the command line, keys of scenario files, error messages and `docs/faults.md` come from these declarations.
+"""
+
+import difflib
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Protocol
+
+import attrs
+
+_OPTION: Final = "rmqlab.option"
+
+
+class FaultError(ValueError):
+    """The values describe no fault. The text names what was wrong and what is expected."""
+
+
+def near_miss(word: str, known: Iterable[str]) -> str:
+    """Return `; did you mean x?` if a known word is similar, else an empty text."""
+    close = difflib.get_close_matches(word, list(known), 1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+@attrs.frozen(kw_only=True)
+class Option:
+    """What is known of one value of a fault beside its name and type."""
+
+    help: str
+    unit: str = ""
+    least: float | None = None
+    above: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    unless_given: object = None
+    """The value that counts if none is given, shown in help texts."""
+    flag: str = ""
+    """The option of the command line, if it is not the name with dashes."""
+    is_argument: bool = False
+    """The command line takes it by position."""
+
+    def problem(self, value: Any) -> str:
+        """Return what the value should be, or an empty text if it is valid."""
+        if self.choices and value not in self.choices:
+            return f"one of {', '.join(self.choices)}{near_miss(str(value), self.choices)}"
+        if self.least is not None and value < self.least:
+            return f"at least {self.least:g}"
+        if self.above is not None and value <= self.above:
+            return f"more than {self.above:g}"
+        if self.most is not None and value > self.most:
+            return f"at most {self.most:g}"
+        return ""
+
+
+def option(help: str, *, default: Any = attrs.NOTHING, converter: Any = None, **more: Any) -> Any:  # noqa: A002 -- its name everywhere
+    """Declare a value of a fault, required unless it has a default; `more` are fields of `Option`."""
+    metadata = {_OPTION: Option(help=help, **more)}
+    return attrs.field(default=default, converter=converter, validator=_check, metadata=metadata)
+
+
+def option_of(field: "attrs.Attribute[Any]") -> Option:
+    """Return the declaration of a field made by `option`."""
+    declared: Option = field.metadata[_OPTION]
+    return declared
+
+
+def is_required(field: "attrs.Attribute[Any]") -> bool:
+    """True for a value without default."""
+    return field.default is attrs.NOTHING
+
+
+def meaning_of(field: "attrs.Attribute[Any]") -> str:
+    """Say what a value is, which values are valid, and in brackets what counts if none is given."""
+    option = option_of(field)
+    unless_given = option.unless_given
+    if unless_given is None and not is_required(field) and field.default is not False:
+        unless_given = field.default
+    choices = f" One of {', '.join(option.choices)}." if option.choices else ""
+    return f"{option.help}{choices}" + ("" if unless_given is None else f" [{unless_given}]")
+
+
+def flag_of(field: "attrs.Attribute[Any]") -> str:
+    """Return the option of the command line for a value: `--jitter`."""
+    return option_of(field).flag or f"--{field.name.replace('_', '-')}"
+
+
+def _check(fault: "Fault", field: "attrs.Attribute[Any]", value: Any) -> None:
+    if value is None:
+        return
+    if problem := option_of(field).problem(value):
+        shown = f"{value:g}" if isinstance(value, (int, float)) else repr(value)
+        raise FaultError(f"{fault.family}: {field.name} = {shown}: expected {problem}")
+
+
+@attrs.frozen(kw_only=True)
+class Fault:
+    """A fault as a value. Times are milliseconds of the cluster's clock.
+
+    A direct subclass is a family, such as all link faults; its subclasses are the kinds. A family of one kind has no
+    subclasses. The docstring of a kind is its entry in `docs/faults.md`, and the first line is its help text.
+    """
+
+    family: ClassVar[str]
+    kind: ClassVar[str] = ""
+    """Empty for the only kind of a family."""
+    default_kind: ClassVar[str] = ""
+    """The kind of this family that is meant if none is given. Empty: it must be given."""
+    example: ClassVar[Mapping[str, object]]
+    """Values of one fault of this kind, without `type` and `kind`: shown in `docs/faults.md` as a command."""
+    is_brokers_only: ClassVar[bool] = False
+    has_own_command: ClassVar[bool] = False
+    """True for `rmqlab FAMILY ...`, instead of `rmqlab fault FAMILY ...`."""
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The nodes and roles that it names."""
+        raise NotImplementedError
+
+
+@attrs.frozen(kw_only=True)
+class TargetedFault(Fault):
+    """A fault of one node, or of each node of a role."""
+
+    target: str = option("A node, or a role such as broker-a:slave.", is_argument=True)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.target,)
+
+
+class TargetNode(Protocol):
+    """What a fault that the supervisor plays knows of a target."""
+
+    @property
+    def host(self) -> str:
+        """Its IP address."""
+
+    @property
+    def ha_port(self) -> int | None:
+        """The port where it serves slaves; None for a node that does not."""
+
+
+class CannotPlayError(Exception):
+    """The supervisor cannot play a fault at its targets. The text says why."""
+
+
+@attrs.frozen(kw_only=True)
+class SupervisorFault(TargetedFault):
+    """A fault that the supervisor plays itself: nodes get no rule for it."""
+
+    async def start(self, nodes: Sequence[TargetNode], rate: float) -> Callable[[], Awaitable[str]]:
+        """Start playing. CannotPlayError if that is impossible.
+
+        Returns a function that plays until cancelled; if the fault ends by itself, it returns the reason. `rate`:
+        seconds of the cluster's clock per second of this process.
+        """
+        raise NotImplementedError

@@ -1,0 +1,83 @@
+"""Records that cannot be read, and consume queue entries that do not point at theirs.
+
+Metrics: corrupt NODE, dangling NODE. Joins of logs and queues by commit log offset; the rules are those of
+cluster/checks/records.py.
+"""
+
+import collections
+from collections.abc import Iterator
+from typing import Any
+
+from rmqlab.pipeline.audit.facts import Run
+from rmqlab.verdict.catalogue import ENTRIES, RECORDS
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
+
+_DANGLING = """
+with firsts as (
+    select node, min(log_offset) first_offset
+    from (select node, log_offset from whole_records union all select node, log_offset from holes) group by node
+)
+select e.node, coalesce(b.broker, e.node) broker, e.topic, e.queueId queue, e.queueOffset offset, e.commitLogOffset log_offset,
+    r.message_id
+from queue_entries e
+    left join whole_records r on e.node = r.node and e.commitLogOffset = r.log_offset
+    left join firsts f on e.node = f.node
+    left join holes h on e.node = h.node and e.commitLogOffset >= h.log_offset and e.commitLogOffset < h.until
+    left join brokers_of_nodes b on e.node = b.node
+where if(r.node is null,
+    h.node is null and (e.commitLogOffset >= coalesce(f.first_offset, 0) or e.storeSize = 0),
+    r.topic != e.topic or r.queue != e.queueId or r.offset != e.queueOffset or r.size != e.storeSize)
+"""
+
+_FIRST = f"""
+select * from (select *, row_number() over (partition by node order by log_offset, topic, queue, offset) nth from {{table}})
+where nth <= {EVIDENCE_LIMIT} order by nth
+"""
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Make the table `dangling_entries`, and measure for every store."""
+    run.table("dangling_entries", run.sql(_DANGLING))
+    damages, dangling = _count(run, "damages"), _count(run, "dangling_entries")
+    told_damages = _told(run, "damages") if damages else {}
+    told_dangling = _told(run, "dangling_entries") if dangling else {}
+    entries, records = _count(run, "queue_entries"), _count(run, "whole_records")
+    for node in run.stores:
+        yield Finding(
+            metric=f"corrupt {node}",
+            unit=RECORDS,
+            value=damages[node],
+            evidence=seen(f"{_place(row)}: {row.why}" for row in told_damages.get(node, ())),
+        )
+        missing = _why_unknown(run, node, is_without_queues=bool(records[node]) and not entries[node])
+        if missing:
+            yield unknown(f"dangling {node}", ENTRIES, missing)
+        else:
+            told = (
+                f"{_place(row)}: the entry points at {row.message_id or 'no record'}"
+                for row in told_dangling.get(node, ())
+            )
+            yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node], evidence=seen(told))
+
+
+def _count(run: Run, table: str) -> collections.Counter[str]:
+    rows = run.rows(f"select node, count(*) found from {table} group by node")
+    return collections.Counter({row.node: row.found for row in rows})
+
+
+def _told(run: Run, table: str) -> dict[str, list[Any]]:
+    told: dict[str, list[Any]] = collections.defaultdict(list)
+    for row in run.rows(_FIRST.format(table=table)):
+        told[row.node].append(row)
+    return told
+
+
+def _place(row: Any) -> str:
+    return f"{row.node}, commit log offset {row.log_offset}, {row.topic}@{row.broker}:{row.queue} offset {row.offset}"
+
+
+def _why_unknown(run: Run, node: str, *, is_without_queues: bool) -> str:
+    kinds = [one.kind for one in run.happenings if one.node == node and one.kind in ("node_ready", "power_lost")]
+    if kinds[-1:] == ["power_lost"]:
+        return "the node lost power, and did not start again"
+    return "the store has no consume queues" if is_without_queues else ""

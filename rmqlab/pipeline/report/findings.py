@@ -1,0 +1,111 @@
+"""The findings of the page: what was found first, then what is zero or unknown, folded."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import Any
+
+from rmqlab.pipeline.report.data import RunData
+from rmqlab.pipeline.report.story import anchor_of
+from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.grounds import GROUNDS, Effect
+from rmqlab.verdict.metrics import Metric, UnknownMetricError, find_metric
+
+_MOST_EVIDENCE = 12
+Finding = Mapping[str, Any]
+
+
+def render_findings(data: RunData) -> str:
+    """The section with all metrics that are not of single queues."""
+    rows = [(metric, one) for metric, one in data.findings.items() if "@" not in metric]
+    found = [(metric, one) for metric, one in rows if one["value"]]
+    unknown = [(metric, one) for metric, one in rows if one["value"] is None]
+    zero = [(metric, one) for metric, one in rows if one["value"] == 0]
+    queues = len(data.findings) - len(rows)
+    more = f'<p class="sub">{queues} metrics of single queues are in the tables.</p>' if queues else ""
+    return (
+        '<section id="findings"><h2>Findings</h2><p class="sub">A metric\'s name unfolds to its definition and to what'
+        f" it cannot see.</p>{_table(data, found)}"
+        f"{_folded(data, unknown, 'unknown: evidence is missing')}{_folded(data, zero, 'zero')}{more}</section>"
+    )
+
+
+def value_of(finding: Finding | None) -> str:
+    """A value as the page shows it."""
+    if finding is None or finding["value"] is None:
+        return "unknown"
+    value = finding["value"]
+    text = f"{value:,.2f} s" if finding["unit"] == "s" else f"{value:,}"
+    return f"≥ {text}" if finding["at_least"] else text
+
+
+def violating(data: RunData) -> set[str]:
+    """Names of the metrics that make this run's verdict `violated` if they are above zero."""
+    profile = data.facts.profile or "4.9"
+    return {ground.metric for ground in GROUNDS if ground.effect is Effect.VIOLATES and profile in ground.profiles}
+
+
+def _folded(data: RunData, rows: Sequence[tuple[str, Finding]], says: str) -> str:
+    if not rows:
+        return ""
+    count = f"{len(rows)} metric{'' if len(rows) == 1 else 's'}"
+    return f'<details class="folded"><summary>{count} {says}</summary>{_table(data, rows)}</details>'
+
+
+def _table(data: RunData, rows: Iterable[tuple[str, Finding]]) -> str:
+    violated = violating(data)
+    body = "".join(_row(metric, one, is_bad=_is_of(metric, violated)) for metric, one in rows)
+    if not body:
+        return ""
+    return (
+        '<table class="findings"><thead><tr><th>metric</th><th>value</th><th>evidence</th></tr></thead>'
+        f"<tbody>{body}</tbody></table>"
+    )
+
+
+def _is_of(metric: str, names: set[str]) -> bool:
+    name = metric.partition(" ")[0]
+    return name in names or (name.partition(".")[0] in names and name.partition(".")[0] != "order")
+
+
+def _row(metric: str, one: Finding, *, is_bad: bool) -> str:
+    unit = "" if one["unit"] == "s" or one["value"] is None else f" {one['unit']}"
+    bad = ' class="bad"' if is_bad and one["value"] else ""
+    return (
+        f'<tr id="{escape(anchor_of(metric))}"{bad}><th>{_name(metric)}</th>'
+        f"<td>{escape(value_of(one))}{escape(unit)}</td><td>{_evidence(one)}</td></tr>"
+    )
+
+
+def _name(metric: str) -> str:
+    declared = _declared(metric)
+    if declared is None:
+        return escape(metric)
+    parts = [f"<p>{escape(declared.says[:1].upper() + declared.says[1:])}.</p>"]
+    parts += [f"<p>{escape(declared.definition)}</p>"] if declared.definition else []
+    parts += [f"<p>It cannot see {escape(declared.blind_to)}.</p>"] if declared.blind_to else []
+    return f"<details><summary>{escape(metric)}</summary>{''.join(parts)}</details>"
+
+
+def _declared(metric: str) -> Metric | None:
+    try:
+        return find_metric(metric, METRICS)
+    except UnknownMetricError:
+        return None
+
+
+def _evidence(one: Finding) -> str:
+    if one["missing"]:
+        return escape(one["missing"])
+    if not one["value"]:
+        return ""
+    pieces = [str(piece["says"]) for piece in one["evidence"]]
+    first = _items(pieces[:1])
+    if len(pieces) < 2:
+        return first
+    rest = pieces[1:_MOST_EVIDENCE]
+    more = f"<li>and {len(pieces) - _MOST_EVIDENCE} more in the tables</li>" if len(pieces) > _MOST_EVIDENCE else ""
+    return f"{first}<details><summary>{len(pieces) - 1} more</summary>{_items(rest, more)}</details>"
+
+
+def _items(pieces: Iterable[str], more: str = "") -> str:
+    return f"<ul>{''.join(f'<li>{escape(piece)}</li>' for piece in pieces)}{more}</ul>"

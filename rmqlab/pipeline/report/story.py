@@ -1,0 +1,169 @@
+"""Five sentences that say what happened in a run, why, and what to do; each number links to its evidence.
+
+The sentences follow from the audit's findings and tables alone, so that a page of any run has them.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from rmqlab.pipeline.report.data import RunData
+
+_WENT = {
+    "killed": "was killed",
+    "stopped": "was stopped",
+    "crashed": "crashed",
+    "paused": "was frozen",
+    "isolated": "was cut off",
+}
+_MOST_ABSENCES = 2
+
+
+@attrs.frozen
+class Link:
+    """Words that lead to a place on the page."""
+
+    text: str
+    anchor: str
+
+
+Sentence = tuple[str | Link, ...]
+
+
+def anchor_of(metric: str) -> str:
+    """The id of a metric's row on the page."""
+    return "m-" + "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in metric)
+
+
+def tell_story(data: RunData) -> list[Sentence]:
+    """What ran, what went wrong, what that did to clients, what became of the messages, and what to do."""
+    return [_setting(data), _faults(data), _service(data), _messages(data), _advice(data)]
+
+
+def _setting(data: RunData) -> Sentence:
+    facts = data.facts
+    groups = f"{facts.groups} {facts.role or 'broker'} group{'s' if facts.groups != 1 else ''}".strip()
+    slaves = (
+        f" with {_count(facts.slaves, 'slave')} each" if facts.groups != 1 else f" with {_count(facts.slaves, 'slave')}"
+    )
+    workloads = sum(1 for node in data.ready if not data.ready[node].get("address"))
+    return (
+        Link(groups, "nodes"),
+        (
+            f"{slaves}, {_count(facts.nameservers, 'nameserver')} and {_count(workloads, 'workload')}"
+            f" ran for {data.seconds:.1f} s of the cluster's time."
+        ),
+    )
+
+
+def _faults(data: RunData) -> Sentence:
+    away = [row for row in data.table("absences") if data.ready.get(row["node"], {}).get("address")]
+    away.sort(key=lambda row: row["at"])
+    faults = [event for event in data.events if event["kind"] == "fault_applied"]
+    if not away and not faults:
+        return ("No node was away, and no fault was applied.",)
+    told = [_absence(data, row) for row in away[:_MOST_ABSENCES]]
+    told += [_fault(data, event) for event in faults[: _MOST_ABSENCES - len(told)]]
+    more = len(away) + len(faults) - len(told)
+    parts: list[str | Link] = []
+    for index, (where, rest) in enumerate(told):
+        parts += ["; " if index else "At ", Link(where, "nodes"), rest]
+    return (*parts, f"; {_count(more, 'more fault')} followed." if more else ".")
+
+
+def _absence(data: RunData, row: dict[str, Any]) -> tuple[str, str]:
+    node, began = str(row["node"]), (row["at"] - data.began_at) / 1000
+    role = data.role_of(node)
+    name = f"{node} (the {role})" if role else node
+    back = f" and was back {(row['until'] - row['at']) / 1000:.1f} s later" if row["until"] is not None else " for good"
+    return f"{began:.1f} s", f" {name} {_WENT.get(row['how'], row['how'])}{back}"
+
+
+def _fault(data: RunData, event: dict[str, Any]) -> tuple[str, str]:
+    fields = event["fields"]
+    target = fields.get("target") or f"{fields.get('src', '?')} to {fields.get('dst', '?')}"
+    what = " ".join(str(fields[key]) for key in ("fault", "fault_kind") if fields.get(key))
+    return f"{(event['at'] - data.began_at) / 1000:.1f} s", f" a fault began: {what}, {target}"
+
+
+def _service(data: RunData) -> Sentence:
+    write, read = data.longest("write_unavailable "), data.longest("read_unavailable ")
+    parts: list[str | Link] = []
+    if write is None:
+        parts.append("No workload sent anything")
+    elif not write[1]["value"]:
+        parts.append("Writes never failed for long enough to count")
+    else:
+        parts += ["Nobody could write to ", f"{write[0].partition(' ')[2]} for ", _number(*write)]
+        for outcome, says in (("refused", "sends were refused"), ("indeterminate", "are indeterminate")):
+            if data.value(f"sent.{outcome}"):
+                metric = f"sent.{outcome}"
+                parts += ["; ", Link(f"{data.value(metric):,} {says}", anchor_of(metric))]
+    if read is None:
+        return (*parts, "; no consumer read anything.")
+    if not read[1]["value"]:
+        return (*parts, "; reads went on throughout.")
+    return (*parts, "; reads were away for ", _number(*read), ".")
+
+
+def _messages(data: RunData) -> Sentence:
+    lost = data.findings.get("lost")
+    if lost is None or lost["value"] is None:
+        why = "; it is unknown how many messages were lost" if lost else ""
+        return (
+            Link("Evidence is missing", anchor_of("lost")),
+            f"{why}: {lost['missing'] if lost else 'nothing was sent'}.",
+        )
+    count = int(lost["value"])
+    says = "No acknowledged message was lost" if not count else f"{_count(count, 'acknowledged message')} were lost"
+    parts: list[str | Link] = [Link(says, anchor_of("lost"))]
+    for metric, one, many in (
+        ("stored_twice", "message is stored twice", "messages are stored twice"),
+        ("duplicates", "delivery was a repeat", "deliveries were repeats"),
+        ("offset_rollbacks", "consumer offset went back", "consumer offsets went back"),
+    ):
+        if value := data.value(metric):
+            parts += ["; ", Link(f"{value:,} {one if value == 1 else many}", anchor_of(metric))]
+    return (*parts, ".")
+
+
+def _advice(data: RunData) -> Sentence:
+    return ("What to do: ", " ".join(_advices(data)) or "nothing.")
+
+
+def _advices(data: RunData) -> Iterator[str]:
+    """At most two, the most urgent first."""
+    found = [text for condition, text in _rules(data) if condition]
+    yield from found[:2]
+
+
+def _rules(data: RunData) -> Iterator[tuple[bool, str]]:
+    lost, role = bool(data.value("lost")), data.facts.role
+    yield data.summary["verdict"] == "unknown", "Complete the evidence first, for the verdict rests on it."
+    yield (
+        lost and role == "ASYNC_MASTER",
+        "Use SYNC_MASTER, so that SEND_OK means that a slave has the message.",
+    )
+    yield lost and role != "ASYNC_MASTER", "Look up the lost messages below, and what took them from each store."
+    yield (
+        any(value for metric, value in data.values("divergence ")),
+        "Let the slave start from an empty store, or use the profile hardened, in which a slave cuts off what differs.",
+    )
+    yield (
+        any(value for metric, value in data.values("write_unavailable ")),
+        (
+            "RocketMQ 4.9 promotes no slave: run a second group, so that producers have another master, or start the master"
+            " again soon."
+        ),
+    )
+    yield bool(data.value("duplicates")), "Make consumers idempotent: a message may come more than once."
+
+
+def _number(metric: str, finding: Any) -> Link:
+    at_least = "at least " if finding["at_least"] else ""
+    return Link(f"{at_least}{finding['value']:.1f} s", anchor_of(metric))
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

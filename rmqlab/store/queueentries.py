@@ -1,0 +1,45 @@
+"""Every entry of a store's consume queues, read from their files alone (sections 3.1 and 3.2)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import attrs
+
+from rmqlab.store.config import QUEUE_ENTRY_SIZE
+from rmqlab.store.consumequeue import ENTRY, PRE_BLANK_SIZE
+from rmqlab.store.queuefile import queue_files, written_part
+
+
+@attrs.frozen
+class QueueEntry:
+    """What one queue offset of a consume queue points at."""
+
+    topic: str
+    queue_id: int
+    offset: int
+    """Queue offset."""
+    log_offset: int
+    """Commit log offset of the record."""
+    size: int
+    """Size of the record in bytes."""
+
+
+def read_entries(root: Path) -> Iterator[QueueEntry]:
+    """Yield the entries of all consume queues below a store's root, without those that a queue never had.
+
+    An entry of zeros counts where others follow it. OSError.
+    """
+    for path in queue_files(root):
+        topic, queue_id, first = path.parts[-3], path.parts[-2], int(path.name) // QUEUE_ENTRY_SIZE
+        if not queue_id.isdecimal():
+            continue
+        for number, (log_offset, size, _) in enumerate(ENTRY.iter_unpack(_entries_of(path))):
+            if size != PRE_BLANK_SIZE:
+                yield QueueEntry(topic, int(queue_id), first + number, log_offset, size)
+
+
+def _entries_of(path: Path) -> bytes:
+    with written_part(path) as raw:
+        whole = bytes(raw)
+    count = -(-len(whole.rstrip(b"\0")) // QUEUE_ENTRY_SIZE)
+    return whole[: min(count, len(whole) // QUEUE_ENTRY_SIZE) * QUEUE_ENTRY_SIZE]

@@ -1,0 +1,40 @@
+"""A slave that verifies what it receives keeps whole, correct records only (`ha_verify_received`)."""
+
+import pytest
+
+from tests.broker.ha.precheckpair import Pair, log_bytes, send
+
+
+async def test_in_4_9_a_slave_writes_what_is_no_record_and_its_queues_stop_there(pair: Pair) -> None:
+    """Section 4.9, 3.4: the commit log grows, the queues do not."""
+    send(pair.master, 10, "good")
+    good = pair.source.max_commit_log_offset
+    send(pair.master, 10, "bad")
+    pair.source.log.files.files[-1].map[good + 4 : good + 8] = b"oops"  # the magic
+    pair.follow()
+    await pair.until_caught_up()
+    assert pair.copy.dispatched_offset == good
+
+
+@pytest.mark.parametrize("at", [0, 3, 5, 8, 30, 90, 500])
+async def test_with_ha_verify_received_nothing_is_kept_that_is_no_record(pair: Pair, at: int) -> None:
+    """Size, magic, checksum, offset, lengths, body: the link is closed, and what is good stays."""
+    send(pair.master, 10, "good")
+    good = pair.source.max_commit_log_offset
+    send(pair.master, 10, "bad")
+    pair.source.log.files.files[-1].map[good + at] ^= 0x40
+    pair.follow(ha_verify_received=True)
+    await pair.until(lambda: "ha_client_disconnected" in pair.told.kinds)
+    assert pair.copy.max_commit_log_offset == pair.copy.dispatched_offset == good
+    reason = pair.told.reasons("ha_client_disconnected")[0]
+    assert reason.startswith(f"what it sent from {good} on is no record")
+    assert max(pair.told.acks, default=0) <= good
+
+
+async def test_with_ha_verify_received_a_good_log_passes_whole(pair: Pair) -> None:
+    """Files, blanks and frames that cut records included."""
+    send(pair.master, 30, "good", size=5000)
+    pair.follow(ha_verify_received=True)
+    await pair.until(lambda: pair.copy.max_commit_log_offset >= pair.source.max_commit_log_offset)
+    start = pair.copy.min_commit_log_offset
+    assert log_bytes(pair.copy, start) == log_bytes(pair.source, start)

@@ -1,0 +1,41 @@
+"""A wall clock that is wrong, as the clock faults in force demand."""
+
+import pytest
+
+from rmqlab.faults import ClockSkew, ClockStep, DropRequest
+from rmqlab.faults.clock.hook import ClockFaults
+from rmqlab.faults.process import faults_of_process
+from rmqlab.faults.rules import NodeRules, OwnRule
+from rmqlab.faults.specification import Fault
+from rmqlab.runtime.clock import ClockSettings, RatedClock
+
+
+def rules(**by_id: Fault) -> NodeRules:
+    return NodeRules(own=tuple(OwnRule(id=fault_id, fault=fault) for fault_id, fault in by_id.items()))
+
+
+def ahead(clock: RatedClock) -> float:
+    return clock.wall_millis() - clock.cluster_millis()
+
+
+def test_steps_add_up_and_other_faults_leave_the_clock_alone() -> None:
+    clock = RatedClock(ClockSettings.starting_now())
+    hook, step = ClockFaults(clock), ClockStep(target="a", millis=60_000)
+    hook.follow(rules(f1=step, f2=step))
+    assert ahead(clock) == pytest.approx(120_000, abs=1000)
+    hook.follow(rules(f1=step, f2=step, f3=DropRequest(target="a", code="1")))
+    hook.follow(rules(f1=step))
+    assert ahead(clock) == pytest.approx(60_000, abs=1000)
+    hook.follow(NodeRules())
+    assert ahead(clock) == pytest.approx(0, abs=1000)
+
+
+def test_a_process_starts_with_the_wrong_clock_of_its_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    clock = RatedClock(ClockSettings(rate=1, monotonic_epoch=0, wall_epoch=0))
+    faults = faults_of_process(clock, rules(f1=ClockSkew(target="a", ppm=100_000)).to_plain())
+    now = 110.0
+    assert ahead(clock) == 1000
+    faults.set({})
+    assert ahead(clock) == 0

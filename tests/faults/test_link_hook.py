@@ -1,0 +1,265 @@
+"""Faults of links on real sockets of one process: a server, and clients at addresses of their own."""
+
+import contextlib
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+
+import attrs
+import pytest
+import trio
+
+from rmqlab.faults import FAULTS
+from rmqlab.faults.link.fault import LinkFault
+from rmqlab.faults.link.hook import LinkFaults
+from rmqlab.faults.process import node_faults
+from rmqlab.faults.rules import LinkRule, NodeRules
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.command import request
+from rmqlab.runtime.channel import Channel, ConnectError, ConnectionLostError, RequestTimeoutError
+from rmqlab.runtime.dispatch import Dispatcher, Reply, Request, Route, handler_table
+from rmqlab.runtime.node_faults import NodeFaults
+from rmqlab.runtime.reactor import open_reactor
+from rmqlab.runtime.remoting_client import RemotingClient
+from rmqlab.runtime.server import Server
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is Linux's")
+
+ECHO = RequestCode.HEART_BEAT
+HERE, THERE, ELSEWHERE = "127.0.0.1", "127.0.0.2", "127.0.0.3"
+LONG = 60.0
+
+
+def echo(_state: None, _header: None, asked: Request) -> Reply:
+    return Reply(body=asked.command.body)
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():  # noqa: ASYNC110 -- nobody would set an event
+        await trio.sleep(0.01)
+
+
+@attrs.define(eq=False)
+class Node:
+    """A server with faults of its own; `ask` asks it from an address."""
+
+    server: Server[None]
+    faults: NodeFaults
+    address: str
+    nursery: trio.Nursery
+    clients: dict[str, RemotingClient]
+
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    async def ask(self, source: str = THERE, body: bytes = b"?", timeout: float = LONG) -> bytes:  # noqa: ASYNC109
+        answer = await self.clients[source].request(self.address, request(ECHO, body=body), timeout)
+        return answer.body
+
+    def play(self, *rules: LinkRule) -> None:
+        self.faults.set(NodeRules(links=rules).to_plain())
+
+    def heal(self) -> None:
+        self.play()
+
+    async def channel(self, source: str = THERE) -> Channel:
+        return await self.clients[source].channel(self.address)
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[Node]:
+    faults = node_faults()
+    table = handler_table([Route(ECHO, None, echo)])
+    async with (
+        open_reactor(faults) as reactor,
+        open_reactor() as others,
+        trio.open_nursery() as nursery,
+    ):
+        server: Server[None] = Server(reactor, Dispatcher(table, None))
+        host, port = server.listen(HERE, 0)
+        clients = {source: RemotingClient(others, source_ip=source) for source in (HERE, THERE, ELSEWHERE)}
+        yield Node(server, faults, f"{host}:{port}", nursery, clients)
+        for client in clients.values():
+            client.close()
+        server.close()
+        nursery.cancel_scope.cancel()
+
+
+def rule(kind: str, *, out: bool = False, number: int = 1, **fields: object) -> LinkRule:
+    """A rule for bytes from THERE, or where the fields say; all other fields are values of the fault."""
+    where = {key: fields.pop(key) for key in ("hosts", "not_in", "addresses", "ports") if key in fields}
+    if not {"not_in", "addresses"} & where.keys():
+        where.setdefault("hosts", (THERE,))
+    fault = FAULTS.fault_of({"type": "link", "src": "a", "dst": "b", "kind": kind, **fields})
+    assert isinstance(fault, LinkFault)
+    return LinkRule(id=f"f{number}", fault=fault, is_outbound=out, **where)  # type: ignore[arg-type]
+
+
+async def test_a_rule_is_for_one_peer_and_begins_and_ends_under_a_live_connection(node: Node) -> None:
+    assert await node.ask() == b"?"
+    channel = await node.channel()
+    node.play(rule("blackhole"))
+    with pytest.raises(RequestTimeoutError):
+        await channel.request(request(ECHO), 0.3)
+    assert await node.ask(ELSEWHERE) == b"?"
+    assert not channel.is_closed
+    answers: list[bytes] = []
+
+    async def ask() -> None:
+        answers.append((await channel.request(request(ECHO, body=b"late"), LONG)).body)
+
+    node.nursery.start_soon(ask)
+    node.heal()
+    await until(lambda: bool(answers))
+    assert answers == [b"late"]
+
+
+@pytest.mark.parametrize("out", [False, True])
+async def test_of_a_blackhole_only_the_one_direction_is_lost(node: Node, *, out: bool) -> None:
+    channel = await node.channel()
+    await node.ask()
+    (there,) = [one for one in node.server.channels if one.peer.startswith(THERE)]
+    node.play(rule("blackhole", out=out))
+    before = there.last_active_at
+    with pytest.raises(RequestTimeoutError):
+        await channel.request(request(ECHO), 0.3)
+    assert (there.last_active_at > before) is out  # the question comes, its answer does not; or not even the question
+
+
+async def test_an_end_under_a_blackhole_is_seen_when_it_is_healed(node: Node) -> None:
+    await node.ask()
+    node.play(rule("blackhole"), rule("blackhole", out=True, number=2))
+    node.clients[THERE].close()
+    with trio.move_on_after(0.3):
+        await until(lambda: not node.server.channels)
+    assert len(node.server.channels) == 1
+    node.heal()
+    await until(lambda: not node.server.channels)
+
+
+async def test_a_connection_that_the_system_took_under_a_blackhole_is_nobodys_before_the_heal(node: Node) -> None:
+    node.play(rule("blackhole", not_in="127.77.0."))
+    channel = await node.channel()  # from outside: the system answers, we cannot help it
+    with pytest.raises(RequestTimeoutError):
+        await channel.request(request(ECHO), 0.2)
+    assert not node.server.channels
+    node.heal()
+    assert (await channel.request(request(ECHO, body=b"now"), LONG)).body == b"now"
+
+
+async def test_connecting_into_a_blackhole_takes_the_connect_timeout(node: Node) -> None:
+    async with open_reactor(node.faults) as reactor:
+        client = RemotingClient(reactor, connect_timeout=0.2)
+        node.play(rule("blackhole", out=True, hosts=(HERE,)))
+        with pytest.raises(ConnectError, match=r"within 0\.2 s"):
+            await client.channel(node.address)
+        node.play(rule("blackhole", hosts=(HERE,)))  # the answer would not come
+        with pytest.raises(ConnectError, match=r"within 0\.2 s"):
+            await client.channel(node.address)
+
+
+async def test_connecting_goes_on_when_the_blackhole_ends(node: Node) -> None:
+    async with open_reactor(node.faults) as reactor:
+        client = RemotingClient(reactor, connect_timeout=LONG)
+        node.play(rule("blackhole", out=True, addresses=(node.address,)))
+
+        async def heal() -> None:
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            node.heal()
+
+        node.nursery.start_soon(heal)
+        assert not (await client.channel(node.address)).is_closed
+        client.close()
+
+
+async def test_refused_are_new_connections_only(node: Node) -> None:
+    async with open_reactor(node.faults) as reactor:
+        client = RemotingClient(reactor)
+        await client.request(node.address, request(ECHO), LONG)
+        node.play(rule("refuse", out=True, hosts=(HERE,)))
+        assert (await client.request(node.address, request(ECHO), LONG)).code == 0
+        client.close_channel(node.address, "to connect anew")
+        with pytest.raises(ConnectError, match="refused"):
+            await client.channel(node.address)
+
+
+async def test_an_outsider_who_is_refused_is_reset(node: Node) -> None:
+    node.play(rule("refuse", not_in="127.77.0."))
+    with pytest.raises((ConnectError, ConnectionLostError)):
+        await node.ask()
+
+
+async def test_a_reset_ends_live_connections_at_once_and_new_ones_at_their_first_byte(node: Node) -> None:
+    channel = await node.channel()
+    await node.ask()
+    node.play(rule("reset"))
+    await until(lambda: channel.is_closed)
+    assert channel.close_reason == "Connection reset by peer"
+    with pytest.raises(ConnectionLostError):
+        await node.ask()
+    assert await node.ask(ELSEWHERE) == b"?"
+
+
+async def test_latency_is_added_to_each_answer(node: Node) -> None:
+    await node.ask()
+    node.play(rule("latency", millis=100.0, jitter_millis=20.0), rule("latency", out=True, millis=100.0, number=2))
+    began = trio.current_time()
+    assert await node.ask() == b"?"
+    assert trio.current_time() - began >= 0.2
+
+
+@pytest.mark.parametrize("out", [False, True])
+async def test_large_frames_pass_through_every_impairment_unharmed(node: Node, *, out: bool) -> None:
+    body = bytes(range(256)) * 2000
+    await node.ask()
+    node.play(
+        rule("slice", out=out, segment_bytes=1000),
+        rule("latency", out=out, millis=5.0, jitter_millis=5.0, number=2),
+        rule("bandwidth", out=out, bytes_per_second=5e6, number=3),
+    )
+    assert await node.ask(body=body) == body
+    node.heal()
+    assert await node.ask(body=body) == body
+
+
+async def test_a_frame_that_is_cut_never_comes_and_its_connection_ends(node: Node) -> None:
+    node.play(rule("cut", after_bytes=10))
+    with pytest.raises(ConnectionLostError):
+        await node.ask()
+    node.heal()
+    assert await node.ask() == b"?"
+
+
+async def test_only_the_port_that_is_meant(node: Node) -> None:
+    other = node.server.listen(HERE, 0)[1]
+    node.play(rule("blackhole", ports=(other,)))
+    assert await node.ask() == b"?"
+    client = node.clients[THERE]
+    with pytest.raises(RequestTimeoutError):
+        await client.request(f"{HERE}:{other}", request(ECHO), 0.2)
+
+
+async def test_healed_connections_have_their_own_sockets_again(node: Node) -> None:
+    await node.ask()
+    (channel,) = node.server.channels
+    node.play(rule("latency", millis=1.0))
+    assert not isinstance(channel._sock, socket.socket)
+    await node.ask()
+    node.heal()
+    await until(lambda: isinstance(channel._sock, socket.socket))
+    assert await node.ask() == b"?"
+
+
+async def test_what_is_left_when_the_process_ends_is_closed() -> None:
+    """Warnings are errors: a socket left open would be one."""
+    faults = node_faults()
+    with contextlib.closing(socket.socket()) as peer:
+        async with open_reactor(faults) as reactor:
+            server: Server[None] = Server(reactor, Dispatcher({}, None))
+            faults.set(NodeRules(links=(rule("blackhole", not_in="10."),)).to_plain())
+            peer.connect(server.listen(HERE, 0))
+            links = reactor.links
+            assert isinstance(links, LinkFaults)
+            await until(lambda: bool(links._limbo))
+            server.close()
