@@ -12,7 +12,7 @@ SPARK  := $(BIN)/python -m tests.run_suite spark tests/pipeline -- --durations=1
 INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900 --loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sweep check pages scenarios clean-runs hundred spark spark-all interop interop-all bench fuzz clean
+.PHONY: help demo test sweep check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench fuzz clean
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' Makefile | while IFS=: read -r target text; do \
@@ -54,6 +54,9 @@ scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one 
 
 clean-runs: $(VENV)/.ready  ## random faults under SEEDS=50 seeds, and no finding that they do not explain
 	$(BIN)/python -m tests.clean_runs --seeds $(or $(SEEDS),50)
+
+planted: $(VENV)/.spark     ## 41 kinds of violations planted in a recorded run: both judges must find each; a few minutes
+	$(BIN)/python -m tests.planted
 
 hundred: $(VENV)/.ready     ## a cluster of 100 brokers, killed master by master: a minute or two of 2 cores
 	$(BIN)/rmqlab run hundred-brokers

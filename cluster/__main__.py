@@ -13,6 +13,7 @@ from rmqlab.cluster.cli.check import check
 from rmqlab.cluster.cli.demo import demo
 from rmqlab.cluster.cli.diff import diff
 from rmqlab.cluster.cli.fault import fault_app, faults, heal
+from rmqlab.cluster.cli.plant import plant
 from rmqlab.cluster.cli.scenario import repro, run, scenarios
 from rmqlab.cluster.cli.show import events, logs, status
 from rmqlab.cluster.cli.terms import JSON_VERSION, misused, print_json
@@ -82,6 +83,7 @@ app.command()(produce)
 app.command()(consume)
 app.command()(down)
 app.command()(check)
+app.command(hidden=True)(plant)
 app.command()(scenarios)
 app.command()(run)
 app.command()(repro)

@@ -6,18 +6,20 @@ Exit status of an audit: 0 holds, 1 violated, 2 unknown. Where it could not be m
 import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
+import attrs
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from rmqlab.pipeline.masters import LOCAL
 from rmqlab.pipeline.options import OptionError
 from rmqlab.pipeline.runs import NoRunError, find_run, home
-from rmqlab.pipeline.session import LOCAL, NoSparkError, check_installed, open_session
+from rmqlab.pipeline.session import NoSparkError, check_installed, open_session
 from rmqlab.pipeline.spark_home import Machine
 from rmqlab.runtime.printable import printable
 
@@ -37,12 +39,29 @@ _STYLES = {"holds": "green", "violated": "red", "unknown": "yellow"}
 console = Console(highlight=False, markup=False, emoji=False)
 
 
+@attrs.frozen(kw_only=True)
+class SparkChoice:
+    """Where and how Spark runs, as the command line says."""
+
+    master: str
+    memory: str | None
+    """Heap of a local run's JVM; None chooses by the run's size."""
+    settings: Mapping[str, str]
+    py_files: tuple[str, ...]
+
+
 def audit(
     run: RunName = DEFAULT_NAME,
     master: Annotated[str, typer.Option(help="Where Spark runs: local[*], spark://host:port, ...")] = LOCAL,
     memory: Annotated[
         str | None, typer.Option(help="Heap of a local run, such as 4g; 1g or 2g if not given, by the run's size.")
     ] = None,
+    conf: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A Spark setting, over ours; repeatable.")
+    ] = None,
+    py_files: Annotated[
+        str, typer.Option(help="Modules and archives for the executors' import path, separated by commas.")
+    ] = "",
     *,
     with_report: Annotated[bool, typer.Option("--report", help="Make the page report.html, too.")] = False,
     every: Annotated[bool, typer.Option("--all", "-a", help="Each single queue, too.")] = False,
@@ -54,8 +73,14 @@ def audit(
     `holds`. 1: `violated`. 2: `unknown`.
     """
     directory = _directory(run)
+    spark = SparkChoice(
+        master=master,
+        memory=memory,
+        settings=_settings(conf or []),
+        py_files=tuple(part.strip() for part in py_files.split(",") if part.strip()),
+    )
     with _progress(is_shown=console.is_terminal and not as_json) as tell:
-        summary, status = _judge(directory, master, memory, tell)
+        summary, status = _judge(directory, spark, tell)
     page = _write_page(directory) if with_report else None
     if as_json:
         print(json.dumps(summary.as_json()))
@@ -65,6 +90,17 @@ def audit(
         if page is not None:
             console.print(f"Report: {page}", soft_wrap=True)
     raise typer.Exit(status)
+
+
+def _settings(pairs: Sequence[str]) -> dict[str, str]:
+    """The settings of `--conf KEY=VALUE`; ends the program at one of another form."""
+    settings = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key.strip().startswith("spark."):
+            _fail(f"--conf {pair}: expected KEY=VALUE with a key of Spark's, such as spark.executor.memory=4g")
+        settings[key.strip()] = value.strip()
+    return settings
 
 
 @contextlib.contextmanager
@@ -77,7 +113,7 @@ def _progress(*, is_shown: bool) -> Iterator[Callable[[str], object]]:
         yield lambda text: status.update(f"audit: {text}")
 
 
-def _judge(directory: Path, master: str, memory: str | None, tell: Callable[[str], object]) -> "tuple[Summary, int]":
+def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) -> "tuple[Summary, int]":
     """The summary and the exit status that it stands for; ends the program where the audit cannot be made."""
     try:
         check_installed()
@@ -87,10 +123,11 @@ def _judge(directory: Path, master: str, memory: str | None, tell: Callable[[str
         from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read  # noqa: PLC0415
 
         is_small = bytes_to_read(directory) < SMALL_BYTES
-        machine = Machine(heap=memory or ("1g" if is_small else "2g"), is_short=is_small)
-        with open_session(master, machine=machine) as spark:
+        machine = Machine(heap=choice.memory or ("1g" if is_small else "2g"), is_short=is_small)
+        settings = choice.settings
+        with open_session(choice.master, machine=machine, settings=settings, py_files=choice.py_files) as spark:
             try:
-                summary = audit_run(spark, directory, is_small=is_small, tell=tell)
+                summary = audit_run(spark, directory, is_small=is_small, given=settings.keys(), tell=tell)
             except (PySparkException, OptionError) as exc:
                 _fail(f"the audit of {directory} failed: {_last_line(str(exc))}")
             return summary, summary.verdict.exit_status
@@ -151,8 +188,8 @@ def _show(document: dict[str, object], *, every: bool) -> None:
 def _last_line(text: str) -> str:
     """What a Python error in Spark says in the end, without the stack."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and "SQLSTATE" not in line]
-    told = [line for line in lines if line.startswith("pipeline.")]
-    return (told or lines or [text])[-1]
+    ours = [line for line in lines if line.startswith("rmqlab.pipeline.")]
+    return (ours or lines or [text])[-1]
 
 
 def _fail(text: str) -> NoReturn:

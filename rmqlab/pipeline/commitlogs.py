@@ -4,6 +4,8 @@ Each record tells its own commit log offset, which is the base of its file plus 
 anywhere finds the next record for sure. A range owns what *begins* in it. Nothing is locked, changed or recovered.
 """
 
+import contextlib
+import json
 import mmap
 import os
 import struct
@@ -93,6 +95,19 @@ def _node_name(store: Path) -> str:
 
 def _is_log_file(path: Path) -> bool:
     return len(path.name) == _NAME_DIGITS and path.name.isdigit()
+
+
+def topics_of(log: Log) -> set[str]:
+    """The topics that a store lists beside its log: those of its settings, and those with queues. Empty if it has no lists.
+
+    A deleted topic is in neither, though its records may still be in the log.
+    """
+    store = log.directory.parent
+    queues = store / "consumequeue"
+    listed = {path.name for path in queues.iterdir()} if queues.is_dir() else set()
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # absent, or half written
+        listed |= set(json.loads((store / "config" / "topics.json").read_text())["topicConfigTable"])
+    return listed
 
 
 def log_files(log: Log) -> list[Path]:

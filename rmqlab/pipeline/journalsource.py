@@ -9,6 +9,7 @@ of another type. Bytes that are no event are a row of kind `journal_torn`, with 
 the option `withSurveys` each range that was read is a row of kind `journal_survey` (`rmqlab.runtime.journalsurvey`).
 """
 
+import functools
 import json
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -24,8 +25,20 @@ from pyspark.sql.types import StructType
 from rmqlab.pipeline.columns import ddl
 from rmqlab.pipeline.errors import without_traceback
 from rmqlab.pipeline.journalranges import JournalRange, NoJournalError, journal_files, journal_ranges, read_range
-from rmqlab.pipeline.options import OptionError, at_least, bind_options, boolean, json_texts, names, option, text
+from rmqlab.pipeline.localpaths import NoPathError, find_all
+from rmqlab.pipeline.options import (
+    OptionError,
+    at_least,
+    bind_options,
+    boolean,
+    check_known,
+    json_texts,
+    names,
+    option,
+    text,
+)
 from rmqlab.runtime.journal import JournalEntry, Torn
+from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.runtime.journalsurvey import JournalSurvey
 
 NAME = "rmqlab-journal"
@@ -63,10 +76,15 @@ class JournalOptions:
         paths = self.paths or ((self.path,) if self.path else ())
         if not paths:
             raise OptionError(f"{NAME}: option path is needed: the directory of a run or a cluster")
+        find = functools.partial(journal_files, with_old=self.with_old)
         try:
-            return [file for path in paths for file in journal_files(Path(path).expanduser(), with_old=self.with_old)]
-        except NoJournalError as exc:
+            return find_all(paths, find, empty=NoJournalError)
+        except (NoJournalError, NoPathError) as exc:
             raise OptionError(f"{NAME}: {exc}") from None
+
+    def check_kinds(self) -> None:
+        """OptionError for a kind of event that no journal has."""
+        check_known("kind", (*self.kinds, *self.not_kinds), (*EVENT_TYPES, TORN_KIND, SURVEY_KIND), source=NAME)
 
 
 class JournalSource(DataSource):
@@ -76,6 +94,7 @@ class JournalSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.bound = bind_options(JournalOptions, dict(options), source=NAME)
+        self.bound.check_kinds()
         self.files = self.bound.files()
 
     @classmethod

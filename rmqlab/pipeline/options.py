@@ -68,6 +68,14 @@ def near_miss(word: str, known: Collection[str]) -> str:
     return f", did you mean {by_folded[near[0]]}?" if near else ""
 
 
+def check_known(what: str, given: Iterable[str], known: Collection[str], *, source: str) -> None:
+    """OptionError for the first of some names that is not known; `what` says what they name."""
+    for name in given:
+        if name not in known:
+            there = shortened(sorted(set(known)))
+            raise OptionError(f"{source}: there is no {what} {name}{near_miss(name, known)}; {what}s: {there}")
+
+
 def shortened(words: Iterable[object], most: int = 8) -> str:
     """The first of many, joined by commas: an error should fit on a screen."""
     found = [str(word) for word in itertools.islice(words, most + 1)]

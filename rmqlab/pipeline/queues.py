@@ -3,7 +3,6 @@
 A master that is gone is no reason to stop: its slaves answer reads. They know at most what the master had.
 """
 
-import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import attrs
@@ -51,7 +50,13 @@ Members = Mapping[str, Mapping[int, str]]
 
 
 class UnreachableError(Exception):
-    """No member of a broker's group answers. The text says what each was asked and how it failed."""
+    """No member of a broker's group gives what was asked for. The reason says how each of them failed."""
+
+    def __init__(self, queue: QueueName, reason: str, *, is_refused: bool) -> None:
+        super().__init__(f"{queue}: {reason}")
+        self.reason = reason
+        self.is_refused = is_refused
+        """True if a member answered with an error that will not pass by itself."""
 
 
 @attrs.frozen
@@ -194,13 +199,15 @@ async def _first_not_older(is_older: Callable[[int], Awaitable[bool | None]], of
 async def _ask_in_order(
     client: Client, queue: QueueName, members: Mapping[int, str], code: RequestCode, header: Header
 ) -> tuple[Command, int]:
-    failures = []
+    failures, is_refused = [], False
     for broker_id in sorted(members):
         try:
             return await client.ask(members[broker_id], code, header), broker_id
         except FAILURES as exc:
             failures.append(f"broker id {broker_id} at {members[broker_id]}: {exc}")
-    raise UnreachableError(f"{queue}: nobody answers: {'; '.join(failures) or 'the route names no broker'}")
+            is_refused |= isinstance(exc, BrokerError) and exc.code not in _PASSING
+    reason = f"no member answers ({'; '.join(failures)})" if failures else "no route has this broker"
+    raise UnreachableError(queue, reason, is_refused=is_refused)
 
 
 # ---- messages --------------------------------------------------------------------------------------------
@@ -265,18 +272,30 @@ async def try_pull(client: Client, queue: QueueName, members: Mapping[int, str],
 AskBound = Callable[[Client, QueueName, Mapping[int, str]], Awaitable[Bound]]
 
 
+@attrs.frozen
+class GatheredBounds:
+    """The bounds of many queues, and for each queue without an answer the reason."""
+
+    bounds: dict[QueueName, Bound]
+    silent: dict[QueueName, str]
+
+
 async def gather_bounds(
     client: Client, queues: Sequence[QueueName], members: Members, ask: AskBound, *, seconds: float
-) -> dict[QueueName, Bound]:
-    """The bounds of many queues, asked at once; a queue of which nobody answers in time is left out."""
+) -> GatheredBounds:
+    """Ask for the bounds of many queues at once, and wait at most some seconds for the answers."""
     bounds: dict[QueueName, Bound] = {}
+    silent = dict.fromkeys(queues, f"no answer within {seconds:g} s")
 
     async def ask_one(queue: QueueName) -> None:
-        with contextlib.suppress(UnreachableError):
+        try:
             bounds[queue] = await ask(client, queue, members.get(queue.broker, {}))
+            del silent[queue]
+        except UnreachableError as exc:
+            silent[queue] = exc.reason
 
     with trio.move_on_after(seconds):
         async with trio.open_nursery() as nursery:
             for queue in queues:
                 nursery.start_soon(ask_one, queue)
-    return bounds
+    return GatheredBounds(bounds, silent)

@@ -4,24 +4,26 @@
         spark.read.format("rocketmq-store").load("/data/rocketmq/store").count()
 
 Local by default; with `master` the same jobs run on a cluster, which brings its own Java and needs this package on
-its executors. Reference: spark.md sections 1 to 4.
+its executors. Executors run the Python of PYSPARK_PYTHON or spark.pyspark.python, else this interpreter's path.
+Reference: spark.md sections 1 to 4.
 """
 
+import atexit
 import contextlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqlab.pipeline.java import NoJavaError, find_java
-from rmqlab.pipeline.spark_home import Machine, make_overlay
+from rmqlab.pipeline.masters import LOCAL, NoMasterError, check_master, is_local
+from rmqlab.pipeline.spark_home import Machine, make_log_settings, make_overlay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOCAL = "local[*]"
 _NEEDED = ("pyspark", "pyarrow", "numpy")
 
 QUIET: Mapping[str, str] = {
@@ -52,23 +54,40 @@ def open_session(
     *,
     machine: Machine | None = None,
     settings: Mapping[str, str] | None = None,
+    py_files: Sequence[str] = (),
     app_name: str = "rmqlab",
 ) -> Iterator["SparkSession"]:
-    """A session for the length of the block. NoSparkError where the extra or Java is missing, or no answer comes.
+    """A session for the length of the block, or until the interpreter exits.
 
-    `machine` shapes the JVM of a local run, and is of no meaning elsewhere. Only one session may be open in a process.
+    `machine` shapes the JVM of a local run, and is of no meaning elsewhere. `settings` win over ours. `py_files` are
+    modules and archives for the executors' import path. Only one session may be open in a process. NoSparkError where
+    the extra, Java or a file is missing, or the master does not answer.
     """
     check_installed()
-    is_local = master.startswith("local[") or master == "local"
-    with _environment(is_local=is_local, machine=machine or Machine()):
-        spark = _start(
-            master, app_name, {**QUIET, **(LOCAL_SETTINGS if is_local else {}), **SETTINGS, **(settings or {})}
-        )
+    given = settings or {}
+    local = is_local(master)
     try:
+        check_master(master)
+    except NoMasterError as exc:
+        raise NoSparkError(str(exc)) from None
+    _check_files(py_files)
+    with _environment(local=local, machine=machine or Machine(), python=given.get("spark.pyspark.python")):
+        spark = _start(master, app_name, {**QUIET, **(LOCAL_SETTINGS if local else {}), **SETTINGS, **given})
+    with contextlib.ExitStack() as at_end:
+        at_end.callback(spark.stop)
+        # A block that is still open when the interpreter exits would wait for ever for the gateway's threads.
+        atexit.register(at_end.close)
+        at_end.callback(atexit.unregister, at_end.close)
+        for path in py_files:
+            spark.sparkContext.addPyFile(path)
         register_sources(spark)
         yield spark
-    finally:
-        spark.stop()
+
+
+def _check_files(paths: Sequence[str]) -> None:
+    for path in paths:
+        if "://" not in path and not Path(path).exists():
+            raise NoSparkError(f"there is no file {path}; expected a .py, .zip or .egg file for the executors")
 
 
 def check_installed() -> None:
@@ -90,7 +109,8 @@ def register_sources(spark: "SparkSession") -> None:
 
 
 def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSession":
-    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415
+    from py4j.protocol import Py4JError  # noqa: PLC0415
+    from pyspark.errors import PySparkException  # noqa: PLC0415
     from pyspark.sql import SparkSession  # noqa: PLC0415
 
     builder = SparkSession.builder.master(master).appName(app_name)
@@ -98,26 +118,28 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()
-    except PySparkRuntimeError as exc:
-        raise NoSparkError(f"Spark did not start: {exc}") from exc
+    except (PySparkException, Py4JError) as exc:
+        raise NoSparkError(f"Spark did not start at master {master}: {_cause(str(exc))}") from exc
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
-@contextlib.contextmanager
-def _environment(*, is_local: bool, machine: Machine) -> Iterator[None]:
-    """What PySpark reads as it starts a JVM and its workers; put back afterwards, for it is also read by others."""
-    wanted = {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
-    if is_local:
-        import pyspark  # noqa: PLC0415
+def _cause(text: str) -> str:
+    """The first line of a Java or Python error that names a cause, without the stack."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    causes = [line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: "))]
+    return (causes or lines or [text])[0]
 
-        try:
-            java = find_java()
-            home = make_overlay(Path(pyspark.__file__).parent, java, machine)
-        except (NoJavaError, OSError) as exc:
-            raise NoSparkError(str(exc)) from None
-        wanted = dict.fromkeys(wanted, str(home / "bin" / "python"))
-        wanted |= {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+@contextlib.contextmanager
+def _environment(*, local: bool, machine: Machine, python: str | None) -> Iterator[None]:
+    """Set what PySpark reads as it starts a JVM and its workers; put it back afterwards, for others read it too.
+
+    `python` is the executors' interpreter, where a setting names it.
+    """
+    wanted = _local_environment(machine) if local else _cluster_environment()
+    default = wanted["PYSPARK_DRIVER_PYTHON"]
+    wanted["PYSPARK_PYTHON"] = python or os.environ.get("PYSPARK_PYTHON") or default
     before = {key: os.environ.get(key) for key in wanted}
     os.environ.update(wanted)
     try:
@@ -128,3 +150,28 @@ def _environment(*, is_local: bool, machine: Machine) -> Iterator[None]:
                 del os.environ[key]
             else:
                 os.environ[key] = value
+
+
+def _cluster_environment() -> dict[str, str]:
+    """This interpreter for the driver, and log levels for its JVM beside the user's options. NoSparkError."""
+    try:
+        log = f"-Dlog4j2.configurationFile={make_log_settings().as_uri()}"
+    except OSError as exc:
+        raise NoSparkError(str(exc)) from None
+    options = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} {log}".strip()
+    return {"PYSPARK_DRIVER_PYTHON": sys.executable, "SPARK_SUBMIT_OPTS": options}
+
+
+def _local_environment(machine: Machine) -> dict[str, str]:
+    """The home of a local run, and the interpreter that starts its planners. NoSparkError."""
+    import pyspark  # noqa: PLC0415
+
+    try:
+        home = make_overlay(Path(pyspark.__file__).parent, find_java(), machine)
+    except (NoJavaError, OSError) as exc:
+        raise NoSparkError(str(exc)) from None
+    return {
+        "SPARK_HOME": str(home),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_DRIVER_PYTHON": str(home / "bin" / "python"),
+    }

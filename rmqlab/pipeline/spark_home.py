@@ -51,6 +51,12 @@ logger.writes.name = org.apache.spark.sql.execution.datasources.v2
 logger.writes.level = off
 logger.streams.name = org.apache.spark.sql.execution.streaming
 logger.streams.level = off
+logger.context.name = org.apache.spark.SparkContext
+logger.context.level = off
+logger.masters.name = org.apache.spark.deploy.client
+logger.masters.level = off
+logger.backend.name = org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend
+logger.backend.level = off
 """
 """The loggers that are off tell, with a hundred lines of stack, of errors that reach whoever asked as exceptions."""
 
@@ -88,6 +94,19 @@ def make_overlay(spark_home: Path, java: Java, machine: Machine, cache: Path | N
     made = (cache or _cache()) / f"spark-{key}"
     if not (made / "bin" / "spark-submit").exists():
         _make(made, jars, programs)
+    return made
+
+
+def make_log_settings(cache: Path | None = None) -> Path:
+    """Make the file with the log levels of drivers, for runs with a SPARK_HOME of their own; or find it made. OSError."""
+    key = hashlib.sha1(_QUIET.encode(), usedforsecurity=False).hexdigest()[:16]
+    made = (cache or _cache()) / f"log4j2-{key}.properties"
+    if not made.exists():
+        made.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=made.parent, prefix=".new-") as scratch:
+            fresh = Path(scratch) / made.name
+            fresh.write_text(_QUIET)
+            fresh.replace(made)
     return made
 
 

@@ -2,7 +2,8 @@
 
     spark.read.format("rocketmq-store").load("/data/rocketmq/store")
 
-A path is a store's directory, a commit log's, or one with a directory for each node. Rows are what the files hold, in
+A path is a store's directory, a commit log's, or one with a directory for each node; also as a `file:` URI or a glob
+pattern. Rows are what the files hold, in
 order within a node; `state` tells what a row is worth:
 
     ok       a whole record, whose body has the CRC that it tells
@@ -13,6 +14,7 @@ order within a node; `state` tells what a row is worth:
 The CRC is computed only where `state` is among the columns. Options: see StoreOptions. Reference: spark.md section 8.
 """
 
+import itertools
 import mmap
 from collections.abc import Generator, Iterator, MutableMapping, Sequence
 from pathlib import Path
@@ -33,11 +35,14 @@ from rmqlab.pipeline.commitlogs import (
     next_record,
     ranges_of,
     stretches,
+    topics_of,
     written_end,
 )
 from rmqlab.pipeline.errors import without_traceback
-from rmqlab.pipeline.options import OptionError, at_least, bind_options, json_texts, names, option, text
+from rmqlab.pipeline.localpaths import NoPathError, find_all
+from rmqlab.pipeline.options import OptionError, at_least, bind_options, check_known, json_texts, names, option, text
 from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
+from rmqlab.remoting.names import SYSTEM_TOPICS
 
 NAME = "rocketmq-store"
 OK, BAD_CRC, TORN = "ok", "badCrc", "torn"
@@ -64,13 +69,22 @@ class StoreOptions:
                 f"{NAME}: option path is needed: a store's directory, or one with a directory for each node"
             )
         try:
-            logs = [log for path in paths for log in find_logs(Path(path))]
-        except NoStoreError as exc:
+            logs = find_all(paths, find_logs, empty=NoStoreError)
+        except (NoStoreError, NoPathError) as exc:
             raise OptionError(f"{NAME}: {exc}") from None
-        if missing := set(self.nodes) - {log.node for log in logs}:
-            there = ", ".join(log.node for log in logs)
-            raise OptionError(f"{NAME}: there is no node {', '.join(sorted(missing))}; nodes: {there}")
-        return [log for log in logs if not self.nodes or log.node in self.nodes]
+        check_known("node", self.nodes, [log.node for log in logs], source=NAME)
+        logs = [log for log in logs if not self.nodes or log.node in self.nodes]
+        self._check_topics(logs)
+        return logs
+
+    def _check_topics(self, logs: Sequence[Log]) -> None:
+        """OptionError for a topic that no log's store has.
+
+        Stores list topics beside the log. If one lists none, as a copy of the log alone, any topic may be in it.
+        """
+        listed = [topics_of(log) for log in logs]
+        if all(listed):
+            check_known("topic", self.topics, {*SYSTEM_TOPICS, *itertools.chain(*listed)}, source=NAME)
 
 
 class StoreSource(DataSource):

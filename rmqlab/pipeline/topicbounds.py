@@ -3,7 +3,6 @@
 What is here runs while Spark plans. It holds what it has seen: a queue whose brokers are all gone stays known.
 """
 
-import contextlib
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -18,7 +17,8 @@ from rmqlab.pipeline import queues
 from rmqlab.pipeline.blocking_client import first_failure
 from rmqlab.pipeline.errors import UserError
 from rmqlab.pipeline.options import near_miss, shortened
-from rmqlab.pipeline.queues import AskBound, Bound, UnreachableError
+from rmqlab.pipeline.queues import AskBound, GatheredBounds, UnreachableError
+from rmqlab.pipeline.silence import silences
 from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName
 from rmqlab.pipeline.topicoptions import NAME, Position, TopicOptions
 from rmqlab.remoting.codes import ResponseCode
@@ -41,24 +41,58 @@ class Bounds:
     """Topics, their queues and brokers, as seen so far. Times out rather than waits."""
 
     options: TopicOptions
+    may_skip: bool = False
+    """True leaves out queues of broker groups that do not answer, with a warning."""
     members: dict[str, dict[int, str]] = attrs.field(factory=dict)
     queues: set[QueueName] = attrs.field(factory=set)
+    _skipped: set[QueueName] = attrs.field(factory=set, init=False)
+    _last_warning: str = attrs.field(default="", init=False)
 
     # -- topics ----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Learn the topics and their routes. PlanError where one of them cannot be read from."""
-        self.options.link.call(self._look)
+        """Learn the topics and their routes.
 
-    def look_again(self) -> None:
-        """As `look`, but what cannot be learnt now stays as it was."""
+        PlanError where one of them cannot be read from, or the option `brokers` names a broker that no route has.
+        """
+        self.options.link.call(self._look)
+        if (problem := self._without(self.absent_brokers())) is None:
+            return
+        if not self.may_skip:
+            raise PlanError(f"{problem}. Start it, or set failOnDataLoss to false to read without it")
+        self.warn(f"{problem}: its messages are left out")
+
+    async def look_again(self, client: Client) -> None:
+        """Learn the routes as they are now; what cannot be learnt stays as it was."""
         try:
-            self.look()
+            await self._look(client)
         except PlanError as exc:
-            log.warning("%s", exc)
+            self.warn(str(exc))
+
+    def warn(self, text: str) -> None:
+        """Log a warning, unless it was the last one: planning is repeated, several times in a second."""
+        if text != self._last_warning:
+            log.warning("%s", text)
+        self._last_warning = text
+
+    def absent_brokers(self) -> list[str]:
+        """The brokers of the option `brokers` that have no queue of these topics."""
+        return sorted(set(self.options.brokers) - {queue.broker for queue in self.queues})
+
+    def _without(self, absent: Sequence[str]) -> str | None:
+        if not absent:
+            return None
+        near = near_miss(absent[0], self.members.keys() - set(self.options.brokers))
+        return f"{NAME}: no route has {absent[0]}, which option brokers names{near}; {self.routed}"
+
+    @property
+    def routed(self) -> str:
+        """Which brokers there are, for errors."""
+        return f"brokers in routes: {shortened(sorted(self.members)) or 'none'}"
 
     async def _look(self, client: Client) -> None:
         problem: PlanError | None = None
+        known = len(self.queues)
         for topic in await self._topics(client):
             try:
                 found = await queues.topic_of(client, topic)
@@ -69,6 +103,8 @@ class Bounds:
             else:
                 self.members = queues.merged(self.members, found.members)
                 self.queues.update(found.queues)
+        if len(self.queues) != known:
+            log.info("%s: %d queues to read; %s", NAME, len(self.queues), self.routed)
         if problem is not None:
             raise problem
 
@@ -115,19 +151,9 @@ class Bounds:
 
     # -- offsets ---------------------------------------------------------------------------------
 
-    def ends(self) -> dict[QueueName, Bound]:
-        """The ends of all known queues; one of which nobody answers is missing."""
-        return self._bounds(queues.max_offset, sorted(self.queues))
-
-    def firsts(self, of: Collection[QueueName]) -> dict[QueueName, Bound]:
-        """The first offsets that are still there; a queue of which nobody answers is missing."""
-        return self._bounds(queues.min_offset, sorted(of))
-
-    def _bounds(self, ask: AskBound, of: Sequence[QueueName]) -> dict[QueueName, Bound]:
-        async def ask_all(client: Client) -> dict[QueueName, Bound]:
-            return await queues.gather_bounds(client, of, self.members, ask, seconds=_BOUNDS_SECONDS)
-
-        return self.options.link.call(ask_all) if of else {}
+    async def gather(self, client: Client, ask: AskBound, of: Collection[QueueName]) -> GatheredBounds:
+        """A bound of each of these queues, or why there is no answer."""
+        return await queues.gather_bounds(client, sorted(of), self.members, ask, seconds=_BOUNDS_SECONDS)
 
     def resolve(self, position: Position) -> dict[QueueName, int]:
         """Offsets of all known queues. PlanError for a position that names not all of them, others, or what is not there."""
@@ -161,32 +187,49 @@ class Bounds:
             raise PlanError(f"{NAME}: the offsets name no {min(missing)}: every queue needs one")
 
     def _find_all(self, find: Callable[[Client, QueueName], Awaitable[int]]) -> dict[QueueName, int]:
+        """An offset of each queue. PlanError for queues of groups that do not answer, unless they may be skipped."""
         found: dict[QueueName, int] = {}
+        silent: dict[QueueName, str] = {}
 
         async def one(client: Client, queue: QueueName) -> None:
-            found[queue] = await find(client, queue)
+            try:
+                found[queue] = await find(client, queue)
+            except UnreachableError as exc:
+                if exc.is_refused:
+                    raise PlanError(f"{NAME}: {exc}") from None
+                silent[queue] = exc.reason
 
         async def all_of_them(client: Client) -> None:
             async with trio.open_nursery() as nursery:
-                for queue in sorted(self.queues):
+                for queue in sorted(self.queues - self._skipped):
                     nursery.start_soon(one, client, queue)
 
         try:
             self.options.link.call(all_of_them)
         except BaseExceptionGroup as group:
             failure = first_failure(group)
-            if isinstance(failure, (UnreachableError, *FAILURES)):
+            if isinstance(failure, FAILURES):
                 failure = PlanError(f"{NAME}: {failure}")
             raise failure from None
+        self._skip(silent)
         return found
+
+    def _skip(self, silent: Mapping[QueueName, str]) -> None:
+        """Leave silent queues out of what is asked next. PlanError if they may not be."""
+        if not silent:
+            return
+        problem = f"{NAME}: {'; '.join(map(str, silences(silent)))}; {self.routed}"
+        if not self.may_skip:
+            raise PlanError(f"{problem}. Start the broker, and read again; nothing is known to be lost")
+        self._skipped.update(silent)
+        self.warn(f"{problem}: their messages are left out")
 
 
 async def _check_within(client: Client, queue: QueueName, members: Mapping[int, str], offset: int) -> None:
-    """PlanError for an offset beyond the end of a queue, as its master tells it. A slave may lag."""
-    with contextlib.suppress(UnreachableError):
-        bound = await queues.max_offset(client, queue, members)
-        if bound.is_masters and offset > bound.offset:
-            raise PlanError(f"{NAME}: {queue} ends at offset {bound.offset}, and the offsets say {offset}")
+    """PlanError for an offset beyond the end of a queue, as its master tells it. A slave may lag. UnreachableError."""
+    bound = await queues.max_offset(client, queue, members)
+    if bound.is_masters and offset > bound.offset:
+        raise PlanError(f"{NAME}: {queue} ends at offset {bound.offset}, and the offsets say {offset}")
 
 
 def _advice(refusal: BrokerError, options: TopicOptions) -> str:

@@ -1,10 +1,12 @@
 """Options of the data source `rocketmq`, named after Spark's Kafka source wherever that has the notion."""
 
 import os
+import re
 from typing import Final
 
 import attrs
 
+from rmqlab.client.subscription import ALL
 from rmqlab.pipeline.blocking_client import Link, link_to
 from rmqlab.pipeline.options import (
     OptionError,
@@ -22,6 +24,7 @@ from rmqlab.pipeline.queuecursor import READ_FROM
 from rmqlab.pipeline.queues import Filter, Reading
 from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName, read_position
 from rmqlab.remoting.acl import Credentials
+from rmqlab.remoting.bodies.heartbeat import tags_of
 from rmqlab.remoting.names import group_fault, topic_fault
 
 NAME: Final = "rocketmq"
@@ -29,23 +32,62 @@ Position = int | dict[QueueName, int]
 
 _READ_ONLY_IN_BATCHES = ("ending_offsets", "ending_timestamp")
 _READ_ONLY_AS_STREAM = ("max_offsets_per_trigger", "starting_offsets_file", "commit_group")
-_WRITE_ONLY = ("batch_size", "wait_store", "accept_degraded", "producer_group", "delivery_timeout_ms")
+_WRITE_ONLY_IN_BATCHES = ("txn_app_id", "txn_version")
+_WRITE_ONLY = (
+    *_WRITE_ONLY_IN_BATCHES,
+    "batch_size",
+    "wait_store",
+    "accept_degraded",
+    "producer_group",
+    "delivery_timeout_ms",
+)
 
 
-def _server(value: str) -> str:
+_HOST_AND_PORT = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_NOT_IN_TAGS = re.compile(r"[\s|,;&*'\"]")
+_TXN_APP_ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
+
+
+def _name_servers(value: str) -> str:
+    """Addresses of name servers, separated by `;`. ValueError."""
     for part in value.split(";"):
-        host, _, port = part.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 2**16:
-            raise ValueError("expected host:port, several separated by `;`")
+        found = _HOST_AND_PORT.fullmatch(part.strip())
+        if found is None or not 0 < int(found[1]) < 2**16:
+            hint = f", did you mean {';'.join(re.split('[, ]+', value.strip()))}?" if "," in value else ""
+            raise ValueError(f"expected host:port, several separated by `;`{hint}")
     return value
+
+
+def _tag_expression(value: str) -> tuple[str, ...]:
+    """The tags of `a || b`, as clients subscribe to them; none for `*`, which means every tag. ValueError."""
+    expected = "expected tags separated by `||`, such as a || b, or * alone for all"
+    if value.strip() == ALL:
+        return ()
+    tags = tags_of(value)
+    if not tags:
+        raise ValueError(expected)
+    for tag in tags:
+        if _NOT_IN_TAGS.search(tag):
+            raise ValueError(f"{expected}, and {tag!r} is not a tag. Filter the column tags for unusual ones")
+    return tuple(tags)
+
+
+def _txn_app_id(value: str) -> str:
+    if not _TXN_APP_ID.fullmatch(value.strip()):
+        raise ValueError("expected 1 to 128 letters, digits, `.`, `_`, `:`, `/` and `-`")
+    return value.strip()
 
 
 _topic = without_fault(topic_fault)
 _group = without_fault(group_fault)
 
 
-def _default_server() -> str:
-    return os.environ.get("NAMESRV_ADDR", "")
+def _default_name_servers() -> str:
+    value = os.environ.get("NAMESRV_ADDR", "")
+    try:
+        return _name_servers(value) if value else ""
+    except ValueError as exc:
+        raise ValueError(f"the environment's NAMESRV_ADDR is {value!r}: {exc}") from None
 
 
 @attrs.frozen(kw_only=True)
@@ -54,9 +96,9 @@ class TopicOptions:
 
     name_server: str = option(
         "nameServer",
-        _server,
+        _name_servers,
         "host:port, several separated by `;` (or NAMESRV_ADDR)",
-        default=attrs.Factory(_default_server),
+        default=attrs.Factory(_default_name_servers),
     )
     access_key: str = option("accessKey", text, "an account, where the cluster has access control", default="")
     secret_key: str = option("secretKey", text, "its secret", default="")
@@ -66,6 +108,9 @@ class TopicOptions:
         "topicPattern", pattern, "a regular expression that a topic's whole name matches", default=""
     )
     # reading
+    brokers: tuple[str, ...] = option(
+        "brokers", names, "broker groups that routes must have, separated by commas", default=()
+    )
     starting_offsets: Position | None = option(
         "startingOffsets", read_position, "earliest, latest or JSON", default=None
     )
@@ -80,7 +125,7 @@ class TopicOptions:
     max_records_per_partition: int = option("maxRecordsPerPartition", at_least(1), "messages of one task", default=0)
     fail_on_data_loss: bool = option("failOnDataLoss", boolean, "whether lost messages are an error", default=True)
     read_from: str = option("readFrom", one_of(*READ_FROM), "which member of a broker's group", default="suggested")
-    tags: tuple[str, ...] = option("tags", names, "only messages with one of these tags", default=())
+    tags: tuple[str, ...] = option("tags", _tag_expression, "only messages with one of the tags of a || b", default=())
     sql: str = option("sqlExpression", text, "only messages whose properties fulfil this (SQL92)", default="")
     group: str = option("groupId", _group, "the name under which is read", default="rmqlab-spark")
     commit_group: str = option("commitGroup", _group, "a consumer group whose offsets follow a stream", default="")
@@ -89,6 +134,8 @@ class TopicOptions:
     )
     request_timeout_ms: int = option("requestTimeoutMs", at_least(1), "how long one broker is waited for", default=5000)
     # writing
+    txn_app_id: str = option("txnAppId", _txn_app_id, "what writes, where a batch write may be repeated", default="")
+    txn_version: int | None = option("txnVersion", at_least(0), "which of its batches this is", default=None)
     producer_group: str = option("producerGroup", _group, "the name under which is sent", default="rmqlab-spark")
     batch_size: int = option("batchSize", at_least(1), "messages of one request", default=64)
     wait_store: bool = option(
@@ -104,6 +151,8 @@ class TopicOptions:
     def __attrs_post_init__(self) -> None:
         if not self.name_server:
             raise ValueError("option nameServer is needed: host:port, several separated by `;`")
+        if bool(self.txn_app_id) != (self.txn_version is not None):
+            raise ValueError("options txnAppId and txnVersion belong together")
         if self.tags and self.sql:
             raise ValueError("options tags and sqlExpression exclude each other")
         if self.starting_offsets is not None and self.starting_timestamp is not None:
@@ -142,11 +191,16 @@ class TopicOptions:
     def check_for_write(self) -> None:
         """OptionError for what a writer knows nothing of."""
         fields = attrs.fields_dict(TopicOptions)
-        first = list(fields).index("starting_offsets")
+        first = list(fields).index("brokers")
         reading = [name for name in list(fields)[first:] if name not in _WRITE_ONLY]
         self._refuse(
             ("topics", "topic_pattern", *[name for name in reading if name != "request_timeout_ms"]), "reading"
         )
+
+    def check_for_stream_write(self) -> None:
+        """OptionError for what a stream's writer knows nothing of: its query and micro-batch identify its rows."""
+        self.check_for_write()
+        self._refuse(_WRITE_ONLY_IN_BATCHES, "a batch write")
 
     def _refuse(self, fields: tuple[str, ...], only_for: str) -> None:
         known = attrs.fields_dict(TopicOptions)

@@ -1,9 +1,16 @@
 """Write rows to topics: what a task of the source `rocketmq` does, batch write and stream alike.
 
 Guarantee: at least once. A task sends its rows, waits for every answer, and tries what was refused or is in doubt
-again under the same unique key until `deliveryTimeoutMs`; then it fails, and Spark repeats it whole. Each message has
-the property SPARK_ID, `query-batch-partition-row`: equal for the same row of a repeated task, as long as the input
-comes in the same order. Readers can drop repeats by it.
+again under the same unique key until `deliveryTimeoutMs`; then it fails, and Spark repeats it whole.
+
+Each message has the property SPARK_ID, `<job>-<batch>-<partition>-<row>`, by which readers can drop repeats:
+
+    stream           job is the query's id, batch the micro-batch's: equal after a restart from the checkpoint
+    batch write      job is txnAppId, batch is txnVersion: equal when the write is repeated with the same two options
+    ... without them job is random, batch 0: equal only when Spark repeats a task
+
+Partition and row are places in the input: equal only if the input has the same partitions with the same rows in the
+same order each time.
 """
 
 import collections
@@ -93,11 +100,14 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, options: TopicOptions, names: Sequence[str]) -> None:
         self.options = options
         self.names = names
-        self.job = uuid.uuid4().hex[:12]
+        if options.txn_version is not None:
+            self.batch_id = f"{options.txn_app_id}-{options.txn_version}"
+        else:
+            self.batch_id = f"{uuid.uuid4().hex[:12]}-0"
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Sent:
-        return write_rows(iterator, self.options, f"{self.job}-0")
+        return write_rows(iterator, self.options, self.batch_id)
 
     def commit(self, messages: list[Sent | None]) -> None:
         """Every task has its answers: there is nothing left to do."""

@@ -74,3 +74,22 @@ def test_wrong_places_and_types_are_errors_before_anything_runs(spark: "SparkSes
     (tmp_path / "a.msgpack").write_bytes(entry(1, "sent"))
     with pytest.raises(AnalysisException, match="column number is a date; fields are string, int"):
         spark.read.format("rmqlab-journal").schema("number date").load(str(tmp_path)).count()
+
+
+@pytest.mark.parametrize("name", ["kinds", "notKinds"])
+def test_a_kind_of_event_that_there_is_not_is_refused_with_the_near_miss(
+    spark: "SparkSession", run: pathlib.Path, name: str
+) -> None:
+    with pytest.raises(AnalysisException, match=r"there is no kind delivred, did you mean delivered\?; kinds: "):
+        spark.read.format("rmqlab-journal").option(name, "sent,delivred").load(str(run))
+
+
+def test_uris_and_patterns_name_runs_and_a_link_to_a_run_repeats_nothing(
+    spark: "SparkSession", run: pathlib.Path
+) -> None:
+    (run.parent / f"{run.name}-latest").symlink_to(run)
+    for path in (f"file:{run}", f"{run}*", f"{run}/journal/*.msgpack"):
+        frame = spark.read.format("rmqlab-journal").option("kinds", "sent").load(path)
+        assert frame.count() == 500
+    with pytest.raises(AnalysisException, match="nothing matches"):
+        spark.read.format("rmqlab-journal").load(f"{run}/nothing-*")

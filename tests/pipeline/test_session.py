@@ -1,5 +1,6 @@
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 
 from rmqlab.pipeline import session
 from rmqlab.pipeline.java import find_java
+from rmqlab.pipeline.masters import check_master
 from rmqlab.pipeline.spark_home import Machine, make_overlay
 
 PROGRAM = """
@@ -48,3 +50,77 @@ def test_an_overlay_is_made_once_and_holds_the_installed_jars(tmp_path: pathlib.
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == sorted(
         {made.name, make_overlay(spark_home, java, Machine(heap="1g"), tmp_path / "cache").name}
     )
+
+
+def test_the_users_python_runs_the_tasks_and_ours_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/theirs/python")
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", "-Dtheirs=1")
+    for setting, wanted in ((None, "/theirs/python"), ("/set/python", "/set/python")):
+        for local in (True, False):
+            with session._environment(local=local, machine=Machine(), python=setting):
+                assert os.environ["PYSPARK_PYTHON"] == wanted
+                assert os.environ["PYSPARK_DRIVER_PYTHON"] != "/theirs/python"
+                assert os.environ["SPARK_SUBMIT_OPTS"].startswith("-Dtheirs=1")
+            assert os.environ["PYSPARK_PYTHON"] == "/theirs/python"
+            assert os.environ["SPARK_SUBMIT_OPTS"] == "-Dtheirs=1"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    with session._environment(local=False, machine=Machine(), python=None):
+        assert os.environ["PYSPARK_PYTHON"] == sys.executable
+        assert "log4j2.configurationFile=file:///" in os.environ["SPARK_SUBMIT_OPTS"]
+    assert "PYSPARK_PYTHON" not in os.environ
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
+
+
+def test_a_master_that_does_not_answer_is_said_in_a_line_before_a_jvm_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_start", None)
+    address = f"127.0.0.1:{free_port()}"
+    with pytest.raises(
+        session.NoSparkError, match=rf"^no Spark master answers \({address}: .*refused\)\. Start one .*--master"
+    ):
+        session.open_session(f"spark://{address}").__enter__()
+
+
+@pytest.mark.parametrize(
+    ("master", "said"),
+    [
+        ("sprak://a:7077", r"is no Spark master; expected local\[\*\], .* spark://host:7077"),
+        ("spark//a:7077", "is no Spark master"),
+        ("local[two]", "is no Spark master"),
+        ("spark://a", "'a' is not host:port"),
+        ("sc://a:15002", "for Spark Connect open the session yourself"),
+    ],
+)
+def test_a_master_of_unknown_form_is_refused_with_the_forms(master: str, said: str) -> None:
+    with pytest.raises(session.NoSparkError, match=said):
+        session.open_session(master).__enter__()
+
+
+def test_one_of_several_masters_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        check_master(f"spark://127.0.0.1:{free_port()},127.0.0.1:{server.getsockname()[1]}")
+
+
+def test_a_file_for_executors_that_there_is_not_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(session.NoSparkError, match=r"there is no file .*/some.zip; expected"):
+        session.open_session(py_files=[str(tmp_path / "some.zip")]).__enter__()
+
+
+OPEN_AT_EXIT = """
+from rmqlab.pipeline.session import open_session
+
+still_open = open_session("local[1]")
+print(still_open.__enter__().range(3).count())
+"""
+
+
+@pytest.mark.long  # it starts a Spark of its own
+def test_a_session_that_is_open_at_exit_ends_without_a_word() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", OPEN_AT_EXIT], check=False, capture_output=True, text=True, timeout=500
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("3\n", "", 0)

@@ -56,6 +56,30 @@ def test_several_nodes_are_told_apart_and_can_be_chosen(spark: "SparkSession", g
     assert load(spark, golden, nodes="slave", topics="StoreTopic,StoreTx").count() == 28
 
 
+def test_a_topic_or_node_that_there_is_not_is_refused_with_the_near_miss(
+    spark: "SparkSession", golden: pathlib.Path
+) -> None:
+    with pytest.raises(AnalysisException, match=r"there is no topic StoreTopik, did you mean StoreTopic\?; topics: "):
+        load(spark, golden, topics="StoreTopic,StoreTopik")
+    with pytest.raises(AnalysisException, match=r"there is no node slav, did you mean slave\?; nodes: "):
+        load(spark, golden, nodes="slav")
+
+
+def test_a_log_without_lists_of_topics_beside_it_may_hold_any_topic(spark: "SparkSession", write_log: Write) -> None:
+    store = write_log("a", [b"x"])
+    assert load(spark, store, topics="orders").count() == 1
+    assert load(spark, store, topics="other").count() == 0
+
+
+def test_uris_and_patterns_name_stores(spark: "SparkSession", golden: pathlib.Path) -> None:
+    assert load(spark, pathlib.Path(f"{golden}/maste[r]")).count() == 2161
+    counts = {
+        row.node
+        for row in spark.read.format("rocketmq-store").load(f"file://{golden}/*").select("node").distinct().collect()
+    }
+    assert counts == {"master", "slave", "master-kill9"}
+
+
 def test_a_filter_does_not_leak_into_the_next_count(spark: "SparkSession", golden: pathlib.Path) -> None:
     frame = load(spark, golden / "master").select("topic", "queueId")
     assert frame.filter("queueId > 2").count() < 2161
@@ -90,6 +114,8 @@ def test_a_column_that_there_is_not_is_an_error_before_anything_runs(
         ({"path": "/nowhere"}, "/nowhere is no directory"),
         ({}, "option path is needed"),
         ({"topcs": "a", "path": "/"}, "no option topcs, did you mean topics?"),
+        ({"path": "/nowhere/*/store"}, "nothing matches /nowhere/*/store"),
+        ({"path": "hdfs://far/store"}, "is a hdfs URI; expected a path"),
     ],
 )
 def test_a_wrong_option_is_an_error_at_load(spark: "SparkSession", options: dict[str, str], said: str) -> None:

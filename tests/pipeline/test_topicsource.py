@@ -68,8 +68,19 @@ def test_a_batch_reads_every_message_once(spark: "SparkSession", lab: "Lab", ord
 
 def test_filters_go_to_the_broker(spark: "SparkSession", lab: "Lab", orders: str) -> None:
     assert bodies(read(spark, lab, orders, tags="b")) == texts(100, 100)
-    assert bodies(read(spark, lab, orders, tags="a, b")) == texts(0, 200)
+    assert bodies(read(spark, lab, orders, tags="a || b")) == texts(0, 200)
+    assert bodies(read(spark, lab, orders, tags="*")) == texts(0, 200)
+    assert bodies(read(spark, lab, orders, tags="b||c")) == texts(100, 100)
     assert bodies(read(spark, lab, orders, tags="c")) == []
+
+
+def test_tags_of_one_hash_are_told_apart(spark: "SparkSession", lab: "Lab") -> None:
+    """Brokers compare hashes, and Java's hash of Aa is that of BB."""
+    lab.create_topic("collided", 1)
+    lab.send("collided", [b"Aa"] * 3, tags="Aa")
+    lab.send("collided", [b"BB"] * 4, tags="BB")
+    assert bodies(read(spark, lab, "collided", tags="Aa || other")) == ["Aa"] * 3
+    assert len(bodies(read(spark, lab, "collided", tags="Aa || BB"))) == 7
 
 
 def test_a_frame_that_was_filtered_still_counts_whole(spark: "SparkSession", lab: "Lab", orders: str) -> None:
@@ -118,6 +129,12 @@ def test_ranges_are_by_offset_or_by_time(spark: "SparkSession", lab: "Lab", orde
         ({"sqlExpression": "a ="}, "cannot be read: "),
         ({"accessKey": "me"}, "options accessKey and secretKey belong together"),
         ({"batchSize": "9"}, "option batchSize is for writing only"),
+        ({"tags": "a, b"}, "expected tags separated by `||`"),
+        ({"nameServer": "127.0.0.1:1,127.0.0.1:2"}, "did you mean 127.0.0.1:1;127.0.0.1:2?"),
+        (
+            {"brokers": "broker-aa"},
+            "no route has broker-aa, which option brokers names, did you mean broker-a?",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_said_while_spark_plans(
@@ -353,12 +370,13 @@ def test_a_task_that_fails_is_repeated_under_the_same_names(spark: "SparkSession
 def wait_for_a_message(server: str, topic: str) -> None:
     """Return when a topic has a message. Runs in a worker of Spark's."""
     from rmqlab.pipeline.topicbounds import Bounds
+    from rmqlab.pipeline.topicoffsets import LATEST
     from rmqlab.pipeline.topicoptions import TopicOptions
 
     bounds = Bounds(TopicOptions(name_server=server, topic=topic))
     bounds.look()
     deadline = time.monotonic() + 240
-    while not any(bound.offset for bound in bounds.ends().values()):
+    while not any(bounds.resolve(LATEST).values()):
         assert time.monotonic() < deadline
         time.sleep(0.2)
 

@@ -8,7 +8,7 @@ verdict rests on.
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,17 +77,18 @@ def audit_run(
     out: Path | None = None,
     *,
     is_small: bool | None = None,
+    given: Collection[str] = (),
     tell: Callable[[str], object] = lambda _: None,
 ) -> Summary:
     """Judge a run or a cluster by its directory. `tell` hears what is being done. Errors as read_facts.
 
     `is_small` says how: within one partition and through this process, or by all that Spark has. Unless it is given
-    the size decides. The answers are the same.
+    the size decides. The answers are the same. `given` names the settings that the user chose: they stay.
     """
     out = out or directory / FOLDER
     byte_count = bytes_to_read(directory)
     is_small = byte_count < SMALL_BYTES if is_small is None else is_small
-    _fit(spark, byte_count, is_small=is_small)
+    _fit(spark, byte_count, is_small=is_small, given=given)
     tell("reading journals and stores")
     run = read_facts(spark, directory, out, is_small=is_small)
     judgement = conclude(_ask(run, tell), METRICS, run.conditions)
@@ -120,7 +121,7 @@ def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
         return list(itertools.chain.from_iterable(threads.map(answer, QUESTIONS)))
 
 
-def _fit(spark: "SparkSession", byte_count: int, *, is_small: bool) -> None:
+def _fit(spark: "SparkSession", byte_count: int, *, is_small: bool, given: Collection[str]) -> None:
     """A small run is over before a plan that is made anew half-way, or compiled, has paid for itself."""
     partitions = max(spark.sparkContext.defaultParallelism, byte_count // _PARTITION_BYTES)
     settings = {
@@ -130,4 +131,5 @@ def _fit(spark: "SparkSession", byte_count: int, *, is_small: bool) -> None:
         "spark.sql.codegen.factoryMode": "NO_CODEGEN" if is_small else "FALLBACK",
     }
     for key, value in settings.items():
-        spark.conf.set(key, value)
+        if key not in given:
+            spark.conf.set(key, value)

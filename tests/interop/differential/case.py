@@ -203,3 +203,13 @@ def _cut(body: object) -> str:
 
 
 Corpus = Sequence[Case]
+
+
+def stored_at(site: Site, name: str) -> int:
+    """Commit log offset of a message that was sent, by the send's name."""
+    return int((site.answers[name].fields or {})["msgId"][16:32], 16)
+
+
+def queue_offset_of(site: Site, name: str) -> int:
+    """Queue offset of a message that was sent, by the send's name."""
+    return int((site.answers[name].fields or {})["queueOffset"])

@@ -6,8 +6,7 @@ from typing import Any
 
 import attrs
 
-from tests.interop.differential.case import Case, Corpus, Site
-from tests.interop.differential.corpus_send import stored_at
+from tests.interop.differential.case import Case, Corpus, Site, stored_at
 from tests.interop.differential.mutations import BOOL, GROUP, INT, LONG, TEXT, TOPIC, mutated
 from tests.interop.differential.wire import ROCKETMQ
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from tests.interop.differential.case import Case, Corpus, Site
+from tests.interop.differential.case import Case, Corpus, Site, queue_offset_of, stored_at
 from tests.interop.differential.mutations import BOOL, GROUP, INT, LONG, TEXT, TOPIC, mutated
 from tests.interop.differential.wire import ROCKETMQ, Fields
 
@@ -278,15 +278,6 @@ def _replies() -> Iterator[Case]:
         letters = {(_LETTERS[key] if code == 325 else key): values for key, values in kinds.items()}
         flag_field = "sysFlag" if code == 324 else "f"
         yield from mutated(send("reply", code=code, **to), letters, leave={flag_field: _SYS_FLAGS_THAT_CHANGE_LENGTHS})
-
-
-def stored_at(site: Site, name: str) -> int:
-    """Commit log offset of a message that was sent, by the send's name."""
-    return int((site.answers[name].fields or {})["msgId"][16:32], 16)
-
-
-def queue_offset_of(site: Site, name: str) -> int:
-    return int((site.answers[name].fields or {})["queueOffset"])
 
 
 class _At:

@@ -1,0 +1,79 @@
+"""The command that plants a violation in the copy of a run, to try the judges with."""
+
+import difflib
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rmqlab.cluster.cli.terms import AsJson, console, directory_of, fail, misused, print_json
+from rmqlab.cluster.plant.kinds import KINDS
+from rmqlab.cluster.plant.model import Kind, NothingToPlantError, Planted
+from rmqlab.cluster.plant.planting import plant as plant_violation
+
+_KIND_HELP = "What to plant; without it, all kinds are listed."
+
+
+def plant(
+    run: Annotated[str, typer.Argument(metavar="CLUSTER|DIRECTORY", help="A cluster's name, or a run's directory.")],
+    kind: Annotated[str | None, typer.Argument(help=_KIND_HELP)] = None,
+    seed: Annotated[int, typer.Option(help="Decides where it is planted.", min=1)] = 1,
+    at: Annotated[str, typer.Option(metavar="NODE", help="Plant it at this node; else the seed decides.")] = "",
+    out: Annotated[Path | None, typer.Option(help="Directory of the copy; RUN-KIND-SEED if not given.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a run with one violation in the copy, and print what a judge must report of it.
+
+    The run itself is not changed. Judge the copy with `rmqlab check DIRECTORY` and `rmqlab audit DIRECTORY`.
+    """
+    if kind is None:
+        _list_kinds(as_json=as_json)
+        return
+    directory = directory_of(run)
+    if not (directory.path / "journal").is_dir():
+        fail(f"{directory.path} has no journal; expected the name of a cluster that was started, or a run's directory")
+    if directory.is_up():
+        fail(f"cluster {run} is up, and a copy would be torn; stop it with rmqlab down")
+    chosen = _kind_of(kind)
+    target = out or directory.path.with_name(f"{directory.path.name}-{kind}-{seed}")
+    try:
+        planted = plant_violation(directory.path, chosen, target, seed=seed, at=at)
+    except NothingToPlantError as exc:
+        fail(f"{kind}: {exc}")
+    except OSError as exc:
+        fail(f"{exc.filename}: {exc.strerror}")
+    if as_json:
+        print_json(planted.as_json())
+    else:
+        _show(planted)
+
+
+def _kind_of(name: str) -> Kind:
+    if name not in KINDS:
+        near = difflib.get_close_matches(name, KINDS, n=3)
+        misused(
+            f"unknown kind {name}; " + (f"did you mean {' or '.join(near)}?" if near else f"kinds: {', '.join(KINDS)}")
+        )
+    return KINDS[name]
+
+
+def _list_kinds(*, as_json: bool) -> None:
+    if as_json:
+        print_json([{"kind": kind.name, "does": kind.does} for kind in KINDS.values()])
+        return
+    width = max(map(len, KINDS))
+    for kind in KINDS.values():
+        console.print(f"{kind.name:{width}}  {kind.does}")
+
+
+def _show(planted: Planted) -> None:
+    console.print(f"{planted.kind.name}: {planted.kind.does}")
+    console.print(f"copy: {planted.directory}")
+    for edit in planted.change.edits:
+        place = edit.file if edit.offset is None else f"{edit.file} at byte {edit.offset}"
+        console.print(f"{edit.node}: {place}: {edit.says}")
+    for report in planted.reports:
+        ids = f": {', '.join(report.message_ids)}" if report.message_ids else ""
+        unknown = " unknown" if report.is_unknown else ""
+        console.print(f"a judge must report {report.metric}{unknown}{ids}")

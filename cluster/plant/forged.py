@@ -1,0 +1,188 @@
+"""Violations told by intact journals: forged sends, deliveries and commits, and clocks that are wrong."""
+
+from collections.abc import Callable
+from typing import Any
+
+from rmqlab.cluster.plant.journalfile import PlacedEntry, insert, placed_entries, remove, rewrite
+from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.site import Site, any_consumer, any_node, any_producer
+
+_OFF_MILLIS = 20_000
+_TIMES = ("began_at",)
+"""Fields that hold times of the writer's own clock."""
+_COUNTED = ("gap",)
+"""A workload's last entry counts its sends or deliveries: one more or less may be reported as a gap."""
+_OF_CLOCKS = (
+    "write_unavailable", "read_unavailable", "group_read_unavailable", "detection", "stale_route", "missing_route",
+    "route_disagreement", "order.stored", "order.delivered", "replication_lag", "replication_lag_left",
+    "offset_rollbacks", "rolled_back", "offset_file_behind", "unclaimed", "duplicates*", "gap",
+)  # fmt: skip
+"""All that compares times, and each gap that is seen in times."""
+
+
+def _last(site: Site, node: str, kind: str) -> PlacedEntry:
+    found = [placed for placed in placed_entries(site.journal(node)) if placed.kind == kind]
+    if not found:
+        raise NothingToPlantError(f"the journal of {node} has no entry {kind}")
+    return found[-1]
+
+
+def _acknowledged_entries(site: Site, node: str) -> list[PlacedEntry]:
+    """Acknowledged sends of single messages in a producer's journal."""
+    known = {send.ids[0] for send in site.history.sends if send.is_acknowledged and send.queue and len(send.ids) == 1}
+    return [
+        placed
+        for placed in placed_entries(site.journal(node))
+        if placed.kind == "sent" and placed.fields.get("message_id") in known
+    ]
+
+
+def forge_acknowledgement(site: Site, nodes: Nodes) -> Change:
+    """Write a send that was acknowledged, of a message that was never stored."""
+    path, like = site.journal(nodes[0]), site.choose(_acknowledged_entries(site, nodes[0]), "acknowledged send")
+    last = _last(site, nodes[0], "sent")
+    fields = dict(like.fields)
+    stranger = site.stranger_id(fields["message_id"])
+    ends = [
+        send.offset
+        for send in site.history.sends
+        if send.queue and (send.queue.broker, send.queue.queue_id, send.topic)
+        == (fields["broker"], fields["queue"], fields["topic"]) and send.offset is not None
+    ]  # fmt: skip
+    forged = {
+        "number": int(last.fields.get("number") or 0) + 1,
+        "message_id": stranger,
+        "offset": max(ends) + 1,
+        "began_at": last.at_millis - 1,
+        "took": 1,
+    }
+    insert(path, last, last.changed({**fields, **forged}))
+    edit = site.edit(nodes[0], path, last.end, f"forged: {stranger} acknowledged with {fields['outcome']}")
+    return Change(edits=(edit,), victims=(stranger,), broker=str(fields["broker"]))
+
+
+def remove_send(site: Site, nodes: Nodes) -> Change:
+    """Remove the entry of an acknowledged send."""
+    path, placed = site.journal(nodes[0]), site.choose(_acknowledged_entries(site, nodes[0]), "acknowledged send")
+    message_id = str(placed.fields["message_id"])
+    remove(path, placed)
+    return Change(
+        edits=(site.edit(nodes[0], path, placed.start, f"the send of {message_id} removed"),), victims=(message_id,)
+    )
+
+
+def forge_delivery(site: Site, nodes: Nodes) -> Change:
+    """Write the delivery of a message that was never stored."""
+    path, last = site.journal(nodes[0]), _last(site, nodes[0], "delivered")
+    fields = dict(last.fields)
+    stranger = site.stranger_id(str(fields["message_id"]))
+    forged = {"message_id": stranger, "offset": int(fields["offset"]) + 1, "number": int(fields.get("number") or 0) + 1}
+    insert(path, last, last.changed(forged))
+    edit = site.edit(nodes[0], path, last.end, f"forged: {stranger} delivered")
+    return Change(edits=(edit,), victims=(stranger,), consumer_group=str(fields["group"]))
+
+
+def repeat_delivery(site: Site, nodes: Nodes) -> Change:
+    """Write a delivery a second time."""
+    path = site.journal(nodes[0])
+    deliveries = [placed for placed in placed_entries(path) if placed.kind == "delivered"]
+    placed = site.choose(deliveries, f"delivery in the journal of {nodes[0]}")
+    message_id = str(placed.fields["message_id"])
+    insert(path, placed, placed.members)
+    edit = site.edit(nodes[0], path, placed.end, f"the delivery of {message_id} written again")
+    return Change(edits=(edit,), victims=(message_id,), consumer_group=str(placed.fields["group"]))
+
+
+def forge_commit(site: Site, nodes: Nodes) -> Change:
+    """Write a commit of half the last offset of a queue."""
+    path = site.journal(nodes[0])
+    commits = {
+        (placed.fields["topic"], placed.fields["broker"], placed.fields["queue"]): placed
+        for placed in placed_entries(path)
+        if placed.kind == "committed"
+    }
+    candidates = [placed for placed in commits.values() if placed.fields["offset"] > 0]
+    last = site.choose(candidates, f"commit above 0 in the journal of {nodes[0]}")
+    offset = int(last.fields["offset"])
+    insert(path, last, last.changed({"offset": offset // 2}))
+    edit = site.edit(nodes[0], path, last.end, f"forged: commit of {offset // 2} after {offset}")
+    return Change(edits=(edit,), consumer_group=str(last.fields["group"]))
+
+
+def move_clock(millis: int) -> Callable[[Site, Nodes], Change]:
+    """Make a change that moves all times of a node's journal."""
+
+    def change(site: Site, nodes: Nodes) -> Change:
+        path = site.journal(nodes[0])
+        entries = placed_entries(path)
+        rewrite(path, [_moved(entry, millis) for entry in entries])
+        return Change(edits=(site.edit(nodes[0], path, None, f"{len(entries)} entries {millis / 1000:+g} s"),))
+
+    return change
+
+
+def _moved(entry: PlacedEntry, millis: int) -> dict[str, Any]:
+    times = {name: entry.fields[name] + millis for name in _TIMES if name in entry.fields}
+    return entry.changed(times, later_by=millis)
+
+
+_CLOCK = (Expected(metric="clock_disagreement NODE"),)
+
+FORGED = (
+    Kind(
+        name="ack-forged",
+        does="a producer's journal has an acknowledged send of a message that was never stored",
+        where=any_producer,
+        change=forge_acknowledgement,
+        expects=(Expected(metric="lost", names_victims=True),),
+        consequences=("lost.SEND_OK", "missing", *_COUNTED),
+    ),
+    Kind(
+        name="send-removed",
+        does="the entry of an acknowledged send is missing in its producer's journal",
+        where=any_producer,
+        change=remove_send,
+        expects=(Expected(metric="unclaimed", names_victims=True),),
+        consequences=_COUNTED,
+    ),
+    Kind(
+        name="delivery-forged",
+        does="a consumer's journal has a delivery of a message that was never stored",
+        where=any_consumer,
+        change=forge_delivery,
+        expects=(Expected(metric="delivered_unstored", names_victims=True),),
+        consequences=_COUNTED,
+    ),
+    Kind(
+        name="delivery-repeated",
+        does="a delivery is in a consumer's journal twice",
+        where=any_consumer,
+        change=repeat_delivery,
+        expects=(Expected(metric="duplicates.unexplained", names_victims=True),),
+        consequences=("duplicates", *_COUNTED),
+    ),
+    Kind(
+        name="commit-back",
+        does="a consumer's journal has a commit of a lower offset after its last one",
+        where=any_consumer,
+        change=forge_commit,
+        expects=(Expected(metric="offset_rollbacks GROUP"), Expected(metric="offset_rollbacks")),
+        consequences=("rolled_back", "offset_file_ahead", *_COUNTED),
+    ),
+    Kind(
+        name="clock-ahead",
+        does="all entries of a node are 20 s late",
+        where=any_node,
+        change=move_clock(_OFF_MILLIS),
+        expects=_CLOCK,
+        consequences=_OF_CLOCKS,
+    ),
+    Kind(
+        name="clock-behind",
+        does="all entries of a node are 20 s early",
+        where=any_node,
+        change=move_clock(-_OFF_MILLIS),
+        expects=_CLOCK,
+        consequences=_OF_CLOCKS,
+    ),
+)

@@ -1,0 +1,101 @@
+"""Violations of the evidence itself: journals that are cut, garbled, deleted or inconsistent."""
+
+from rmqlab.cluster.plant.journalfile import PlacedEntry, placed_entries, repeat
+from rmqlab.cluster.plant.logs import overwrite
+from rmqlab.cluster.plant.model import GAP, Change, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.site import Site, any_process, any_producer, any_workload
+
+_UNSEEN = ("unclaimed",)
+"""What follows from sends that no journal tells of. That other metrics become unknown needs no mention."""
+_GARBLED = 40
+
+
+def _middle(site: Site, node: str) -> PlacedEntry:
+    return site.choose(placed_entries(site.journal(node)), f"entry in the journal of {node}")
+
+
+def tear_journal(site: Site, nodes: Nodes) -> Change:
+    """Cut a journal in the middle of an entry."""
+    path, placed = site.journal(nodes[0]), _middle(site, nodes[0])
+    at = (placed.start + placed.end) // 2
+    path.write_bytes(path.read_bytes()[:at])
+    return Change(edits=(site.edit(nodes[0], path, at, "cut here, in the middle of an entry"),))
+
+
+def truncate_journal(site: Site, nodes: Nodes) -> Change:
+    """Cut a journal between two entries: nothing in the file itself shows it."""
+    path, placed = site.journal(nodes[0]), _middle(site, nodes[0])
+    path.write_bytes(path.read_bytes()[: placed.start])
+    return Change(edits=(site.edit(nodes[0], path, placed.start, "cut here, between two entries"),))
+
+
+def garble_journal(site: Site, nodes: Nodes) -> Change:
+    """Overwrite the beginning of an entry with a byte that msgpack never uses."""
+    path, placed = site.journal(nodes[0]), _middle(site, nodes[0])
+    size = min(_GARBLED, path.stat().st_size - placed.start)
+    overwrite(path, placed.start, b"\xc1" * size)
+    return Change(edits=(site.edit(nodes[0], path, placed.start, f"{size} bytes overwritten"),))
+
+
+def delete_journal(site: Site, nodes: Nodes) -> Change:
+    """Delete a journal."""
+    path = site.journal(nodes[0])
+    edit = site.edit(nodes[0], path, None, "deleted")
+    path.unlink()
+    return Change(edits=(edit,))
+
+
+def repeat_send(site: Site, nodes: Nodes) -> Change:
+    """Write a send into the journal a second time."""
+    path = site.journal(nodes[0])
+    sends = [placed for placed in placed_entries(path) if placed.kind == "sent"]
+    placed = site.choose(sends, f"send in the journal of {nodes[0]}")
+    message_id = str(placed.fields.get("message_id") or "")
+    if not message_id:
+        raise NothingToPlantError("the send that was chosen has no unique id; try another seed")
+    repeat(path, placed)
+    edit = site.edit(nodes[0], path, placed.end, f"the send of {message_id} written again")
+    return Change(edits=(edit,), victims=(message_id,))
+
+
+JOURNALS = (
+    Kind(
+        name="journal-torn",
+        does="a journal ends in the middle of an entry",
+        where=any_process,
+        change=tear_journal,
+        expects=(GAP,),
+        consequences=_UNSEEN,
+    ),
+    Kind(
+        name="journal-truncated",
+        does="the end of a workload's journal is missing, cut between two entries",
+        where=any_workload,
+        change=truncate_journal,
+        expects=(GAP,),
+        consequences=_UNSEEN,
+    ),
+    Kind(
+        name="journal-garbled",
+        does="a journal has bytes in its middle that are no entry",
+        where=any_process,
+        change=garble_journal,
+        expects=(GAP,),
+        consequences=_UNSEEN,
+    ),
+    Kind(
+        name="journal-deleted",
+        does="a journal is deleted",
+        where=any_process,
+        change=delete_journal,
+        expects=(GAP,),
+        consequences=_UNSEEN,
+    ),
+    Kind(
+        name="send-repeated",
+        does="a send is in its producer's journal twice",
+        where=any_producer,
+        change=repeat_send,
+        expects=(GAP,),
+    ),
+)

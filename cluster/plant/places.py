@@ -1,0 +1,216 @@
+"""Violations in commit logs: records at a wrong place, and records too many."""
+
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from rmqlab.cluster.plant.logs import NodeLog, as_stranger, unique_id, write_record
+from rmqlab.cluster.plant.model import Change, Edit, Expected, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.queues import QueueEntries
+from rmqlab.cluster.plant.site import Site, any_slave, one_of_pair, whole_broker_name
+from rmqlab.remoting.message import BLANK_SIZE, PROPERTY_KEYS, StoredMessage, encode_message
+from rmqlab.store.config import StoreConfig
+from rmqlab.store.disk import Disk
+from rmqlab.store.index import IndexFile, key_hash
+
+_DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
+_ORDER = Expected(metric="order.stored", names_victims=True)
+_DANGLING = Expected(metric="dangling NODE")
+_UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
+_UNCLAIMED = Expected(metric="unclaimed", names_strangers=True)
+_AWAY = 1000
+"""By how much a wrong queue offset is wrong."""
+_CLOSE = 900
+"""Milliseconds within which two messages to be swapped were stored: below what counts as a wrong clock."""
+_TAIL = 3
+
+
+def swap_records(site: Site, nodes: Nodes) -> Change:
+    """Exchange two messages that follow each other in a queue. Each place keeps its offsets and its store time."""
+    first, second = site.choose(_neighbours(site, nodes), "two messages of one size that follow each other in a queue")
+    logs = site.logs(nodes)
+    edits = [
+        site.edit_log(log, record.physical_offset, f"{unique_id(record)} exchanged with {unique_id(other)}")
+        for log in logs
+        for record, other in ((first, second), (second, first))
+    ]
+    write_record(logs, _at_place_of(second, first))
+    write_record(logs, _at_place_of(first, second))
+    return attrs.evolve(site.change(nodes, [first], edits), others=(unique_id(second),))
+
+
+def _neighbours(site: Site, nodes: Nodes) -> list[tuple[StoredMessage, StoredMessage]]:
+    """Pairs of which the second was sent only after the first was acknowledged."""
+    sends = {send.ids[0]: send for send in site.history.sends if len(send.ids) == 1}
+    by_place = {(one.topic, one.queue_id, one.queue_offset): one for one in site.acknowledged(nodes)}
+    pairs = [
+        (one, by_place[next_place])
+        for (topic, queue_id, offset), one in by_place.items()
+        if (next_place := (topic, queue_id, offset + 1)) in by_place
+    ]
+    return [
+        (one, other)
+        for one, other in pairs
+        if one.store_size == other.store_size
+        and other.store_timestamp - one.store_timestamp < _CLOSE
+        and sends[unique_id(one)].ended_at < sends[unique_id(other)].began_at
+    ]
+
+
+def _at_place_of(record: StoredMessage, place: StoredMessage) -> StoredMessage:
+    return attrs.evolve(
+        record,
+        queue_offset=place.queue_offset,
+        physical_offset=place.physical_offset,
+        store_timestamp=place.store_timestamp,
+    )
+
+
+def shift_queue_offset(site: Site, nodes: Nodes) -> Change:
+    """Write another queue offset into a record."""
+    victim = site.victim(nodes)
+    logs = site.logs(nodes)
+    says = f"queue offset {victim.queue_offset} of {unique_id(victim)} raised by {_AWAY}"
+    edits = [site.edit_log(log, victim.physical_offset, says) for log in logs]
+    write_record(logs, attrs.evolve(victim, queue_offset=victim.queue_offset + _AWAY))
+    return site.change(nodes, [victim], edits)
+
+
+def append_stranger(site: Site, nodes: Nodes) -> Change:
+    """Append a message that nobody sent, with its entries in the queue and the index."""
+    like = site.victim(nodes)
+    stranger = site.stranger_id(unique_id(like))
+    logs = site.logs(nodes)
+    end, time = _common_end(logs)
+    queues = [QueueEntries(site.store(node), like.topic, like.queue_id) for node in nodes]
+    record = attrs.evolve(
+        as_stranger(like, stranger), physical_offset=end, queue_offset=queues[0].count(), store_timestamp=time
+    )
+    edits: list[Edit] = []
+    for log, queue in zip(logs, queues, strict=True):
+        edits += _append(site, log, queue, record, queue.entry_of(like), stranger)
+    return Change(edits=tuple(edits), strangers=(stranger,), broker=site.broker_of(nodes[0]))
+
+
+def _common_end(logs: Sequence[NodeLog]) -> tuple[int, int]:
+    """Return where all these logs end, and when their last message was stored."""
+    ends = {(records[-1].physical_offset + records[-1].store_size, records[-1].store_timestamp)
+            for log in logs if (records := log.records())}  # fmt: skip
+    if len(ends) != 1:
+        raise NothingToPlantError("the logs do not end at the same offset")
+    return ends.pop()
+
+
+def _append(
+    site: Site,
+    log: NodeLog,
+    queue: QueueEntries,
+    record: StoredMessage,
+    like_entry: tuple[int, int, int],
+    stranger: str,
+) -> list[Edit]:
+    path, at = log.place(record.physical_offset)
+    data = encode_message(record)
+    if at + len(data) + BLANK_SIZE > path.stat().st_size:
+        raise NothingToPlantError(f"{path.name} of {log.node} has no room for another record")
+    edit = site.edit(log.node, path, at, f"{stranger} appended")
+    log.write(record.physical_offset, data)
+    entry_path, entry_at = queue.place(record.queue_offset)
+    queue.write(record.queue_offset, record.physical_offset, len(data), like_entry[2])
+    edits = [edit, site.edit(log.node, entry_path, entry_at, f"entry of {stranger}")]
+    index = _put_in_index(site, log.node, record, stranger)
+    return [*edits, site.edit(log.node, index, None, f"keys of {stranger}")] if index else edits
+
+
+def _put_in_index(site: Site, node: str, record: StoredMessage, stranger: str) -> Path | None:
+    """Enter the keys of a record; return the index file, None if the node has none."""
+    paths = sorted(path for path in (site.store(node) / "index").glob("*") if path.name.isdigit())
+    if not paths:
+        return None
+    file = IndexFile.open(paths[-1], *_index_size(site.root / node / "config.toml"), Disk(), create=False)
+    keys = [stranger, *record.properties.get(PROPERTY_KEYS, "").split()]
+    file.put(
+        [(key_hash(f"{record.topic}#{key}".encode()), record.physical_offset, record.store_timestamp) for key in keys]
+    )
+    file.file.close()
+    return paths[-1]
+
+
+def _index_size(config: Path) -> tuple[int, int]:
+    """Slots and entries of a node's index files, as its settings say."""
+    settings = tomllib.loads(config.read_text()) if config.is_file() else {}
+    given = {key: settings[key] for key in ("max_hash_slot_num", "max_index_num") if key in settings}
+    store = StoreConfig(**given)
+    return store.max_hash_slot_num, store.max_index_num
+
+
+def diverge_tail(site: Site, nodes: Nodes) -> Change:
+    """Replace the last few records of a slave's log by messages of its own."""
+    tail = site.acknowledged(nodes)[-_TAIL:]
+    if not tail:
+        raise NothingToPlantError(f"no acknowledged message in the log of {nodes[0]}")
+    log = site.log(nodes[0])
+    edits, strangers = [], []
+    for record in tail:
+        strangers.append(site.stranger_id(unique_id(record)))
+        edits.append(site.edit_log(log, record.physical_offset, f"{unique_id(record)} replaced by {strangers[-1]}"))
+        write_record([log], as_stranger(record, strangers[-1]))
+    return site.change(nodes, tail, edits, strangers=strangers)
+
+
+PLACES = (
+    Kind(
+        name="swapped-one",
+        does="two messages of a queue are exchanged in one log",
+        where=one_of_pair,
+        change=swap_records,
+        expects=(_DIVERGENCE, _ORDER),
+        consequences=("unindexed", "stored_twice"),
+    ),
+    Kind(
+        name="swapped-both",
+        does="two messages of a queue are exchanged in all logs of a broker name",
+        where=whole_broker_name,
+        change=swap_records,
+        expects=(_ORDER,),
+        consequences=("unindexed",),
+    ),
+    Kind(
+        name="queue-offset-one",
+        does="a record has a wrong queue offset in one log",
+        where=one_of_pair,
+        change=shift_queue_offset,
+        expects=(_DIVERGENCE, _DANGLING, _UNQUEUED),
+        consequences=("stored_twice", "order.stored", "missing"),
+    ),
+    Kind(
+        name="queue-offset-both",
+        does="a record has a wrong queue offset in all logs of a broker name",
+        where=whole_broker_name,
+        change=shift_queue_offset,
+        expects=(_DANGLING, _UNQUEUED),
+        consequences=("order.stored",),
+    ),
+    Kind(
+        name="extra-record",
+        does="a message that nobody sent is properly stored at a master and its slaves",
+        where=whole_broker_name,
+        change=append_stranger,
+        expects=(_UNCLAIMED,),
+        consequences=("gap",),
+    ),
+    Kind(
+        name="diverged-tail",
+        does="a slave's log ends in messages that its master does not have",
+        where=any_slave,
+        change=diverge_tail,
+        expects=(_DIVERGENCE, Expected(metric="missing NODE", names_victims=True), _UNCLAIMED),
+        consequences=(
+            "unindexed",
+            "unreplicated",
+            "gap",
+        ),
+    ),
+)

@@ -1,0 +1,177 @@
+"""Violations in what is derived from a commit log: consume queues and the index."""
+
+import itertools
+import shutil
+from pathlib import Path
+
+import attrs
+
+from rmqlab.cluster.plant.logs import overwrite, unique_id
+from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.site import Site, any_broker
+from rmqlab.remoting.message import StoredMessage
+from rmqlab.store.config import QUEUE_ENTRY_SIZE
+from rmqlab.store.consumequeue import ENTRY
+
+_UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
+_DANGLING = Expected(metric="dangling NODE")
+_NOWHERE = 10**9
+"""Bytes beyond its place that an entry astray points."""
+
+
+@attrs.frozen
+class QueueEntries:
+    """The entries of one consume queue, changed in place."""
+
+    store: Path
+    topic: str
+    queue_id: int
+
+    @property
+    def directory(self) -> Path:
+        return self.store / "consumequeue" / self.topic / str(self.queue_id)
+
+    def files(self) -> list[Path]:
+        """All files, the oldest first. NothingToPlantError where there is none."""
+        found = sorted(path for path in self.directory.glob("*") if path.name.isdigit())
+        if not found:
+            raise NothingToPlantError(f"{self.directory} has no queue files")
+        return found
+
+    def place(self, offset: int) -> tuple[Path, int]:
+        """Return the file of an entry, and its byte offset there. NothingToPlantError where no file has it."""
+        at = offset * QUEUE_ENTRY_SIZE
+        for path in self.files():
+            first = int(path.name)
+            if first <= at < first + path.stat().st_size:
+                return path, at - first
+        raise NothingToPlantError(f"{self.directory} has no entry {offset}")
+
+    def read(self, offset: int) -> tuple[int, int, int]:
+        """Return commit log offset, record size and tags code of an entry."""
+        path, at = self.place(offset)
+        with path.open("rb") as file:
+            file.seek(at)
+            log_offset, size, tags_code = ENTRY.unpack(file.read(ENTRY.size))
+        return log_offset, size, tags_code
+
+    def entry_of(self, record: StoredMessage) -> tuple[int, int, int]:
+        return self.read(record.queue_offset)
+
+    def write(self, offset: int, log_offset: int, size: int, tags_code: int) -> None:
+        path, at = self.place(offset)
+        overwrite(path, at, ENTRY.pack(log_offset, size, tags_code))
+
+    def count(self) -> int:
+        """Return the offset behind the last entry that is not zero."""
+        last = self.files()[-1]
+        written = last.read_bytes().rstrip(b"\0")
+        return (int(last.name) + len(written) + QUEUE_ENTRY_SIZE - 1) // QUEUE_ENTRY_SIZE
+
+
+def _change_entry(site: Site, nodes: Nodes, record: StoredMessage, entry: tuple[int, int, int], says: str) -> Change:
+    queue = QueueEntries(site.store(nodes[0]), record.topic, record.queue_id)
+    path, at = queue.place(record.queue_offset)
+    queue.write(record.queue_offset, *entry)
+    return site.change(nodes, [record], [site.edit(nodes[0], path, at, says)])
+
+
+def _entry(site: Site, node: str, record: StoredMessage) -> tuple[int, int, int]:
+    return QueueEntries(site.store(node), record.topic, record.queue_id).entry_of(record)
+
+
+def lead_astray(site: Site, nodes: Nodes) -> Change:
+    """Let an entry point beyond the end of the log."""
+    victim = site.victim(nodes)
+    offset, size, tags_code = _entry(site, nodes[0], victim)
+    says = f"the entry of {unique_id(victim)} points to {offset + _NOWHERE}, beyond the log"
+    return _change_entry(site, nodes, victim, (offset + _NOWHERE, size, tags_code), says)
+
+
+def point_to_neighbour(site: Site, nodes: Nodes) -> Change:
+    """Let an entry point to the message behind its own."""
+    records = site.acknowledged(nodes)
+    victim, other = site.choose(list(itertools.pairwise(records)), "two messages")
+    entry = _entry(site, nodes[0], victim)
+    says = f"the entry of {unique_id(victim)} points to {unique_id(other)}"
+    return _change_entry(site, nodes, victim, (other.physical_offset, other.store_size, entry[2]), says)
+
+
+def zero_entry(site: Site, nodes: Nodes) -> Change:
+    """Zero an entry in the middle of a queue."""
+    victim = site.victim(nodes)
+    return _change_entry(site, nodes, victim, (0, 0, 0), f"the entry of {unique_id(victim)} zeroed")
+
+
+def cut_queue(site: Site, nodes: Nodes) -> Change:
+    """Zero the last entry of a queue."""
+    ends = {(one.topic, one.queue_id): one for one in site.acknowledged(nodes)}
+    victim = site.choose(list(ends.values()), "queue that ends in an acknowledged message")
+    return _change_entry(site, nodes, victim, (0, 0, 0), f"the queue's last entry, of {unique_id(victim)}, zeroed")
+
+
+def delete_queues(site: Site, nodes: Nodes) -> Change:
+    """Delete all queue files of a topic."""
+    topic = site.victim(nodes).topic
+    directory = site.store(nodes[0]) / "consumequeue" / topic
+    edit = site.edit(nodes[0], directory, None, "deleted")
+    victims = [record for record in site.acknowledged(nodes) if record.topic == topic]
+    shutil.rmtree(directory)
+    return site.change(nodes, victims, [edit])
+
+
+def delete_index(site: Site, nodes: Nodes) -> Change:
+    """Delete the newest index file."""
+    paths = sorted(path for path in (site.store(nodes[0]) / "index").glob("*") if path.name.isdigit())
+    if not paths:
+        raise NothingToPlantError(f"{nodes[0]} has no index files")
+    paths[-1].unlink()
+    return site.change(nodes, [], [site.edit(nodes[0], paths[-1], None, "deleted")])
+
+
+QUEUES = (
+    Kind(
+        name="queue-entry-astray",
+        does="a consume queue entry points beyond the log",
+        where=any_broker,
+        change=lead_astray,
+        expects=(_DANGLING, _UNQUEUED),
+    ),
+    Kind(
+        name="queue-entry-wrong",
+        does="a consume queue entry points to another message",
+        where=any_broker,
+        change=point_to_neighbour,
+        expects=(_DANGLING, _UNQUEUED),
+    ),
+    Kind(
+        name="queue-entry-zeroed",
+        does="a consume queue entry is zeroed in the middle of the queue",
+        where=any_broker,
+        change=zero_entry,
+        expects=(_UNQUEUED,),
+        consequences=("dangling",),
+    ),
+    Kind(
+        name="queue-end-missing",
+        does="the last entry of a consume queue is missing",
+        where=any_broker,
+        change=cut_queue,
+        expects=(_UNQUEUED,),
+    ),
+    Kind(
+        name="queues-deleted",
+        does="a topic's consume queue files are deleted at one node",
+        where=any_broker,
+        change=delete_queues,
+        expects=(_UNQUEUED,),
+        consequences=("dangling",),
+    ),
+    Kind(
+        name="index-missing",
+        does="the newest index file is deleted at one node",
+        where=any_broker,
+        change=delete_index,
+        expects=(Expected(metric="unindexed NODE"),),
+    ),
+)

@@ -1,0 +1,159 @@
+"""Violations in commit logs: records that are lost, zeroed, replaced or altered."""
+
+import attrs
+
+from rmqlab.cluster.plant.logs import as_stranger, unique_id, with_body, write_record
+from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.site import Site, any_slave, one_of_pair, whole_broker_name
+from rmqlab.remoting.message import StoredMessage, encode_message
+
+_MISSING = Expected(metric="missing NODE", names_victims=True)
+_LOST = Expected(metric="lost", names_victims=True)
+_DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
+_UNCLAIMED = Expected(metric="unclaimed", names_strangers=True)
+_CORRUPT = Expected(metric="corrupt NODE", names_victims=True)
+_OF_LOSS = ("lost.SEND_OK", "unreplicated", "dangling", "unindexed", "replication_lag_left")
+_OF_STRANGERS = ("gap", *_OF_LOSS)
+"""Messages that nobody in the journals sent are a gap in the evidence, too."""
+_TAIL = 5
+"""Acknowledged messages in a tail that is cut."""
+
+
+def cut_tail(site: Site, nodes: Nodes) -> Change:
+    """Zero the end of the logs, with the last few acknowledged messages."""
+    tail = site.acknowledged(nodes)[-_TAIL:]
+    if not tail:
+        raise NothingToPlantError(f"no acknowledged message in the log of {' and '.join(nodes)}")
+    first = tail[site.random.randrange(len(tail) - 1) if len(tail) > 1 else 0]
+    victims = [record for record in tail if record.physical_offset >= first.physical_offset]
+    edits = []
+    for log in site.logs(nodes):
+        edits.append(site.edit_log(log, first.physical_offset, f"zeroed from here on, {len(victims)} messages"))
+        log.zero_from(first.physical_offset)
+    return site.change(nodes, victims, edits)
+
+
+def replace_record(site: Site, nodes: Nodes) -> Change:
+    """Put a message that nobody sent in the place of another, of the same size: the log still parses."""
+    victim = site.victim(nodes)
+    stranger = site.stranger_id(unique_id(victim))
+    return _rewrite(
+        site, nodes, victim, as_stranger(victim, stranger), f"{unique_id(victim)} replaced by {stranger}", (stranger,)
+    )
+
+
+def break_crc(site: Site, nodes: Nodes) -> Change:
+    """Change a byte of a body, and not the CRC."""
+    victim = site.victim(nodes)
+    altered = attrs.evolve(victim, body=_altered(victim.body))
+    return _rewrite(site, nodes, victim, altered, f"the last byte of the body of {unique_id(victim)} changed")
+
+
+def forge_body(site: Site, nodes: Nodes) -> Change:
+    """Change a byte of a body, and the CRC with it."""
+    victim = site.victim(nodes)
+    says = f"the last byte of the body of {unique_id(victim)} changed, and its CRC"
+    return _rewrite(site, nodes, victim, with_body(victim, _altered(victim.body)), says)
+
+
+def zero_record(site: Site, nodes: Nodes) -> Change:
+    """Zero one record: records follow behind the hole."""
+    victim = site.victim(nodes)
+    edits = []
+    for log in site.logs(nodes):
+        edits.append(
+            site.edit_log(log, victim.physical_offset, f"{victim.store_size} bytes zeroed: {unique_id(victim)}")
+        )
+        log.write(victim.physical_offset, bytes(victim.store_size))
+    return site.change(nodes, [victim], edits)
+
+
+def _altered(body: bytes) -> bytes:
+    if not body:
+        raise NothingToPlantError("the message chosen has no body; try another seed")
+    return body[:-1] + bytes([body[-1] ^ 1])
+
+
+def _rewrite(
+    site: Site, nodes: Nodes, victim: StoredMessage, record: StoredMessage, says: str, strangers: Nodes = ()
+) -> Change:
+    assert len(encode_message(record)) == victim.store_size
+    logs = site.logs(nodes)
+    edits = [site.edit_log(log, victim.physical_offset, says) for log in logs]
+    write_record(logs, record)
+    return site.change(nodes, [victim], edits, strangers=strangers)
+
+
+RECORDS = (
+    Kind(
+        name="tail-cut-slave",
+        does="the last few messages are cut off a slave's log",
+        where=any_slave,
+        change=cut_tail,
+        expects=(_MISSING, Expected(metric="behind SLAVE")),
+        consequences=_OF_LOSS,
+    ),
+    Kind(
+        name="tail-cut-both",
+        does="the last few messages are cut off the logs of a master and its slaves",
+        where=whole_broker_name,
+        change=cut_tail,
+        expects=(_LOST, _MISSING),
+        consequences=_OF_LOSS,
+    ),
+    Kind(
+        name="replaced-one",
+        does="a message that nobody sent is in the place of another in one log",
+        where=one_of_pair,
+        change=replace_record,
+        expects=(_MISSING, _UNCLAIMED, _DIVERGENCE),
+        consequences=_OF_STRANGERS,
+    ),
+    Kind(
+        name="replaced-both",
+        does="a message that nobody sent is in the place of another in all logs of a broker name",
+        where=whole_broker_name,
+        change=replace_record,
+        expects=(_LOST, _MISSING, _UNCLAIMED),
+        consequences=_OF_STRANGERS,
+    ),
+    Kind(
+        name="crc-wrong-one",
+        does="a body differs from its CRC in one log",
+        where=one_of_pair,
+        change=break_crc,
+        expects=(_MISSING, _CORRUPT, _DIVERGENCE),
+        consequences=_OF_LOSS,
+    ),
+    Kind(
+        name="crc-wrong-both",
+        does="a body differs from its CRC in all logs of a broker name",
+        where=whole_broker_name,
+        change=break_crc,
+        expects=(_LOST, _MISSING, _CORRUPT),
+        consequences=("unreadable", *_OF_LOSS),
+    ),
+    Kind(
+        name="body-forged",
+        does="a body was changed in one log, with its CRC",
+        where=one_of_pair,
+        change=forge_body,
+        expects=(_DIVERGENCE,),
+    ),
+    Kind(
+        name="zeroed-one",
+        does="a record is zeroed in the middle of one log",
+        where=one_of_pair,
+        change=zero_record,
+        expects=(_MISSING, _CORRUPT, _DIVERGENCE),
+        consequences=_OF_LOSS,
+    ),
+    Kind(
+        name="zeroed-both",
+        does="a record is zeroed in the middle of all logs of a broker name",
+        where=whole_broker_name,
+        change=zero_record,
+        expects=(_LOST, _MISSING, _CORRUPT),
+        consequences=("unreadable", *_OF_LOSS),
+    ),
+)

@@ -1,0 +1,229 @@
+"""The copy of a run in which a violation is planted: its nodes and messages, and random choices among them."""
+
+import random
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import attrs
+
+from rmqlab.cluster.checks.history import History, Member, Send, read_history
+from rmqlab.cluster.plant.logs import NodeLog, unique_id
+from rmqlab.cluster.plant.model import Change, Edit, NothingToPlantError
+from rmqlab.remoting.message import StoredMessage
+from rmqlab.runtime.journal import SUPERVISOR, journal_path, read_journals
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Site:
+    """The copy of a run. The same seed makes the same choices."""
+
+    root: Path
+    seed: int
+    random: random.Random
+    at: str
+    """The node to plant it at; empty to let the seed decide."""
+    history: History
+
+    @classmethod
+    def open(cls, root: Path, kind: str, seed: int, at: str = "") -> "Site":
+        """Read the journals of a copy."""
+        chance = random.Random(f"{kind} {seed}")  # noqa: S311 -- to be repeated, not to be secret
+        return cls(root, seed, chance, at, read_history(read_journals(root / "journal")))
+
+    # ---- choices ---------------------------------------------------------------------------------
+
+    def pick(self, candidates: Iterable[str], what: str) -> str:
+        """Choose a node: the one that was asked for, else one after the other as the seed counts.
+
+        NothingToPlantError where there is none, or where it is not the one that was asked for.
+        """
+        found = list(candidates)
+        if self.at:
+            if self.at not in found:
+                raise NothingToPlantError(
+                    f"{self.at} is no place for it; expected {what}: {', '.join(found) or 'none'}"
+                )
+            return self.at
+        if not found:
+            raise NothingToPlantError(f"the run has no {what}")
+        return found[(self.seed - 1) % len(found)]
+
+    def choose(self, candidates: Sequence[T], what: str) -> T:
+        """Choose one of several by chance, from the middle half where there are enough."""
+        if not candidates:
+            raise NothingToPlantError(f"the run has no {what}")
+        quarter = len(candidates) // 4
+        return self.random.choice(candidates[quarter : len(candidates) - quarter])
+
+    def stranger_id(self, like: str) -> str:
+        """Make up a unique id of the same length as another."""
+        return "".join(self.random.choices("0123456789ABCDEF", k=len(like)))
+
+    # ---- nodes -----------------------------------------------------------------------------------
+
+    @property
+    def brokers(self) -> list[Member]:
+        """The brokers that have a log, by name."""
+        members = self.history.members.values()
+        return sorted(
+            (one for one in members if one.is_broker and self.log(one.name).directory.is_dir()),
+            key=lambda one: one.name,
+        )
+
+    def members_of(self, broker: str) -> list[str]:
+        """The nodes of a broker name that have a log, the master first."""
+        return [one.name for one in sorted(self.brokers, key=lambda one: one.broker_id or 0) if one.broker == broker]
+
+    def slaves_of(self, broker: str) -> tuple[str, ...]:
+        """The slaves of a broker name, with or without a log."""
+        return tuple(member.name for member in self.history.brokers(broker) if member.broker_id)
+
+    def broker_of(self, node: str) -> str:
+        return self.history.members[node].broker
+
+    # ---- files -----------------------------------------------------------------------------------
+
+    def store(self, node: str) -> Path:
+        """The root of a node's store."""
+        return self.root / node / "store"
+
+    def log(self, node: str) -> NodeLog:
+        return NodeLog(node, self.store(node) / "commitlog")
+
+    def logs(self, nodes: Iterable[str]) -> list[NodeLog]:
+        return [self.log(node) for node in nodes]
+
+    def journal(self, node: str) -> Path:
+        return journal_path(self.root / "journal", node)
+
+    def edit(self, node: str, path: Path, offset: int | None, says: str) -> Edit:
+        """Describe one change."""
+        return Edit(node=node, file=str(path.relative_to(self.root)), offset=offset, says=says)
+
+    def edit_log(self, log: NodeLog, offset: int, says: str) -> Edit:
+        """Describe a change at a commit log offset."""
+        path, at = log.place(offset)
+        return self.edit(log.node, path, at, says)
+
+    # ---- messages --------------------------------------------------------------------------------
+
+    def acknowledged(self, nodes: Sequence[str]) -> list[StoredMessage]:
+        """Records of acknowledged messages that each of these nodes has exactly once, in the order of the log."""
+        sends = {send.ids[0]: send for send in self.history.sends if send.is_acknowledged and len(send.ids) == 1}
+        found = [self._by_id(node) for node in nodes]
+        return [
+            records[0]
+            for key, records in found[0].items()
+            if key in sends
+            and _is_where_sent(records[0], sends[key])
+            and all(len(other.get(key, ())) == 1 for other in found)
+            and len({other[key][0].physical_offset for other in found}) == 1
+        ]
+
+    def _by_id(self, node: str) -> dict[str, list[StoredMessage]]:
+        by_id: dict[str, list[StoredMessage]] = {}
+        for record in self.log(node).records():
+            by_id.setdefault(unique_id(record), []).append(record)
+        return by_id
+
+    def victim(self, nodes: Sequence[str]) -> StoredMessage:
+        """Choose an acknowledged message in the middle of the logs of these nodes."""
+        return self.choose(self.acknowledged(nodes), f"acknowledged message in the log of {' and '.join(nodes)}")
+
+    def change(
+        self,
+        nodes: Sequence[str],
+        victims: Iterable[StoredMessage],
+        edits: Iterable[Edit],
+        *,
+        strangers: Sequence[str] = (),
+    ) -> Change:
+        """Sum up a change of the stores of one broker name."""
+        ids = tuple(unique_id(record) for record in victims)
+        return Change(edits=tuple(edits), victims=ids, strangers=tuple(strangers), broker=self.broker_of(nodes[0]))
+
+
+def _is_where_sent(record: StoredMessage, send: Send) -> bool:
+    queue = send.queue
+    return queue is not None and (record.topic, record.queue_id, record.queue_offset) == (
+        queue.topic,
+        queue.queue_id,
+        send.offset,
+    )
+
+
+# ---- where a kind is planted -----------------------------------------------------------------------------
+
+
+def any_broker(site: Site) -> tuple[str, ...]:
+    """A broker, master or slave."""
+    return (site.pick((one.name for one in site.brokers), "broker"),)
+
+
+def any_master(site: Site) -> tuple[str, ...]:
+    """A master."""
+    return (site.pick((one.name for one in site.brokers if not one.broker_id), "master"),)
+
+
+def any_slave(site: Site) -> tuple[str, ...]:
+    """A slave whose master has a log, too."""
+    paired = (one.name for one in site.brokers if one.broker_id and len(site.members_of(one.broker)) > 1)
+    return (site.pick(paired, "slave"),)
+
+
+def one_of_pair(site: Site) -> tuple[str, ...]:
+    """A master or slave of a broker name with several logs."""
+    paired = (one.name for one in site.brokers if len(site.members_of(one.broker)) > 1)
+    return (site.pick(paired, "master with a slave"),)
+
+
+def whole_broker_name(site: Site) -> tuple[str, ...]:
+    """The master and all slaves of one broker name."""
+    master = site.pick((one.name for one in site.brokers if not one.broker_id), "master")
+    return tuple(site.members_of(site.broker_of(master)))
+
+
+def any_producer(site: Site) -> tuple[str, ...]:
+    """A workload that sent messages."""
+    return (site.pick(_producers(site), "producer"),)
+
+
+def any_consumer(site: Site) -> tuple[str, ...]:
+    """A workload that consumed or committed."""
+    return (site.pick(sorted(site.history.group_of), "consumer"),)
+
+
+def any_workload(site: Site) -> tuple[str, ...]:
+    """A producer or consumer."""
+    return (site.pick(_by_turns(_producers(site), sorted(site.history.group_of)), "workload"),)
+
+
+def any_node(site: Site) -> tuple[str, ...]:
+    """A process other than the supervisor that keeps a journal."""
+    return (site.pick(_journalling(site), "journal"),)
+
+
+def any_process(site: Site) -> tuple[str, ...]:
+    """A process that keeps a journal, the supervisor last."""
+    return (site.pick([*_journalling(site), SUPERVISOR], "journal"),)
+
+
+def _producers(site: Site) -> list[str]:
+    return sorted({send.node for send in site.history.sends})
+
+
+def _journalling(site: Site) -> list[str]:
+    members = site.history.members.values()
+    brokers = sorted(member.name for member in members if member.is_broker)
+    nameservers = sorted(member.name for member in members if member.is_nameserver)
+    names = _by_turns(_producers(site), sorted(site.history.group_of), brokers, nameservers)
+    return [name for name in names if site.journal(name).exists()]
+
+
+def _by_turns(*lists: Sequence[str]) -> list[str]:
+    """Take the first of each list, then the second of each: few seeds then reach every kind of node."""
+    longest = max(map(len, lists), default=0)
+    return [names[index] for index in range(longest) for names in lists if index < len(names)]

@@ -1,0 +1,159 @@
+"""Violations in a broker's tables: consumerOffset.json, topics.json, delayOffset.json, subscriptionGroup.json."""
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from rmqlab.cluster.checks.history import Queue
+from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
+from rmqlab.cluster.plant.site import Site, any_broker, any_master
+from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
+from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
+from rmqlab.remoting.body import Body, BodyError
+
+B = TypeVar("B", bound=Body)
+
+_BACK = 30
+_BEYOND = 100
+
+
+def _path(site: Site, node: str, name: str) -> Path:
+    return site.store(node) / "config" / name
+
+
+def _read(path: Path, kind: type[B]) -> B:
+    """Read a table. NothingToPlantError where it is missing or invalid."""
+    try:
+        return kind.decode(path.read_bytes())
+    except (FileNotFoundError, BodyError) as exc:
+        raise NothingToPlantError(f"no table to change: {exc}") from exc
+
+
+def _write(site: Site, node: str, path: Path, table: Body, says: str, *, group: str = "") -> Change:
+    """Save a changed table; its `.bak` stays as it was."""
+    path.write_bytes(table.encode_pretty())
+    return Change(edits=(site.edit(node, path, None, says),), broker=site.broker_of(node), consumer_group=group)
+
+
+def _committed(site: Site, node: str) -> dict[tuple[str, Queue], int]:
+    """Last offsets above 0 that consumers committed to a node's broker name, by group and queue."""
+    broker = site.broker_of(node)
+    last = {(one.group, one.queue): one.offset for one in site.history.commits if one.queue.broker == broker}
+    return {place: offset for place, offset in last.items() if offset > 0}
+
+
+def _set_offset(site: Site, node: str, group: str, queue: Queue, offset: int) -> Change:
+    path = _path(site, node, "consumerOffset.json")
+    table, key = _read(path, ConsumerOffsets), f"{queue.topic}@{group}"
+    before = table.offset_table.get(key, {}).get(queue.queue_id)
+    changed = table.offset_table | {key: table.offset_table.get(key, {}) | {queue.queue_id: offset}}
+    says = f"{key} queue {queue.queue_id}: {before} set to {offset}"
+    return _write(site, node, path, msgspec.structs.replace(table, offset_table=changed), says, group=group)
+
+
+def set_offset_back(site: Site, nodes: Nodes) -> Change:
+    """Lower a stored offset by 30, or to 0."""
+    last = _committed(site, nodes[0])
+    group, queue = site.choose(list(last), f"commit above 0 to {nodes[0]}")
+    return _set_offset(site, nodes[0], group, queue, max(0, last[group, queue] - _BACK))
+
+
+def set_offset_forward(site: Site, nodes: Nodes) -> Change:
+    """Raise a stored offset beyond the end of its queue."""
+    group, queue = site.choose(list(_committed(site, nodes[0])), f"commit above 0 to {nodes[0]}")
+    records = site.log(nodes[0]).records()
+    end = sum((one.topic, one.queue_id) == (queue.topic, queue.queue_id) for one in records)
+    return _set_offset(site, nodes[0], group, queue, end + _BEYOND)
+
+
+def delete_offsets(site: Site, nodes: Nodes) -> Change:
+    """Delete consumerOffset.json and its backup."""
+    path = _path(site, nodes[0], "consumerOffset.json")
+    edits = []
+    for one in (path, path.with_name(f"{path.name}.bak")):
+        if one.exists():
+            one.unlink()
+            edits.append(site.edit(nodes[0], one, None, "deleted"))
+    if not edits:
+        raise NothingToPlantError(f"{nodes[0]} has no {path.name}")
+    return Change(edits=tuple(edits), broker=site.broker_of(nodes[0]))
+
+
+def drop_topic(site: Site, nodes: Nodes) -> Change:
+    """Take a topic with messages out of topics.json."""
+    path = _path(site, nodes[0], "topics.json")
+    table, topic = _read(path, TopicConfigSerializeWrapper), site.victim(nodes).topic
+    left = {name: config for name, config in table.topic_config_table.items() if name != topic}
+    changed = msgspec.structs.replace(table, topic_config_table=left)
+    return _write(site, nodes[0], path, changed, f"topic {topic} removed")
+
+
+def drop_group(site: Site, nodes: Nodes) -> Change:
+    """Take a group that consumed out of subscriptionGroup.json."""
+    path = _path(site, nodes[0], "subscriptionGroup.json")
+    table = _read(path, SubscriptionGroupWrapper)
+    groups = sorted({group for group, _ in _committed(site, nodes[0])} & table.subscription_group_table.keys())
+    group = site.choose(groups, f"group that committed to {nodes[0]} in its {path.name}")
+    left = {name: config for name, config in table.subscription_group_table.items() if name != group}
+    changed = msgspec.structs.replace(table, subscription_group_table=left)
+    return _write(site, nodes[0], path, changed, f"group {group} removed", group=group)
+
+
+def set_delay_offset_back(site: Site, nodes: Nodes) -> Change:
+    """Lower the offset of a delay level that delivered messages to 0."""
+    path = _path(site, nodes[0], "delayOffset.json")
+    table = _read(path, DelayOffsets)
+    levels = sorted(level for level, offset in table.offset_table.items() if offset > 0)
+    level = site.choose(levels, f"delay level with deliveries at {nodes[0]}")
+    changed = msgspec.structs.replace(table, offset_table=table.offset_table | {level: 0})
+    says = f"level {level}: {table.offset_table[level]} set to 0"
+    return _write(site, nodes[0], path, changed, says)
+
+
+TABLES = (
+    Kind(
+        name="offsets-back",
+        does="a group's offset of one queue is set back by 30 in a master's consumerOffset.json",
+        where=any_master,
+        change=set_offset_back,
+        expects=(Expected(metric="offset_file_behind NODE"),),
+    ),
+    Kind(
+        name="offsets-forward",
+        does="a group's offset of one queue is set beyond the queue's end in consumerOffset.json",
+        where=any_broker,
+        change=set_offset_forward,
+        expects=(Expected(metric="offset_file_ahead NODE"),),
+    ),
+    Kind(
+        name="offsets-deleted",
+        does="consumerOffset.json of a master is deleted, with its backup",
+        where=any_master,
+        change=delete_offsets,
+        expects=(Expected(metric="offset_file_behind NODE", is_unknown=True),),
+        consequences=("offset_file_ahead", "gap"),
+    ),
+    Kind(
+        name="topic-gone",
+        does="a topic that has messages is missing in topics.json",
+        where=any_broker,
+        change=drop_topic,
+        expects=(Expected(metric="topics_missing NODE"),),
+    ),
+    Kind(
+        name="delay-offset-back",
+        does="the offset of a delay level is set to 0 in a master's delayOffset.json",
+        where=any_master,
+        change=set_delay_offset_back,
+        expects=(Expected(metric="delay_offset_behind NODE"),),
+    ),
+    Kind(
+        name="group-gone",
+        does="a consumer group that committed is missing in a master's subscriptionGroup.json",
+        where=any_master,
+        change=drop_group,
+        expects=(Expected(metric="groups_missing NODE"),),
+    ),
+)

@@ -1,0 +1,45 @@
+"""Broker groups that do not answer for their queues: how that is described, and how long a stream waits. Pure."""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import attrs
+
+from rmqlab.pipeline.options import shortened
+from rmqlab.pipeline.topicoffsets import QueueName
+
+
+@attrs.frozen
+class Silence:
+    """A broker group of which no member answers, the queues that were asked about, and what went wrong."""
+
+    broker: str
+    queues: tuple[QueueName, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        queues = f" ({shortened(self.queues)})" if self.queues else ""
+        return f"{self.broker}{queues}: {self.reason}"
+
+
+def silences(reasons: Mapping[QueueName, str]) -> list[Silence]:
+    """Group the queues without an answer by broker; the reason is that of the first queue."""
+    by_broker: dict[str, list[QueueName]] = {}
+    for queue in sorted(reasons):
+        by_broker.setdefault(queue.broker, []).append(queue)
+    return [Silence(broker, tuple(queues), reasons[queues[0]]) for broker, queues in by_broker.items()]
+
+
+@attrs.define(eq=False)
+class SilenceWatch:
+    """Measures for how many seconds broker groups have been silent, over rounds of requests."""
+
+    seconds: float
+    """How long a group may be silent before it is overdue."""
+    _since: dict[str, float] = attrs.field(factory=dict, init=False)
+
+    def overdue(self, asked: Collection[str], silent: Iterable[Silence], now: float) -> list[Silence]:
+        """Take in one round: the groups asked, and those that were silent. Return those silent for too long."""
+        silent = list(silent)
+        for broker in set(asked) - {one.broker for one in silent}:
+            self._since.pop(broker, None)
+        return [one for one in silent if now - self._since.setdefault(one.broker, now) >= self.seconds]

@@ -1,0 +1,230 @@
+"""Read topics as a stream: what the source `rocketmq` does for `spark.readStream`.
+
+A stream reads the queues of its checkpoint, and those that routes name since. Each round of planning asks every queue
+for its end. A broker group that does not answer keeps its queues where they are; once it has been silent for
+`pollTimeoutMs` the stream ends with an error, or with failOnDataLoss=false with one warning goes on without it.
+With Trigger.AvailableNow the round is repeated until then, so that the stream never ends short.
+"""
+
+import contextlib
+import json
+import logging
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import trio
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from rmqlab.client import broker_api as calls
+from rmqlab.client.instance import FAILURES, Client
+from rmqlab.pipeline import queues
+from rmqlab.pipeline.errors import without_traceback
+from rmqlab.pipeline.queues import AskBound, Bound
+from rmqlab.pipeline.silence import Silence, SilenceWatch, silences
+from rmqlab.pipeline.topicbounds import Bounds, DataLossError, PlanError
+from rmqlab.pipeline.topicoffsets import (
+    LATEST,
+    QueueName,
+    QueueRange,
+    offsets_document,
+    read_document,
+    split_ranges,
+    within_limit,
+)
+from rmqlab.pipeline.topicoptions import NAME, TopicOptions
+from rmqlab.pipeline.topicreader import plan_work, read_work
+from rmqlab.remoting.bodies.queue import MessageQueue
+
+log = logging.getLogger(__name__)
+_COMMIT_SECONDS = 5.0
+_RETRY_SECONDS = 0.5
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads on and on. The process that plans keeps one of these; tasks read with copies."""
+
+    def __init__(self, options: TopicOptions, schema: pa.Schema) -> None:
+        self.options = options
+        self.schema = schema
+        self.bounds = Bounds(options)
+        self._watch = SilenceWatch(options.poll_timeout_ms / 1000)
+        self._complained_of: set[str] = set()
+        self._is_available_now = False
+        self._initial: dict[str, Any] | None = None
+        self._target: dict[QueueName, Bound] | None = None
+        self._latest: dict[str, Any] | None = None
+
+    @without_traceback
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        if self._initial is None:  # asked for twice before the first batch: "latest" must not move in between
+            self._initial = self._kept_initial()
+        return self._initial
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        limit = self.options.max_offsets_per_trigger
+        return ReadMaxRows(limit) if limit else ReadAllAvailable()
+
+    @without_traceback
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        begin = read_document(start)
+        end = self._end(begin, self._ends(begin))
+        self._latest = offsets_document(end)
+        if isinstance(limit, ReadMaxRows) or self.options.max_offsets_per_trigger:
+            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets_per_trigger
+            end = within_limit(end | begin, end, rows)
+        return offsets_document(end)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        return self._latest
+
+    @without_traceback
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        self._is_available_now = True  # the target is fixed by the first latestOffset, which knows the checkpoint
+
+    @without_traceback
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        options, begin, stop = self.options, read_document(start), read_document(end)
+        self._know(begin | stop)
+        ranges = [QueueRange(queue, begin.get(queue, offset), offset) for queue, offset in sorted(stop.items())]
+        parts = split_ranges(
+            [part for part in ranges if part.size > 0],
+            most=options.max_records_per_partition,
+            least_parts=options.min_partitions,
+        )
+        return plan_work(parts, self.bounds.members)
+
+    @without_traceback
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is not None:
+            yield from read_work(partition.value, self.options, self.schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Show progress as that of a consumer group, if one is named. Spark keeps its own; a failure is no harm."""
+        if self.options.commit_group:
+            self.options.link.call(self._commit, read_document(end))
+
+    def stop(self) -> None:
+        """Nothing to release: connections belong to the process, and Spark does not always call this."""
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _kept_initial(self) -> dict[str, Any]:
+        path = Path(self.options.starting_offsets_file) if self.options.starting_offsets_file else None
+        if path is not None and path.exists():
+            return _kept(path)
+        self.bounds.look()
+        if self.options.starting_timestamp is not None:
+            offsets = self.bounds.at_time(self.options.starting_timestamp)
+        else:
+            position = self.options.starting_offsets
+            offsets = self.bounds.resolve(LATEST if position is None else position)
+        self.bounds.try_reading(offsets)
+        initial = offsets_document(offsets)
+        if path is not None:
+            fresh = path.with_name(path.name + ".new")
+            fresh.write_text(json.dumps(initial))
+            fresh.replace(path)
+        return initial
+
+    def _know(self, offsets: dict[QueueName, int]) -> None:
+        self.bounds.queues.update(offsets)
+        if not self.bounds.members:
+            self.options.link.call(self.bounds.look_again)
+
+    def _ends(self, begin: dict[QueueName, int]) -> dict[QueueName, Bound]:
+        """Where queues end. One that no broker answers for is missing; PlanError if that lasts."""
+        self.bounds.queues.update(begin)
+        if self._target is not None:
+            return self._target
+        ends = self.options.link.call(self._ask, queues.max_offset, None)
+        if self._is_available_now:
+            self._target = ends
+        return ends
+
+    async def _ask(self, client: Client, ask: AskBound, of: Collection[QueueName] | None) -> dict[QueueName, Bound]:
+        """A bound of these queues, or of all. With Trigger.AvailableNow, ask until all answer or are overdue."""
+        while True:
+            await self.bounds.look_again(client)
+            asked = self.bounds.queues if of is None else of
+            gathered = await self.bounds.gather(client, ask, asked)
+            silent = silences(gathered.silent)
+            silent += [Silence(name, (), "no route has this broker") for name in self.bounds.absent_brokers()]
+            overdue = self._watch.overdue({queue.broker for queue in asked}, silent, trio.current_time())
+            self._complain(overdue)
+            if not self._is_available_now or len(overdue) == len(silent):
+                return gathered.bounds
+            await trio.sleep(_RETRY_SECONDS)
+
+    def _complain(self, overdue: Collection[Silence]) -> None:
+        """PlanError for groups that are silent for too long; if they may be, a warning at the first time."""
+        names = {one.broker for one in overdue}
+        is_new = not names <= self._complained_of
+        self._complained_of = names
+        if not is_new:
+            return
+        problem = (
+            f"{NAME}: silent for {self.options.poll_timeout_ms} ms (option pollTimeoutMs): "
+            f"{'; '.join(map(str, overdue))}; {self.bounds.routed}"
+        )
+        if self.options.fail_on_data_loss:
+            raise PlanError(f"{problem}. Start the broker, or set failOnDataLoss to false to go on without its queues")
+        log.warning("%s. The stream goes on without these queues, and reads them once they are back", problem)
+
+    def _end(self, begin: dict[QueueName, int], told: dict[QueueName, Bound]) -> dict[QueueName, int]:
+        """How far each queue is to be read. One that no broker answers for stays where it is.
+
+        A queue that came since begins with its first message. That is written down before anything of it is read, by a
+        batch that reads nothing of it: else a batch that is repeated might begin elsewhere.
+        """
+        end = dict(begin)
+        for queue in told.keys() & begin.keys():
+            end[queue] = self._end_of(queue, begin[queue], told[queue])
+        if fresh := told.keys() - begin.keys():
+            firsts = self.options.link.call(self._ask, queues.min_offset, fresh)
+            end |= {queue: bound.offset for queue, bound in firsts.items()}
+        return end
+
+    def _end_of(self, queue: QueueName, begin: int, bound: Bound) -> int:
+        if bound.offset >= begin:
+            return bound.offset
+        if not bound.is_masters:  # a slave may lag: what was promised comes, or its task says that it is lost
+            return begin
+        if self.options.fail_on_data_loss:
+            raise DataLossError(
+                f"{queue} ends at {bound.offset}, and was read up to {begin}: its master has lost messages. "
+                "Set failOnDataLoss to false to go on from its new end."
+            )
+        return bound.offset
+
+    async def _commit(self, client: Client, offsets: dict[QueueName, int]) -> None:
+        async def commit_one(queue: QueueName, offset: int) -> None:
+            addresses = self.bounds.members.get(queue.broker, {})
+            target = MessageQueue(topic=queue.topic, broker_name=queue.broker, queue_id=queue.queue_id)
+            for broker_id in sorted(addresses):  # the master's, or a slave's for as long as there is no master
+                with contextlib.suppress(*FAILURES):
+                    group = self.options.commit_group
+                    await calls.commit_offset(client, addresses[broker_id], group, target, offset)
+                    return
+
+        with trio.move_on_after(_COMMIT_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for queue, offset in offsets.items():
+                    nursery.start_soon(commit_one, queue, offset)
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """The offsets that an earlier start wrote down. PlanError where they do not parse."""
+    try:
+        kept: dict[str, Any] = json.loads(path.read_text())
+        read_document(kept)
+    except (ValueError, AttributeError, OSError) as exc:
+        raise PlanError(f"{NAME}: {path} of option startingOffsetsFile does not hold offsets: {exc}") from None
+    return kept

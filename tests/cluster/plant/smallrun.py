@@ -1,0 +1,89 @@
+"""A small run made up as files: journals, the stores of a master and its slave, tables. It is written in a moment."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
+from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.remoting.message import NewMessage
+from rmqlab.runtime.journal import SUPERVISOR, JournalEntry, JournalWriter, journal_path
+from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, new_message, small_config
+
+if TYPE_CHECKING:
+    from rmqlab.remoting.body import Body
+
+QUEUES = 2
+SENDS = 40
+_STORE_SIZES = {"mapped_file_size_commit_log": 64 * 1024, "max_hash_slot_num": 100, "max_index_num": 400}
+_DELIVERED_LATER = 3
+
+
+def made_up_run() -> MadeUpRun:
+    """Sends one after the other into two queues, each delivered and committed, then an end in good order."""
+    run = MadeUpRun()
+    for node in run.logs:
+        run.add(node, "log_sampled", max_offset=0)
+    for number in range(SENDS):
+        run.send(number, queue_id=number % QUEUES)
+        run.deliver(number, number // QUEUES, queue_id=number % QUEUES)
+        run.commit(number // QUEUES + 1, queue_id=number % QUEUES)
+        run.wait(0.1)
+    run.wait(30)  # brokers have saved their tables
+    run.add("produce-1", "produced", sent=SENDS, SEND_OK=SENDS)
+    run.add("consume-1", "consumed", delivered=SENDS)
+    run.add("", "cluster_stopping")
+    for node in ("produce-1", "consume-1", *run.nodes):
+        run.add(node, "node_stopped", pid=1, end="exit status 0")
+    run.add("", "cluster_stopped")
+    return run
+
+
+def write_run(run: MadeUpRun, directory: Path) -> Path:
+    """Write a made-up run as a directory."""
+    _write_journals(run, directory / "journal")
+    for node, copies in run.logs.items():
+        clock = ManualClock()
+        store = MessageStore.open(small_config(directory / node / "store"), now_millis=clock)
+        for copy in copies:
+            clock.now = copy.stored_at
+            store.put(_message(copy.message_id, copy.queue.topic, copy.queue.queue_id))
+        store.close()
+        _write_tables(directory / node)
+    return directory
+
+
+def _message(message_id: str, topic: str, queue_id: int) -> NewMessage:
+    return new_message(topic=topic, queue_id=queue_id, unique_key=message_id, body=message_id.encode())
+
+
+def _write_journals(run: MadeUpRun, directory: Path) -> None:
+    directory.mkdir(parents=True)
+    files: dict[str, list[JournalEntry]] = {}
+    for entry in run.entries:
+        is_own = EVENT_TYPES[entry.kind].source != "supervisor"
+        files.setdefault(entry.node if is_own else SUPERVISOR, []).append(entry)
+    for process, entries in files.items():
+        writer = JournalWriter(journal_path(directory, process))
+        for entry in entries:
+            writer.append(entry)
+        writer.close()
+
+
+def _write_tables(node: Path) -> None:
+    (node / "config.toml").write_text("".join(f"{key} = {value}\n" for key, value in _STORE_SIZES.items()))
+    ends = dict.fromkeys(range(QUEUES), SENDS // QUEUES)
+    tables: dict[str, Body] = {
+        "consumerOffset.json": ConsumerOffsets(offset_table={"orders@shop": ends}),
+        "topics.json": TopicConfigSerializeWrapper(topic_config_table={"orders": TopicConfig(topic_name="orders")}),
+        "subscriptionGroup.json": SubscriptionGroupWrapper(
+            subscription_group_table={"shop": SubscriptionGroupConfig(group_name="shop")}
+        ),
+        "delayOffset.json": DelayOffsets(offset_table={1: _DELIVERED_LATER}),
+    }
+    (node / "store" / "config").mkdir(exist_ok=True)
+    for name, table in tables.items():
+        (node / "store" / "config" / name).write_bytes(table.encode_pretty())

@@ -1,0 +1,31 @@
+"""What `rmqlab audit` makes of its options for Spark."""
+
+import pytest
+import typer
+
+from rmqlab.pipeline import commands
+
+
+def test_settings_are_pairs_of_which_the_last_of_a_key_wins() -> None:
+    pairs = ["spark.executor.memory=4g", "spark.executor.extraJavaOptions=-Da=b", "spark.executor.memory=5g"]
+    assert commands._settings(pairs) == {
+        "spark.executor.memory": "5g",
+        "spark.executor.extraJavaOptions": "-Da=b",
+    }
+
+
+@pytest.mark.parametrize("pair", ["spark.executor.memory", "executor.memory=4g", "=4g"])
+def test_what_is_no_setting_of_sparks_is_refused(pair: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as caught:
+        commands._settings([pair])
+    assert caught.value.exit_code == 1
+    assert capsys.readouterr().err.startswith(f"rmqlab: --conf {pair}: expected KEY=VALUE with a key of Spark's")
+
+
+def test_of_an_error_in_a_data_source_the_line_that_says_what_is_wrong_is_shown() -> None:
+    text = (
+        "[PYTHON_DATA_SOURCE_ERROR] Failed when creating a data source: Traceback (most recent call last):\n"
+        "rmqlab.pipeline.options.OptionError: rmqlab-journal: there is no kind x\n\n"
+        "JVM stacktrace:\norg.apache.spark.sql.AnalysisException\n SQLSTATE: 38000"
+    )
+    assert commands._last_line(text).endswith("OptionError: rmqlab-journal: there is no kind x")

@@ -1,0 +1,89 @@
+"""What the options of the source `rocketmq` accept, and how they refuse the rest."""
+
+import pytest
+
+from rmqlab.pipeline.options import OptionError, bind_options
+from rmqlab.pipeline.topicoptions import NAME, TopicOptions
+
+SERVER = {"nameServer": "10.0.0.1:9876"}
+
+
+def bound(**options: str) -> TopicOptions:
+    return bind_options(TopicOptions, {**SERVER, **options}, source=NAME)
+
+
+@pytest.mark.parametrize(
+    ("text", "tags"),
+    [
+        ("a", ("a",)),
+        ("a || b", ("a", "b")),
+        (" a||b ||c", ("a", "b", "c")),
+        ("a || ", ("a",)),
+        ("*", ()),
+        (" * ", ()),
+    ],
+)
+def test_tags_are_written_as_for_a_subscription(text: str, tags: tuple[str, ...]) -> None:
+    assert bound(tags=text).tags == tags
+
+
+@pytest.mark.parametrize("text", ["a, b", "a | b", "a || *", "||", " ", "a && b", "a b", "'a'", "a ||| b", "a OR b"])
+def test_what_is_no_tag_expression_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match=r"option tags is .*: expected tags separated by `\|\|`"):
+        bound(tags=text)
+
+
+@pytest.mark.parametrize("server", ["a:1", "a:1;b:2", "a.b-c_d:9876; 10.0.0.2:9876", "[::1]:9876"])
+def test_name_servers_are_hosts_with_ports(server: str) -> None:
+    assert bound(nameServer=server).name_server == server
+
+
+@pytest.mark.parametrize(
+    "server", ["a", "a:1,b:2", "a:1;", "a:0", "a:65536", "http://a:1", "a:1 b:2", "a:1;b", ":1", "a:b:1", "a:٣"]
+)
+def test_other_name_servers_are_refused(server: str) -> None:
+    with pytest.raises(OptionError, match=r"option nameServer is .*: expected host:port, several separated by `;`"):
+        bound(nameServer=server)
+
+
+def test_a_comma_between_name_servers_is_refused_with_the_list_that_was_meant() -> None:
+    with pytest.raises(OptionError, match="did you mean a:1;b:2"):
+        bound(nameServer="a:1, b:2")
+
+
+def test_the_name_servers_of_the_environment_are_held_to_the_same_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NAMESRV_ADDR", "a:1,b:2")
+    with pytest.raises(OptionError, match="environment's NAMESRV_ADDR is 'a:1,b:2': expected host:port"):
+        bind_options(TopicOptions, {}, source=NAME)
+
+
+@pytest.mark.parametrize("options", [{"txnAppId": "billing"}, {"txnVersion": "3"}])
+def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(OptionError, match="options txnAppId and txnVersion belong together"):
+        bound(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"txnAppId": "a\x01b"}, "option txnAppId is .*: expected 1 to 128 letters"),
+        ({"txnAppId": " "}, "option txnAppId is .*: expected 1 to 128 letters"),
+        ({"txnVersion": "-1"}, "option txnVersion is '-1': expected at least 0"),
+        ({"txnApId": "a"}, "no option txnApId, did you mean txnAppId?"),
+        ({"brokrs": "a"}, "no option brokrs, did you mean brokers?"),
+    ],
+)
+def test_what_is_wrong_with_an_option_is_said(options: dict[str, str], said: str) -> None:
+    with pytest.raises(OptionError, match=said):
+        bound(**options)
+
+
+def test_options_of_a_batch_write_are_refused_elsewhere() -> None:
+    options = bound(topic="t", txnAppId="billing", txnVersion="0")
+    options.check_for_write()
+    with pytest.raises(OptionError, match="option txnAppId is for a batch write only"):
+        options.check_for_stream_write()
+    with pytest.raises(OptionError, match="option txnAppId is for writing only"):
+        options.check_for_read()
+    with pytest.raises(OptionError, match="option brokers is for reading only"):
+        bound(topic="t", brokers="broker-a").check_for_write()
