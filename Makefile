@@ -12,7 +12,7 @@ SPARK  := $(BIN)/python -m tests.run_suite spark tests/pipeline -- --durations=1
 INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900 --loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sweep check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench fuzz clean
+.PHONY: help demo test sweep check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench fuzz pictures clean
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' Makefile | while IFS=: read -r target text; do \
@@ -77,6 +77,9 @@ bench: $(VENV)/.ready       ## side by side with real RocketMQ 4.9.8; needs a JD
 	$(BIN)/python -m tests.bench
 
 MINUTES ?= 10
+pictures: $(VENV)/.spark    ## draw the pictures of README anew; needs Chromium
+	$(BIN)/python -m tests.pictures
+
 fuzz: $(VENV)/.ready        ## hostile input to every socket and to our clients, for MINUTES
 	$(BIN)/python -m tests.fuzz --minutes $(MINUTES)
 

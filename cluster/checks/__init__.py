@@ -21,6 +21,7 @@ from rmqlab.cluster.checks import (
     replication,
     rollbacks,
     routes,
+    storefiles,
     unavailability,
     unreplicated,
 )
@@ -29,6 +30,7 @@ from rmqlab.cluster.checks.history import History, read_history
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import JournalSurvey, survey_journals
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.doubts import withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
 
@@ -44,6 +46,7 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     replication.judge,
     divergence.judge,
     records.judge,
+    storefiles.judge,
     clocks.judge,
 )
 
@@ -74,8 +77,8 @@ def judge_directory(directory: Path) -> Judgement:
 
 def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement:
     """Let every check measure what it can, and conclude from all of it."""
-    findings = [
+    measured = [
         *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
         *unreplicated.judge(history, stores, conditions.role),
     ]
-    return conclude(findings, METRICS, conditions)
+    return conclude(withdraw_doubtful(measured, history.group_of), METRICS, conditions)

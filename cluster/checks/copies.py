@@ -39,6 +39,8 @@ class Copy:
     stored_at: int
     size: int = 0
     """Of the whole record, in bytes."""
+    has_unique_id: bool = True
+    """False where `message_id` is the offset message id."""
 
 
 @attrs.frozen(kw_only=True)
@@ -176,6 +178,7 @@ def _copies(node: str, broker: str, scan: LogScan) -> Iterator[tuple[bool, Copy]
             log_offset=message.physical_offset,
             stored_at=message.store_timestamp,
             size=message.store_size,
+            has_unique_id=PROPERTY_UNIQ_KEY in message.properties,
         )
         yield message.is_intact, copy
 

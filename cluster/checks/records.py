@@ -1,4 +1,4 @@
-"""Records that cannot be read, and consume queue entries that do not point at their record.
+"""Records that cannot be read, and records and consume queue entries that do not belong to each other.
 
 * `corrupt NODE`: records of the node's commit log whose body fails its CRC, and records that lay in a hole of the log:
   bytes that are no record, with records behind them. What lay in a hole is known by the consume queue entries that
@@ -6,6 +6,9 @@
   cuts its log off at the hole (store-and-ha section 3.5), and loses them.
 * `dangling NODE`: consume queue entries that point neither at a record of their queue, queue offset and size nor into a
   hole. Consumers skip such a message, or get another one.
+* `unqueued NODE`: readable records that no consume queue entry of their queue and queue offset points at: no consumer
+  gets them from this node. A broker enters records shortly after it stored them, so this is known after a stop in good
+  order only.
 
 A log that ends early has no hole, and bytes behind its last record are not judged. Entries that point below the first
 file of the log belong to messages that expired.
@@ -53,6 +56,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             message_ids=[damage.message_id for damage in damages if damage.message_id],
         )
         yield _judge_entries(store, names, history)
+        yield _judge_records(store, history)
 
 
 def acknowledged_places(history: History) -> Mapping[Place, str]:
@@ -164,3 +168,36 @@ def _tell_entry(entry: QueueEntry, copy: Copy | None, message_id: str, store: No
         f" {there} is",
         message_ids=(message_id,) if message_id else (),
     )
+
+
+def _judge_records(store: NodeStore, history: History) -> Finding:
+    metric = f"unqueued {store.node}"
+    if not ended_in_good_order(store.node, history):
+        return unknown(metric, RECORDS, "the node was not stopped in good order")
+    entered = {(entry.log_offset, entry.topic, entry.queue_id, entry.offset) for entry in store.entries}
+    found = [
+        copy
+        for copy in store.copies
+        if (copy.log_offset, copy.queue.topic, copy.queue.queue_id, copy.offset) not in entered
+    ]
+    return count_of(
+        metric,
+        RECORDS,
+        found,
+        lambda copy: Evidence(
+            says=f"{store.node}, commit log offset {copy.log_offset}, {copy.queue} offset {copy.offset}: no entry",
+            at_millis=copy.stored_at,
+            message_ids=(copy.message_id,),
+        ),
+        says=f"of {len(store.copies)} records",
+        message_ids=[copy.message_id for copy in found],
+    )
+
+
+def ended_in_good_order(node: str, history: History) -> bool:
+    """Return whether a node was stopped in good order, alone or with the cluster, and not started again."""
+    last = [entry.kind for entry in history.of_node(node, *_CHANGES)][-1:]
+    return node in history.stopped or last == ["node_stopped"]
+
+
+_CHANGES = ("node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")

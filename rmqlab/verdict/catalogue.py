@@ -19,6 +19,7 @@ SECONDS: Final = "s"
 TIMES: Final = "times"
 RECORDS: Final = "records"
 ENTRIES: Final = "entries"
+TOPICS: Final = "topics"
 
 _SUPERVISOR: Final = frozenset({Source.SUPERVISOR})
 _SENDS: Final = _SUPERVISOR | {Source.PRODUCERS}
@@ -363,6 +364,45 @@ RECORDS_AND_QUEUES: Final = (
         blind_to="records that no entry points at",
         unknown_when="the store has records and no consume queues, or lost power and was not started again",
     ),
+    Metric(
+        name="unqueued",
+        target="NODE",
+        unit=RECORDS,
+        says="of its log that no consume queue entry points at",
+        definition="Readable records without an entry of their topic, queue and queue offset at their place.",
+        unknown_when="the node was not stopped in good order: records are entered after they are stored",
+    ),
+)
+
+STORE_FILES: Final = (
+    Metric(
+        name="unindexed",
+        target="NODE",
+        unit=MESSAGES,
+        says="in its log, and in the range of no index file",
+        definition="Readable messages with a unique id that the run stored, between no begin and end that the head"
+        " of an index file states.",
+        blind_to="single entries of an index file; files of a broker with messageIndexEnable=false count as missing",
+        unknown_when="the node was not stopped in good order each time it ended",
+    ),
+    Metric(
+        name="topics_missing",
+        target="NODE",
+        unit=TOPICS,
+        says="with messages in its log, and not in topics.json",
+        definition="Topics, except those of RocketMQ itself, whose first record is at least 30 s older than the run's"
+        " end: a slave learns of a topic later than of its messages.",
+        unknown_when="topics.json cannot be read, or the node lost power or its store and was not started again",
+    ),
+    Metric(
+        name="offset_file_ahead",
+        target="NODE",
+        unit=MESSAGES,
+        says="furthest that a stored offset is beyond its queue's end",
+        definition="consumerOffset.json of the node, against the end of the queue in all stores of its broker name.",
+        blind_to="offsets that skip messages without leaving the queue, and queues whose messages all expired",
+        unknown_when="the file cannot be read, or a store of the broker name is missing",
+    ),
 )
 
 CLOCKS: Final = (
@@ -393,6 +433,7 @@ METRICS: Final = tuple(
         REPLICATION,
         DIVERGENCE,
         RECORDS_AND_QUEUES,
+        STORE_FILES,
         CLOCKS,
     )
 )

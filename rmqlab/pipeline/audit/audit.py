@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from rmqlab.pipeline.audit import beliefs, clocks, fates, queues, records, replication, timelines
+from rmqlab.pipeline.audit import beliefs, clocks, fates, queues, records, replication, storefiles, timelines
 from rmqlab.pipeline.audit.facts import Run, read_facts
 from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.doubts import withdraw_doubtful
 from rmqlab.verdict.findings import Finding
 from rmqlab.verdict.judgement import Judgement, conclude
 from rmqlab.verdict.verdict import Verdict
@@ -38,6 +39,7 @@ QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
     ("consumer offsets and duplicates", queues.judge_consumers),
     ("replication", replication.judge),
     ("records and queues", records.judge),
+    ("files of stores", storefiles.judge),
     ("clocks", clocks.judge),
     ("who was believed to serve", beliefs.judge),
     ("timelines", timelines.judge),
@@ -91,7 +93,7 @@ def audit_run(
     _fit(spark, byte_count, is_small=is_small, given=given)
     tell("reading journals and stores")
     run = read_facts(spark, directory, out, is_small=is_small)
-    judgement = conclude(_ask(run, tell), METRICS, run.conditions)
+    judgement = conclude(withdraw_doubtful(_ask(run, tell), _groups(run)), METRICS, run.conditions)
     summary = Summary(
         judgement=judgement,
         run=str(directory),
@@ -103,6 +105,12 @@ def audit_run(
     out.mkdir(parents=True, exist_ok=True)
     (out / SUMMARY).write_text(json.dumps(summary.as_json(), indent=1))
     return summary
+
+
+def _groups(run: Run) -> dict[str, str]:
+    """The consumer group of each node that consumed or committed anything."""
+    rows = run.rows("select node, `group` from deliveries union select node, `group` from commits")
+    return {row.node: row["group"] for row in rows}
 
 
 def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:

@@ -1,6 +1,6 @@
-"""Records that cannot be read, and consume queue entries that do not point at theirs.
+"""Records that cannot be read, and records and consume queue entries that do not belong to each other.
 
-Metrics: corrupt NODE, dangling NODE. Joins of logs and queues by commit log offset; the rules are those of
+Metrics: corrupt NODE, dangling NODE, unqueued NODE. Joins of logs and queues by commit log offset; the rules are those of
 cluster/checks/records.py.
 """
 
@@ -29,6 +29,12 @@ where if(r.node is null,
     r.topic != e.topic or r.queue != e.queueId or r.offset != e.queueOffset or r.size != e.storeSize)
 """
 
+_UNQUEUED = """
+select c.node, c.broker, c.topic, c.queue, c.offset, c.log_offset, c.message_id from copies c left anti join queue_entries e
+    on c.node = e.node and c.log_offset = e.commitLogOffset and c.topic = e.topic and c.queue = e.queueId
+        and c.offset = e.queueOffset
+"""
+
 _FIRST = f"""
 select * from (select *, row_number() over (partition by node order by log_offset, topic, queue, offset) nth from {{table}})
 where nth <= {EVIDENCE_LIMIT} order by nth
@@ -36,7 +42,8 @@ where nth <= {EVIDENCE_LIMIT} order by nth
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Make the table `dangling_entries`, and measure for every store."""
+    """Make the tables `dangling_entries` and `unqueued_records`, and measure for every store."""
+    run.table("unqueued_records", run.sql(_UNQUEUED))
     run.table("dangling_entries", run.sql(_DANGLING))
     damages, dangling = _count(run, "damages"), _count(run, "dangling_entries")
     told_damages = _told(run, "damages") if damages else {}
@@ -58,6 +65,27 @@ def judge(run: Run) -> Iterator[Finding]:
                 for row in told_dangling.get(node, ())
             )
             yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node], evidence=seen(told))
+    yield from _judge_unqueued(run)
+
+
+def _judge_unqueued(run: Run) -> Iterator[Finding]:
+    counts = _count(run, "unqueued_records")
+    told = _told(run, "unqueued_records") if counts else {}
+    for node in run.stores:
+        metric, evidence = f"unqueued {node}", seen(f"{_place(row)}: no entry" for row in told.get(node, ()))
+        if ended_in_good_order(run, node):
+            yield Finding(metric=metric, unit=RECORDS, value=counts[node], evidence=evidence)
+        else:
+            yield unknown(metric, RECORDS, "the node was not stopped in good order")
+
+
+def ended_in_good_order(run: Run, node: str) -> bool:
+    """True if a node was stopped in good order, alone or with the cluster, and not started again."""
+    kinds = [one.kind for one in run.happenings if one.node == node and one.kind in _CHANGES]
+    return node in run.stopped or kinds[-1:] == ["node_stopped"]
+
+
+_CHANGES = ("node_ready", "node_killed", "node_crashed", "node_stopped", "power_lost", "store_wiped")
 
 
 def _count(run: Run, table: str) -> collections.Counter[str]:

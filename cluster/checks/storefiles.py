@@ -1,0 +1,133 @@
+"""The small files of a store, held against its log: index files, topics.json and consumerOffset.json.
+
+* `unindexed NODE`: messages that the run stored and that no index file covers, as the heads of these files state. They
+  cannot be queried by key. A broker that starts after a crash deletes index files, so this is known only for one that
+  always stopped in good order.
+* `topics_missing NODE`: topics with messages in the node's log that its topics.json lacks. A slave copies the file from
+  its master every 10 s, so topics whose first message is younger than 30 s do not count.
+* `offset_file_ahead NODE`: the furthest that an offset in consumerOffset.json is beyond the end of its queue in all
+  stores of the broker name: its group misses the messages that come next.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from rmqlab.cluster.checks.copies import NodeStore, Stores
+from rmqlab.cluster.checks.history import History, Queue
+from rmqlab.cluster.checks.records import ended_in_good_order
+from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
+from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqlab.store.configfile import load_config_file
+from rmqlab.verdict.catalogue import MESSAGES, TOPICS
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+
+_INDEX_HEAD = struct.Struct(">16xqq")
+_SETTLED = 30_000
+"""Milliseconds after which a slave knows a topic."""
+
+
+def judge(history: History, stores: Stores) -> Iterator[Finding]:
+    """Yield the findings of `catalogue.STORE_FILES`."""
+    for store in stores.nodes.values():
+        yield _judge_index(store, history)
+        yield _judge_topics(store, history)
+        yield _judge_offsets(store, history, stores)
+
+
+def _judge_index(store: NodeStore, history: History) -> Finding:
+    metric = f"unindexed {store.node}"
+    ends = list(history.of_node(store.node, "node_killed", "node_crashed", "power_lost", "store_wiped"))
+    if ends or not ended_in_good_order(store.node, history):
+        return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
+    covered = _index_ranges(store.root)
+    found = [
+        copy
+        for copy in store.copies
+        if copy.has_unique_id
+        and copy.stored_at >= history.began_at
+        and not any(first <= copy.log_offset <= last for first, last in covered)
+    ]
+    return count_of(
+        metric,
+        MESSAGES,
+        found,
+        lambda copy: Evidence(
+            says=f"{store.node}, commit log offset {copy.log_offset}: in none of {len(covered)} index files",
+            at_millis=copy.stored_at,
+            message_ids=(copy.message_id,),
+        ),
+        message_ids=[copy.message_id for copy in found],
+    )
+
+
+def _index_ranges(root: Path | None) -> list[tuple[int, int]]:
+    """The commit log offsets of the first and last message of each index file."""
+    found = []
+    for path in sorted((root / "index").glob("*")) if root else ():
+        head = path.read_bytes()[: _INDEX_HEAD.size] if path.is_file() else b""
+        if len(head) == _INDEX_HEAD.size:
+            found.append(_INDEX_HEAD.unpack(head))
+    return found
+
+
+def _judge_topics(store: NodeStore, history: History) -> Finding:
+    metric = f"topics_missing {store.node}"
+    last = [entry.kind for entry in history.of_node(store.node, "node_ready", "power_lost", "store_wiped")][-1:]
+    if last != ["node_ready"]:
+        return unknown(metric, TOPICS, "the node lost power, or its store")
+    table = (
+        load_config_file(store.root / "config" / "topics.json", TopicConfigSerializeWrapper.decode)
+        if store.root
+        else None
+    )
+    if table is None:
+        return unknown(metric, TOPICS, "topics.json could not be read")
+    firsts: dict[str, int] = {}
+    for copy in store.copies:
+        firsts.setdefault(copy.queue.topic, copy.stored_at)
+    missing = sorted(
+        topic
+        for topic, stored_at in firsts.items()
+        if topic not in table.topic_config_table
+        and topic not in (SCHEDULE_TOPIC, HALF_TOPIC)
+        and not topic.startswith("RMQ_SYS_")
+        and stored_at <= history.ended_at - _SETTLED
+    )
+    return count_of(metric, TOPICS, missing, lambda topic: Evidence(says=f"{store.node}: topics.json lacks {topic}"))
+
+
+def _judge_offsets(store: NodeStore, history: History, stores: Stores) -> Finding:
+    metric = f"offset_file_ahead {store.node}"
+    offsets = stores.offset_files.get(store.node)
+    if missing := stores.missing_of([store.broker], history):
+        return unknown(metric, MESSAGES, "; ".join(missing))
+    if offsets is None:
+        return unknown(metric, MESSAGES, "consumerOffset.json could not be read")
+    ends = _queue_ends(stores.of_broker(store.broker))
+    ahead = [
+        (offset - ends[queue], group, queue, offset)
+        for name, queues in offsets.items()
+        for topic, _, group in [name.partition("@")]
+        for queue_id, offset in queues.items()
+        if (queue := Queue(topic, store.broker, queue_id)) in ends and offset > ends[queue]
+    ]
+    ahead.sort(key=lambda found: -found[0])
+    return Finding(
+        metric=metric,
+        unit=MESSAGES,
+        value=ahead[0][0] if ahead else 0,
+        evidence=tuple(
+            Evidence(says=f"{group}, {queue}: offset {offset} in the file, and the queue ends at {ends[queue]}")
+            for _, group, queue, offset in ahead
+        ),
+    )
+
+
+def _queue_ends(members: list[NodeStore]) -> Mapping[Queue, int]:
+    """The offset behind the last message of each queue that has messages, in any of some stores."""
+    ends: dict[Queue, int] = {}
+    for store in members:
+        for copy in (*store.copies, *store.damaged):
+            ends[copy.queue] = max(ends.get(copy.queue, 0), copy.offset + 1)
+    return ends

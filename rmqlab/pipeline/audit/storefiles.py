@@ -1,0 +1,116 @@
+"""The small files of stores, held against their logs.
+
+Metrics: unindexed NODE, topics_missing NODE, offset_file_ahead NODE; the rules are those of cluster/checks/storefiles.py.
+This process reads the files; Spark goes through the records.
+"""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.records import ended_in_good_order
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
+from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
+from rmqlab.store.configfile import load_config_file
+from rmqlab.verdict.catalogue import MESSAGES, TOPICS
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
+
+T = TypeVar("T")
+_SETTLED = 30_000
+_INDEX_HEAD_SIZE = 32
+
+_UNINDEXED = """
+select c.node, c.log_offset, c.message_id, c.stored_at
+from copies c left anti join index_ranges i on c.node = i.node and c.log_offset between i.first and i.last
+where c.has_unique_id and c.stored_at >= {began_at}
+"""
+
+_TOPICS = "select node, topic, min_by(stored_at, log_offset) first_stored from copies group by node, topic"
+
+_ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records group by broker, topic, queue"
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Make the table `unindexed_messages`, and measure for every store."""
+    ranges = [row for node in run.stores for row in _index_ranges(run, node)]
+    run.small("index_ranges", ranges, node=pa.string(), first=pa.int64(), last=pa.int64())
+    run.table("unindexed_messages", run.sql(_UNINDEXED.format(began_at=run.began_at)))
+    unindexed = {
+        row.node: row.found for row in run.rows("select node, count(*) found from unindexed_messages group by node")
+    }
+    topics = run.rows(_TOPICS)
+    ends = {(row.broker, row.topic, row.queue): row.until for row in run.rows(_ENDS)}
+    for node in run.stores:
+        yield _judge_index(run, node, unindexed.get(node, 0))
+        yield _judge_topics(run, node, {row.topic: row.first_stored for row in topics if row.node == node})
+        yield _judge_offsets(run, node, ends)
+
+
+def _judge_index(run: Run, node: str, found: int) -> Finding:
+    metric, ends = f"unindexed {node}", ("node_killed", "node_crashed", "power_lost", "store_wiped")
+    is_unclean = any(one.node == node and one.kind in ends for one in run.happenings)
+    if is_unclean or not ended_in_good_order(run, node):
+        return unknown(metric, MESSAGES, "the node was not stopped in good order each time it ended")
+    query = f"select * from unindexed_messages where node = '{node}' order by log_offset"
+    rows = run.rows(query, EVIDENCE_LIMIT) if found else []
+    told = (f"{row.message_id} at commit log offset {row.log_offset}: in no index file" for row in rows)
+    return Finding(metric=metric, unit=MESSAGES, value=found, evidence=seen(told))
+
+
+def _index_ranges(run: Run, node: str) -> Iterator[dict[str, Any]]:
+    """The commit log offsets of the first and last message, of the head of each index file."""
+    for path in sorted((run.directory / node / "store" / "index").glob("*")):
+        with path.open("rb") as file:
+            head = file.read(_INDEX_HEAD_SIZE)
+        if len(head) == _INDEX_HEAD_SIZE:
+            _, _, first, last = struct.unpack(">qqqq", head)
+            yield {"node": node, "first": first, "last": last}
+
+
+def _judge_topics(run: Run, node: str, firsts: Mapping[str, int]) -> Finding:
+    metric, changes = f"topics_missing {node}", ("node_ready", "power_lost", "store_wiped")
+    kinds = [one.kind for one in run.happenings if one.node == node and one.kind in changes]
+    if kinds[-1:] != ["node_ready"]:
+        return unknown(metric, TOPICS, "the node lost power, or its store")
+    table = _read(run, node, "topics.json", TopicConfigSerializeWrapper.decode)
+    if table is None:
+        return unknown(metric, TOPICS, "topics.json could not be read")
+    missing = [
+        topic
+        for topic, stored_at in sorted(firsts.items())
+        if stored_at <= run.ended_at - _SETTLED
+        and topic not in table.topic_config_table
+        and topic not in (SCHEDULE_TOPIC, HALF_TOPIC)
+        and not topic.startswith("RMQ_SYS_")
+    ]
+    told = (f"{node}: topics.json lacks {topic}" for topic in missing)
+    return Finding(metric=metric, unit=TOPICS, value=len(missing), evidence=seen(told))
+
+
+def _judge_offsets(run: Run, node: str, ends: Mapping[tuple[str, str, int], int]) -> Finding:
+    metric = f"offset_file_ahead {node}"
+    broker = run.members[node].broker if node in run.members else node
+    if missing := run.unread_of(broker):
+        return unknown(metric, MESSAGES, "; ".join(missing))
+    table = _read(run, node, "consumerOffset.json", ConsumerOffsets.decode)
+    if table is None:
+        return unknown(metric, MESSAGES, "consumerOffset.json could not be read")
+    ahead = []
+    for name, queues in table.offset_table.items():
+        topic, _, group = name.partition("@")
+        for queue, offset in queues.items():
+            end = ends.get((broker, topic, queue))
+            if end is not None and offset > end:
+                says = f"{group}, {topic}@{broker}:{queue}: offset {offset} in the file, and the queue ends at {end}"
+                ahead.append((offset - end, says))
+    ahead.sort(key=lambda found: -found[0])
+    told = seen(says for _, says in ahead)
+    return Finding(metric=metric, unit=MESSAGES, value=ahead[0][0] if ahead else 0, evidence=told)
+
+
+def _read(run: Run, node: str, name: str, decode: Callable[[bytes], T]) -> T | None:
+    return load_config_file(run.directory / node / "store" / "config" / name, decode)

@@ -1,0 +1,96 @@
+"""Damage to queues, index and tables of a real store, and what the checks say of it."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rmqlab.cluster.checks import judge_run
+from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.remoting.bodies.offset import ConsumerOffsets
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from rmqlab.store.config import QUEUE_ENTRY_SIZE
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, new_message, small_config
+from rmqlab.verdict.findings import Findings
+
+COUNT = 12
+Damage = Callable[[Path], None]
+
+
+@pytest.fixture
+def judge(tmp_path: Path) -> Callable[..., Findings]:
+    """Judges one broker with messages in two queues of `orders`, after damage to its store."""
+
+    def judge(damage: Damage = lambda _: None, end: str = "node_stopped") -> Findings:
+        run = MadeUpRun(nodes=("namesrv-1", "broker-a"))
+        store = MessageStore.open(small_config(tmp_path), now_millis=ManualClock(now=run.now, step=1))
+        for number in range(COUNT):
+            store.put(new_message(queue_id=number % 2, unique_key=f"ID{number:06}"))
+        store.dispatch()
+        store.close()
+        write_tables(tmp_path, offset=COUNT // 2)
+        damage(tmp_path)
+        run.wait(60)
+        run.add("broker-a", end)
+        return judge_run(run.entries, {"broker-a": tmp_path})
+
+    return judge
+
+
+def write_tables(root: Path, *, offset: int, topic: str = "orders") -> None:
+    (root / "config").mkdir(exist_ok=True)
+    topics = TopicConfigSerializeWrapper(
+        topic_config_table={topic: TopicConfig(topic_name=topic)}, data_version=DataVersion()
+    )
+    (root / "config" / "topics.json").write_bytes(topics.encode())
+    offsets = ConsumerOffsets(offset_table={"orders@shop": {0: offset}})
+    (root / "config" / "consumerOffset.json").write_bytes(offsets.encode())
+
+
+def values(findings: Findings) -> dict[str, float | None]:
+    """What is not zero, of the metrics of a store's files."""
+    names = ("corrupt", "dangling", "unqueued", "unindexed", "topics_missing", "offset_file_ahead")
+    found = {name: findings[f"{name} broker-a"].value for name in names}
+    return {name: value for name, value in found.items() if value != 0}
+
+
+def drop_last_entry(root: Path) -> None:
+    path = root / "consumequeue" / "orders" / "1" / f"{0:020d}"
+    entries = bytearray(path.read_bytes())
+    at = (COUNT // 2 - 1) * QUEUE_ENTRY_SIZE
+    entries[at : at + QUEUE_ENTRY_SIZE] = bytes(QUEUE_ENTRY_SIZE)
+    path.write_bytes(entries)
+
+
+def test_a_whole_store_has_no_fault(judge: Callable[..., Findings]) -> None:
+    assert values(judge()) == {}
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        pytest.param(drop_last_entry, {"unqueued": 1}, id="the last entry of a queue is missing"),
+        pytest.param(
+            lambda root: shutil.rmtree(root / "consumequeue"), {"dangling": None, "unqueued": COUNT}, id="no queues"
+        ),
+        pytest.param(lambda root: shutil.rmtree(root / "index"), {"unindexed": COUNT}, id="no index"),
+        pytest.param(
+            lambda root: write_tables(root, offset=COUNT // 2 + 7), {"offset_file_ahead": 7}, id="offset beyond the end"
+        ),
+        pytest.param(lambda root: write_tables(root, offset=1, topic="other"), {"topics_missing": 1}, id="topic gone"),
+    ],
+)
+def test_each_kind_of_damage_is_found_and_nothing_else(
+    judge: Callable[..., Findings], damage: Damage, expected: dict[str, int | None]
+) -> None:
+    assert values(judge(damage)) == expected
+
+
+def test_the_message_without_an_entry_is_named(judge: Callable[..., Findings]) -> None:
+    assert judge(drop_last_entry)["unqueued broker-a"].message_ids == (f"ID{COUNT - 1:06}",)
+
+
+def test_a_killed_broker_may_not_have_entered_its_last_records(judge: Callable[..., Findings]) -> None:
+    assert values(judge(drop_last_entry, "node_killed")) == {"unqueued": None, "unindexed": None}
