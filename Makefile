@@ -12,7 +12,7 @@ SPARK  := $(BIN)/python -m tests.run_suite spark tests/pipeline -- --durations=1
 INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900 --loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sweep check scenarios clean-runs planted hundred spark spark-all interop interop-all bench fuzz pictures clean
+.PHONY: help demo test sweep check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench fuzz pictures clean
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' Makefile | while IFS=: read -r target text; do \
@@ -45,6 +45,9 @@ check: $(VENV)/.ready       ## lint, types, import direction, what PyPI says to 
 	rm -rf build/dist && mkdir -p build
 	$(BIN)/python -m build --no-isolation --outdir build/dist . >build/dist.log 2>&1 || { cat build/dist.log; exit 1; }
 	$(BIN)/twine check --strict build/dist/*
+
+pages: $(VENV)/.ready       ## documents that are generated from the code: docs/checks.md
+	$(BIN)/python -m rmqlab.verdict.page >docs/checks.md
 
 scenarios: $(VENV)/.ready   ## every canonical scenario, played and judged; one table; `make spark-all` audits what it leaves
 	$(BIN)/rmqlab scenarios --run --keep-stores --retry

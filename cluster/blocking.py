@@ -27,8 +27,9 @@ from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind
 from rmqlab.faults import Fault
-from rmqlab.runtime.journal import JournalEntry
-from rmqlab.verdict.findings import Findings
+from rmqlab.runtime.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journalsurvey import survey_journals
+from rmqlab.verdict.judgement import Judgement
 
 R = TypeVar("R")
 
@@ -121,15 +122,19 @@ class BlockingCluster(NodeActions):
         """Return the journal entries of all processes so far, sorted by time."""
         return self._cluster.journal()
 
-    def findings(self) -> Findings:
-        """Return what `rmqlab check` finds now about the cluster's own workloads: `findings()["lost"].value == 0`."""
+    def findings(self) -> Judgement:
+        """What the quick checks find now, of the cluster's own workloads, with the verdict on it.
+
+        `findings()["lost"].value == 0`, `findings().verdict is Verdict.HOLDS`.
+        """
         nodes = self._cluster.supervisor.nodes.values()
         stores = {
             node.name: store_config(self.directory, node.name).store_path_root_dir
             for node in nodes
             if node.kind is NodeKind.BROKER
         }
-        return judge_run(self.journal(), stores)
+        journals, surveys = survey_journals(self.directory.journal_dir)
+        return judge_run(merge_entries(*journals), stores, surveys)
 
     # ---- acting on it ------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import attrs
 import trio
 
+import rmqlab
 from rmqlab.cluster.actions.action import NodeAction
 from rmqlab.cluster.actions.table import NodeActions
 from rmqlab.cluster.conditions import Condition, parse_condition
@@ -233,7 +234,7 @@ async def open_cluster(
                 async with _supervised(supervisor):
                     cluster = Cluster(supervisor)
                     started(cluster)
-                    supervisor.record("", "cluster_starting", rate=spec.rate)
+                    _record_start(supervisor)
                     _record_move(supervisor, found)
                     try:
                         for phase in start_phases(nodes):
@@ -288,6 +289,20 @@ async def _supervised(supervisor: Supervisor) -> AsyncIterator[None]:
             supervisor.events.journal.close()
             supervisor.events.journal = None
             place.control_socket.unlink(missing_ok=True)
+
+
+def _record_start(supervisor: Supervisor) -> None:
+    """Record what the judges and the report of this run must know of it."""
+    spec = supervisor.spec
+    supervisor.record(
+        "",
+        "cluster_starting",
+        rate=spec.rate,
+        role=spec.role,
+        profile=spec.profile,
+        seed=supervisor.seed,
+        version=rmqlab.__version__,
+    )
 
 
 def _record_move(supervisor: Supervisor, found: Place) -> None:

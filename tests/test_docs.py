@@ -30,6 +30,8 @@ from rmqlab.store.compare import Comparison, Side
 from rmqlab.store.powerloss import Lost
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.judgement import Conditions, conclude
+from rmqlab.verdict.page import render_page
 
 ROOT = pathlib.Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -176,6 +178,11 @@ def test_the_reference_of_scenarios_has_every_action_condition_and_metric() -> N
     assert table_below(page, "Metrics") == {metric.title for metric in METRICS}
 
 
+def test_the_page_of_checks_is_that_of_the_declarations() -> None:
+    """`make pages` renders it."""
+    assert text_of(DOCS / "checks.md") == render_page()
+
+
 def conditions_of_clusters() -> list[str]:
     with pytest.raises(UnknownConditionError) as caught:
         parse_condition(["none"], [])
@@ -253,6 +260,7 @@ def test_the_members_of_a_status_and_its_nodes_are_listed() -> None:
 def test_the_members_of_findings_and_comparisons_are_listed() -> None:
     finding = Finding(metric="lost", unit="messages", value=0)
     assert finding.as_json().keys() <= members_of("Finding")
+    assert conclude([finding], METRICS, Conditions()).summary().keys() <= members_of("Judgement")
     fields = {field.name for kind in (Comparison, Side) for field in attrs.fields(kind)}
     assert members_of("Comparison") == {*fields, "target", "null"}
 

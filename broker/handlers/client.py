@@ -27,7 +27,7 @@ def heart_beat(broker: Broker, _header: None, request: Request) -> Reply:
         for consumer in data.consumer_data_set:
             _register_consumer(broker, consumer, member)
         for producer in data.producer_data_set:
-            broker.producers.register(producer.group_name, member)
+            _register_producer(broker, producer.group_name, member)
     except TooManyClientsError as exc:
         raise Refusal(ResponseCode.SYSTEM_ERROR, str(exc)) from None
     return Reply()
@@ -46,6 +46,13 @@ def _register_consumer(broker: Broker, consumer: ConsumerData, member: Member) -
     broker.filters.register(consumer.group_name, consumer.subscription_data_set)
     if is_new:
         broker.emit("consumer_joined", group=consumer.group_name, client_id=member.client_id)
+
+
+def _register_producer(broker: Broker, group: str, member: Member) -> None:
+    is_new = member.channel not in broker.producers.groups.get(group, {})
+    broker.producers.register(group, member)
+    if is_new:
+        broker.emit("producer_joined", group=group, client_id=member.client_id)
 
 
 def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, request: Request) -> Reply:

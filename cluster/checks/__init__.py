@@ -6,7 +6,7 @@ metrics (`rmqlab check --metrics` prints them); each module here computes one gr
 
 import errno
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from rmqlab.cluster.checks import (
@@ -24,14 +24,17 @@ from rmqlab.cluster.checks import (
     storefiles,
     tablefiles,
     unavailability,
+    unreplicated,
     unstored,
 )
 from rmqlab.cluster.checks.copies import Stores, read_stores
 from rmqlab.cluster.checks.history import History, read_history
-from rmqlab.runtime.journal import JournalEntry, read_journals
+from rmqlab.runtime.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journalsurvey import JournalSurvey, survey_journals
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.doubts import withdraw_doubtful
-from rmqlab.verdict.findings import Finding, Findings
+from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
 
 CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     loss.judge,
@@ -52,28 +55,34 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
 )
 
 
-def judge_run(entries: Iterable[JournalEntry], stores: Mapping[str, Path]) -> Findings:
+def judge_run(
+    entries: Sequence[JournalEntry], stores: Mapping[str, Path], surveys: Sequence[JournalSurvey] | None = None
+) -> Judgement:
     """Judge a run. `entries` are of all journals; `stores` are the root of each broker's store, by its node's name.
 
+    `surveys` are of the journals' files, and tell what is missing in them; None for entries that come from no files.
     Nothing is changed, and the nodes may still run. OSError where a store cannot be read.
     """
     history = read_history(entries)
-    return judge(history, read_stores(stores, history))
+    return judge(history, read_stores(stores, history), read_conditions(entries, surveys))
 
 
-def judge_directory(directory: Path) -> Findings:
+def judge_directory(directory: Path) -> Judgement:
     """Judge a run or a cluster by its directory: journals in `journal`, the store of each broker in `<node>/store`.
 
     OSError where there is no journal, or a file cannot be read.
     """
-    entries = read_journals(directory / "journal")
-    if not entries:
+    journals, surveys = survey_journals(directory / "journal")
+    if not any(journals):
         raise FileNotFoundError(errno.ENOENT, "no journal", str(directory / "journal"))
-    return judge_run(entries, {path.parent.name: path for path in sorted(directory.glob("*/store"))})
+    stores = {path.parent.name: path for path in sorted(directory.glob("*/store"))}
+    return judge_run(merge_entries(*journals), stores, surveys)
 
 
-def judge(history: History, stores: Stores) -> Findings:
-    """Let every check measure what it can."""
-    measured = itertools.chain.from_iterable(check(history, stores) for check in CHECKS)
-    findings = withdraw_doubtful(measured, history.group_of)
-    return Findings({finding.metric: finding for finding in findings}, METRICS)
+def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement:
+    """Let every check measure what it can, and conclude from all of it."""
+    measured = [
+        *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
+        *unreplicated.judge(history, stores, conditions.role),
+    ]
+    return conclude(withdraw_doubtful(measured, history.group_of), METRICS, conditions)

@@ -16,7 +16,10 @@ import attrs
 from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry
 from rmqlab.verdict.outcomes import STORED
 
-_NOISE = MESSAGE_KINDS | {"registered", "log_sampled", "rebalanced", "node_spawned", "topics_synced", "groups_synced"}
+_NOISE = MESSAGE_KINDS | {
+    "registered", "log_sampled", "rebalanced", "node_spawned", "topics_synced", "groups_synced", "producer_joined",
+    "journal_closed",
+}  # fmt: skip
 """Kinds that explain nothing when they stand around something."""
 _AROUND = 3
 _MOST_OF_A_MESSAGE = 12

@@ -8,7 +8,7 @@
   elsewhere or not: what would be lost with all the others.
 * `sent`, `sent.OUTCOME`: sends by what their producer was told. `stored.refused` and `stored.indeterminate`: those that
   lie in some store although their producer was not told so.
-* `unclaimed`: messages in a store, in a topic that the run sent to, that no send of the run claims.
+* `unclaimed`: messages in a store, in a topic of applications, that no send of the run claims.
 
 Unknown: where nothing was sent; where a message is in none of the stores that were read, and one of its broker's
 stores could not be; where an acknowledged send carries no unique id.
@@ -21,6 +21,8 @@ import attrs
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores
 from rmqlab.cluster.checks.history import History, Queue, Send
 from rmqlab.cluster.checks.records import Damage, acknowledged_places, find_damages
+from rmqlab.remoting.names import is_system_topic
+from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
@@ -184,15 +186,13 @@ def _judge_missing(history: History, store: NodeStore) -> Finding:
     return attrs.evolve(found, evidence=tuple(_with_removals(piece, store.node, history) for piece in found.evidence))
 
 
-_REMOVALS = ("file_deleted", "store_wiped", "power_lost", "log_truncated", "log_dropped")
-"""Kinds of events that explain why a node no longer holds a record."""
 _REMOVALS_SHOWN = 3
 
 
 def _with_removals(piece: Evidence, node: str, history: History) -> Evidence:
     """Add what removed records from a node's store after a send: most of it happens long after the send itself."""
     after = piece.at_millis or 0
-    removals = [entry for entry in history.of_node(node, *_REMOVALS) if entry.at_millis >= after][:_REMOVALS_SHOWN]
+    removals = [entry for entry in history.of_node(node, *REMOVING_KINDS) if entry.at_millis >= after][:_REMOVALS_SHOWN]
     if not removals:
         return piece
     says = ", ".join(dict.fromkeys(entry.kind for entry in removals))
@@ -247,7 +247,9 @@ def _judge_unclaimed(history: History, stores: Stores) -> Finding:
         copy.message_id: copy
         for store in stores.nodes.values()
         for copy in store.copies
-        if copy.queue.topic in topics and copy.message_id not in claimed and copy.stored_at >= history.began_at
+        if (copy.queue.topic in topics or not is_system_topic(copy.queue.topic))
+        and copy.message_id not in claimed
+        and copy.stored_at >= history.began_at
     }
     return count_of(
         "unclaimed",

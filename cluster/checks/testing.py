@@ -2,6 +2,7 @@
 
 import collections
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -9,8 +10,9 @@ import attrs
 from rmqlab.cluster.checks import judge
 from rmqlab.cluster.checks.copies import Copy, NodeStore, Stores, gather
 from rmqlab.cluster.checks.history import History, Queue, read_history
-from rmqlab.runtime.journal import JournalEntry
-from rmqlab.verdict.findings import Findings
+from rmqlab.runtime.journal import CLOSED, SUPERVISOR, JournalEntry, JournalWriter, journal_path
+from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.verdict.judgement import Judgement, read_conditions
 from rmqlab.verdict.outcomes import STORED
 
 SOME_DAY = 1_795_200_000_000
@@ -170,12 +172,32 @@ class MadeUpRun:
         gathered = gather(nodes, dict.fromkeys(self.unread, "its store was not given"))
         return attrs.evolve(gathered, offset_files=self.offset_files)
 
-    def judge(self) -> Findings:
-        return judge(self.history(), self.stores())
+    def judge(self) -> Judgement:
+        return judge(self.history(), self.stores(), read_conditions(self.entries, None))
 
     def _named(self, node: str) -> dict[str, Any]:
         name, broker_id = broker_of(node)
         return {"broker_name": name, "broker_id": broker_id, "address": ADDRESSES[node]}
+
+
+def write_journals(entries: Iterable[JournalEntry], directory: Path) -> None:
+    """Write entries as the processes of a cluster do: what the supervisor emits into its file, all else by node."""
+    directory.mkdir(parents=True, exist_ok=True)
+    files: dict[str, list[JournalEntry]] = {SUPERVISOR: []}
+    closing: dict[str, JournalEntry | None] = {}
+    for entry in entries:
+        own = files.setdefault(entry.node or SUPERVISOR, [])
+        if EVENT_TYPES[entry.kind].source == "supervisor":
+            files[SUPERVISOR].append(entry)
+            is_end = entry.kind == "node_stopped"
+            closing[entry.node] = JournalEntry(entry.at_millis, entry.node, CLOSED, {}) if is_end else None
+        else:
+            own.append(entry)
+    for process, own in files.items():
+        writer = JournalWriter(journal_path(directory, process))
+        for entry in own:
+            writer.append(entry)
+        writer.close(closing.get(process))
 
 
 def broker_of(node: str) -> tuple[str, int]:

@@ -9,8 +9,11 @@ from rich.text import Text
 from rmqlab.cluster.cli.event_lines import render_event
 from rmqlab.runtime.printable import printable
 from rmqlab.verdict.findings import Evidence, Finding
+from rmqlab.verdict.grounds import Decision
 from rmqlab.verdict.metrics import Metric
+from rmqlab.verdict.verdict import Verdict
 
+_STYLES = {Verdict.HOLDS: "green", Verdict.VIOLATED: "red", Verdict.UNKNOWN: "yellow"}
 _IDS_SHOWN = 8
 _EVIDENCE_SHOWN = 5
 
@@ -40,6 +43,15 @@ def render_evidence(finding: Finding) -> RenderableType:
     if more > 0:
         parts.append(Text(f"\n  and {more} more; --json has them", "dim"))
     return Group(*parts)
+
+
+def render_decision(decision: Decision) -> Text:
+    """The verdict with its reasons, then each warning in a line."""
+    text = Text(f"{decision.verdict}", f"{_STYLES[decision.verdict]} bold")
+    text.append(printable(f": {'; '.join(decision.why)}"), "not bold default")
+    for warning in decision.warnings:
+        text.append("\nwarning", "yellow").append(printable(f": {warning}"), "not bold default")
+    return text
 
 
 def render_metrics(metrics: Iterable[Metric]) -> Table:

@@ -1,16 +1,18 @@
 """The command that judges what became of a run."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rmqlab.cluster.checks import judge_directory
-from rmqlab.cluster.checks.view import render_evidence, render_findings, render_metrics
+from rmqlab.cluster.checks.view import render_decision, render_evidence, render_findings, render_metrics
 from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, console, directory_of, fail, misused, print_json
 from rmqlab.verdict.catalogue import METRICS
-from rmqlab.verdict.findings import Findings
+from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.metrics import UnknownMetricError
 
 Run = Annotated[str, typer.Argument(metavar="[CLUSTER|DIRECTORY]", help="A cluster's name, or a run's directory.")]
@@ -19,7 +21,7 @@ Run = Annotated[str, typer.Argument(metavar="[CLUSTER|DIRECTORY]", help="A clust
 def check(
     run: Run = DEFAULT_NAME,
     metric: Annotated[
-        list[str] | None, typer.Option("--metric", "-m", help="Only this metric, with its evidence; repeatable.")
+        list[str] | None, typer.Option("--metric", "-m", help="Show only this metric, with its evidence; repeatable.")
     ] = None,
     *,
     name: Annotated[
@@ -31,7 +33,8 @@ def check(
 ) -> None:
     """Judge a run by its journal and its stores: loss, duplicates, order, outages, who noticed what and when.
 
-    Nothing is changed; the cluster may be up or down. What cannot be known is told as unknown, with what is missing.
+    Nothing is changed; the cluster may be up or down. What cannot be known is unknown, with what is missing.
+    Exit status 0: the verdict is `holds`. 1: `violated`. 2: `unknown`. It is the same whatever `--metric` shows.
     """
     if metrics:
         if as_json:
@@ -45,8 +48,8 @@ def check(
         run = name
     try:
         with working(f"judging {run}"):
-            findings = judge_directory(_directory(run))
-        chosen = [findings[name] for name in metric or ()]
+            judgement = judge_directory(_directory(run))
+        chosen = [judgement[name] for name in metric or ()]
     except UnknownMetricError as exc:
         misused(str(exc))
     except FileNotFoundError as exc:
@@ -54,20 +57,25 @@ def check(
     except OSError as exc:
         fail(f"{exc.filename}: {exc.strerror}")
     if as_json:
-        print_json({finding.metric: finding.as_json() for finding in chosen} if chosen else findings.as_json())
-    elif chosen:
+        shown = {"findings": {finding.metric: finding.as_json() for finding in chosen}} if chosen else {}
+        print_json({**judgement.summary(), **shown})
+    else:
+        _show(judgement, chosen, every=every)
+    raise typer.Exit(judgement.verdict.exit_status)
+
+
+def _show(judgement: Judgement, chosen: Sequence[Finding], *, every: bool) -> None:
+    """Print the chosen findings with their evidence, or else a table of all, and then the verdict."""
+    if chosen:
         for finding in chosen:
             console.print(render_evidence(finding))
     else:
-        _show(findings, every=every)
-
-
-def _show(findings: Findings, *, every: bool) -> None:
-    rows = list(findings) if every else [finding for finding in findings if "@" not in finding.metric]
-    console.print(render_findings(rows))
-    hidden = len(findings.by_metric) - len(rows)
-    if hidden:
-        console.print(f"{hidden} metrics of single queues: --all shows them", style="dim")
+        rows = list(judgement) if every else [finding for finding in judgement if "@" not in finding.metric]
+        console.print(render_findings(rows))
+        hidden = len(judgement.by_metric) - len(rows)
+        if hidden:
+            console.print(f"{hidden} metrics of single queues: --all shows them", style="dim")
+    console.print(render_decision(judgement.decision))
 
 
 def _directory(run: str) -> Path:

@@ -31,8 +31,10 @@ from rmqlab.cluster.supervisor.commandserver import serve_commands
 from rmqlab.cluster.supervisor.ports import has_loopback_network
 from rmqlab.cluster.supervisor.topology import NodeKind, nodes_of
 from rmqlab.runtime.clock import real_seconds
-from rmqlab.runtime.journal import JournalEntry, read_journals
+from rmqlab.runtime.journal import JournalEntry, merge_entries
+from rmqlab.runtime.journalsurvey import survey_journals
 from rmqlab.verdict.findings import Finding, Findings, unknown
+from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.verdict import Verdict, worst
 
 ALLOWED_SECONDS = 0.1
@@ -75,7 +77,9 @@ class Run:
     judged: Sequence[Judged]
     missing: Sequence[str]
     """Why the run tells less than it should: a step that failed, an interruption."""
-    findings: Findings
+    findings: Judgement
+    warnings: Sequence[str]
+    """What the default verdict has against the run, apart from metrics that the scenario has expectations on."""
     seconds: float
     """Real ones."""
     began_at: int
@@ -112,6 +116,7 @@ class Run:
             "claim": self.scenario.claim,
             "expectations": [judged.as_json() for judged in self.judged],
             "missing": list(self.missing),
+            "warnings": list(self.warnings),
             "seed": self.seed,
             "rate": self.scenario.cluster.rate,
             "seconds": round(self.seconds, 2),
@@ -295,9 +300,10 @@ class _Record:
 
     def judge(self, missing: list[str], stood_still: float, seconds: float, resources: Resources) -> Run:
         """Judge what there is, and write it down. Blocks while stores are read."""
-        entries = read_journals(self.directory.cluster.journal_dir)
+        journals, surveys = survey_journals(self.directory.cluster.journal_dir)
+        entries = merge_entries(*journals)
         labels = labels_of(entries)
-        findings = judge_run(entries, self._stores(entries))
+        findings = judge_run(entries, self._stores(entries), surveys)
         rate = self.scenario.cluster.rate
         allowance = Allowance(late=rate * (ALLOWED_SECONDS + stood_still), rounded=max(rate, 1) * ROUNDED_SECONDS)
         judged = [
@@ -318,6 +324,7 @@ class _Record:
             judged=judged,
             missing=missing,
             findings=findings,
+            warnings=findings.beside(filter(None, (one.metric for one in self.scenario.expectations))),
             seconds=seconds,
             began_at=labels.get("begin", 0),
             stood_still=stood_still,

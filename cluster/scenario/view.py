@@ -40,6 +40,7 @@ def render_run(run: Run) -> RenderableType:
             parts += _evidence(judged.as_json(), run.began_at)
     parts += [Text(printable(f" ? {text}"), _STYLES["unknown"]) for text in run.missing]
     parts.append(Text.assemble((str(run.verdict), _STYLES[run.verdict]), f": {run.scenario.claim}"))
+    parts += [Text("warning", "yellow").append(printable(f": {text}"), "default") for text in run.warnings]
     if run.is_disturbed and run.verdict != "holds":
         parts.append(Text(_disturbance(run), "yellow"))
     parts.append(Text(_cost(run), "dim"))

@@ -87,7 +87,7 @@ async def main(config: ConsumeConfig, link: ControlLink) -> None:
                 on_event=on_event,
             )
             await nursery.start(consumer.run)
-            link.ready()
+            link.ready(group=config.group, orderly=config.orderly)
             await enough.wait()
             nursery.cancel_scope.cancel()
     finally:

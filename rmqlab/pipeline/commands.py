@@ -69,8 +69,8 @@ def audit(
 ) -> None:
     """Judge a run again, on Spark, at any size: what was sent, against what lies in the stores of every node.
 
-    Tables are kept as parquet in the run's directory, in `audit/`. Exit status 0: nothing acknowledged was lost, and no
-    slave's log differs from its master's. 1: something was, or does. 2: what would decide it is missing.
+    Tables are kept as parquet in the run's directory, in `audit/`. Exit status 0: the verdict is
+    `holds`. 1: `violated`. 2: `unknown`.
     """
     directory = _directory(run)
     spark = SparkChoice(
@@ -177,9 +177,12 @@ def _show(document: dict[str, object], *, every: bool) -> None:
     console.print(table)
     if len(rows) < len(findings):
         console.print(f"{len(findings) - len(rows)} metrics of single queues: --all shows them", style="dim")
-    verdict, why = str(document["verdict"]), document["why"]
-    assert isinstance(why, tuple)
+    verdict, why, warnings = str(document["verdict"]), document["why"], document["warnings"]
+    assert isinstance(why, list)
+    assert isinstance(warnings, list)
     console.print(Text.assemble((verdict, f"{_STYLES[verdict]} bold"), printable(f": {'; '.join(why)}")))
+    for warning in warnings:
+        console.print(Text.assemble(("warning", "yellow"), printable(f": {warning}")))
 
 
 def _last_line(text: str) -> str:

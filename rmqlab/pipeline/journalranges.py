@@ -1,21 +1,16 @@
 """Journals of a run on disk, cut into ranges that tasks read apart from each other. No Spark, no Arrow.
 
-A journal is a row of msgpack maps (rmqlab/runtime/journal.py). Each begins with the same seven bytes, so that a reader who
-begins anywhere finds the next one. A range owns the maps that begin in it; it reads the last of them to its end.
+A range owns the entries that begin in it, and its reader reads the last of them to its end (`scan_journal`).
 """
 
-import mmap
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import attrs
-import msgpack
 
-_HEAD: Final = b"\x85\xa1v\x01\xa2at"
-"""A map of five, of version 1, whose second key is `at`."""
-_KEYS: Final = {"v", "at", "node", "kind", "fields"}
-SUFFIX: Final = ".msgpack"
+from rmqlab.runtime.journal import SUFFIX, JournalEntry, Torn, scan_journal
+
 OLD: Final = ".old"
 """What an earlier start of the same cluster wrote, kept beside."""
 
@@ -38,14 +33,6 @@ class JournalRange:
         return Path(self.path).name.removesuffix(OLD).removesuffix(SUFFIX)
 
 
-@attrs.frozen
-class Torn:
-    """Bytes of a journal that are no entry: its end, where a writer was killed, or damage."""
-
-    at: int
-    size: int
-
-
 def journal_files(path: Path, *, with_old: bool = False) -> list[Path]:
     """The journal files of a run or a cluster, of a journal directory, or the one file. NoJournalError if none."""
     if path.is_file():
@@ -64,49 +51,11 @@ def journal_ranges(files: list[Path], range_bytes: int) -> list[JournalRange]:
         JournalRange(str(path), start, min(start + range_bytes, size))
         for path in files
         for size in [path.stat().st_size]
-        for start in range(0, size, range_bytes)
+        for start in range(0, max(size, 1), range_bytes)  # an empty file, too, is one range
     ]
 
 
-def read_range(part: JournalRange) -> Iterator[tuple[int, dict[str, Any]] | Torn]:
-    """The entries that begin in a range, each with its place; and what lies between them and is none."""
-    with Path(part.path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        at = 0 if part.start == 0 else _next_entry(mapped, part.start)
-        while at < part.end:
-            at = yield from _entries(mapped, at, part.end)
-            if at < part.end:
-                following = _next_entry(mapped, at + 1)
-                yield Torn(at, following - at)
-                at = following
-
-
-def _entries(mapped: mmap.mmap, begin: int, end: int) -> Generator[tuple[int, dict[str, Any]], None, int]:
-    """Entries from a place on; answers where the first one begins that is not given."""
-    unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=0)
-    fed = at = begin
-    while at < end:
-        try:
-            entry = unpacker.unpack()
-        except msgpack.OutOfData:
-            if not (more := mapped[fed : fed + 2**20]):
-                return at
-            unpacker.feed(more)
-            fed += len(more)
-            continue
-        except (ValueError, TypeError, msgpack.UnpackException):
-            return at
-        if not isinstance(entry, dict) or entry.keys() < _KEYS:
-            return at
-        yield at, entry
-        at = begin + unpacker.tell()
-    return at
-
-
-def _next_entry(mapped: mmap.mmap, at: int) -> int:
-    """The first place from `at` on where an entry begins whole; the file's length where none does."""
-    found = mapped.find(_HEAD, at)
-    while found >= 0:
-        if next(_entries(mapped, found, found + 1), None) is not None:
-            return found
-        found = mapped.find(_HEAD, found + 1)
-    return len(mapped)
+def read_range(part: JournalRange) -> Iterator[tuple[int, JournalEntry] | Torn]:
+    """Yield the entries that begin in a range, each with its place, and the bytes between them that are no entry."""
+    with Path(part.path).open("rb") as file:
+        yield from scan_journal(file.fileno(), part.start, part.end)

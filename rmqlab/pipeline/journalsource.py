@@ -5,12 +5,13 @@
 
 Without a schema the columns are `process` (whose file), `place` (bytes into it), `at`, `node`, `kind`, and all fields as
 one JSON text. In a schema of your own any other column is the field of its name: null where an event has none, or one
-of another type. Bytes that are no event are a row of kind `journal_torn`, with the fields `at` and `size` in bytes.
+of another type. Bytes that are no event are a row of kind `journal_torn`, with the fields `at` and `size` in bytes. With
+the option `withSurveys` each range that was read is a row of kind `journal_survey` (`rmqlab.runtime.journalsurvey`).
 """
 
 import functools
 import json
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.columns import ddl
 from rmqlab.pipeline.errors import without_traceback
-from rmqlab.pipeline.journalranges import JournalRange, NoJournalError, Torn, journal_files, journal_ranges, read_range
+from rmqlab.pipeline.journalranges import JournalRange, NoJournalError, journal_files, journal_ranges, read_range
 from rmqlab.pipeline.localpaths import NoPathError, find_all
 from rmqlab.pipeline.options import (
     OptionError,
@@ -36,10 +37,13 @@ from rmqlab.pipeline.options import (
     option,
     text,
 )
+from rmqlab.runtime.journal import JournalEntry, Torn
 from rmqlab.runtime.journal_schema import EVENT_TYPES
+from rmqlab.runtime.journalsurvey import JournalSurvey
 
 NAME = "rmqlab-journal"
 TORN_KIND = "journal_torn"
+SURVEY_KIND = "journal_survey"
 COLUMNS = {
     "process": "string",
     "place": "bigint",
@@ -62,6 +66,7 @@ class JournalOptions:
     with_old: bool = option("withOld", boolean, "true: also what earlier starts of the cluster wrote", default=False)
     kinds: tuple[str, ...] = option("kinds", names, "only events of these kinds", default=())
     not_kinds: tuple[str, ...] = option("notKinds", names, "all but events of these kinds", default=())
+    with_surveys: bool = option("withSurveys", boolean, "true: also a row about each range of a file", default=False)
     partition_bytes: int = option(
         "maxPartitionBytes", at_least(1024), "bytes of a file in one task", default=32 * 2**20
     )
@@ -79,7 +84,7 @@ class JournalOptions:
 
     def check_kinds(self) -> None:
         """OptionError for a kind of event that no journal has."""
-        check_known("kind", (*self.kinds, *self.not_kinds), (*EVENT_TYPES, TORN_KIND), source=NAME)
+        check_known("kind", (*self.kinds, *self.not_kinds), (*EVENT_TYPES, TORN_KIND, SURVEY_KIND), source=NAME)
 
 
 class JournalSource(DataSource):
@@ -132,10 +137,9 @@ class JournalReader(DataSourceReader):
         part = partition.value
         if part is None:  # Spark's way to say that there are no partitions
             return
-        rows: list[tuple[int, Mapping[str, Any]]] = []
-        for found in read_range(part):
-            place, entry = (found.at, _torn_entry(found)) if isinstance(found, Torn) else found
-            if self._is_wanted(entry["kind"]):
+        rows: list[tuple[int, JournalEntry]] = []
+        for place, entry in self._rows(part):
+            if self._is_wanted(entry.kind):
                 rows.append((place, entry))
             if len(rows) == _BATCH_ROWS:
                 yield self._batch(part, rows)
@@ -143,36 +147,47 @@ class JournalReader(DataSourceReader):
         if rows:
             yield self._batch(part, rows)
 
+    def _rows(self, part: JournalRange) -> Iterator[tuple[int, JournalEntry]]:
+        survey = JournalSurvey(process=part.process, size=Path(part.path).stat().st_size, begin=part.start)
+        for found in read_range(part):
+            survey.add(found)
+            yield (found.at, _torn_entry(found)) if isinstance(found, Torn) else found
+        if self.options.with_surveys:
+            yield part.start, JournalEntry(0, "", SURVEY_KIND, survey.as_fields())
+
     def _is_wanted(self, kind: str) -> bool:
         options = self.options
         return kind not in options.not_kinds and (not options.kinds or kind in options.kinds)
 
-    def _batch(self, part: JournalRange, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.RecordBatch:
+    def _batch(self, part: JournalRange, rows: Sequence[tuple[int, JournalEntry]]) -> pa.RecordBatch:
         columns = [self._column(field, part, rows) for field in self.schema]
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _column(self, field: pa.Field, part: JournalRange, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> pa.Array:
+    def _column(self, field: pa.Field, part: JournalRange, rows: Sequence[tuple[int, JournalEntry]]) -> pa.Array:
         name = field.name
         if name == "process":
             return pa.repeat(part.process, len(rows))
         if name == "place":
             return pa.array([place for place, _ in rows], field.type)
         if name == "at":
-            return pa.array([_instant(entry["at"]) for _, entry in rows], field.type)
+            return pa.array([_instant(entry) for _, entry in rows], field.type)
         if name in ("node", "kind"):
-            return pa.array([str(entry[name]) for _, entry in rows], field.type)
+            return pa.array([getattr(entry, name) for _, entry in rows], field.type)
         if name == "fields":
-            return pa.array([json.dumps(entry["fields"], default=str) for _, entry in rows], field.type)
+            return pa.array([json.dumps(entry.fields, default=str) for _, entry in rows], field.type)
         convert = _conversion(field.type)
-        return pa.array([convert(entry["fields"].get(name)) for _, entry in rows], field.type)
+        return pa.array([convert(entry.fields.get(name)) for _, entry in rows], field.type)
 
 
-def _torn_entry(torn: Torn) -> dict[str, Any]:
-    return {"at": None, "node": "", "kind": TORN_KIND, "fields": {"at": torn.at, "size": torn.size}}
+def _torn_entry(torn: Torn) -> JournalEntry:
+    return JournalEntry(0, "", TORN_KIND, attrs.asdict(torn))
 
 
-def _instant(millis: object) -> datetime | None:
-    return _EPOCH + timedelta(milliseconds=millis) if isinstance(millis, int) else None
+def _instant(entry: JournalEntry) -> datetime | None:
+    """When an event was; None for a row about the file itself."""
+    if entry.kind in (TORN_KIND, SURVEY_KIND):
+        return None
+    return _EPOCH + timedelta(milliseconds=entry.at_millis)
 
 
 def _conversion(kind: pa.DataType) -> Callable[[Any], Any]:

@@ -2,11 +2,15 @@
 
 `<cluster>/journal/<node>.msgpack` holds msgpack maps, one per event, in the order in which they happened:
 
-    {"v": 2, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}}
+    {"v": 3, "at": milliseconds of the cluster's clock, "node": name, "kind": text, "fields": {name: value}, "seq": number}
 
-`cluster.msgpack` is the supervisor's: there `node` is whom the event is about, empty for the cluster itself.
-`rmqlab.runtime.journal_schema` lists all kinds and their fields. A file may end in the middle of a map, for its writer may be
-killed at any time: who reads it stops there, and who goes on writing cuts it off first.
+`seq` counts the entries of a file from 1, so that entries which were removed, repeated or moved show (since version 3).
+A process that ends in good order writes `journal_closed` last, so that a file which was cut shows.
+`cluster.msgpack` is the supervisor's: there `node` is the node that the event is about, empty for the cluster itself.
+`rmqlab.runtime.journal_schema` lists all kinds and their fields.
+
+A file may end in the middle of a map, because its writer may be killed at any time. The next writer removes this torn
+tail. Readers skip bytes that are no entry, and continue with the next one (`scan_journal`).
 """
 
 import contextlib
@@ -15,6 +19,7 @@ import io
 import logging
 import operator
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,7 +31,7 @@ from rmqlab.runtime.bounds import EVENT, bounded_fields, cut_text
 
 log = logging.getLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 SUFFIX = ".msgpack"
 SUPERVISOR = "cluster"
 """Name of the supervisor's file."""
@@ -35,6 +40,12 @@ MESSAGE_KINDS = frozenset({"sent", "delivered", "attempt_failed", "committed", "
 """Events of single messages, and samples: there may be thousands a second. They stand in the journal, and are told to
 nobody."""
 
+CLOSED = "journal_closed"
+"""Kind of the last entry of a process that ended in good order."""
+
+_HEAD = re.compile(rb"[\x85\x86]\xa1v[\x00-\x7f]\xa2at")
+"""How an entry of any version begins: a map of five or six items, whose first keys are `v` and `at`."""
+_HEAD_BYTES = 7
 _READ_BYTES = 2**20
 _LONGEST_ENTRY = 16 * 2**20
 """Bytes of an entry that is still read: 64 times what a writer writes. What is longer is no entry."""
@@ -50,6 +61,8 @@ class JournalEntry:
     node: str
     kind: str
     fields: Mapping[str, Any]
+    seq: int = attrs.field(default=0, eq=False)
+    """Place in its file, from 1 on; 0 in a journal of version 1 or 2, and before it is written."""
 
     def as_json(self) -> dict[str, Any]:
         """Flat. A field of the name of a column gives way to it."""
@@ -57,8 +70,18 @@ class JournalEntry:
         return {**columns, **self.fields, **columns}
 
 
-def pack_entry(entry: JournalEntry) -> bytes:
-    """Return an entry as a file holds it. What msgpack does not know is written as text.
+@attrs.frozen
+class Torn:
+    """Bytes of a journal that are no entry: a tail whose writer was killed, or damage."""
+
+    at: int
+    """First byte, counted from the file's begin."""
+    size: int
+    """Bytes up to the next entry, or to the end of the file."""
+
+
+def pack_entry(entry: JournalEntry, seq: int = 0) -> bytes:
+    """Return an entry as a file holds it at its place `seq`. What msgpack does not know is written as text.
 
     Fields are bounded (`rmqlab.runtime.bounds.EVENT`): peers choose some of them, and a reader must be able to hold an entry.
     """
@@ -69,6 +92,7 @@ def pack_entry(entry: JournalEntry) -> bytes:
             "node": cut_text(entry.node, EVENT.text),
             "kind": cut_text(entry.kind, EVENT.text),
             "fields": bounded_fields(entry.fields),
+            "seq": seq,
         }
     )
     return packed
@@ -92,17 +116,20 @@ class JournalWriter:
 
     path: Path
     _file: int = attrs.field(init=False, default=-1)
+    _seq: int = attrs.field(init=False, default=0)
+    """Number of the latest entry. One that is dropped has a number, too: readers see that it is missing."""
     _pending: bytearray = attrs.field(factory=bytearray, init=False)
     _is_failing: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-        _cut_torn_tail(self._file)
+        self._seq = _cut_torn_tail(self._file)
 
     def append(self, entry: JournalEntry) -> None:
         """Add an entry to the batch."""
+        self._seq += 1
         if len(self._pending) < self.MAX_PENDING:
-            self._pending += pack_entry(entry)
+            self._pending += pack_entry(entry, self._seq)
 
     def flush(self) -> None:
         """Hand the batch to the system: from then on it outlives the process."""
@@ -117,9 +144,11 @@ class JournalWriter:
                 log.error("the journal %s cannot be written: %s", self.path, exc.strerror)  # noqa: TRY400 -- one line
             self._is_failing = True
 
-    def close(self) -> None:
-        """Flush, and end. What is appended later is lost."""
+    def close(self, last: JournalEntry | None = None) -> None:
+        """Append a last entry, flush, and end. What is appended later is lost."""
         if self._file >= 0:
+            if last is not None:
+                self.append(last)
             self.flush()
             os.close(self._file)
             self._file = -1
@@ -137,7 +166,7 @@ class JournalTail:
         # The supervisor's file is read first, and told last: whoever is told there to have ended has been heard out.
         new = [
             entry
-            for part in reversed([self._new_in(path) for path in reversed(_in_order(self.directory))])
+            for part in reversed([self._new_in(path) for path in reversed(journal_files(self.directory))])
             for entry in part
         ]
         new.sort(key=_at)
@@ -161,17 +190,60 @@ class JournalTail:
 
 
 def read_journal(path: Path) -> Iterator[JournalEntry]:
-    """Give the entries of one file, up to its end or to where it is torn. OSError where it cannot be read."""
-    with io.FileIO(path) as file, contextlib.suppress(*_BROKEN):
-        unpacker = _unpacker()
-        while data := file.read(_READ_BYTES):
-            unpacker.feed(data)
-            yield from _entries(unpacker)
+    """Yield the entries of one file, and skip what is none. OSError if the file cannot be read."""
+    with path.open("rb") as file:
+        yield from (found[1] for found in scan_journal(file.fileno()) if not isinstance(found, Torn))
+
+
+def scan_journal(file: int, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, JournalEntry] | Torn]:
+    """Yield each entry of an open file that begins in a range of bytes, with its place, and what lies behind them.
+
+    Without `end` the range ends with the file. The last entry is read to its end, and bytes behind it that are no entry
+    belong to it. OSError if the file cannot be read.
+    """
+    size = os.fstat(file).st_size
+    end = size if end is None else min(end, size)
+    at = _next_entry(file, begin, size) if begin else 0
+    while at < end:
+        for place, after, entry in _entries_from(file, at):
+            if place >= end:
+                return
+            yield place, entry
+            at = after
+        if at < size:
+            following = _next_entry(file, at + 1, size)
+            yield Torn(at, following - at)
+            at = following
+
+
+def _entries_from(file: int, begin: int) -> Iterator[tuple[int, int, JournalEntry]]:
+    """Yield entries that follow each other from a place on, each with its begin and end."""
+    unpacker, fed, at = _unpacker(), begin, begin
+    with contextlib.suppress(*_BROKEN):
+        while more := os.pread(file, _READ_BYTES, fed):
+            unpacker.feed(more)
+            fed += len(more)
+            for entry in _entries(unpacker):
+                after = begin + unpacker.tell()
+                yield at, after, entry
+                at = after
+
+
+def _next_entry(file: int, begin: int, size: int) -> int:
+    """Return the first place from `begin` on where a whole entry begins; `size` if there is none."""
+    while data := os.pread(file, _READ_BYTES, begin):
+        for head in _HEAD.finditer(data):
+            if next(_entries_from(file, begin + head.start()), None) is not None:
+                return begin + head.start()
+        if len(data) < _HEAD_BYTES:
+            break
+        begin += len(data) - _HEAD_BYTES + 1
+    return size
 
 
 def read_journals(directory: Path) -> list[JournalEntry]:
     """Give the entries of all files of a journal directory by time; none where there is no such directory."""
-    return merge_entries(*map(read_journal, _in_order(directory)))
+    return merge_entries(*map(read_journal, journal_files(directory)))
 
 
 def merge_entries(*journals: Iterable[JournalEntry]) -> list[JournalEntry]:
@@ -179,7 +251,7 @@ def merge_entries(*journals: Iterable[JournalEntry]) -> list[JournalEntry]:
     return list(heapq.merge(*(sorted(journal, key=_at) for journal in journals), key=_at))
 
 
-def _in_order(directory: Path) -> list[Path]:
+def journal_files(directory: Path) -> list[Path]:
     """All files of a journal directory, the supervisor's last."""
     return sorted(directory.glob(f"*{SUFFIX}"), key=lambda path: (path.stem == SUPERVISOR, path.name))
 
@@ -203,19 +275,17 @@ def _entries(unpacker: Any) -> Iterator[JournalEntry]:
         is_entry = isinstance(at_millis, int) and isinstance(node, str) and isinstance(kind, str)
         if not is_entry or not isinstance(fields, dict):
             raise TypeError("not an entry of a journal")
-        yield JournalEntry(at_millis, node, kind, fields)
+        seq = entry.get("seq")
+        yield JournalEntry(at_millis, node, kind, fields, seq if isinstance(seq, int) else 0)
 
 
-def _cut_torn_tail(file: int) -> None:
-    """Shorten a file to its last whole entry: what is appended behind half a map could not be read."""
-    size = os.fstat(file).st_size
-    whole, at, unpacker = 0, 0, _unpacker()
-    with contextlib.suppress(*_BROKEN):
-        while data := os.pread(file, _READ_BYTES, at):
-            at += len(data)
-            unpacker.feed(data)
-            for _ in _entries(unpacker):
-                whole = unpacker.tell()
-    if whole < size:
-        log.warning("the journal ended in the middle of an entry: %d bytes are cut off", size - whole)
-        os.ftruncate(file, whole)
+def _cut_torn_tail(file: int) -> int:
+    """Remove the bytes behind the last whole entry, behind which a reader could not continue; return its `seq`."""
+    seq, tail = 0, None
+    for found in scan_journal(file):
+        tail = found if isinstance(found, Torn) else None
+        seq = seq if isinstance(found, Torn) else found[1].seq
+    if tail is not None and tail.at + tail.size == os.fstat(file).st_size:
+        log.warning("the journal ended in the middle of an entry: %d bytes are cut off", tail.size)
+        os.ftruncate(file, tail.at)
+    return seq

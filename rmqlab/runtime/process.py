@@ -14,7 +14,7 @@ import trio
 
 from rmqlab.runtime.clock import RatedClock, real_seconds
 from rmqlab.runtime.control import ControlLink
-from rmqlab.runtime.journal import JournalWriter
+from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter
 from rmqlab.runtime.node_faults import NodeFaults, set_process_faults
 from rmqlab.runtime.printable import printable_lines
 
@@ -57,6 +57,9 @@ def run_process(
         for exc in _leaves(known):
             print(printable_lines(f"{name}: {exc}"), file=sys.stderr)
         sys.exit(1)
+    else:
+        if journal is not None:
+            journal.close(JournalEntry(clock.wall_millis(), name, CLOSED, {}))
     finally:
         if journal is not None:
             journal.close()

@@ -9,7 +9,7 @@ import itertools
 from typing import Final
 
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
-from rmqlab.verdict.metrics import Metric
+from rmqlab.verdict.metrics import Metric, Source
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 MESSAGES: Final = "messages"
@@ -21,6 +21,12 @@ RECORDS: Final = "records"
 ENTRIES: Final = "entries"
 TOPICS: Final = "topics"
 GROUPS: Final = "groups"
+
+_SUPERVISOR: Final = frozenset({Source.SUPERVISOR})
+_SENDS: Final = _SUPERVISOR | {Source.PRODUCERS}
+_DELIVERIES: Final = _SUPERVISOR | {Source.CONSUMERS}
+_BROKERS: Final = _SUPERVISOR | {Source.BROKERS}
+_NAMESERVERS: Final = _SUPERVISOR | {Source.NAMESERVERS}
 
 _NOTHING_SENT = "no workload of the journal sent anything, or the journal of a producer is incomplete"
 _STORE_MISSING = "a store that could hold one of the messages was not given or cannot be read"
@@ -34,9 +40,17 @@ LOSS: Final = (
         " readable copy under any topic (delayed and half messages lie under a system topic).",
         blind_to="messages of clients that keep no journal; copies on machines whose stores were not given",
         unknown_when=f"{_NOTHING_SENT}; {_STORE_MISSING}; an acknowledged send carries no unique id",
+        rests_on=_SENDS,
+        is_floor=True,
     ),
     *(
-        Metric(name=f"lost.{outcome}", unit=MESSAGES, says=f"acknowledged with {outcome}, and in no store")
+        Metric(
+            name=f"lost.{outcome}",
+            unit=MESSAGES,
+            says=f"acknowledged with {outcome}, and in no store",
+            rests_on=_SENDS,
+            is_floor=True,
+        )
         for outcome in STORED
     ),
     Metric(
@@ -46,6 +60,8 @@ LOSS: Final = (
         definition="The part of `lost` of which a store has a record whose body fails its CRC, or a consume queue"
         " entry that points into a hole of the commit log (see `corrupt`).",
         unknown_when="as `lost`",
+        rests_on=_SENDS,
+        is_floor=True,
     ),
     Metric(
         name="expired",
@@ -54,6 +70,8 @@ LOSS: Final = (
         definition="Like `lost`, where the broker deleted commit log files and no longer has the queue up to the"
         " message's offset.",
         unknown_when="as `lost`",
+        rests_on=_SENDS,
+        is_floor=True,
     ),
     Metric(
         name="missing",
@@ -63,25 +81,50 @@ LOSS: Final = (
         definition="Acknowledged messages of the node's broker name that this store does not hold, whether another"
         " store holds them or not: what would be lost with all other stores.",
         unknown_when="no send to the node's broker name was acknowledged",
+        rests_on=_SENDS,
+        is_floor=True,
+    ),
+    Metric(
+        name="unreplicated",
+        target="BROKER",
+        unit=MESSAGES,
+        says="answered SEND_OK by a SYNC_MASTER, and in no slave's store",
+        definition="Messages whose send ended in SEND_OK, in a cluster of SYNC_MASTERs, and that no slave of the broker"
+        " name holds, where no slave removed records afterwards (wiped store, power loss, deleted file, cut log).",
+        blind_to="a message that its slave never had, if the slave removed other records later",
+        unknown_when="a slave's store was not given; the cluster's role is ASYNC_MASTER or not recorded",
+        rests_on=_SENDS,
+        is_floor=True,
     ),
     Metric(
         name="sent",
         unit=MESSAGES,
         says="sends, whatever came of them",
         unknown_when="the journal of a producer is incomplete",
+        rests_on=_SENDS,
+        is_floor=True,
     ),
-    *(Metric(name=f"sent.{outcome}", unit=MESSAGES, says=f"sends that ended in {outcome}") for outcome in OUTCOMES),
+    *(
+        Metric(
+            name=f"sent.{outcome}", unit=MESSAGES, says=f"sends that ended in {outcome}", rests_on=_SENDS, is_floor=True
+        )
+        for outcome in OUTCOMES
+    ),
     Metric(
         name="stored.indeterminate",
         unit=MESSAGES,
         says="indeterminate for their producer, and in a store",
         unknown_when="a store is missing: then it is at least the value",
+        rests_on=_SENDS,
+        is_floor=True,
     ),
     Metric(
         name="stored.refused",
         unit=MESSAGES,
         says="refused, and in a store all the same",
         unknown_when="a store is missing: then it is at least the value",
+        rests_on=_SENDS,
+        is_floor=True,
     ),
     Metric(
         name="unclaimed",
@@ -102,6 +145,8 @@ DUPLICATES: Final = (
         definition="Messages at more than one place (broker name, queue, queue offset) of the topic they were sent"
         " to. A client that retries causes this: the first attempt was carried out, but its answer was lost.",
         unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
+        rests_on=_SENDS,
+        is_floor=True,
     ),
     Metric(
         name="duplicates",
@@ -110,9 +155,13 @@ DUPLICATES: Final = (
         definition="Each counts under exactly one cause.",
         blind_to="broadcasting groups, whose consumers each receive every message",
         unknown_when="nothing was delivered to a workload of the journal",
+        rests_on=_DELIVERIES,
+        is_floor=True,
     ),
     *(
-        Metric(name=f"duplicates.{cause}", unit=DELIVERIES, says=f"such, {says}")
+        Metric(
+            name=f"duplicates.{cause}", unit=DELIVERIES, says=f"such, {says}", rests_on=_DELIVERIES | _SENDS | _BROKERS
+        )
         for cause, says in DUPLICATE_CAUSES.items()
     ),
 )
@@ -128,14 +177,16 @@ UNAVAILABILITY: Final = (
             " A window that no success has ended runs to its last failure, and is at least that long.",
             blind_to="time in which nobody tried" + more,
             unknown_when=f"nothing was {done} the target",
+            rests_on=rests_on,
         )
-        for way, what, done, more in (
-            ("write", "send that was stored", "sent to", ""),
+        for way, what, done, more, rests_on in (
+            ("write", "send that was stored", "sent to", "", _SENDS),
             (
                 "read",
                 "pull that was answered",
                 "read from",
                 "; a broker that stops while it holds pulls, until they are overdue",
+                _DELIVERIES,
             ),
         )
         for target in ("BROKER", "QUEUE")
@@ -147,6 +198,7 @@ UNAVAILABILITY: Final = (
         says="longest time without an answered pull at one broker name",
         definition="Like `read_unavailable`, for one consumer group, at the broker name where it lasted longest.",
         unknown_when="the group pulled nothing",
+        rests_on=_DELIVERIES,
     ),
 )
 
@@ -160,6 +212,7 @@ DETECTION: Final = (
         " its address.",
         blind_to="brokers that came back before the watcher dropped them (see `stale_route`)",
         unknown_when="no broker that the watcher named was away long enough, or the watcher was away itself",
+        rests_on=_SUPERVISOR,
     ),
 )
 
@@ -170,18 +223,21 @@ ROUTES: Final = (
         unit=SECONDS,
         says="longest time it named a broker that was away",
         unknown_when="the workload records no routes",
+        rests_on=_SUPERVISOR,
     ),
     Metric(
         name="missing_route",
         target="NAMESERVER",
         unit=SECONDS,
         says="longest time it did not name one that was ready",
+        rests_on=_SUPERVISOR,
     ),
     Metric(
         name="route_disagreement",
         unit=SECONDS,
         says="longest time in which two nameservers named different brokers",
         unknown_when="there are fewer than two nameservers",
+        rests_on=_NAMESERVERS,
     ),
 )
 
@@ -193,6 +249,8 @@ ORDER: Final = (
         definition="Per queue, in any node's log: the later send began only after the earlier one was acknowledged.",
         blind_to="sends that overlapped, and delayed and half messages",
         unknown_when="nothing was acknowledged or no store was given",
+        rests_on=_SENDS,
+        is_floor=True,
     ),
     Metric(
         name="order.delivered",
@@ -202,6 +260,7 @@ ORDER: Final = (
         definition="Orderly consumers never see this. Concurrent consumers may.",
         blind_to="messages that come a second time (`duplicates`), and those of a retry topic",
         unknown_when="the group received nothing",
+        rests_on=_DELIVERIES,
     ),
 )
 
@@ -213,9 +272,25 @@ ROLLBACKS: Final = (
         definition="By a commit that a broker took, by a slave's metadata sync, by a correction of a consumer whose"
         " offset is out of bounds, or by a group whose next commit is below its last one.",
         unknown_when="no consumer group consumed or committed anything",
+        rests_on=_DELIVERIES | _BROKERS,
+        is_floor=True,
     ),
-    Metric(name="offset_rollbacks", target="GROUP", unit=TIMES, says="an offset of this group went back"),
-    Metric(name="rolled_back", target="GROUP", unit=MESSAGES, says="the farthest that an offset of it went back"),
+    Metric(
+        name="offset_rollbacks",
+        target="GROUP",
+        unit=TIMES,
+        says="an offset of this group went back",
+        rests_on=_DELIVERIES | _BROKERS,
+        is_floor=True,
+    ),
+    Metric(
+        name="rolled_back",
+        target="GROUP",
+        unit=MESSAGES,
+        says="the farthest that an offset of it went back",
+        rests_on=_DELIVERIES | _BROKERS,
+        is_floor=True,
+    ),
 )
 
 OFFSET_FILES: Final = (
@@ -228,6 +303,8 @@ OFFSET_FILES: Final = (
         " 5 s, first 10 s after a start, and at a stop in good order).",
         blind_to="offsets that no workload of the journal committed, and those that a slave got from its master",
         unknown_when="the file cannot be read, or no commit must be in it",
+        rests_on=_DELIVERIES,
+        is_floor=True,
     ),
 )
 
@@ -240,6 +317,8 @@ REPLICATION: Final = (
         definition="The largest difference of both logs' ends in the samples of one instant (one a second).",
         blind_to="what comes and goes between two samples",
         unknown_when="the master or the slave recorded no sample",
+        rests_on=_BROKERS,
+        is_floor=True,
     ),
     Metric(
         name="replication_lag_left",
@@ -247,6 +326,7 @@ REPLICATION: Final = (
         unit=BYTES,
         says="how far it was behind in the end",
         unknown_when="as `replication_lag`",
+        rests_on=_BROKERS,
     ),
 )
 
@@ -365,6 +445,8 @@ CLOCKS: Final = (
         " acknowledged, or an event written after the node's end. The node that disagrees with more others is named.",
         blind_to="differences below 1 s, and a consumer that is ahead",
         unknown_when="no event of the node can be compared with another's",
+        rests_on=_SENDS | _DELIVERIES,
+        is_floor=True,
     ),
 )
 

@@ -1,4 +1,4 @@
-"""Causes of a message that a consumer group receives more than once."""
+"""Causes of what judges find: of repeated deliveries, and of records that a store no longer has."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,3 +11,6 @@ DUPLICATE_CAUSES: Final[Mapping[str, str]] = {
     "unexplained": "for no cause that the journal shows",
 }
 """By name, in the order of reports. Each repeated delivery counts under exactly one."""
+
+REMOVING_KINDS: Final = ("file_deleted", "store_wiped", "power_lost", "log_truncated", "log_dropped")
+"""Kinds of events that remove records from a node's store."""

@@ -1,13 +1,13 @@
-"""What a default verdict rests on: one table, per role and profile.
+"""What a default verdict rests on: one table, per role and profile (issue 14.7).
 
 Each row names a metric, where it applies, and what a value above zero means. A row that violates makes the verdict
-`violated`; one that warns is printed beside the verdict and changes nothing. Where no row violates, missing evidence
-decides: a violating row whose metric is unknown, or a gap in the journals, makes the verdict `unknown`. A scenario's
-expectations come on top of this table.
+`violated`. A row that warns adds a warning, which is printed beside the verdict and does not change it. Where no row
+violates, missing evidence decides: a gap in the journals, or a needed metric that is unknown or is only known to be at
+least zero, makes the verdict `unknown`. A scenario's expectation replaces the rows of its metric.
 """
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 import attrs
@@ -17,6 +17,7 @@ from rmqlab.verdict.verdict import Verdict
 
 ASYNC_MASTER: Final = "ASYNC_MASTER"
 SYNC_MASTER: Final = "SYNC_MASTER"
+ROLES: Final = (ASYNC_MASTER, SYNC_MASTER)
 PROFILES: Final = ("4.9", "hardened")
 
 
@@ -25,6 +26,14 @@ class Effect(enum.StrEnum):
 
     VIOLATES = "violates"
     WARNS = "warns"
+
+
+class Groups(enum.StrEnum):
+    """Consumer groups that a row of a metric with the target GROUP applies to."""
+
+    ANY = "any"
+    ORDERLY = "orderly"
+    CONCURRENT = "concurrent"
 
 
 @attrs.frozen(kw_only=True)
@@ -36,7 +45,11 @@ class Ground:
     effect: Effect
     because: str
     """Why a value above zero breaks, or does not break, what RocketMQ promises."""
+    source: str
+    """Where that is laid down: a section of docs/protocol, a scenario, or an issue."""
+    roles: tuple[str, ...] = ROLES
     profiles: tuple[str, ...] = PROFILES
+    groups: Groups = Groups.ANY
     is_needed: bool = True
     """True if the verdict is `unknown` while this metric is. Only violating rows can be needed."""
 
@@ -53,26 +66,103 @@ class Decision:
 
 
 GROUNDS: Final = (
-    Ground(metric="lost", effect=Effect.VIOLATES, because="An acknowledged message is in some store."),
-    Ground(metric="divergence", effect=Effect.VIOLATES, because="A slave's log is a prefix of its master's."),
+    Ground(
+        metric="lost",
+        effect=Effect.VIOLATES,
+        because="An acknowledged message is in some store.",
+        source="broker-requests section 1.6",
+    ),
+    Ground(
+        metric="divergence",
+        effect=Effect.VIOLATES,
+        because="A slave's log has the bytes of its master's.",
+        source="store-and-ha section 4.3",
+    ),
+    Ground(
+        metric="unreplicated",
+        effect=Effect.VIOLATES,
+        roles=(SYNC_MASTER,),
+        because="A SYNC_MASTER returns SEND_OK only when a slave has the message.",
+        source="store-and-ha section 4.7",
+    ),
     Ground(
         metric="order.stored",
         effect=Effect.VIOLATES,
         because="A queue keeps the order of sends that follow each other.",
+        source="store-and-ha section 2.6",
         is_needed=False,
     ),
     Ground(
-        metric="offset_rollbacks",
+        metric="order.delivered",
+        effect=Effect.VIOLATES,
+        groups=Groups.ORDERLY,
+        because="An orderly consumer receives a queue in its order.",
+        source="broker-requests section 3.10",
+        is_needed=False,
+    ),
+    Ground(
+        metric="order.delivered",
         effect=Effect.WARNS,
-        profiles=("4.9",),
-        because="4.9.8 moves offsets back when a slave syncs with a master that returned (rmqlab scenario 07).",
+        groups=Groups.CONCURRENT,
+        because="Concurrent consumers do not keep the order of a queue.",
+        source="broker-requests section 3.10",
     ),
     Ground(
         metric="offset_rollbacks",
         effect=Effect.VIOLATES,
         profiles=("hardened",),
         because="The hardened profile never moves a consumer offset back.",
+        source="scenario offset-rollback",
         is_needed=False,
+    ),
+    Ground(
+        metric="offset_rollbacks",
+        effect=Effect.WARNS,
+        profiles=("4.9",),
+        because="4.9.8 moves offsets back when a slave syncs with a master that returned.",
+        source="scenario offset-rollback",
+    ),
+    Ground(
+        metric="offset_file_behind",
+        effect=Effect.WARNS,
+        because="A broker saves offsets every 5 s. After a restart consumers receive some messages again.",
+        source="store-and-ha section 5.4",
+    ),
+    Ground(
+        metric="duplicates.unexplained",
+        effect=Effect.WARNS,
+        because="RocketMQ delivers at least once, but each repetition has a cause.",
+        source="issue 14.9",
+    ),
+    Ground(
+        metric="corrupt",
+        effect=Effect.WARNS,
+        because="A record that no store can read any more counts as lost. Others are safe in another store.",
+        source="store-and-ha section 2.1",
+    ),
+    Ground(
+        metric="dangling",
+        effect=Effect.WARNS,
+        because="Consumers do not receive a message whose queue entry is wrong.",
+        source="store-and-ha section 3.1",
+    ),
+    Ground(
+        metric="stored_twice",
+        effect=Effect.WARNS,
+        because="A client that retries stores a message twice if only the response was lost.",
+        source="broker-requests section 1.6",
+    ),
+    Ground(
+        metric="stored.refused",
+        effect=Effect.WARNS,
+        because="The producer was told that the message is not stored.",
+        source="broker-requests section 1.6",
+    ),
+    Ground(
+        metric="clock_disagreement",
+        effect=Effect.WARNS,
+        because="Times of this node, and durations across nodes, are not reliable.",
+        source="issue 14.8",
     ),
 )
 """The table. Metrics that are not in it are measurements: they are judged by scenarios only."""
@@ -80,33 +170,51 @@ GROUNDS: Final = (
 _HOLDS: Final = "nothing acknowledged was lost, and no log differs from its master's"
 
 
-def decide(findings: Iterable[Finding], *, profile: str = "4.9", gaps: Sequence[str] = ()) -> Decision:
-    """Judge a run by the table. `gaps` are holes in the evidence, such as an incomplete journal, each in one line."""
-    by_name: dict[str, list[Finding]] = {}
-    for finding in findings:
-        by_name.setdefault(finding.metric.partition(" ")[0], []).append(finding)
-    rows = [ground for ground in GROUNDS if profile in ground.profiles]
-    warnings = tuple(_shown(one, ground) for ground, one in _above_zero(rows, by_name, Effect.WARNS))
-    broken = tuple(_shown(one, ground) for ground, one in _above_zero(rows, by_name, Effect.VIOLATES))
+def decide(
+    findings: Iterable[Finding],
+    *,
+    role: str = ASYNC_MASTER,
+    profile: str = "4.9",
+    gaps: Sequence[str] = (),
+    orderly: Collection[str] = (),
+    expected: Iterable[str] = (),
+) -> Decision:
+    """Judge a run by the table.
+
+    `gaps` are holes in the evidence, such as an incomplete journal, each in one line. `orderly` names the consumer
+    groups that are orderly. `expected` are metrics that a scenario has expectations on: their rows do not apply.
+    """
+    replaced = {metric.partition(" ")[0] for metric in expected}
+    rows = [row for row in GROUNDS if role in row.roles and profile in row.profiles and not _is_in(replaced, row)]
+    applied = [(row, one) for one in findings for row in rows if _applies(row, one, orderly)]
+    warnings = tuple(_shown(row, one) for row, one in applied if one.value and row.effect is Effect.WARNS)
+    broken = tuple(_shown(row, one) for row, one in applied if one.value and row.effect is Effect.VIOLATES)
     if broken:
         return Decision(verdict=Verdict.VIOLATED, why=broken, warnings=(*gaps, *warnings))
-    missing = (*gaps, *_unknown(rows, by_name))
+    missing = (*gaps, *_unknown(applied, gaps))
     if missing:
         return Decision(verdict=Verdict.UNKNOWN, why=missing, warnings=warnings)
     return Decision(verdict=Verdict.HOLDS, why=(_HOLDS,), warnings=warnings)
 
 
-def _above_zero(
-    rows: Iterable[Ground], by_name: Mapping[str, Sequence[Finding]], effect: Effect
-) -> Iterable[tuple[Ground, Finding]]:
-    return ((row, one) for row in rows if row.effect is effect for one in by_name.get(row.metric, ()) if one.value)
+def _is_in(replaced: Collection[str], row: Ground) -> bool:
+    """True if an expectation names the row's metric or a class of it, as `lost.SEND_OK` is of `lost`."""
+    return any(name == row.metric or name.startswith(f"{row.metric}.") for name in replaced)
 
 
-def _unknown(rows: Iterable[Ground], by_name: Mapping[str, Sequence[Finding]]) -> Iterable[str]:
-    needed = [row for row in rows if row.effect is Effect.VIOLATES and row.is_needed]
-    return (f"{one.metric}: {one.missing}" for row in needed for one in by_name.get(row.metric, ()) if not one.is_known)
+def _applies(row: Ground, finding: Finding, orderly: Collection[str]) -> bool:
+    name, _, target = finding.metric.partition(" ")
+    return name == row.metric and (row.groups is Groups.ANY or (row.groups is Groups.ORDERLY) == (target in orderly))
 
 
-def _shown(finding: Finding, ground: Ground) -> str:
+def _unknown(applied: Iterable[tuple[Ground, Finding]], gaps: Collection[str]) -> Iterator[str]:
+    """Say which needed metrics are not known to be zero, where the gaps do not say it."""
+    for row, one in applied:
+        is_zero = one.value == 0 and not one.is_at_least
+        if row.effect is Effect.VIOLATES and row.is_needed and not is_zero and one.missing not in gaps:
+            yield f"{one.metric}: {one.missing or 'at least 0'}"
+
+
+def _shown(ground: Ground, finding: Finding) -> str:
     at_least = "at least " if finding.is_at_least else ""
     return f"{finding.metric}: {at_least}{finding.value:g} {finding.unit}. {ground.because}"

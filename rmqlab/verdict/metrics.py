@@ -4,6 +4,7 @@ A metric is called `NAME`, `NAME.CLASS` or `NAME TARGET`: `lost`, `lost.SEND_OK`
 """
 
 import difflib
+import enum
 from collections.abc import Iterable
 
 import attrs
@@ -11,6 +12,16 @@ import attrs
 
 class UnknownMetricError(ValueError):
     """No check measures anything of this name. The text names what comes near."""
+
+
+class Source(enum.StrEnum):
+    """Whose journals."""
+
+    PRODUCERS = "producers"
+    CONSUMERS = "consumers"
+    BROKERS = "brokers"
+    NAMESERVERS = "nameservers"
+    SUPERVISOR = "the supervisor"
 
 
 @attrs.frozen(kw_only=True)
@@ -30,6 +41,10 @@ class Metric:
     """What the metric cannot see."""
     unknown_when: str = ""
     """Which missing evidence makes it unknown."""
+    rests_on: frozenset[Source] = frozenset()
+    """The journals that it is computed from: it is unknown while one of them is incomplete."""
+    is_floor: bool = False
+    """True if missing entries can only make the value too low: then a value above zero is a lower bound."""
 
     @property
     def title(self) -> str:

@@ -10,11 +10,10 @@ import attrs
 import pytest
 
 from rmqlab.cluster.checks import judge_directory
-from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun
+from rmqlab.cluster.checks.testing import ADDRESSES, MadeUpRun, write_journals
 from rmqlab.pipeline.audit.audit import Summary, audit_run
 from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.remoting.message import MESSAGE_MAGIC, StoredMessage, body_crc, encode_message
-from rmqlab.runtime.journal import pack_entry
 from rmqlab.store.consumequeue import ENTRY, PRE_BLANK_SIZE
 from rmqlab.verdict.findings import Finding, Findings
 
@@ -29,10 +28,7 @@ MAGIC = struct.pack(">i", MESSAGE_MAGIC)
 
 def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
     """Lay a made-up run down as files: a journal for each node, a commit log for each store."""
-    (directory / "journal").mkdir(parents=True)
-    for entry in run.entries:
-        with (directory / "journal" / f"{entry.node or 'cluster'}.msgpack").open("ab") as file:
-            file.write(pack_entry(entry))
+    write_journals(run.entries, directory / "journal")
     for node, table in run.offset_files.items():
         config = directory / node / "store" / "config"
         config.mkdir(parents=True)
@@ -71,8 +67,10 @@ def _with_entry(entries: bytes, offset: int, entry: bytes) -> bytes:
 
 def compare(spark: "SparkSession", directory: pathlib.Path, *, is_small: bool | None = None) -> Summary:
     """Both judge a run; they must agree on every metric that the quick checks measure. Gives the audit's."""
-    summary = audit_run(spark, directory, is_small=is_small)
-    assert differences(summary, judge_directory(directory)) == {}
+    summary, quick = audit_run(spark, directory, is_small=is_small), judge_directory(directory)
+    assert differences(summary, quick) == {}
+    assert summary.verdict is quick.verdict
+    assert summary.judgement.conditions == quick.conditions
     return summary
 
 
@@ -174,6 +172,8 @@ def lag(run: MadeUpRun) -> None:
 
 
 def claim_nothing(run: MadeUpRun) -> None:
+    """A client that keeps no journal, and that the broker heard of: else the journals would be incomplete."""
+    run.add("broker-a", "producer_joined", group="guests", client_id="10.0.0.9@1#2")
     copy = run.logs["broker-a"][-1]
     run.store("STRANGE", copy.queue, ("broker-a", "broker-a-s"))
 
@@ -346,6 +346,43 @@ def test_both_find_everything_that_was_planted(
     summary = compare(spark, write_run(run, tmp_path), is_small=is_small)
     assert summary.verdict == "violated"
     assert [metric for _, metric in PLANTED if not summary.findings[metric].value] == []
+
+
+DAMAGES: dict[str, Callable[[pathlib.Path], object]] = {
+    "end cut": lambda path: path.write_bytes(path.read_bytes()[:-5]),
+    "garbled": lambda path: path.write_bytes(path.read_bytes()[:700] + b"\xc1" * 90 + path.read_bytes()[790:]),
+    "deleted": pathlib.Path.unlink,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("process", ["produce-1", "cluster"])
+def test_both_notice_an_incomplete_journal(
+    spark: "SparkSession", tmp_path: pathlib.Path, process: str, damage: str
+) -> None:
+    """Issue 14.2: the same sends, the same gaps, and no verdict that rests on what is missing."""
+    run = clean_run()
+    run.add("", "cluster_starting", role="SYNC_MASTER", profile="4.9")
+    run.send(20, at=["broker-a"])
+    run.add("produce-1", "node_stopped")
+    for number in range(10):
+        run.add("", "step", number=number)
+    directory = write_run(run, tmp_path)
+    DAMAGES[damage](directory / "journal" / f"{process}.msgpack")
+    summary = compare(spark, directory)
+    (gap,) = [gap for gap in summary.judgement.conditions.gaps if gap.process]
+    assert gap.process == process
+    assert not summary.findings["lost"].is_known
+
+
+def test_both_count_what_no_slave_has(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = clean_run()
+    run.add("", "cluster_starting", role="SYNC_MASTER", profile="4.9")
+    run.send(20, at=["broker-a"])
+    run.add("broker-a-s", "file_deleted", file="0")
+    run.send(21, at=["broker-a"])
+    run.send(22, "FLUSH_SLAVE_TIMEOUT", at=["broker-a"])
+    assert compare(spark, write_run(run, tmp_path)).findings["unreplicated broker-a"].value == 1
 
 
 def test_each_planted_violation_is_counted_once(spark: "SparkSession", tmp_path: pathlib.Path) -> None:

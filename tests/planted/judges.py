@@ -9,7 +9,7 @@ import attrs
 
 from rmqlab.cluster.checks import judge_directory
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.grounds import decide
+from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -51,14 +51,17 @@ class Judged:
         return [line for line in self.lines if named.search(line)]
 
 
+def _judged(judgement: Judgement) -> Judged:
+    decision = judgement.decision
+    return Judged(decision.verdict, (*decision.why, *decision.warnings), judgement.by_metric)
+
+
 Judge = Callable[[Path], Judged]
 
 
 def check(directory: Path) -> Judged:
     """Judge a run in plain Python."""
-    findings = judge_directory(directory)
-    decision = decide(findings)
-    return Judged(decision.verdict, (*decision.why, *decision.warnings), findings.by_metric)
+    return _judged(judge_directory(directory))
 
 
 def auditor(spark: "SparkSession") -> Judge:
@@ -66,7 +69,6 @@ def auditor(spark: "SparkSession") -> Judge:
     from rmqlab.pipeline.audit.audit import audit_run
 
     def audit(directory: Path) -> Judged:
-        summary = audit_run(spark, directory)
-        return Judged(summary.verdict, (*summary.why, *summary.warnings), summary.findings)
+        return _judged(audit_run(spark, directory).judgement)
 
     return audit

@@ -8,7 +8,7 @@ verdict rests on.
 
 import itertools
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,10 @@ from rmqlab.pipeline.audit import (
 )
 from rmqlab.pipeline.audit.facts import Run, read_facts
 from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read
+from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.doubts import withdraw_doubtful
 from rmqlab.verdict.findings import Finding
-from rmqlab.verdict.grounds import decide
+from rmqlab.verdict.judgement import Judgement, conclude
 from rmqlab.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -63,21 +64,26 @@ QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
 class Summary:
     """What the audit of a run says."""
 
-    verdict: Verdict
-    why: tuple[str, ...]
-    warnings: tuple[str, ...]
+    judgement: Judgement
     run: str
     began_at: int
+    """Milliseconds of the cluster's clock, as `ended_at`."""
     ended_at: int
-    findings: dict[str, Finding]
     presence: list[dict[str, Any]]
     """How many messages of each outcome are at which nodes, and consumed."""
     tables: str
 
+    @property
+    def findings(self) -> Mapping[str, Finding]:
+        return self.judgement.by_metric
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.judgement.verdict
+
     def as_json(self) -> dict[str, Any]:
-        document = attrs.asdict(self, recurse=False)
-        document["findings"] = {metric: finding.as_json() for metric, finding in self.findings.items()}
-        return document
+        own = {name: getattr(self, name) for name in ("run", "began_at", "ended_at", "presence", "tables")}
+        return {**self.judgement.summary(), **own}
 
 
 def audit_run(
@@ -100,16 +106,12 @@ def audit_run(
     _fit(spark, byte_count, is_small=is_small, given=given)
     tell("reading journals and stores")
     run = read_facts(spark, directory, out, is_small=is_small)
-    findings = {finding.metric: finding for finding in withdraw_doubtful(_ask(run, tell), _groups(run))}
-    decision = decide(findings.values(), gaps=[f"the journal of {process} is torn" for process in run.torn_journals])
+    judgement = conclude(withdraw_doubtful(_ask(run, tell), _groups(run)), METRICS, run.conditions)
     summary = Summary(
-        verdict=decision.verdict,
-        why=decision.why,
-        warnings=decision.warnings,
+        judgement=judgement,
         run=str(directory),
         began_at=run.began_at,
         ended_at=run.ended_at,
-        findings=findings,
         presence=[row.asDict() for row in run.rows("select * from presence order by outcome, messages desc", 200)],
         tables=str(out),
     )

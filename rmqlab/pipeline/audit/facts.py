@@ -30,9 +30,12 @@ from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.audit.watchers import Happening, Member
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
-from rmqlab.pipeline.journalsource import TORN_KIND, JournalSource
+from rmqlab.pipeline.journalsource import SURVEY_KIND, TORN_KIND, JournalSource
 from rmqlab.pipeline.queuesource import QueueSource
 from rmqlab.pipeline.storesource import StoreSource
+from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
+from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
 from rmqlab.verdict.outcomes import STORED
 
 STORED_SQL: Final = ", ".join(f"'{outcome}'" for outcome in STORED)
@@ -76,7 +79,8 @@ class Run:
     """When nodes stopped in good order with the whole cluster, which is no part of `happenings`."""
     began_at: int
     ended_at: int
-    torn_journals: tuple[str, ...]
+    conditions: Conditions
+    """The run's role and profile, and what is missing in its journals."""
     is_small: bool = False
     """True: a table is at home in one partition, and passes through this process."""
 
@@ -176,7 +180,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
         stopped={},
         began_at=0,
         ended_at=0,
-        torn_journals=(),
+        conditions=Conditions(),
         is_small=is_small,
     )
     _read_happenings(draft)
@@ -201,7 +205,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
         stopped=_stopped(draft),
         began_at=bounds.began or 0,
         ended_at=bounds.ended or 0,
-        torn_journals=tuple(sorted(row.process for row in draft.rows("select distinct process from torn_journals"))),
+        conditions=_conditions(draft),
     )
     _read_stores(run)
     return run
@@ -209,17 +213,29 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
 
 def _read_happenings(run: Run) -> None:
     schema = "process string, place bigint, at timestamp, node string, kind string, fields string"
-    run.read(JournalSource, schema, path=str(run.directory), notKinds=_MESSAGE_KINDS).createOrReplaceTempView("raw")
+    run.read(
+        JournalSource, schema, path=str(run.directory), notKinds=_MESSAGE_KINDS, withSurveys="true"
+    ).createOrReplaceTempView("raw")
     run.table(
         "raw_happenings", run.sql(f"select process, place, node, kind, fields, {_SEQ} seq, unix_millis(at) at from raw")
     )
-    run.sql(f"select process from raw_happenings where kind = '{TORN_KIND}'").createOrReplaceTempView("torn_journals")
     # How the cluster itself was stopped is no failure of its nodes.
     during = run.sql(
-        f"select * from raw_happenings where kind != '{TORN_KIND}' and not coalesce(seq >= "
+        f"select * from raw_happenings where kind not in ('{TORN_KIND}', '{SURVEY_KIND}') and not coalesce(seq >= "
         "(select min(seq) from raw_happenings where kind = 'cluster_stopping'), false)"
     )
     run.fact("happenings", during)
+
+
+def _conditions(run: Run) -> Conditions:
+    """What the run was, by events of its supervisor and the surveys of its files."""
+    kinds = ", ".join(map(literal, (*CONDITION_KINDS, SURVEY_KIND)))
+    rows = run.rows(f"select at, node, kind, fields from raw_happenings where kind in ({kinds}) order by seq")
+    surveys = [survey_of_fields(json.loads(row.fields)) for row in rows if row.kind == SURVEY_KIND]
+    entries = [
+        JournalEntry(row.at, row.node, row.kind, json.loads(row.fields)) for row in rows if row.kind != SURVEY_KIND
+    ]
+    return read_conditions(entries, join_surveys(surveys))
 
 
 def _follow(run: Run) -> tuple[Happening, ...]:

@@ -2,20 +2,30 @@
 
 One group by of everything that names a message, a union of slim rows: one shuffle by message id, and no join that could
 multiply them. All metrics are counted in one pass over its result. Metrics: lost, lost.OUTCOME, unreadable, expired,
-missing NODE, sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed, stored_twice.
+missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed,
+stored_twice.
 """
 
 import collections
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from rmqlab.pipeline.audit import unreplicated
 from rmqlab.pipeline.audit.facts import Run, literal
+from rmqlab.remoting.names import SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 from rmqlab.verdict.catalogue import MESSAGES
+from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
 from rmqlab.verdict.outcomes import OUTCOMES, STORED
 
 _NOTHING_SENT = "no workload of the journal sent anything"
 _NO_STORE = "no store was given"
+
+_SYSTEM_TOPIC = (
+    f"place.topic in ({', '.join(map(literal, sorted(SYSTEM_TOPICS)))})"
+    f" or startswith(place.topic, {literal(SYSTEM_TOPIC_PREFIX)})"
+)
+"""An expression: `rmqlab.remoting.names.is_system_topic`."""
 
 _FATES = """
 select message_id,
@@ -122,10 +132,11 @@ def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
             f" and not array_contains(nodes, {literal(node)})"
             for node in run.stores
         },
+        **unreplicated.conditions(run),
         "stored.indeterminate": "send.outcome = 'indeterminate' and is_stored",
         "stored.refused": "send.outcome = 'refused' and is_stored",
         "unclaimed": f"send is null and not has_failure and is_stored and stored_at >= {run.began_at}"
-        f" and exists(places, place -> place.topic in ({listed}))",
+        f" and exists(places, place -> place.topic in ({listed}) or not ({_SYSTEM_TOPIC}))",
         "stored_twice": "send is not null and size(filter(places, place -> place.topic = send.topic)) > 1",
     }
 
@@ -156,6 +167,8 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
     name, _, outcome = metric.partition(".")
     if name == "unclaimed":
         return "" if run.stores else _NO_STORE
+    if metric.startswith("unreplicated "):
+        return "; ".join(run.unread_of(metric.removeprefix("unreplicated ")))
     if metric.startswith("missing "):
         node = metric.removeprefix("missing ")
         return "" if counts[f"told {node}"] else f"no acknowledged send to {_broker(run, node)}"
@@ -191,16 +204,13 @@ def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, .
     return {metric: tuple(pieces) for metric, pieces in told.items()}
 
 
-_REMOVING = ("file_deleted", "store_wiped", "power_lost", "log_truncated", "log_dropped")
-
-
 def _removals(run: Run, metric: str, send: Any) -> str:
     """What took records from the node of `missing NODE` after the send."""
     node = metric.removeprefix("missing ")
     found = {
         one.kind: round((one.at - run.began_at) / 1000, 1)
         for one in reversed(run.happenings)
-        if one.node == node and one.kind in _REMOVING and send is not None and one.at >= send.ended_at
+        if one.node == node and one.kind in REMOVING_KINDS and send is not None and one.at >= send.ended_at
     }
     return "".join(f"; then {node}: {kind} at {seconds} s" for kind, seconds in reversed(found.items()))
 

@@ -131,6 +131,12 @@ BROKERS = (
         {"group": GROUP, "client_id": text("the client's id")},
     ),
     EventType(
+        "producer_joined",
+        "broker",
+        "A producer's first heartbeat (since version 3).",
+        {"group": GROUP, "client_id": text("the client's id")},
+    ),
+    EventType(
         "settings_changed",
         "broker",
         "Settings were changed at run time.",

@@ -37,7 +37,13 @@ NODES = (
         "cluster_starting",
         "supervisor",
         "The first node is about to start.",
-        {"rate": Field("float", "of the cluster's clock", "cluster seconds per real second")},
+        {
+            "rate": Field("float", "of the cluster's clock", "cluster seconds per real second"),
+            "role": text("SYNC_MASTER or ASYNC_MASTER (since version 3)"),
+            "profile": text("4.9 or hardened (since version 3)"),
+            "seed": text("of random choices; empty for none (since version 3)"),
+            "version": text("of rmqlab (since version 3)"),
+        },
     ),
     EventType(
         "cluster_moved",
@@ -53,6 +59,11 @@ NODES = (
     EventType("cluster_stopping", "supervisor", "All processes are about to be stopped."),
     EventType("cluster_stopped", "supervisor", "All processes have ended."),
     EventType("fork_server_lost", "supervisor", "The parent of all processes is gone, and they with it."),
+    EventType(
+        "journal_closed",
+        "any",
+        "A process ended in good order, and writes nothing more: the last entry of its file (since version 3).",
+    ),
     EventType(
         "events_dropped",
         "any",

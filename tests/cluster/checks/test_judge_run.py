@@ -1,7 +1,7 @@
 """The entry point: real files in, findings out; names that are regular; JSON; what is missing."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,7 @@ from typer.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
 from rmqlab.cluster.checks import judge_directory, judge_run
-from rmqlab.cluster.checks.testing import MadeUpRun
-from rmqlab.runtime.journal import JournalEntry, JournalWriter, journal_path
+from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 from rmqlab.verdict.catalogue import METRICS
@@ -27,8 +26,7 @@ def write(tmp_path: Path) -> Write:
 
     def writer(run: MadeUpRun) -> Path:
         directory = tmp_path / "run"
-        (directory / "journal").mkdir(parents=True)
-        write_journals(directory / "journal", run.entries)
+        write_journals(run.entries, directory / "journal")
         for node, copies in run.logs.items():
             config = small_config(directory / node / "store")
             store = MessageStore.open(config, now_millis=ManualClock(now=run.now, step=1))
@@ -38,15 +36,6 @@ def write(tmp_path: Path) -> Write:
         return directory
 
     return writer
-
-
-def write_journals(directory: Path, entries: Sequence[JournalEntry]) -> None:
-    for node in {entry.node for entry in entries}:
-        writer = JournalWriter(journal_path(directory, node))
-        for entry in entries:
-            if entry.node == node:
-                writer.append(entry)
-        writer.close()
 
 
 def eventful_run() -> MadeUpRun:
@@ -156,7 +145,9 @@ def check(*arguments: object) -> Result:
 def test_the_command_prints_a_table_evidence_and_json(write: Write) -> None:
     directory = write(eventful_run())
     table = check(directory)
-    assert table.exit_code == 0
+    assert table.exit_code == 1
+    assert "violated: lost: 1 messages. An acknowledged message is in some store." in table.stdout
+    assert "warning: the journal does not name the run's role and profile" in table.stdout
     assert "lost.SEND_OK" in table.stdout
     assert "1 messages" in table.stdout
     assert "orders@broker-a:0" not in table.stdout
@@ -164,7 +155,9 @@ def test_the_command_prints_a_table_evidence_and_json(write: Write) -> None:
     shown = check(directory, "-m", "lost.SEND_OK").stdout
     assert "answered SEND_OK by orders@broker-a:0 offset 5" in shown
     assert "ID000010" in shown
-    assert json.loads(check(directory, "-m", "lost", "--json").stdout)["lost"]["value"] == 1
+    document = json.loads(check(directory, "-m", "lost", "--json").stdout)
+    assert (document["verdict"], list(document["findings"])) == ("violated", ["lost"])
+    assert document["findings"]["lost"]["value"] == 1
     assert "lost.SEND_OK" in check("--metrics").stdout
 
 
@@ -192,7 +185,7 @@ def test_metrics_as_json() -> None:
 def test_name_stands_for_the_argument(write: Write) -> None:
     """Issue 14.3: `--name` names the run, as in other commands; two different names are an error."""
     run = MadeUpRun()
-    run.send(1)
+    run.send(1, at=["broker-a", "broker-a-s"])
     directory = str(write(run))
     by_name = CliRunner().invoke(app, ["check", "--name", directory, "--json"])
     by_argument = CliRunner().invoke(app, ["check", directory, "--json"])

@@ -38,6 +38,8 @@ async def test_a_killed_master_is_seen_by_every_check(tmp_path: Path) -> None:
         await all_delivered(cluster)  # else the consumer's pace decides whether reading is known to be back
         await consumer.stop()
     findings = judge_directory(tmp_path)
+    assert findings.conditions.gaps == ()
+    assert (findings.conditions.role, findings.conditions.outside_clients) == ("SYNC_MASTER", ())
 
     assert findings["sent"].value == COUNT
     assert findings["lost"].value == 0

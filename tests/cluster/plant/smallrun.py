@@ -4,14 +4,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqlab.cluster.checks.history import Queue
-from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.message import NewMessage
 from rmqlab.remoting.names import SCHEDULE_TOPIC
-from rmqlab.runtime.journal import SUPERVISOR, JournalEntry, JournalWriter, journal_path
-from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
@@ -52,7 +50,7 @@ def made_up_run() -> MadeUpRun:
 
 def write_run(run: MadeUpRun, directory: Path) -> Path:
     """Write a made-up run as a directory."""
-    _write_journals(run, directory / "journal")
+    write_journals(run.entries, directory / "journal")
     for node, copies in run.logs.items():
         clock = ManualClock()
         store = MessageStore.open(small_config(directory / node / "store"), now_millis=clock)
@@ -66,19 +64,6 @@ def write_run(run: MadeUpRun, directory: Path) -> Path:
 
 def _message(message_id: str, topic: str, queue_id: int) -> NewMessage:
     return new_message(topic=topic, queue_id=queue_id, unique_key=message_id, body=message_id.encode())
-
-
-def _write_journals(run: MadeUpRun, directory: Path) -> None:
-    directory.mkdir(parents=True)
-    files: dict[str, list[JournalEntry]] = {}
-    for entry in run.entries:
-        is_own = EVENT_TYPES[entry.kind].source != "supervisor"
-        files.setdefault(entry.node if is_own else SUPERVISOR, []).append(entry)
-    for process, entries in files.items():
-        writer = JournalWriter(journal_path(directory, process))
-        for entry in entries:
-            writer.append(entry)
-        writer.close()
 
 
 def _write_tables(node: Path) -> None:

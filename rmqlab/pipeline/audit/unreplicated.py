@@ -1,0 +1,31 @@
+"""Which rows of `fates` are messages that a SYNC_MASTER answered SEND_OK, and that no slave of its has."""
+
+from collections.abc import Mapping
+
+from rmqlab.pipeline.audit.facts import Run, literal
+from rmqlab.verdict.causes import REMOVING_KINDS
+from rmqlab.verdict.grounds import SYNC_MASTER
+
+
+def conditions(run: Run) -> Mapping[str, str]:
+    """Return an expression for each `unreplicated BROKER`; none in a cluster of ASYNC_MASTERs.
+
+    A message that a slave may have had, and lost when records were removed from it after the send, does not count.
+    """
+    if run.conditions.role != SYNC_MASTER:
+        return {}
+    slaves: dict[str, list[str]] = {}
+    for member in run.members.values():
+        if member.broker and member.broker_id:
+            slaves.setdefault(member.broker, []).append(member.name)
+    return {f"unreplicated {broker}": _condition(run, broker, names) for broker, names in sorted(slaves.items())}
+
+
+def _condition(run: Run, broker: str, slaves: list[str]) -> str:
+    removed_at = max(
+        (one.at for one in run.happenings if one.node in slaves and one.kind in REMOVING_KINDS), default=-1
+    )
+    return (
+        f"send.outcome = 'SEND_OK' and send.broker = {literal(broker)} and send.ended_at > {removed_at}"
+        f" and not arrays_overlap(nodes, array({', '.join(map(literal, slaves))}))"
+    )

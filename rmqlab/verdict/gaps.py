@@ -1,0 +1,179 @@
+"""Holes in the evidence of a run: journals that are incomplete or missing, and what they leave unknown.
+
+Both judges find the same gaps, because both ask `find_gaps`. A gap makes each metric unknown that rests on the journal
+(`Metric.rests_on`), or a lower bound where more evidence could only add to it (`Metric.is_floor`).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+import attrs
+
+from rmqlab.runtime.journal import SUFFIX, SUPERVISOR, JournalEntry
+from rmqlab.runtime.journalsurvey import Break, JournalSurvey
+from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.metrics import Metric, Source
+
+FOLLOWED_KINDS: Final = (
+    "node_spawned",
+    "node_ready",
+    "node_stopped",
+    "node_killed",
+    "node_crashed",
+    "cluster_stopped",
+)
+"""Events of the supervisor that `find_gaps` needs."""
+_KILLED: Final = ("node_killed", "node_crashed")
+_OF_PRODUCERS: Final = ("sent", "attempt_failed", "produced")
+_OF_CONSUMERS: Final = ("delivered", "committed", "consumed", "rebalanced")
+_SHOWN = 3
+"""Places named for one file."""
+
+
+@attrs.frozen(kw_only=True)
+class Gap:
+    """One hole in the evidence."""
+
+    process: str
+    sources: frozenset[Source]
+    """What the process could have seen, as far as that is known."""
+    says: str
+    """What is missing, with file and bytes."""
+
+
+def find_gaps(surveys: Iterable[JournalSurvey], supervised: Iterable[JournalEntry]) -> tuple[Gap, ...]:
+    """Return what is missing in the journals of a run. `supervised` are the entries of FOLLOWED_KINDS, by time."""
+    known = {survey.process: survey for survey in surveys}
+    lives = _lives(supervised)
+    gaps = []
+    for process in sorted({*known, *lives, SUPERVISOR}):
+        life = lives.get(process, _Life())
+        survey = known.get(process)
+        says = _missing(process, life) if survey is None else "; ".join(_incomplete(survey, life, lives, known))
+        if says:
+            gaps.append(Gap(process=process, sources=_sources(process, survey, life), says=says))
+    return tuple(gaps)
+
+
+@attrs.define
+class _Life:
+    """What the supervisor saw of a process."""
+
+    was_ready: bool = False
+    last: str = ""
+    """Kind of the latest event."""
+    sources: frozenset[Source] = frozenset()
+    """By what the process said of itself; empty for a workload."""
+
+    @property
+    def ended_in_order(self) -> bool:
+        return self.last == "node_stopped"
+
+    @property
+    def may_be_torn(self) -> bool:
+        """True if the process was killed, or may be writing just now."""
+        return self.last in (*_KILLED, "node_spawned", "node_ready")
+
+
+def _lives(supervised: Iterable[JournalEntry]) -> dict[str, _Life]:
+    lives: dict[str, _Life] = {}
+    for entry in supervised:
+        life = lives.setdefault(entry.node or SUPERVISOR, _Life())
+        life.last = entry.kind
+        if entry.kind == "node_ready":
+            life.was_ready = True
+            life.sources = _sources_of_node(entry)
+    return lives
+
+
+def _sources_of_node(ready: JournalEntry) -> frozenset[Source]:
+    if ready.fields.get("broker_name"):
+        return frozenset({Source.BROKERS})
+    return frozenset({Source.NAMESERVERS}) if ready.fields.get("address") else frozenset()
+
+
+def _sources(process: str, survey: JournalSurvey | None, life: _Life) -> frozenset[Source]:
+    if process == SUPERVISOR:
+        return frozenset({Source.SUPERVISOR})
+    if life.sources:
+        return life.sources
+    kinds = survey.kinds if survey is not None else {}
+    found = {Source.PRODUCERS} if any(kind in kinds for kind in _OF_PRODUCERS) else set()
+    found |= {Source.CONSUMERS} if any(kind in kinds for kind in _OF_CONSUMERS) else set()
+    return frozenset(found or {Source.PRODUCERS, Source.CONSUMERS})
+
+
+def _missing(process: str, life: _Life) -> str:
+    """Say that there is no file; empty for a process that ended before it did anything."""
+    file = f"journal/{process}{SUFFIX}"
+    if process == SUPERVISOR:
+        return f"{file}, the supervisor's journal, is missing"
+    return f"{file} is missing, and the supervisor started {process}" if life.was_ready or life.ended_in_order else ""
+
+
+def _incomplete(
+    survey: JournalSurvey, life: _Life, lives: Mapping[str, _Life], known: Mapping[str, JournalSurvey]
+) -> Iterator[str]:
+    file = f"journal/{survey.process}{SUFFIX}"
+    if survey.torn_bytes:
+        places = ", ".join(f"{torn.size} at byte {torn.at}" for torn in survey.torn[:_SHOWN])
+        yield f"{file}: {survey.torn_bytes} bytes are no entry: {places}{_more(survey.torn)}"
+    if survey.breaks:
+        places = ", ".join(map(_broken, survey.breaks[:_SHOWN]))
+        yield f"{file}: {places}{_more(survey.breaks)}"
+    if survey.process == SUPERVISOR:
+        yield from _cut_supervisor(file, survey, lives, known)
+    elif survey.tail_bytes and not life.may_be_torn:
+        yield f"{file}: its last {survey.tail_bytes} bytes are no entry, and {survey.process} was not killed"
+    elif life.ended_in_order and (survey.is_numbered or not survey.entries) and not survey.is_closed:
+        yield f"{file}: its end is missing: {survey.process} stopped in good order, and no entry says so"
+
+
+def _broken(found: Break) -> str:
+    if found.found > found.expected:
+        count = found.found - found.expected
+        return f"{count} {'entry is' if count == 1 else 'entries are'} missing before byte {found.at}"
+    return f"entry {found.found} comes again, or too late, at byte {found.at}"
+
+
+def _more(places: Sequence[object]) -> str:
+    return f" and {len(places) - _SHOWN} more places" if len(places) > _SHOWN else ""
+
+
+def _cut_supervisor(
+    file: str, survey: JournalSurvey, lives: Mapping[str, _Life], known: Mapping[str, JournalSurvey]
+) -> Iterator[str]:
+    """The supervisor of a run that ended says so last. While it runs no process has ended without its notice."""
+    if survey.tail_bytes:
+        yield f"{file}: its last {survey.tail_bytes} bytes are no entry"
+    if survey.last_kind == "cluster_stopped":
+        return
+    unnoticed = [name for name, one in known.items() if one.is_closed and not _has_ended(lives.get(name))]
+    if unnoticed:
+        yield f"{file}: its end is missing: nothing says that {', '.join(unnoticed)} ended"
+
+
+def _has_ended(life: _Life | None) -> bool:
+    return life is not None and (life.ended_in_order or life.last in _KILLED)
+
+
+def weaken(findings: Iterable[Finding], gaps: Sequence[Gap], metrics: Iterable[Metric]) -> Iterator[Finding]:
+    """Yield the findings as far as they are known in spite of the gaps."""
+    declared = {metric.name: metric for metric in metrics}
+    for finding in findings:
+        name, _, target = finding.metric.partition(" ")
+        metric = declared.get(name)
+        holes = [gap for gap in gaps if _concerns(gap, metric, target)] if metric is not None else []
+        yield _weakened(finding, metric, holes) if metric is not None and holes else finding
+
+
+def _concerns(gap: Gap, metric: Metric, target: str) -> bool:
+    """True if a metric rests on the incomplete journal. What a process saw or did also rests on its own."""
+    return bool(gap.sources & metric.rests_on or (metric.rests_on and gap.process == target))
+
+
+def _weakened(finding: Finding, metric: Metric, holes: Sequence[Gap]) -> Finding:
+    if finding.value and metric.is_floor:
+        return attrs.evolve(finding, is_at_least=True)
+    missing = "; ".join([finding.missing] * bool(finding.missing) + [gap.says for gap in holes])
+    return attrs.evolve(finding, value=None, is_at_least=False, missing=missing)

@@ -1,0 +1,165 @@
+"""The end of both judges: findings and the conditions of a run in, verdict out."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final
+
+import attrs
+
+from rmqlab.runtime.journal import JournalEntry
+from rmqlab.runtime.journalsurvey import JournalSurvey
+from rmqlab.verdict.findings import Finding, Findings
+from rmqlab.verdict.gaps import FOLLOWED_KINDS, Gap, find_gaps, weaken
+from rmqlab.verdict.grounds import ASYNC_MASTER, PROFILES, Decision, decide
+from rmqlab.verdict.metrics import Metric, Source
+from rmqlab.verdict.verdict import Verdict
+
+CONDITION_KINDS: Final = (*FOLLOWED_KINDS, "cluster_starting", "producer_joined", "probed")
+"""Events that `read_conditions` needs."""
+
+
+@attrs.frozen(kw_only=True)
+class Conditions:
+    """What a run was, and what is missing in its journals."""
+
+    role: str = ""
+    """SYNC_MASTER or ASYNC_MASTER; empty if the journal does not say it, as before version 3."""
+    profile: str = ""
+    """4.9 or hardened; empty as for `role`."""
+    rate: float | None = None
+    """Cluster seconds per real second."""
+    seed: str = ""
+    version: str = ""
+    """Version of rmqlab."""
+    orderly: frozenset[str] = frozenset()
+    """Consumer groups of orderly workloads."""
+    outside_clients: tuple[str, ...] = ()
+    """Producers that are no process of the cluster: client id and group, as brokers heard of them."""
+    killed_workloads: tuple[str, ...] = ()
+    """Workloads that did not end in good order: their last sends may be in no journal."""
+    gaps: tuple[Gap, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The members that name the run. The gaps are part of the verdict's reasons."""
+        return {name: getattr(self, name) for name in ("role", "profile", "rate", "seed", "version")}
+
+
+def read_conditions(entries: Iterable[JournalEntry], surveys: Sequence[JournalSurvey] | None) -> Conditions:
+    """Return the conditions of a run by its entries of CONDITION_KINDS, in order of time.
+
+    `surveys` are of its journal files. With None, for entries that come from no file, there are no gaps.
+    """
+    known = [entry for entry in entries if entry.kind in CONDITION_KINDS]
+    starting = next((entry.fields for entry in known if entry.kind == "cluster_starting"), {})
+    return Conditions(
+        role=str(starting.get("role") or ""),
+        profile=str(starting.get("profile") or ""),
+        rate=starting.get("rate"),
+        seed=str(starting.get("seed") or ""),
+        version=str(starting.get("version") or ""),
+        orderly=frozenset(
+            str(entry.fields.get("group"))
+            for entry in known
+            if entry.kind == "node_ready" and entry.fields.get("orderly") is True
+        ),
+        outside_clients=tuple(_outside_clients(known)),
+        killed_workloads=tuple(sorted(_killed_workloads(known))),
+        gaps=() if surveys is None else find_gaps(surveys, [one for one in known if one.kind in FOLLOWED_KINDS]),
+    )
+
+
+def _outside_clients(entries: Sequence[JournalEntry]) -> Iterator[str]:
+    """A client's id is `ip@pid#number`, in Java's client as in ours: that of a workload names a process of the cluster."""
+    pids = {str(entry.fields.get("pid")) for entry in entries if entry.kind == "node_spawned"}
+    for entry in entries:
+        if entry.kind == "producer_joined":
+            client_id = str(entry.fields.get("client_id"))
+            if client_id.partition("@")[2].partition("#")[0] not in pids:
+                yield f"{client_id} of group {entry.fields.get('group')}"
+        elif entry.kind == "probed" and entry.fields.get("code") == 0:
+            yield f"the probe of {entry.node}"
+
+
+def _killed_workloads(entries: Sequence[JournalEntry]) -> set[str]:
+    nodes = {entry.node for entry in entries if entry.kind == "node_ready" and entry.fields.get("address")}
+    return {entry.node for entry in entries if entry.kind in ("node_killed", "node_crashed")} - nodes
+
+
+@attrs.frozen(kw_only=True)
+class Judgement(Findings):
+    """Findings, with the verdict that follows from them by the table of `rmqlab.verdict.grounds`."""
+
+    conditions: Conditions
+    decision: Decision
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.decision.verdict
+
+    def beside(self, expected: Iterable[str]) -> tuple[str, ...]:
+        """What the table says against the run, apart from metrics that a scenario has expectations on."""
+        decision = _decide(self, self.conditions, self.conditions.gaps, expected)
+        return (*(decision.why if decision.verdict is not Verdict.HOLDS else ()), *decision.warnings)
+
+    def summary(self) -> dict[str, Any]:
+        """Return the document that `rmqlab check --json` prints, and that `rmqlab audit --json` begins with."""
+        return {
+            "verdict": str(self.verdict),
+            "why": list(self.decision.why),
+            "warnings": list(self.decision.warnings),
+            **self.conditions.as_json(),
+            "findings": self.as_json(),
+        }
+
+
+def conclude(findings: Iterable[Finding], metrics: tuple[Metric, ...], conditions: Conditions) -> Judgement:
+    """Judge a run by what was measured, as far as its journals are complete."""
+    measured = {finding.metric: finding for finding in findings}
+    unclaimed = measured.get("unclaimed")
+    if unclaimed is not None and unclaimed.value and not _explains_unclaimed(conditions):
+        conditions = attrs.evolve(conditions, gaps=(*conditions.gaps, _unclaimed_gap(unclaimed)))
+    known = {finding.metric: finding for finding in weaken(measured.values(), conditions.gaps, metrics)}
+    decision = _decide(known.values(), conditions, conditions.gaps)
+    return Judgement(
+        by_metric=known,
+        metrics=metrics,
+        conditions=conditions,
+        decision=attrs.evolve(decision, warnings=(*decision.warnings, *_remarks(conditions, unclaimed))),
+    )
+
+
+def _decide(
+    findings: Iterable[Finding], conditions: Conditions, gaps: Iterable[Gap], expected: Iterable[str] = ()
+) -> Decision:
+    return decide(
+        findings,
+        role=conditions.role or ASYNC_MASTER,
+        profile=conditions.profile or PROFILES[0],
+        gaps=[gap.says for gap in gaps],
+        orderly=conditions.orderly,
+        expected=expected,
+    )
+
+
+def _explains_unclaimed(conditions: Conditions) -> bool:
+    return bool(conditions.outside_clients or conditions.killed_workloads)
+
+
+def _unclaimed_gap(unclaimed: Finding) -> Gap:
+    return Gap(
+        process="",
+        sources=frozenset({Source.PRODUCERS}),
+        says=f"{unclaimed.value} messages in the stores were sent by no process of the journal: a journal is missing,"
+        " or a client that keeps none took part",
+    )
+
+
+def _remarks(conditions: Conditions, unclaimed: Finding | None) -> Iterator[str]:
+    """What a reader of the verdict must know beside it."""
+    if not conditions.role:
+        yield f"the journal does not name the run's role and profile: judged as {ASYNC_MASTER}, {PROFILES[0]}"
+    if unclaimed is not None and unclaimed.value and conditions.outside_clients:
+        clients = ", ".join(conditions.outside_clients[:3])
+        yield f"{unclaimed.value} messages are of clients that keep no journal, and are not judged: {clients}"
+    elif unclaimed is not None and unclaimed.value and conditions.killed_workloads:
+        killed = ", ".join(conditions.killed_workloads[:3])
+        yield f"{unclaimed.value} messages are in no journal: {killed} was killed, and its last sends are not recorded"

@@ -1,0 +1,136 @@
+"""The page docs/checks.md, rendered from the declarations of metrics and of the verdict.
+
+    python -m rmqlab.verdict.page > docs/checks.md
+
+`make pages` runs this, and `tests/test_docs.py` fails while the page in the repository is another.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.grounds import GROUNDS, PROFILES, ROLES, Ground, Groups
+from rmqlab.verdict.metrics import Metric, Source
+
+_HEAD: Final = """\
+# Checks
+
+`rmqlab check RUN` and `rmqlab audit RUN` judge a run or a cluster by its journals and its stores. Both compute the same
+metrics, `check` in plain Python and `audit` on Spark, by different code. Both derive the verdict in the same way.
+
+```console
+$ rmqlab check demo
+$ rmqlab check demo --metric lost          # with evidence
+$ rmqlab check demo --json | jq -r .verdict
+```
+
+This page is generated from `rmqlab/verdict/`: change the declarations there, then run `make pages`.
+
+## Verdict
+
+| verdict | exit status | meaning |
+|---|---|---|
+| `holds` | 0 | no row of the table below is violated, and no evidence for them is missing |
+| `violated` | 1 | a row is violated; this is proven, whatever else is missing |
+| `unknown` | 2 | no row is violated, but evidence is missing; the reasons name it |
+
+The exit status is that of the verdict, also with `--metric`, which only chooses what is shown. A value above zero has
+the effect that the table gives for the run's role and profile. A row that warns adds a warning, printed below the
+verdict. Metrics that are not in the table are measurements, and have no part in the verdict.
+
+Role and profile are in the journal since version 3. A run with an older journal is judged as ASYNC_MASTER with profile
+4.9, and a warning says so.
+
+A scenario has its own verdict: that on its claim, from its expectations. An expectation on a metric replaces the rows
+of that metric. What the other rows find is printed as warnings.
+
+"""
+
+_GAPS: Final = """
+## Missing evidence
+
+A journal that is incomplete is a gap. A gap makes each metric unknown that rests on this journal, or a lower bound if
+missing entries can only make the value too low. It also makes the verdict `unknown`, unless a violation is proven.
+
+| what happened to a journal | how it is noticed |
+|---|---|
+| garbled | bytes that are no entry, and the numbers of the entries around them; reading continues at the next entry |
+| entries removed, repeated or moved | since version 3 each entry has a number, `seq` |
+| end cut off | since version 3 a process that ends in good order writes `journal_closed` last |
+| torn tail | a gap unless the supervisor saw the process killed or crashed, or still running |
+| file deleted | the supervisor's journal names each process that it started |
+| the supervisor's journal deleted or cut | it is missing, or processes closed their journals and it says nothing of their end |
+| a whole producer left out | `unclaimed`: messages in the stores that no journal names |
+
+`unclaimed` messages are a warning and not a gap if brokers heard of producers that are no process of the cluster
+(`producer_joined`), or if a workload was killed: its last sends are recorded nowhere.
+
+What cannot be seen: entries whose bytes were changed into other valid entries; the cut end of a journal whose process
+was killed; removed entries in journals of version 1 and 2, which have no numbers.
+"""
+
+_METRICS_HEAD: Final = """
+## Metrics
+
+Seconds are of the cluster's clock. A QUEUE is written `topic@broker-a:0`, and a WATCHER is a nameserver or a workload.
+
+"""
+
+
+def render_page() -> str:
+    """Return the whole page as Markdown."""
+    metrics = [_row(*cells) for cells in _metric_rows(METRICS)]
+    grounds = [_row(*_ground_cells(ground)) for ground in GROUNDS]
+    return "".join(
+        (
+            _HEAD,
+            _table("metric", "above zero", "roles", "profiles", "reason", "source"),
+            *grounds,
+            _GAPS,
+            _METRICS_HEAD,
+            _table("metric", "unit", "what it is", "what it cannot see", "unknown when", "rests on the journals of"),
+            *metrics,
+        )
+    )
+
+
+def _table(*columns: str) -> str:
+    return _row(*columns) + "|" + "---|" * len(columns) + "\n"
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def _ground_cells(ground: Ground) -> tuple[str, ...]:
+    groups = "" if ground.groups is Groups.ANY else f", {ground.groups} consumers"
+    optional = "" if ground.is_needed or ground.effect == "warns" else " (if known)"
+    return (
+        f"`{ground.metric}`{groups}",
+        f"{ground.effect}{optional}",
+        _any_of(ground.roles, ROLES),
+        _any_of(ground.profiles, PROFILES),
+        ground.because,
+        ground.source,
+    )
+
+
+def _any_of(chosen: tuple[str, ...], every: tuple[str, ...]) -> str:
+    return "any" if chosen == every else ", ".join(chosen)
+
+
+def _metric_rows(metrics: Iterable[Metric]) -> Iterator[tuple[str, ...]]:
+    for metric in metrics:
+        what = f"{metric.says[0].upper()}{metric.says[1:]}. {metric.definition}".strip()
+        yield (
+            f"`{metric.title}`",
+            metric.unit,
+            what,
+            metric.blind_to,
+            metric.unknown_when,
+            ", ".join(source for source in Source if source in metric.rests_on),
+        )
+
+
+if __name__ == "__main__":
+    print(render_page(), end="")

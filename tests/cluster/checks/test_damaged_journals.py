@@ -1,0 +1,96 @@
+"""Issue 14.2: journals of a run that are cut, garbled or gone make verdict and metrics unknown."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rmqlab.cluster.checks import judge_directory
+from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
+from rmqlab.runtime.journal import JournalEntry, pack_entry, read_journal
+from rmqlab.verdict.verdict import Verdict
+
+Damage = Callable[[Path], object]
+
+
+def written(directory: Path) -> Path:
+    """A run without stores, whose producer sent 20 refused messages and stopped in good order."""
+    run = MadeUpRun()
+    for number in range(20):
+        run.send(number, "refused")
+    run.add("produce-1", "node_stopped")
+    write_journals(run.entries, directory / "journal")
+    return directory / "journal" / "produce-1.msgpack"
+
+
+def rewrite(path: Path, entries: list[JournalEntry]) -> None:
+    path.write_bytes(b"".join(pack_entry(entry, entry.seq) for entry in entries))
+
+
+def keep(choose: Callable[[list[JournalEntry]], list[JournalEntry]]) -> Damage:
+    return lambda path: rewrite(path, choose(list(read_journal(path))))
+
+
+def garble(path: Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[400:500] = b"\xc1" * 100
+    path.write_bytes(raw)
+
+
+def test_a_whole_journal_leaves_no_gap(tmp_path: Path) -> None:
+    written(tmp_path)
+    judgement = judge_directory(tmp_path)
+    assert judgement.conditions.gaps == ()
+    assert (judgement["sent"].value, judgement["sent"].is_at_least) == (20, False)
+    assert judgement["lost"].value == 0
+
+
+@pytest.mark.parametrize(
+    ("damage", "sent"),
+    [
+        (keep(lambda entries: entries[:12]), 12),
+        (keep(lambda entries: entries[3:]), 17),
+        (keep(lambda entries: entries[:8] + entries[10:]), 18),
+        (lambda path: path.write_bytes(path.read_bytes()[:-4]), 20),
+        (lambda path: path.write_bytes(b""), None),
+        (Path.unlink, None),
+    ],
+    ids=["end cut", "begin cut", "thinned out", "closing entry torn", "emptied", "deleted"],
+)
+def test_an_incomplete_journal_of_a_producer_is_a_gap(tmp_path: Path, damage: Damage, sent: int | None) -> None:
+    path = written(tmp_path)
+    damage(path)
+    judgement = judge_directory(tmp_path)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "journal/produce-1.msgpack" in judgement.decision.why[0]
+    assert judgement["sent"].value == sent
+    assert judgement["sent"].is_at_least is (sent is not None)
+    assert not judgement["lost"].is_known
+
+
+def test_what_lies_behind_garbage_counts(tmp_path: Path) -> None:
+    garble(written(tmp_path))
+    judgement = judge_directory(tmp_path)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert judgement["sent"].value in (18, 19)
+    assert "bytes are no entry" in judgement.decision.why[0]
+
+
+def test_a_lost_message_is_violated_whatever_else_is_missing(tmp_path: Path) -> None:
+    run = MadeUpRun()
+    run.send(1, at=())
+    run.send(2, at=())
+    write_journals(run.entries, tmp_path / "journal")
+    for node in ("broker-a", "broker-a-s"):
+        (tmp_path / node / "store" / "commitlog").mkdir(parents=True)
+    keep(lambda entries: entries[1:])(tmp_path / "journal" / "produce-1.msgpack")
+    judgement = judge_directory(tmp_path)
+    assert judgement.verdict is Verdict.VIOLATED
+    assert (judgement["lost"].value, judgement["lost"].is_at_least) == (1, True)
+
+
+def test_a_missing_journal_of_the_supervisor_is_a_gap(tmp_path: Path) -> None:
+    written(tmp_path).with_name("cluster.msgpack").unlink()
+    judgement = judge_directory(tmp_path)
+    assert judgement.verdict is Verdict.UNKNOWN
+    assert "the supervisor's journal, is missing" in judgement.decision.why[0]

@@ -1,0 +1,139 @@
+"""Journals that are cut, garbled, thinned out or shuffled, and what a survey of their bytes says."""
+
+import json
+import pathlib
+
+import pytest
+
+from rmqlab.runtime.journal import CLOSED, JournalEntry, JournalWriter, Torn, pack_entry, scan_journal
+from rmqlab.runtime.journalsurvey import Break, JournalSurvey, join_surveys, survey_journals, survey_of_fields
+
+
+def entry(number: int, kind: str = "sent") -> JournalEntry:
+    return JournalEntry(number, "produce-1", kind, {"number": number})
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A journal of 20 entries, of a process that ended in good order."""
+    path = tmp_path / "produce-1.msgpack"
+    writer = JournalWriter(path)
+    for number in range(1, 20):
+        writer.append(entry(number))
+    writer.close(entry(20, CLOSED))
+    return path
+
+
+def packed(number: int) -> bytes:
+    return pack_entry(entry(number, CLOSED if number == 20 else "sent"), number)
+
+
+def survey(path: pathlib.Path) -> JournalSurvey:
+    journals, (found,) = survey_journals(path.parent)
+    assert len(journals[0]) == found.entries
+    return found
+
+
+def test_a_whole_journal_has_nothing_to_say(path: pathlib.Path) -> None:
+    found = survey(path)
+    assert (found.entries, found.breaks, found.torn_bytes, found.tail_bytes) == (20, [], 0, 0)
+    assert found.is_numbered
+    assert found.is_closed
+    assert found.kinds == {"sent": 19, CLOSED: 1}
+
+
+@pytest.mark.parametrize(
+    ("kept", "expected"),
+    [
+        ([*range(3, 21)], [(1, 3)]),
+        ([*range(1, 5), *range(8, 21)], [(5, 8)]),
+        ([*range(1, 5), 4, *range(5, 21)], [(5, 4)]),
+        ([1, 3, 2, *range(4, 21)], [(2, 3), (4, 2), (3, 4)]),
+        ([*range(1, 11), *range(6, 21)], [(11, 6)]),
+    ],
+    ids=["begin cut", "middle removed", "one repeated", "two exchanged", "five repeated"],
+)
+def test_entries_that_do_not_count_on_are_named(
+    path: pathlib.Path, kept: list[int], expected: list[tuple[int, int]]
+) -> None:
+    path.write_bytes(b"".join(map(packed, kept)))
+    found = survey(path)
+    assert [(one.expected, one.found) for one in found.breaks] == expected
+    assert found.is_closed
+
+
+def test_a_cut_at_an_entry_leaves_the_journal_open(path: pathlib.Path) -> None:
+    path.write_bytes(b"".join(map(packed, range(1, 15))))
+    found = survey(path)
+    assert found.breaks == []
+    assert not found.is_closed
+
+
+def test_a_torn_tail_is_not_damage_in_the_middle(path: pathlib.Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+    found = survey(path)
+    assert found.tail_bytes == len(packed(20)) - 3
+    assert found.torn_bytes == 0
+    assert not found.is_closed
+
+
+@pytest.mark.parametrize("garbage", [b"\xc1" * 9, b"\0" * 9, b"\xdb\x7f\xff\xff\xff", b"\x85\xa1v\x03\xa2at\xc1"])
+def test_reading_continues_behind_garbage(path: pathlib.Path, garbage: bytes) -> None:
+    raw = bytearray(path.read_bytes())
+    at = len(b"".join(map(packed, range(1, 8))))
+    raw[at : at + len(garbage)] = garbage
+    path.write_bytes(raw)
+    found = survey(path)
+    assert found.entries == 19
+    assert found.torn == [Torn(at, len(packed(8)))]
+    assert found.breaks == [Break(at + len(packed(8)), 8, 9)]
+    assert found.is_closed
+
+
+def test_ranges_say_together_what_the_file_says(path: pathlib.Path) -> None:
+    raw = bytearray(b"".join(map(packed, [*range(1, 5), *range(8, 21)])))
+    raw[300:420] = b"\xc1" * 120
+    path.write_bytes(raw + b"\x85torn")
+    whole = survey(path)
+    for step in (40, 97, 350, 5000):
+        parts = []
+        for begin in range(0, len(raw) + 5, step):
+            part = JournalSurvey(process="produce-1", size=len(raw) + 5, begin=begin)
+            with path.open("rb") as file:
+                for found in scan_journal(file.fileno(), begin, begin + step):
+                    part.add(found)
+            parts.append(survey_of_fields(json.loads(json.dumps(part.as_fields()))))
+        assert join_surveys(reversed(parts)) == [whole]
+
+
+def test_journals_of_old_versions_are_not_expected_to_count(path: pathlib.Path) -> None:
+    path.write_bytes(b"".join(pack_entry(entry(number)) for number in (1, 2, 9)))
+    found = survey(path)
+    assert found.breaks == []
+    assert not found.is_numbered
+
+
+def test_a_writer_counts_on_where_the_file_ends_and_keeps_what_lies_behind_damage(path: pathlib.Path) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[200:220] = b"\xc1" * 20
+    path.write_bytes(raw + b"\x85torn")
+    writer = JournalWriter(path)
+    writer.append(entry(21))
+    writer.close()
+    found = survey(path)
+    assert found.last_seq == 21
+    assert found.tail_bytes == 0
+    assert len(found.breaks) == len(found.torn) == 1
+
+
+def test_entries_that_a_full_disk_cost_are_missing_in_the_count(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JournalWriter, "MAX_PENDING", 1)
+    writer = JournalWriter(path)
+    for number in range(21, 24):
+        writer.append(entry(number))
+    writer.flush()
+    writer.append(entry(24))
+    writer.close()
+    assert [(one.expected, one.found) for one in survey(path).breaks] == [(22, 24)]

@@ -1,0 +1,127 @@
+"""Which holes in the journals are gaps in the evidence, and what they leave unknown."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from rmqlab.runtime.journal import CLOSED, JournalEntry, Torn
+from rmqlab.runtime.journalsurvey import Break, JournalSurvey
+from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.gaps import Gap, find_gaps, weaken
+from rmqlab.verdict.metrics import Source
+
+
+def journal(process: str, *kinds: str, **changes: Any) -> JournalSurvey:
+    whole = JournalSurvey(process=process, size=1000)
+    for seq, kind in enumerate(kinds, 1):
+        whole.add((seq * 10, JournalEntry(seq, process, kind, {}, seq)))
+    return attrs.evolve(whole, **changes)
+
+
+SUPERVISOR = journal("cluster", "cluster_starting", "node_spawned", "node_ready", "cluster_stopped")
+PRODUCER = journal("produce-1", "sent", "produced", CLOSED)
+
+
+def supervised(*kinds: str, node: str = "produce-1", **fields: Any) -> list[JournalEntry]:
+    return [JournalEntry(at, node, kind, fields if kind == "node_ready" else {}) for at, kind in enumerate(kinds)]
+
+
+STOPPED = supervised("node_spawned", "node_ready", "node_stopped")
+KILLED = supervised("node_spawned", "node_ready", "node_killed")
+RUNNING = supervised("node_spawned", "node_ready")
+
+
+@pytest.mark.parametrize(
+    ("surveys", "events"),
+    [
+        ([SUPERVISOR, PRODUCER], STOPPED),
+        ([SUPERVISOR, journal("produce-1", "sent", tail_bytes=5)], KILLED),
+        ([SUPERVISOR, journal("produce-1", "sent")], KILLED),
+        ([journal("cluster", "node_ready"), journal("produce-1", "sent", tail_bytes=5)], RUNNING),
+        ([SUPERVISOR], supervised("node_spawned", "node_killed")),
+        ([SUPERVISOR, journal("produce-1", "sent", last_seq=0)], STOPPED),
+    ],
+    ids=["whole", "torn by kill -9", "cut by kill -9", "still running", "killed before it began", "old version"],
+)
+def test_what_a_sound_run_leaves_is_no_gap(surveys: list[JournalSurvey], events: list[JournalEntry]) -> None:
+    assert find_gaps(surveys, events) == ()
+
+
+@pytest.mark.parametrize(
+    ("surveys", "events", "says"),
+    [
+        ([SUPERVISOR], STOPPED, "journal/produce-1.msgpack is missing, and the supervisor started produce-1"),
+        ([PRODUCER], STOPPED, "journal/cluster.msgpack, the supervisor's journal, is missing"),
+        ([SUPERVISOR, journal("produce-1", "sent")], STOPPED, "its end is missing: produce-1 stopped in good order"),
+        ([SUPERVISOR, journal("produce-1")], STOPPED, "its end is missing"),
+        (
+            [SUPERVISOR, journal("produce-1", "sent", tail_bytes=5)],
+            STOPPED,
+            "its last 5 bytes are no entry, and produce-1 was not killed",
+        ),
+        (
+            [SUPERVISOR, attrs.evolve(PRODUCER, torn=[Torn(7, 9)], torn_bytes=9)],
+            KILLED,
+            "journal/produce-1.msgpack: 9 bytes are no entry: 9 at byte 7",
+        ),
+        ([SUPERVISOR, attrs.evolve(PRODUCER, breaks=[Break(7, 2, 5)])], KILLED, "3 entries are missing before byte 7"),
+        ([SUPERVISOR, attrs.evolve(PRODUCER, breaks=[Break(7, 2, 3)])], KILLED, "1 entry is missing before byte 7"),
+        ([SUPERVISOR, attrs.evolve(PRODUCER, breaks=[Break(7, 5, 2)])], KILLED, "entry 2 comes again, or too late"),
+        ([journal("cluster", "node_ready"), PRODUCER], RUNNING, "nothing says that produce-1 ended"),
+        ([attrs.evolve(SUPERVISOR, tail_bytes=3), PRODUCER], STOPPED, "cluster.msgpack: its last 3 bytes are no entry"),
+    ],
+)
+def test_a_gap_is_said_with_file_process_and_bytes(
+    surveys: list[JournalSurvey], events: list[JournalEntry], says: str
+) -> None:
+    (gap,) = find_gaps(surveys, events)
+    assert says in gap.says
+
+
+@pytest.mark.parametrize(
+    ("fields", "kinds", "sources"),
+    [
+        ({"broker_name": "broker-a", "address": "1:2"}, ["registered"], {Source.BROKERS}),
+        ({"address": "1:2"}, [], {Source.NAMESERVERS}),
+        ({}, ["sent"], {Source.PRODUCERS}),
+        ({}, ["delivered"], {Source.CONSUMERS}),
+        ({}, [], {Source.PRODUCERS, Source.CONSUMERS}),
+    ],
+)
+def test_a_gap_is_in_what_the_process_saw(fields: dict[str, Any], kinds: list[str], sources: set[Source]) -> None:
+    events = supervised("node_spawned", "node_ready", "node_stopped", **fields)
+    (gap,) = find_gaps([SUPERVISOR, journal("produce-1", *kinds)], events)
+    assert gap.sources == sources
+
+
+def of(metric: str, value: float) -> Finding:
+    return Finding(metric=metric, unit="messages", value=value)
+
+
+def weakened(finding: Finding, gap: Gap) -> tuple[object, bool]:
+    (found,) = weaken([finding], [gap], METRICS)
+    assert bool(found.missing) is (found.value is None)
+    return found.value, found.is_at_least
+
+
+CUT = Gap(process="produce-1", sources=frozenset({Source.PRODUCERS}), says="cut")
+
+
+@pytest.mark.parametrize(
+    ("finding", "known"),
+    [
+        (of("lost", 0), (None, False)),
+        (of("lost", 3), (3, True)),
+        (of("sent", 7), (7, True)),
+        (of("write_unavailable broker-a", 2.0), (None, False)),
+        (of("stale_route produce-1", 2.0), (None, False)),
+        (of("stale_route namesrv-1", 2.0), (2.0, False)),
+        (of("divergence broker-a-s", 0), (0, False)),
+        (of("replication_lag broker-a-s", 0), (0, False)),
+        (of("no_such_metric", 0), (0, False)),
+    ],
+)
+def test_a_gap_weakens_the_metrics_that_rest_on_it(finding: Finding, known: tuple[object, bool]) -> None:
+    assert weakened(finding, CUT) == known

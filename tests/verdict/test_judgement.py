@@ -1,0 +1,110 @@
+"""Conditions of a run, and what follows from all findings and gaps."""
+
+from typing import Any
+
+import pytest
+
+from rmqlab.runtime.journal import JournalEntry
+from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.judgement import Conditions, Judgement, conclude, read_conditions
+from rmqlab.verdict.verdict import Verdict
+
+KNOWN = Conditions(role="ASYNC_MASTER", profile="4.9")
+
+
+def event(kind: str, node: str = "", **fields: Any) -> JournalEntry:
+    return JournalEntry(1, node, kind, fields)
+
+
+STARTING = event("cluster_starting", rate=5.0, role="SYNC_MASTER", profile="hardened", seed="7", version="1.2")
+
+
+def judged(conditions: Conditions, **values: float) -> Judgement:
+    findings = [Finding(metric=name, unit="messages", value=value) for name, value in values.items()]
+    return conclude(findings, METRICS, conditions)
+
+
+def test_the_run_is_described_by_its_first_event() -> None:
+    conditions = read_conditions([STARTING], None)
+    assert conditions.as_json() == {
+        "role": "SYNC_MASTER",
+        "profile": "hardened",
+        "rate": 5.0,
+        "seed": "7",
+        "version": "1.2",
+    }
+
+
+def test_a_run_without_role_and_profile_is_judged_as_asynchronous_and_says_so() -> None:
+    judgement = judged(Conditions(), lost=0, offset_rollbacks=1)
+    assert judgement.verdict is Verdict.HOLDS
+    assert len(judgement.decision.warnings) == 2
+    assert "judged as ASYNC_MASTER, 4.9" in judgement.decision.warnings[1]
+    assert judged(KNOWN, lost=0).decision.warnings == ()
+
+
+def test_orderly_groups_are_those_whose_workload_says_so() -> None:
+    ready = [event("node_ready", "c1", group="a", orderly=True), event("node_ready", "c2", group="b", orderly=False)]
+    assert read_conditions(ready, None).orderly == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("client_id", "outside"),
+    [("127.0.0.1@77#123", ()), ("127.0.0.1@78#123", ("127.0.0.1@78#123 of group g",)), ("odd", ("odd of group g",))],
+)
+def test_a_producer_whose_id_names_no_process_of_the_cluster_is_outside(
+    client_id: str, outside: tuple[str, ...]
+) -> None:
+    entries = [
+        event("node_spawned", "produce-1", pid=77),
+        event("producer_joined", "b", group="g", client_id=client_id),
+    ]
+    assert read_conditions(entries, None).outside_clients == outside
+
+
+def test_a_probe_that_was_stored_is_outside() -> None:
+    entries = [event("probed", "broker-a", code=0), event("probed", "broker-b", code=1)]
+    assert read_conditions(entries, None).outside_clients == ("the probe of broker-a",)
+
+
+def test_killed_workloads_are_no_killed_nodes() -> None:
+    entries = [event("node_ready", "broker-a", address="1:2"), event("node_killed", "broker-a")]
+    assert read_conditions([*entries, event("node_crashed", "produce-1")], None).killed_workloads == ("produce-1",)
+
+
+def test_messages_of_nobody_are_a_gap_in_what_producers_say() -> None:
+    judgement = judged(KNOWN, lost=0, sent=5, unclaimed=3)
+    assert judgement.verdict is Verdict.UNKNOWN
+    (why,) = judgement.decision.why
+    assert why.startswith("3 messages in the stores were sent by no process of the journal: a journal is missing")
+    assert judgement["lost"].value is None
+    assert (judgement["sent"].value, judgement["sent"].is_at_least) == (5, True)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "says"),
+    [
+        (Conditions(role="ASYNC_MASTER", outside_clients=("x of group g",)), "of clients that keep no journal"),
+        (Conditions(role="ASYNC_MASTER", killed_workloads=("produce-1",)), "produce-1 was killed"),
+    ],
+)
+def test_messages_of_nobody_that_the_journal_explains_are_warned_of(conditions: Conditions, says: str) -> None:
+    judgement = judged(conditions, lost=0, unclaimed=3)
+    assert judgement.verdict is Verdict.HOLDS
+    assert says in judgement.decision.warnings[0]
+    assert judgement["lost"].value == 0
+
+
+def test_a_scenario_is_shown_what_it_does_not_expect() -> None:
+    judgement = judged(KNOWN, lost=2, offset_rollbacks=1)
+    assert [line.partition(":")[0] for line in judgement.beside([])] == ["lost", "offset_rollbacks"]
+    assert [line.partition(":")[0] for line in judgement.beside(["lost"])] == ["offset_rollbacks"]
+    assert judgement.beside(["lost", "offset_rollbacks"]) == ()
+
+
+def test_the_summary_has_verdict_reasons_and_findings() -> None:
+    document = judged(KNOWN, lost=2).summary()
+    assert document["verdict"] == "violated"
+    assert document["findings"]["lost"]["value"] == 2
+    assert document["role"] == "ASYNC_MASTER"
