@@ -12,7 +12,7 @@ SPARK  := $(BIN)/python -m tests.run_suite spark tests/pipeline -- --durations=1
 INTEROP := $(SUITE) interop tests/interop -- --durations=10 --timeout 900 --loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test sweep check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench fuzz pictures clean
+.PHONY: help demo test sweep check pages scenarios clean-runs planted hundred spark spark-all interop interop-all bench pictures fuzz clean
 
 help:                       ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1:\2/p' Makefile | while IFS=: read -r target text; do \

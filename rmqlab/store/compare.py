@@ -26,8 +26,7 @@ from rmqlab.remoting.message import (
 )
 from rmqlab.store.disk import StoreError
 from rmqlab.store.recovery import record_size
-from rmqlab.store.scan import begins_record, next_record
-from rmqlab.store.sparse import data_end
+from rmqlab.store.scan import begins_record, data_end, next_record
 
 BLOCK: Final = 1 << 20
 _HEAD: Final = struct.Struct(">ii")

@@ -8,6 +8,7 @@ truncated, and not yet overwritten, look like records behind a hole.
 
 import contextlib
 import mmap
+import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,7 +25,7 @@ from rmqlab.remoting.message import (
     StoredMessage,
     decode_message,
 )
-from rmqlab.store.sparse import data_end
+from rmqlab.store.sparse import data_ranges
 
 _HEAD: Final = struct.Struct(">ii20xq")
 _PREFIX: Final = struct.Struct(">ii")
@@ -137,3 +138,10 @@ def _mapped(path: Path) -> Iterator[memoryview]:
         memoryview(mapped) as view,
     ):
         yield view
+
+
+def data_end(path: Path) -> int:
+    """The end of the last part of a file that may have bytes that are not zero. OSError."""
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        return max((end for _, end in data_ranges(file.fileno(), 0, size)), default=0)

@@ -33,13 +33,6 @@ def first_hole(path: Path, size: int, disk: Disk) -> int:
         return min(size, _seek(descriptor, 0, SEEK_HOLE, size, size))
 
 
-def data_end(path: Path) -> int:
-    """The end of the last part of a file that may have bytes that are not zero. OSError."""
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        return max((end for _, end in data_ranges(file.fileno(), 0, size)), default=0)
-
-
 def _seek(descriptor: int, at: int, whence: int | None, unknown: int, none: int) -> int:
     """`lseek`; `unknown` where the file system does not support it, `none` where nothing follows."""
     if whence is None:

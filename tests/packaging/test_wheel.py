@@ -21,7 +21,7 @@ def tree_files(tree: Path) -> set[str]:
     for folder, _folders, files in os.walk(tree / "rmqlab", followlinks=True):
         relative = Path(folder).relative_to(tree)
         named = relative.relative_to("rmqlab/pipeline/discovery") if "discovery" in relative.parts else relative
-        found |= {str(named / file) for file in files if file.endswith((".py", ".toml", ".css", ".typed"))}
+        found |= {str(named / file) for file in files if file.endswith((".py", ".toml", ".css", ".js", ".typed"))}
     return found
 
 
@@ -30,7 +30,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(distributions: Distributio
     own = {name for name in packed if ".dist-info/" not in name}
     assert own == tree_files(ROOT)
     assert {name.split("/")[0] for name in own} == {"rmqlab", *PYSPARK_PACKAGES}
-    assert {"rmqlab/py.typed", "rmqlab/pipeline/report/style.css"} <= own
+    assert {"rmqlab/py.typed", "rmqlab/pipeline/report/style.css", "rmqlab/pipeline/report/cursor.js"} <= own
     assert {"rmqlab/cluster/scenario/files/01-kill-master.toml", "rmqlab/cluster/scenario/files/large/hundred-brokers.toml"} <= own  # fmt: skip
 
 
