@@ -22,8 +22,10 @@ from rmqlab.cluster.checks import (
     rollbacks,
     routes,
     storefiles,
+    tablefiles,
     unavailability,
     unreplicated,
+    unstored,
 )
 from rmqlab.cluster.checks.copies import Stores, read_stores
 from rmqlab.cluster.checks.history import History, read_history
@@ -47,6 +49,8 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
     divergence.judge,
     records.judge,
     storefiles.judge,
+    unstored.judge,
+    tablefiles.judge,
     clocks.judge,
 )
 

@@ -12,7 +12,14 @@ _LOST = Expected(metric="lost", names_victims=True)
 _DIVERGENCE = Expected(metric="divergence SLAVE", names_victims=True)
 _UNCLAIMED = Expected(metric="unclaimed", names_strangers=True)
 _CORRUPT = Expected(metric="corrupt NODE", names_victims=True)
-_OF_LOSS = ("lost.SEND_OK", "unreplicated", "dangling", "unindexed", "replication_lag_left")
+_OF_LOSS = (
+    "lost.SEND_OK",
+    "unreplicated",
+    "delivered_unstored",
+    "dangling",
+    "offset_file_ahead",
+    "replication_lag_left",
+)
 _OF_STRANGERS = ("gap", *_OF_LOSS)
 """Messages that nobody in the journals sent are a gap in the evidence, too."""
 _TAIL = 5
@@ -24,13 +31,23 @@ def cut_tail(site: Site, nodes: Nodes) -> Change:
     tail = site.acknowledged(nodes)[-_TAIL:]
     if not tail:
         raise NothingToPlantError(f"no acknowledged message in the log of {' and '.join(nodes)}")
-    first = tail[site.random.randrange(len(tail) - 1) if len(tail) > 1 else 0]
-    victims = [record for record in tail if record.physical_offset >= first.physical_offset]
+    start = tail[site.random.randrange(len(tail) - 1) if len(tail) > 1 else 0].physical_offset
+    victims = _only_behind(site, nodes[0], start)
     edits = []
     for log in site.logs(nodes):
-        edits.append(site.edit_log(log, first.physical_offset, f"zeroed from here on, {len(victims)} messages"))
-        log.zero_from(first.physical_offset)
+        edits.append(site.edit_log(log, start, f"zeroed from here on, {len(victims)} messages"))
+        log.zero_from(start)
     return site.change(nodes, victims, edits)
+
+
+def _only_behind(site: Site, node: str, start: int) -> list[StoredMessage]:
+    """Acknowledged messages of which a log has no record before an offset: one that was delayed has several."""
+    first_records: dict[str, StoredMessage] = {}
+    for record in site.log(node).records():
+        first_records.setdefault(unique_id(record), record)
+    acknowledged = {key for send in site.history.sends if send.is_acknowledged for key in send.ids}
+    found = (record for key, record in first_records.items() if key in acknowledged)
+    return [record for record in found if record.physical_offset >= start]
 
 
 def replace_record(site: Site, nodes: Nodes) -> Change:

@@ -59,8 +59,8 @@ class Bounds:
         if (problem := self._without(self.absent_brokers())) is None:
             return
         if not self.may_skip:
-            raise PlanError(f"{problem}. Start it, or set failOnDataLoss to false to read without it")
-        self.warn(f"{problem}: its messages are left out")
+            raise PlanError(f"{problem}. Start the broker, or set failOnDataLoss to false to read without it")
+        self.warn(f"{problem}. Its messages are left out")
 
     async def look_again(self, client: Client) -> None:
         """Learn the routes as they are now; what cannot be learnt stays as it was."""
@@ -83,7 +83,7 @@ class Bounds:
         if not absent:
             return None
         near = near_miss(absent[0], self.members.keys() - set(self.options.brokers))
-        return f"{NAME}: no route has {absent[0]}, which option brokers names{near}; {self.routed}"
+        return f"{NAME}: no route has {', '.join(absent)} of option brokers{near}; {self.routed}"
 
     @property
     def routed(self) -> str:
@@ -222,7 +222,7 @@ class Bounds:
         if not self.may_skip:
             raise PlanError(f"{problem}. Start the broker, and read again; nothing is known to be lost")
         self._skipped.update(silent)
-        self.warn(f"{problem}: their messages are left out")
+        self.warn(f"{problem}. Their messages are left out")
 
 
 async def _check_within(client: Client, queue: QueueName, members: Mapping[int, str], offset: int) -> None:

@@ -20,6 +20,7 @@ TIMES: Final = "times"
 RECORDS: Final = "records"
 ENTRIES: Final = "entries"
 TOPICS: Final = "topics"
+GROUPS: Final = "groups"
 
 _SUPERVISOR: Final = frozenset({Source.SUPERVISOR})
 _SENDS: Final = _SUPERVISOR | {Source.PRODUCERS}
@@ -405,6 +406,35 @@ STORE_FILES: Final = (
     ),
 )
 
+DELIVERED_UNSTORED: Final = Metric(
+    name="delivered_unstored",
+    unit=MESSAGES,
+    says="delivered, and in no store",
+    definition="Messages that a consumer received and of which no store has a readable copy under any topic, without"
+    " those that their broker deleted for their age.",
+    unknown_when="nothing was delivered, or a store that could hold one of the messages cannot be read",
+)
+
+GROUPS_MISSING: Final = Metric(
+    name="groups_missing",
+    target="NODE",
+    unit=GROUPS,
+    says="that consumed from a master, and not in subscriptionGroup.json",
+    blind_to="tables of slaves, and groups that consumed before the node's last start only",
+    unknown_when="the file cannot be read, or the node lost power or its store and was not started again",
+)
+
+DELAY_OFFSET_BEHIND: Final = Metric(
+    name="delay_offset_behind",
+    target="NODE",
+    unit=MESSAGES,
+    says="furthest that a delay level delivered beyond its stored offset",
+    definition="delayOffset.json of a master, against delayed messages that its log has under their own topic, too.",
+    unknown_when="the file cannot be read, or the node was not stopped in good order",
+)
+
+TABLE_FILES: Final = (GROUPS_MISSING, DELAY_OFFSET_BEHIND)
+
 CLOCKS: Final = (
     Metric(
         name="clock_disagreement",
@@ -434,6 +464,8 @@ METRICS: Final = tuple(
         DIVERGENCE,
         RECORDS_AND_QUEUES,
         STORE_FILES,
+        (DELIVERED_UNSTORED,),
+        TABLE_FILES,
         CLOCKS,
     )
 )

@@ -1,9 +1,16 @@
 """What `rmqlab audit` makes of its options for Spark."""
 
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
 import pytest
 import typer
 
 from rmqlab.pipeline import commands
+from rmqlab.pipeline.audit.audit import _fit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def test_settings_are_pairs_of_which_the_last_of_a_key_wins() -> None:
@@ -29,3 +36,19 @@ def test_of_an_error_in_a_data_source_the_line_that_says_what_is_wrong_is_shown(
         "JVM stacktrace:\norg.apache.spark.sql.AnalysisException\n SQLSTATE: 38000"
     )
     assert commands._last_line(text).endswith("OptionError: rmqlab-journal: there is no kind x")
+
+
+class FakeSpark:
+    """As much of a session as the settings of an audit need; it holds them."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, str] = {}
+        self.conf = SimpleNamespace(set=self.settings.__setitem__)
+        self.sparkContext = SimpleNamespace(defaultParallelism=2)
+
+
+def test_an_audit_leaves_the_settings_of_the_user_alone() -> None:
+    ours, theirs = FakeSpark(), FakeSpark()
+    for spark, given in ((ours, ()), (theirs, {"spark.sql.shuffle.partitions"})):
+        _fit(cast("SparkSession", spark), 10**6, is_small=False, given=given)
+    assert ours.settings.keys() - theirs.settings.keys() == {"spark.sql.shuffle.partitions"}

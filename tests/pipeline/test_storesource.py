@@ -78,6 +78,8 @@ def test_uris_and_patterns_name_stores(spark: "SparkSession", golden: pathlib.Pa
         for row in spark.read.format("rocketmq-store").load(f"file://{golden}/*").select("node").distinct().collect()
     }
     assert counts == {"master", "slave", "master-kill9"}
+    entries = spark.read.format("rocketmq-queues").load(f"file:{golden}/*")
+    assert {row.node for row in entries.select("node").distinct().collect()} == counts
 
 
 def test_a_filter_does_not_leak_into_the_next_count(spark: "SparkSession", golden: pathlib.Path) -> None:

@@ -133,7 +133,7 @@ def test_ranges_are_by_offset_or_by_time(spark: "SparkSession", lab: "Lab", orde
         ({"nameServer": "127.0.0.1:1,127.0.0.1:2"}, "did you mean 127.0.0.1:1;127.0.0.1:2?"),
         (
             {"brokers": "broker-aa"},
-            "no route has broker-aa, which option brokers names, did you mean broker-a?",
+            "no route has broker-aa of option brokers, did you mean broker-a?",
         ),
     ],
 )

@@ -7,10 +7,11 @@ import attrs
 
 from rmqlab.cluster.plant.model import Planted, Report
 from rmqlab.verdict.catalogue import METRICS
+from rmqlab.verdict.findings import EVIDENCE_LIMIT
 from rmqlab.verdict.verdict import Verdict
 from tests.planted.judges import Judged
 
-_MEASUREMENTS = ("sent", "expired", "replication_lag")
+_MEASUREMENTS = ("sent", "expired", "replication_lag", "behind_for")
 """Metrics whose value says nothing against a run."""
 _NAMES = frozenset(metric.name for metric in METRICS)
 
@@ -72,7 +73,7 @@ def _names_the_right(report: Report, judged: Judged, clean: Judged) -> bool:
 
 def _difference(report: Report, judged: Judged, clean: Judged) -> str:
     named = judged.ids(report.metric)
-    unnamed = set(report.message_ids) - named
+    unnamed = set(report.message_ids) - named if len(named) < EVIDENCE_LIMIT else set()
     wrong = named - clean.ids(report.metric) - {*report.message_ids, *report.also_allowed}
     parts = [f"{len(unnamed)} of {len(report.message_ids)} not named"] if unnamed else []
     return ", ".join(parts + ([f"{len(wrong)} others named"] if wrong else []))

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_UNIQUE_ID = re.compile(r"\b[0-9A-F]{32}\b")
+
+
 @attrs.frozen
 class Judged:
     """What one judge says of one run."""
@@ -34,12 +37,13 @@ class Judged:
         return self.value(metric) is None
 
     def ids(self, metric: str) -> frozenset[str]:
-        """The messages that a metric's finding names, itself or in its evidence."""
+        """The messages that a metric's finding names: itself, in its evidence, or in the words of that."""
         finding = self.findings.get(metric)
         if finding is None:
             return frozenset()
         in_evidence = [message_id for piece in finding.evidence for message_id in piece.message_ids]
-        return frozenset(finding.message_ids or in_evidence)
+        in_words = [found for piece in finding.evidence for found in _UNIQUE_ID.findall(piece.says)]
+        return frozenset(finding.message_ids or in_evidence or in_words)
 
     def lines_about(self, process: str) -> list[str]:
         """The lines of the verdict that name a process."""

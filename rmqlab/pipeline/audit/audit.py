@@ -15,7 +15,18 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from rmqlab.pipeline.audit import beliefs, clocks, fates, queues, records, replication, storefiles, timelines
+from rmqlab.pipeline.audit import (
+    beliefs,
+    clocks,
+    fates,
+    queues,
+    records,
+    replication,
+    storefiles,
+    tablefiles,
+    timelines,
+    unstored,
+)
 from rmqlab.pipeline.audit.facts import Run, read_facts
 from rmqlab.pipeline.audit.size import SMALL_BYTES, bytes_to_read
 from rmqlab.verdict.catalogue import METRICS
@@ -40,6 +51,8 @@ QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
     ("replication", replication.judge),
     ("records and queues", records.judge),
     ("files of stores", storefiles.judge),
+    ("deliveries", unstored.judge),
+    ("tables of brokers", tablefiles.judge),
     ("clocks", clocks.judge),
     ("who was believed to serve", beliefs.judge),
     ("timelines", timelines.judge),

@@ -10,7 +10,7 @@ from typing import Any
 
 from rmqlab.pipeline.audit.facts import Run
 from rmqlab.verdict.catalogue import ENTRIES, RECORDS
-from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
 _DANGLING = """
 with firsts as (
@@ -54,17 +54,17 @@ def judge(run: Run) -> Iterator[Finding]:
             metric=f"corrupt {node}",
             unit=RECORDS,
             value=damages[node],
-            evidence=seen(f"{_place(row)}: {row.why}" for row in told_damages.get(node, ())),
+            evidence=tuple(_tell(row, row.why) for row in told_damages.get(node, ())),
         )
         missing = _why_unknown(run, node, is_without_queues=bool(records[node]) and not entries[node])
         if missing:
             yield unknown(f"dangling {node}", ENTRIES, missing)
         else:
-            told = (
-                f"{_place(row)}: the entry points at {row.message_id or 'no record'}"
+            told = tuple(
+                _tell(row, f"the entry points at {row.message_id or 'no record'}")
                 for row in told_dangling.get(node, ())
             )
-            yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node], evidence=seen(told))
+            yield Finding(metric=f"dangling {node}", unit=ENTRIES, value=dangling[node], evidence=told)
     yield from _judge_unqueued(run)
 
 
@@ -72,7 +72,7 @@ def _judge_unqueued(run: Run) -> Iterator[Finding]:
     counts = _count(run, "unqueued_records")
     told = _told(run, "unqueued_records") if counts else {}
     for node in run.stores:
-        metric, evidence = f"unqueued {node}", seen(f"{_place(row)}: no entry" for row in told.get(node, ()))
+        metric, evidence = f"unqueued {node}", tuple(_tell(row, "no entry") for row in told.get(node, ()))
         if ended_in_good_order(run, node):
             yield Finding(metric=metric, unit=RECORDS, value=counts[node], evidence=evidence)
         else:
@@ -98,6 +98,10 @@ def _told(run: Run, table: str) -> dict[str, list[Any]]:
     for row in run.rows(_FIRST.format(table=table)):
         told[row.node].append(row)
     return told
+
+
+def _tell(row: Any, says: str) -> Evidence:
+    return Evidence(says=f"{_place(row)}: {says}", message_ids=(row.message_id,) if row.message_id else ())
 
 
 def _place(row: Any) -> str:

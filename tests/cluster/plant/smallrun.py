@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.message import NewMessage
+from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
@@ -16,8 +18,10 @@ if TYPE_CHECKING:
 
 QUEUES = 2
 SENDS = 40
+DELAYED_SENDS = 3
+"""Of level 1, to another topic, each stored there at once."""
 _STORE_SIZES = {"mapped_file_size_commit_log": 64 * 1024, "max_hash_slot_num": 100, "max_index_num": 400}
-_DELIVERED_LATER = 3
+TOPICS = ("orders", "reminders", SCHEDULE_TOPIC)
 
 
 def made_up_run() -> MadeUpRun:
@@ -30,8 +34,12 @@ def made_up_run() -> MadeUpRun:
         run.deliver(number, number // QUEUES, queue_id=number % QUEUES)
         run.commit(number // QUEUES + 1, queue_id=number % QUEUES)
         run.wait(0.1)
+    for number in range(SENDS, SENDS + DELAYED_SENDS):
+        run.store(f"ID{number:06}", Queue(SCHEDULE_TOPIC, "broker-a", 0), run.logs)
+        run.send(number, topic="reminders")
     run.wait(30)  # brokers have saved their tables
-    run.add("produce-1", "produced", sent=SENDS, SEND_OK=SENDS)
+    run.add("broker-a-s", "topics_synced", topics=len(TOPICS), version=1)
+    run.add("produce-1", "produced", sent=SENDS + DELAYED_SENDS, SEND_OK=SENDS + DELAYED_SENDS)
     run.add("consume-1", "consumed", delivered=SENDS)
     run.add("", "cluster_stopping")
     for node in ("produce-1", "consume-1", *run.nodes):
@@ -63,11 +71,13 @@ def _write_tables(node: Path) -> None:
     ends = dict.fromkeys(range(QUEUES), SENDS // QUEUES)
     tables: dict[str, Body] = {
         "consumerOffset.json": ConsumerOffsets(offset_table={"orders@shop": ends}),
-        "topics.json": TopicConfigSerializeWrapper(topic_config_table={"orders": TopicConfig(topic_name="orders")}),
+        "topics.json": TopicConfigSerializeWrapper(
+            topic_config_table={topic: TopicConfig(topic_name=topic) for topic in TOPICS}
+        ),
         "subscriptionGroup.json": SubscriptionGroupWrapper(
             subscription_group_table={"shop": SubscriptionGroupConfig(group_name="shop")}
         ),
-        "delayOffset.json": DelayOffsets(offset_table={1: _DELIVERED_LATER}),
+        "delayOffset.json": DelayOffsets(offset_table={1: DELAYED_SENDS}),
     }
     (node / "store" / "config").mkdir(exist_ok=True)
     for name, table in tables.items():

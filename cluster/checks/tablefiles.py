@@ -1,0 +1,88 @@
+"""Small tables of brokers, against what their logs and the journal prove.
+
+* `groups_missing NODE`: consumer groups that a master gave messages to since its last start, and that its
+  subscriptionGroup.json does not name. A broker enters a group at its first heartbeat, before it serves it.
+* `delay_offset_behind NODE`: the furthest that the offset of a delay level in a master's delayOffset.json is below what
+  its log shows to be delivered: those messages would be delivered again.
+
+Unknown: where the file cannot be read, and after a power loss or a wiped store until the broker started.
+`delay_offset_behind` also where the broker did not stop in good order: it saves this table every 10 s.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
+
+from rmqlab.cluster.checks.copies import NodeStore, Stores
+from rmqlab.cluster.checks.history import History, Member
+from rmqlab.cluster.checks.records import ended_in_good_order
+from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.offset import DelayOffsets
+from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.store.configfile import load_config_file
+from rmqlab.verdict.catalogue import DELAY_OFFSET_BEHIND, GROUPS_MISSING, TABLE_FILES
+from rmqlab.verdict.findings import Finding, seen, unknown
+
+T = TypeVar("T")
+_GROUPS = "subscriptionGroup.json"
+_DELAYS = "delayOffset.json"
+
+
+def judge(history: History, stores: Stores) -> Iterator[Finding]:
+    """Yield the findings of `catalogue.TABLE_FILES`, for every master that was ready."""
+    for member in history.members.values():
+        if not member.is_broker or member.broker_id:
+            continue
+        store = stores.nodes.get(member.name)
+        last = [entry.kind for entry in history.of_node(member.name, "node_ready", "power_lost", "store_wiped")][-1:]
+        if last != ["node_ready"] or store is None:
+            why = "the node lost power, or its store" if store else "its store was not given"
+            for metric in TABLE_FILES:
+                yield unknown(f"{metric.name} {member.name}", metric.unit, why)
+        else:
+            yield _judge_groups(member, store, history)
+            yield _judge_delays(member, store, history)
+
+
+def _read(store: NodeStore, name: str, decode: Callable[[bytes], T]) -> T | None:
+    return load_config_file(store.root / "config" / name, decode) if store.root else None
+
+
+def _judge_groups(member: Member, store: NodeStore, history: History) -> Finding:
+    metric, unit = f"{GROUPS_MISSING.name} {member.name}", GROUPS_MISSING.unit
+    table = _read(store, _GROUPS, SubscriptionGroupWrapper.decode)
+    if table is None:
+        return unknown(metric, unit, f"{_GROUPS} could not be read")
+    ready_at = max(entry.at_millis for entry in history.of_node(member.name, "node_ready"))
+    served = {
+        delivery.group
+        for delivery in history.deliveries
+        if delivery.queue.broker == member.broker
+        and not delivery.entry.fields.get("from_broker_id")
+        and delivery.at >= ready_at
+    }
+    missing = sorted(served - table.subscription_group_table.keys())
+    told = (f"{member.name}: {_GROUPS} lacks {group}, which consumed from here" for group in missing)
+    return Finding(metric=metric, unit=unit, value=len(missing), evidence=seen(told))
+
+
+def _judge_delays(member: Member, store: NodeStore, history: History) -> Finding:
+    metric, unit = f"{DELAY_OFFSET_BEHIND.name} {member.name}", DELAY_OFFSET_BEHIND.unit
+    if not ended_in_good_order(member.name, history):
+        return unknown(metric, unit, "the node was not stopped in good order")
+    table, delivered = _read(store, _DELAYS, DelayOffsets.decode), _delivered_levels(store)
+    if table is None and delivered:
+        return unknown(metric, unit, f"{_DELAYS} could not be read")
+    stored = table.offset_table if table else {}
+    behind = {level: end - stored.get(level, 0) for level, end in delivered.items() if end > stored.get(level, 0)}
+    told = (f"{member.name}: level {level} delivered {by} messages beyond its offset" for level, by in behind.items())
+    return Finding(metric=metric, unit=unit, value=max(behind.values(), default=0), evidence=seen(told))
+
+
+def _delivered_levels(store: NodeStore) -> Mapping[int, int]:
+    """The queue offset behind the last delivered message of each level: the log has it under another topic later."""
+    elsewhere = {copy.message_id: copy.log_offset for copy in store.copies if copy.queue.topic != SCHEDULE_TOPIC}
+    return {
+        copy.queue.queue_id + 1: copy.offset + 1
+        for copy in store.copies
+        if copy.queue.topic == SCHEDULE_TOPIC and elsewhere.get(copy.message_id, -1) > copy.log_offset
+    }

@@ -1,0 +1,58 @@
+"""Messages that a consumer was given and that no store has: lost after they were delivered, or never stored at all.
+
+* `delivered_unstored`: messages with a delivery in a journal, and with no readable copy under any topic. A message that its
+  broker deleted for its age does not count.
+
+Unknown: where nothing was delivered; where a message is in none of the stores that were read, and one of its broker's
+stores could not be.
+"""
+
+from collections.abc import Iterator
+
+from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.history import Delivery, History
+from rmqlab.verdict.catalogue import DELIVERED_UNSTORED, MESSAGES
+from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
+
+_METRIC = DELIVERED_UNSTORED.name
+
+
+def judge(history: History, stores: Stores) -> Iterator[Finding]:
+    """Yield the finding of `delivered_unstored`."""
+    if not history.deliveries:
+        yield unknown(_METRIC, MESSAGES, "nothing was delivered to a workload of the journal")
+        return
+    deleting = {entry.node for entry in history.of_kind("file_deleted")}
+    absent = {
+        delivery.message_id: delivery
+        for delivery in history.deliveries
+        if delivery.message_id
+        and delivery.message_id not in stores.by_message
+        and not _may_be_expired(delivery, stores, deleting)
+    }
+    missing = stores.missing_of({delivery.queue.broker for delivery in absent.values()}, history)
+    if absent and (missing or not stores.nodes):
+        yield unknown(_METRIC, MESSAGES, "; ".join(missing) or "no store was given")
+        return
+    yield count_of(
+        _METRIC, MESSAGES, list(absent.values()), lambda delivery: _tell(delivery, history), message_ids=list(absent)
+    )
+
+
+def _may_be_expired(delivery: Delivery, stores: Stores, deleting: set[str]) -> bool:
+    """True if a broker of the queue deleted files, and has nothing of the queue up to where the message was."""
+    for store in stores.of_broker(delivery.queue.broker):
+        if store.node in deleting:
+            offsets = [copy.offset for copy in store.copies if copy.queue == delivery.queue]
+            if delivery.offset < min(offsets, default=delivery.offset + 1):
+                return True
+    return False
+
+
+def _tell(delivery: Delivery, history: History) -> Evidence:
+    return Evidence(
+        says=f"{delivery.group} got it from {delivery.queue} offset {delivery.offset} at {delivery.node}; no store has it",
+        at_millis=delivery.at,
+        message_ids=(delivery.message_id,),
+        entries=history.around(delivery.at, delivery.message_id),
+    )

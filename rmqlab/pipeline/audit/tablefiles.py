@@ -1,0 +1,85 @@
+"""Small tables of brokers against logs and journals. Metrics: groups_missing NODE, delay_offset_behind NODE.
+
+This process reads the files; Spark knows who was given what, and what was delivered. The rules are those of
+cluster/checks/tablefiles.py.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+from rmqlab.pipeline.audit.facts import Run
+from rmqlab.pipeline.audit.records import ended_in_good_order
+from rmqlab.pipeline.audit.watchers import Member
+from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.offset import DelayOffsets
+from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.store.configfile import load_config_file
+from rmqlab.verdict.catalogue import DELAY_OFFSET_BEHIND, GROUPS_MISSING, TABLE_FILES
+from rmqlab.verdict.findings import Finding, seen, unknown
+
+T = TypeVar("T")
+
+_SERVED = """
+select broker, `group`, max(at) at from deliveries where coalesce(from_broker_id, 0) = 0 group by broker, `group`
+"""
+
+_DELIVERED = f"""
+with elsewhere as (
+    select node, message_id, max(log_offset) log_offset from copies where topic != '{SCHEDULE_TOPIC}'
+    group by node, message_id
+)
+select c.node, c.queue + 1 level, max(c.offset) + 1 until from copies c join elsewhere e
+    on c.node = e.node and c.message_id = e.message_id and e.log_offset > c.log_offset
+where c.topic = '{SCHEDULE_TOPIC}' group by c.node, c.queue
+"""
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Measure, for every master that was ready."""
+    served, delivered = run.rows(_SERVED), run.rows(_DELIVERED)
+    for member in run.members.values():
+        if not member.broker or member.broker_id:
+            continue
+        if why := _why_unknown(run, member.name):
+            for metric in TABLE_FILES:
+                yield unknown(f"{metric.name} {member.name}", metric.unit, why)
+        else:
+            yield _judge_groups(run, member, served)
+            yield _judge_delays(run, member, {row.level: row.until for row in delivered if row.node == member.name})
+
+
+def _why_unknown(run: Run, node: str) -> str:
+    if node not in run.stores:
+        return "its store was not given"
+    kinds = (one.kind for one in run.happenings if one.node == node)
+    last = [kind for kind in kinds if kind in ("node_ready", "power_lost", "store_wiped")][-1:]
+    return "" if last == ["node_ready"] else "the node lost power, or its store"
+
+
+def _read(run: Run, node: str, name: str, decode: Callable[[bytes], T]) -> T | None:
+    return load_config_file(run.directory / node / "store" / "config" / name, decode)
+
+
+def _judge_groups(run: Run, member: Member, served: list[Any]) -> Finding:
+    metric, unit = f"{GROUPS_MISSING.name} {member.name}", GROUPS_MISSING.unit
+    table = _read(run, member.name, "subscriptionGroup.json", SubscriptionGroupWrapper.decode)
+    if table is None:
+        return unknown(metric, unit, "subscriptionGroup.json could not be read")
+    ready_at = max(one.at for one in run.happenings if (one.node, one.kind) == (member.name, "node_ready"))
+    groups = {row["group"] for row in served if row.broker == member.broker and row.at >= ready_at}
+    missing = sorted(groups - table.subscription_group_table.keys())
+    evidence = seen(f"{group} consumed from {member.name}, and is not in its table" for group in missing)
+    return Finding(metric=metric, unit=unit, value=len(missing), evidence=evidence)
+
+
+def _judge_delays(run: Run, member: Member, delivered: Mapping[int, int]) -> Finding:
+    metric, unit = f"{DELAY_OFFSET_BEHIND.name} {member.name}", DELAY_OFFSET_BEHIND.unit
+    if not ended_in_good_order(run, member.name):
+        return unknown(metric, unit, "the node was not stopped in good order")
+    table = _read(run, member.name, "delayOffset.json", DelayOffsets.decode)
+    if table is None and delivered:
+        return unknown(metric, unit, "delayOffset.json could not be read")
+    stored = table.offset_table if table else {}
+    behind = {level: until - stored.get(level, 0) for level, until in delivered.items() if until > stored.get(level, 0)}
+    told = (f"level {level}: {by} delivered messages are beyond the stored offset" for level, by in behind.items())
+    return Finding(metric=metric, unit=unit, value=max(behind.values(), default=0), evidence=seen(told))

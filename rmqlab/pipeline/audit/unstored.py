@@ -1,0 +1,54 @@
+"""Messages that were delivered and are in no store. Metric: delivered_unstored.
+
+An anti-join of deliveries and copies; the rules are those of cluster/checks/unstored.py.
+"""
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from rmqlab.pipeline.audit.facts import Run
+from rmqlab.verdict.catalogue import DELIVERED_UNSTORED
+from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
+
+_UNSTORED = """
+with firsts as (
+    select node, topic, queue, min(offset) first from copies where node in (select node from deleting)
+    group by node, topic, queue
+), expired as (
+    select d.message_id from deliveries d join deleting x on d.broker = x.broker
+        left join firsts f on f.node = x.node and f.topic = d.topic and f.queue = d.queue
+    where d.offset < coalesce(f.first, d.offset + 1)
+)
+select d.message_id, min(d.at) at, min_by(concat(d.topic, '@', d.broker, ':', d.queue), d.seq) queue,
+    min_by(d.broker, d.seq) broker, min_by(d.offset, d.seq) offset, min_by(d.node, d.seq) node
+from deliveries d left anti join copies c on d.message_id = c.message_id
+    left anti join expired e on d.message_id = e.message_id
+where d.message_id != '' group by d.message_id
+"""
+
+
+def judge(run: Run) -> Iterator[Finding]:
+    """Make the table `unstored`, and measure."""
+    metric, unit = DELIVERED_UNSTORED.name, DELIVERED_UNSTORED.unit
+    if not run.rows("select 1 from deliveries", 1):
+        yield unknown(metric, unit, "nothing was delivered to a workload of the journal")
+        return
+    deleting = {one.node for one in run.happenings if one.kind == "file_deleted" and one.node in run.stores}
+    rows = [{"node": node, "broker": run.members[node].broker} for node in deleting if node in run.members]
+    run.small("deleting", rows, node=pa.string(), broker=pa.string())
+    run.table("unstored", run.sql(_UNSTORED))
+    (row,) = run.rows("select count(*) found, collect_set(broker) brokers from unstored")
+    unread = [why for broker in row.brokers for why in run.unread_of(broker)]
+    if row.found and (unread or not run.stores):
+        yield unknown(metric, unit, "; ".join(unread) or "no store was given")
+        return
+    evidence = tuple(
+        Evidence(
+            says=f"{one.message_id}: {one.node} got it from {one.queue} offset {one.offset}, and no store has it",
+            at_millis=one.at,
+            message_ids=(one.message_id,),
+        )
+        for one in (run.rows("select * from unstored order by at, message_id", EVIDENCE_LIMIT) if row.found else ())
+    )
+    yield Finding(metric=metric, unit=unit, value=row.found, evidence=evidence)

@@ -1,0 +1,80 @@
+"""Small tables of brokers: what they need not hold. That planted violations are found: tests/cluster/plant."""
+
+from pathlib import Path
+
+import pytest
+
+from rmqlab.cluster.checks import judge_directory
+from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
+from rmqlab.remoting.bodies.offset import DelayOffsets
+from rmqlab.remoting.body import Body
+from rmqlab.verdict.catalogue import TABLE_FILES
+from tests.cluster.plant.smallrun import DELAYED_SENDS, made_up_run, write_run
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+def save(directory: Path, node: str, name: str, table: Body) -> None:
+    (directory / node / "store" / "config" / name).write_bytes(table.encode_pretty())
+
+
+def short_run() -> MadeUpRun:
+    run = MadeUpRun()
+    run.send(1)
+    run.deliver(1, 0)
+    return run
+
+
+def test_a_group_that_consumed_only_before_the_last_start_is_not_missed(directory: Path) -> None:
+    run = short_run()
+    run.end("broker-a")
+    run.ready("broker-a")
+    write_run(run, directory)
+    save(directory, "broker-a", "subscriptionGroup.json", SubscriptionGroupWrapper())
+    assert judge_directory(directory)["groups_missing broker-a"].value == 0
+
+
+def test_a_group_that_consumed_since_is(directory: Path) -> None:
+    write_run(short_run(), directory)
+    save(directory, "broker-a", "subscriptionGroup.json", SubscriptionGroupWrapper())
+    assert judge_directory(directory)["groups_missing broker-a"].value == 1
+
+
+def test_a_delay_offset_is_behind_by_what_was_delivered_beyond_it(directory: Path) -> None:
+    write_run(made_up_run(), directory)
+    save(directory, "broker-a", "delayOffset.json", DelayOffsets(offset_table={1: 1}))
+    assert judge_directory(directory)["delay_offset_behind broker-a"].value == DELAYED_SENDS - 1
+
+
+def test_a_broker_that_did_not_stop_in_order_may_have_saved_no_delay_offset(directory: Path) -> None:
+    run = made_up_run()
+    run.entries = [
+        one for one in run.entries if one.kind not in ("cluster_stopping", "cluster_stopped", "node_stopped")
+    ]
+    write_run(run, directory)
+    save(directory, "broker-a", "delayOffset.json", DelayOffsets())
+    assert (
+        judge_directory(directory)["delay_offset_behind broker-a"].missing == "the node was not stopped in good order"
+    )
+
+
+def test_tables_of_a_node_that_lost_power_prove_nothing(directory: Path) -> None:
+    run = short_run()
+    run.end("broker-a")
+    run.add("broker-a", "power_lost")
+    findings = judge_directory(write_run(run, directory))
+    for metric in TABLE_FILES:
+        assert findings[f"{metric.name} broker-a"].missing == "the node lost power, or its store"
+
+
+def test_a_table_that_cannot_be_read_is_unknown(directory: Path) -> None:
+    write_run(made_up_run(), directory)
+    for path in (directory / "broker-a" / "store" / "config").glob("*.json"):
+        path.write_bytes(b"{")
+    findings = judge_directory(directory)
+    for metric in TABLE_FILES:
+        assert findings[f"{metric.name} broker-a"].missing.endswith(".json could not be read")
