@@ -7,7 +7,7 @@ journal that was altered, or a `clock` fault; every metric that compares times o
   as far as one of these shows it:
   - a message is delivered before its send began, or before its broker stored it;
   - a message is stored before its send began, or after the send that it belongs to was acknowledged;
-  - a node writes an event after the supervisor saw its end.
+  - a node writes an event before the supervisor started the cluster, or after it saw the node's end.
   Of two nodes that disagree, the one that disagrees with more others is named; else the one that is no broker.
 
 It sees differences above 1 s, and none that no message shows: a consumer that is ahead delivers late, which is no
@@ -21,6 +21,7 @@ import attrs
 
 from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import History
+from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.findings import Evidence, Finding
 
@@ -83,6 +84,7 @@ def _bounds(history: History, stores: Stores) -> Iterator[Bound]:
     masters = {member.broker: member.name for member in history.members.values() if member.broker_id == 0}
     yield from _of_sends(history, stores, masters)
     yield from _of_deliveries(history, stores, masters)
+    yield from _of_starts(history)
     yield from _of_ends(history)
 
 
@@ -120,17 +122,36 @@ def _of_ends(history: History) -> Iterator[Bound]:
     """The last event of a node, if it did not start again after its last end."""
     ended: dict[str, int] = {}
     last: dict[str, int] = {}
-    for entry in history.entries:
-        kind = EVENT_TYPES.get(entry.kind)
+    for entry in (*history.entries, *history.closing):  # some of the last are in both
         if entry.kind in _ENDS:
             ended[entry.node] = entry.at_millis
         elif entry.kind == "node_spawned":
             ended.pop(entry.node, None)
-        elif kind is not None and kind.source in _OWN_SOURCES:
-            last[entry.node] = entry.at_millis
+        elif _is_own(entry):
+            last[entry.node] = max(entry.at_millis, last.get(entry.node, 0))
     for node in ended.keys() & last.keys():
         says = f"{node} wrote an event after its end"
         yield Bound(_SUPERVISOR, node, last[node] - ended[node], says, ended[node])
+
+
+def _of_starts(history: History) -> Iterator[Bound]:
+    """The first event of each node, against the start of the cluster."""
+    starting = next(history.of_kind("cluster_starting"), None)
+    if starting is None:
+        return
+    first: dict[str, int] = {}
+    for entry in history.entries:
+        if _is_own(entry):
+            first.setdefault(entry.node, entry.at_millis)
+    for node, at in first.items():
+        says = f"{node} wrote an event before the cluster started"
+        yield Bound(node, _SUPERVISOR, starting.at_millis - at, says, at)
+
+
+def _is_own(entry: JournalEntry) -> bool:
+    """True for an event that the node of the entry wrote itself."""
+    kind = EVENT_TYPES.get(entry.kind)
+    return kind is not None and kind.source in _OWN_SOURCES
 
 
 def _tell(bound: Bound, history: History) -> Evidence:

@@ -148,6 +148,8 @@ class History:
     absences: tuple[Absence, ...]
     stopped: Mapping[str, int]
     """When nodes stopped in good order with the whole cluster. That itself is left out of `entries`."""
+    closing: tuple[JournalEntry, ...]
+    """The entries since the whole cluster began to stop."""
     by_message: Mapping[str, tuple[JournalEntry, ...]]
     """Entries that name a message, by its unique id."""
     _telling: tuple[JournalEntry, ...]
@@ -229,6 +231,7 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         members=members,
         absences=tuple(sorted([*_absences(known), *_isolations(known, members)], key=lambda absence: absence.at)),
         stopped=_stopped(every),
+        closing=tuple(every[_stopping(every) :]),
         by_message={key: tuple(found) for key, found in by_message.items()},
         telling=tuple(entry for entry in known if entry.kind not in _NOISE),
     )

@@ -49,6 +49,7 @@ FILES = (
             "unindexed",
             "corrupt",
             "replication_lag_left",
+            "unreplicated",
             "gap",
         ),
     ),

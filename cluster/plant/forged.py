@@ -135,7 +135,7 @@ FORGED = (
         where=any_producer,
         change=forge_acknowledgement,
         expects=(Expected(metric="lost", names_victims=True),),
-        consequences=("lost.SEND_OK", "missing", *_COUNTED),
+        consequences=("lost.SEND_OK", "missing", "unreplicated", *_COUNTED),
     ),
     Kind(
         name="send-removed",

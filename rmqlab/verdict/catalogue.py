@@ -442,8 +442,9 @@ CLOCKS: Final = (
         unit=SECONDS,
         says="furthest that its events contradict those of others",
         definition="A message delivered before it was sent or stored, stored before it was sent or after it was"
-        " acknowledged, or an event written after the node's end. The node that disagrees with more others is named.",
-        blind_to="differences below 1 s, and a consumer that is ahead",
+        " acknowledged, or an event written before the cluster's start or after the node's end. The node that disagrees"
+        " with more others is named.",
+        blind_to="differences below 1 s, and a node that is ahead by less than it lived on after its last event",
         unknown_when="no event of the node can be compared with another's",
         rests_on=_SENDS | _DELIVERIES,
         is_floor=True,

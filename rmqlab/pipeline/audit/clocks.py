@@ -24,6 +24,8 @@ with stored as (
     select c.message_id, c.broker, c.topic, c.queue, c.offset, c.stored_at, m.node,
         min(c.stored_at) over (partition by c.message_id) first_stored
     from copies c join clock_masters m on c.broker = m.broker
+), own_events as (
+    select node, kind, at, seq from raw_happenings union all select node, kind, at, seq from message_events
 ), pairs as (
     select c.node behind, s.node ahead, s.began_at - c.stored_at millis, c.message_id,
         'stored before its send began' how
@@ -44,9 +46,13 @@ with stored as (
     select '', node, last_own - ended, null, 'an event after the end of its node'
     from (select node, max(at) filter (where kind in ({own})) last_own, max(at) filter (where kind in ({ends})) ended,
             max_by(kind, seq) filter (where kind in ({ends}) or kind = 'node_spawned') last_change
-        from (select node, kind, at, seq from happenings union all select node, kind, at, seq from message_events)
-        group by node)
+        from own_events group by node)
     where last_change in ({ends}) and last_own is not null
+    union all
+    select node, '', started - first_own, null, 'an event before the start of the cluster'
+    from (select node, min(at) first_own from own_events where kind in ({own}) group by node)
+        cross join (select min(at) started from raw_happenings where kind = 'cluster_starting')
+    where started is not null
 )
 select behind, ahead, max(millis) millis, max_by(struct(message_id, how), millis) worst
 from pairs group by behind, ahead
@@ -92,6 +98,6 @@ def _blame(wrong: Sequence[Any], brokers: set[str]) -> Mapping[str, list[Any]]:
 
 
 def _tell(row: Any) -> str:
-    behind, ahead = row.behind or "the supervisor", row.ahead
+    behind, ahead = (name or "the supervisor" for name in (row.behind, row.ahead))
     what = f"{row.worst.message_id}: {row.worst.how}" if row.worst.message_id else row.worst.how
     return f"{behind} is {row.millis / 1000:.2f} s or more behind {ahead}: {what}"

@@ -4,6 +4,7 @@ import attrs
 import pytest
 
 from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.runtime.journal import JournalEntry
 
 
 def busy_run() -> MadeUpRun:
@@ -91,6 +92,35 @@ def test_an_event_after_the_end_of_its_node_is_ahead_unless_it_started_again() -
     assert disagreements(run) == {"consume-1": pytest.approx(30.01)}
     run.entries.insert(-1, run.entries[-1].__class__(run.now - 5, "consume-1", "node_spawned", {}))
     assert disagreements(run) == {}
+
+
+def test_a_broker_whose_journal_begins_before_the_cluster_is_behind() -> None:
+    run = MadeUpRun()
+    run.entries.insert(0, JournalEntry(run.entries[0].at_millis - 10, "", "cluster_starting", {"rate": 1.0}))
+    run.add("broker-a", "log_sampled", max_offset=0)
+    assert disagreements(run) == {}
+    move_own(run, "broker-a", -20_000)
+    assert disagreements(run) == {"broker-a": pytest.approx(19.94, abs=0.02)}
+
+
+def test_a_broker_whose_journal_goes_on_after_the_end_of_the_cluster_is_ahead() -> None:
+    run = busy_run()
+    run.add("broker-a", "log_sampled", max_offset=0)
+    run.add("", "cluster_stopping")
+    run.add("broker-a", "node_stopped")
+    assert disagreements(run) == {}
+    move_own(run, "broker-a", 20_000)
+    assert disagreements(run) == {"broker-a": pytest.approx(19.98)}
+
+
+def move_own(run: MadeUpRun, node: str, millis: int) -> None:
+    """Move what a broker wrote itself, and not what the supervisor wrote about it."""
+    run.entries = [
+        attrs.evolve(entry, at_millis=entry.at_millis + millis)
+        if (entry.node, entry.kind) == (node, "log_sampled")
+        else entry
+        for entry in run.entries
+    ]
 
 
 def test_differences_within_the_tolerance_are_none() -> None:

@@ -4,12 +4,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmqlab.cluster.checks.history import Queue
-from rmqlab.cluster.checks.testing import MadeUpRun, write_journals
+from rmqlab.cluster.checks.testing import SOME_DAY, MadeUpRun, write_journals
 from rmqlab.remoting.bodies.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.topic import TopicConfig, TopicConfigSerializeWrapper
 from rmqlab.remoting.message import NewMessage
 from rmqlab.remoting.names import SCHEDULE_TOPIC
+from rmqlab.runtime.journal import JournalEntry
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
@@ -27,8 +28,8 @@ TOPICS = ("orders", "reminders", SCHEDULE_TOPIC)
 def made_up_run() -> MadeUpRun:
     """Sends one after the other into two queues, each delivered and committed, then an end in good order."""
     run = MadeUpRun()
-    for node in run.logs:
-        run.add(node, "log_sampled", max_offset=0)
+    run.entries.insert(0, JournalEntry(SOME_DAY, "", "cluster_starting", {"rate": 1.0}))
+    _sample_logs(run)
     for number in range(SENDS):
         run.send(number, queue_id=number % QUEUES)
         run.deliver(number, number // QUEUES, queue_id=number % QUEUES)
@@ -38,6 +39,7 @@ def made_up_run() -> MadeUpRun:
         run.store(f"ID{number:06}", Queue(SCHEDULE_TOPIC, "broker-a", 0), run.logs)
         run.send(number, topic="reminders")
     run.wait(30)  # brokers have saved their tables
+    _sample_logs(run)
     run.add("broker-a-s", "topics_synced", topics=len(TOPICS), version=1)
     run.add("produce-1", "produced", sent=SENDS + DELAYED_SENDS, SEND_OK=SENDS + DELAYED_SENDS)
     run.add("consume-1", "consumed", delivered=SENDS)
@@ -46,6 +48,12 @@ def made_up_run() -> MadeUpRun:
         run.add(node, "node_stopped", pid=1, end="exit status 0")
     run.add("", "cluster_stopped")
     return run
+
+
+def _sample_logs(run: MadeUpRun) -> None:
+    """Let brokers write events of their own."""
+    for node in run.logs:
+        run.add(node, "log_sampled", max_offset=0)
 
 
 def write_run(run: MadeUpRun, directory: Path) -> Path:

@@ -55,19 +55,13 @@ def test_a_seed_plants_the_same_each_time(run: Path, tmp_path: Path, name: str) 
     assert digests(tmp_path / "first") == digests(tmp_path / "again")
 
 
-MISSED = frozenset(("clock-ahead", "clock-behind"))
-"""Kinds that `check` does not judge rightly yet. One that it does must leave this list."""
-
-
 @each_kind
 def test_check_finds_what_is_planted_names_it_and_reports_nothing_else(run: Path, tmp_path: Path, name: str) -> None:
     clean = check(run)
-    outcomes = []
     for seed in SEEDS:
         planted = plant(run, KINDS[name], tmp_path / str(seed), seed=seed)
-        outcomes.append(compare(planted, check(tmp_path / str(seed)), clean))
-    wrong = [outcome for outcome in outcomes if not outcome.is_right]
-    assert bool(wrong) is (name in MISSED), wrong
+        outcome = compare(planted, check(tmp_path / str(seed)), clean)
+        assert outcome.is_right, outcome
 
 
 def test_nothing_is_reported_of_the_run_without_violation(run: Path) -> None:
