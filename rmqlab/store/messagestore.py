@@ -22,8 +22,8 @@ from rmqlab.store.disk import Disk
 from rmqlab.store.dispatch import Dispatcher, DispatchObserver
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
-from rmqlab.store.index import Index, key_hash
-from rmqlab.store.indexing import is_record_of
+from rmqlab.store.index import Index
+from rmqlab.store.keysearch import records_by_key
 from rmqlab.store.lock import AbortFile, StoreLock
 from rmqlab.store.pull import PropertyFilter, Puller, TagsMatch
 from rmqlab.store.put import Putter
@@ -271,21 +271,9 @@ class MessageStore:
         return self.log.record(physical_offset) if size is None else self.log.slice(physical_offset, size)
 
     def query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryResult:
-        """Records whose key, or unique key, has this key's hash, stored in [begin, end], oldest first.
-
-        As in RocketMQ, a client compares the key itself. That a record lies there and has the hash is checked here, for
-        after a torn write or a damaged file an entry may lead anywhere (issue 12.13).
-        """
-        if self.index is None or not self.index.files:
-            return QueryResult([], 0, 0)
-        found = self.index.find(f"{topic}#{key}", min(max_num, self.config.max_msgs_num_batch), begin, end)
-        if not found:  # RocketMQ tells of its index only where it found something there
-            return QueryResult([], 0, 0)
-        hashed = key_hash(f"{topic}#{key}".encode("utf-8", "replace"))
-        records = [(offset, self.log.record(offset)) for offset in sorted(found)]
-        right = [one for offset, one in records if one is not None and is_record_of(one, offset, hashed)]
-        newest = self.index.files[-1]
-        return QueryResult(right, newest.end_timestamp, newest.end_physical)
+        """Return records by the hash of a key (see `rmqlab.store.keysearch`); none without an index."""
+        limit = min(max_num, self.config.max_msgs_num_batch)
+        return records_by_key(self.index, self.log, f"{topic}#{key}", limit, begin, end)
 
     def queue_entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Entries of a queue from one on: commit log offset, size, tags code. They end with their file."""
