@@ -1,4 +1,4 @@
-"""For tests: what stands in the place of a broker's clock, peers, tasks and replication."""
+"""For tests: stand-ins of a broker's clock, peers, tasks and replication."""
 
 import time
 from collections.abc import Awaitable, Callable
@@ -37,7 +37,7 @@ class HandClock:
 
 @attrs.define(eq=False)
 class NotedRegistration:
-    """In the place of a Registration: notes when the nameservers would be told."""
+    """In the place of a Registration: records registrations."""
 
     config: Any
     ha_address: str
@@ -47,7 +47,7 @@ class NotedRegistration:
     def register_soon(
         self, topic: str | None = None, *, oneway: bool = False, then: Callable[[], None] = lambda: None
     ) -> None:
-        """Note it; whoever waits for it is told at once."""
+        """Record it, and call `then` at once."""
         self.calls.append((topic, oneway))
         then()
 
@@ -76,11 +76,11 @@ class NotedReplication:
 
 @attrs.define(eq=False)
 class ScriptedPeer:
-    """In the place of a Channel: keeps what comes from the broker, and answers its requests from a script."""
+    """In the place of a Channel: records the broker's frames, and replies to its requests from a script."""
 
     peer: str = "127.0.0.1:50001"
     answers: dict[int, Command] = attrs.field(factory=dict)
-    """By request code. What is not named is not answered in time."""
+    """Replies by request code. Requests of other codes time out."""
     replies: list[Command] = attrs.field(factory=list)
     asked: list[Command] = attrs.field(factory=list)
     """Requests of the broker, oneway ones too."""
@@ -91,7 +91,7 @@ class ScriptedPeer:
     _decoder: FrameDecoder = attrs.field(factory=FrameDecoder, init=False)
 
     def write(self, *buffers: Buffer) -> None:
-        """Take frames of replies."""
+        """Decode frames of replies."""
         for frame in self._decoder.feed(b"".join(map(bytes, buffers))):
             self.replies.append(decode_command(frame))
 
@@ -100,12 +100,12 @@ class ScriptedPeer:
         self.drained.append(fn)
 
     def send_oneway(self, command: Command) -> None:
-        """Take a request that nobody answers."""
+        """Record a oneway request."""
         command.flag |= ONEWAY
         self.asked.append(over_the_wire(command))
 
     async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the real one's form
-        """Answer as the script says."""
+        """Return the scripted reply, or raise RequestTimeoutError."""
         self.asked.append(over_the_wire(command))
         answer = self.answers.get(command.code)
         if answer is None:
@@ -118,14 +118,14 @@ class ScriptedPeer:
 
 
 def over_the_wire(command: Command) -> Command:
-    """Give a command as its receiver sees it."""
+    """Encode and decode a command, as its receiver gets it."""
     (frame,) = FrameDecoder().feed(encode_command(command))
     return decode_command(frame)
 
 
 @attrs.define(eq=False)
 class ScriptedPass:
-    """In the place of a reactor: a pass that has just begun, or as long ago as the test says."""
+    """In the place of a reactor: a pass that began now, or as long ago as the test sets."""
 
     waited: float = 0.0
     """Seconds of the wall's time."""
@@ -134,18 +134,18 @@ class ScriptedPass:
 
     @property
     def pass_began(self) -> float:
-        """When it began, by the wall."""
+        """Begin of the pass in wall time."""
         return time.perf_counter() - self.waited
 
     @property
     def pass_began_cpu(self) -> float:
-        """When it began, by the thread's work."""
+        """Begin of the pass in the thread's CPU time."""
         return time.thread_time() - self.worked
 
 
 @attrs.define(eq=False)
 class ScriptedTasks:
-    """In the place of BackgroundTasks: keeps what is started, or runs it to its end at once."""
+    """In the place of BackgroundTasks: collects tasks, or runs each to its end at once."""
 
     runs_at_once: bool = False
     """For tests that are no coroutines."""
@@ -159,7 +159,7 @@ class ScriptedTasks:
             self.started.append((fn, args))
 
     async def run_all(self) -> None:
-        """Run what was started, to its end."""
+        """Run the collected tasks to their ends."""
         started, self.started = self.started, []
         async with trio.open_nursery() as nursery:
             for fn, args in started:
@@ -181,7 +181,7 @@ class ScriptedTurns:
             fn()
 
     def run_all(self) -> int:
-        """Take turns until nothing waits; answer how many it were."""
+        """Run all turns, also those added meanwhile; return their number."""
         turns = 0
         while self.waiting:
             self.waiting.pop(0)()

@@ -1,4 +1,4 @@
-"""For tests of what a broker answers: a broker on a real store without sockets, a clock to set, a peer to talk to it."""
+"""For tests of handlers: a broker on a real store without sockets, with a manual clock and a scripted peer."""
 
 import json
 import pathlib
@@ -76,7 +76,7 @@ class TalkingBroker:
         language: str = "JAVA",
         version: int = VERSION,
     ) -> list[Command]:
-        """Send one request; answer the replies that come at once: one, or none where it is held."""
+        """Send one request; return its immediate replies: one, or none if the request is parked."""
         command = request(code, header, body, oneway=oneway, language=language)
         command.version = version
         return self.serve(command, peer=peer)
@@ -105,18 +105,18 @@ class TalkingBroker:
         body: bytes = b"",
         **options: Any,
     ) -> Command:
-        """Send one request and give its reply, which must come at once."""
+        """Send one request and return its immediate reply."""
         (reply,) = self.tell(code, header, body, **options)
         assert reply.opaque == self._opaque
         return reply
 
     def send(self, topic: str, queue_id: int = 0, body: bytes = b"hello", **properties: str) -> Command:
-        """Send a message, which must be answered at once. The topic is made if it is missing."""
+        """Send a message and return its immediate reply. A missing topic is created."""
         (reply,) = self.tell(RequestCode.SEND_MESSAGE_V2, send_fields(topic, queue_id, **properties), body)
         return reply
 
     def pull(self, topic: str, offset: int = 0, **changes: object) -> list[Command]:
-        """Pull with a subscription of its own; answer the reply, if there is one at once."""
+        """Pull with a subscription in the request; return the immediate reply, if any."""
         return self.tell(RequestCode.PULL_MESSAGE, pull_fields(topic, offset, **changes))
 
     def sweep_held_pulls(self) -> None:
@@ -147,7 +147,7 @@ def send_fields(topic: str, queue_id: int = 0, **properties: str) -> dict[str, s
 
 
 def pull_fields(topic: str, offset: int = 0, **changes: object) -> dict[str, str]:
-    """Ext fields of a pull as tools send it (11): all tags, said in the pull itself, not to be held."""
+    """Return the ext fields of a pull as tools send it (11): all tags, subscription in the pull, not to be held."""
     fields = {
         "consumerGroup": "TOOLS_CONSUMER", "topic": topic, "queueId": 0, "queueOffset": offset, "maxMsgNums": 32,
         "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 20_000, "subscription": "*", "subVersion": 0,
