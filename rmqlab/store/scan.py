@@ -24,6 +24,7 @@ from rmqlab.remoting.message import (
     StoredMessage,
     decode_message,
 )
+from rmqlab.store.disk import Disk
 from rmqlab.store.sparse import data_end
 
 _HEAD: Final = struct.Struct(">ii20xq")
@@ -68,7 +69,7 @@ class LogScan:
             if not path.stat().st_size:
                 continue
             with _mapped(path) as view:
-                for message in self._messages_of(view, int(path.name), written=data_end(path)):
+                for message in self._messages_of(view, int(path.name), written=data_end(path, Disk())):
                     self.holes += self._unreadable
                     self._unreadable.clear()
                     self.end_offset = message.physical_offset + message.store_size

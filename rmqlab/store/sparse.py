@@ -33,11 +33,11 @@ def first_hole(path: Path, size: int, disk: Disk) -> int:
         return min(size, _seek(descriptor, 0, SEEK_HOLE, size, size))
 
 
-def data_end(path: Path) -> int:
-    """The end of the last part of a file that may have bytes that are not zero. OSError."""
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        return max((end for _, end in data_ranges(file.fileno(), 0, size)), default=0)
+def data_end(path: Path, disk: Disk) -> int:
+    """Return the end of the last range that may have bytes other than zero; 0 without one. OSError."""
+    with disk.opened(path, os.O_RDONLY) as descriptor:
+        size = os.fstat(descriptor).st_size
+        return max((end for _, end in data_ranges(descriptor, 0, size)), default=0)
 
 
 def _seek(descriptor: int, at: int, whence: int | None, unknown: int, none: int) -> int:
