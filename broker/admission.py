@@ -1,4 +1,4 @@
-"""What is asked about a request before it is served: has it waited too long, and may its sender send it?"""
+"""Checks before a request is served: flow control, then access control."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ Admit = Callable[[Any, Command], Reply | None]
 
 
 def admission(broker: Broker, overload: Overload) -> Admit:
-    """Give the check of a broker's requests. Flow control comes first, as in NettyRemotingAbstract."""
+    """Return the check of a broker's requests. Flow control runs first, as in NettyRemotingAbstract."""
     access = broker.access
     if access is None:
         return overload.admit
@@ -27,7 +27,7 @@ def admission(broker: Broker, overload: Overload) -> Admit:
 
 
 def _denied(broker: Broker, access: AccessControl, channel: Any, command: Command) -> Reply | None:
-    """Turn away whom access control denies, for unknown codes, too."""
+    """Refuse requests that access control denies, also those with unknown codes."""
     try:
         access.check(command, channel.peer)
     except AclDenied as exc:

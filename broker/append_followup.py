@@ -1,6 +1,7 @@
-"""What follows when the commit log has grown: replication, dispatch to queues and index, group flush.
+"""Follow-up of appends to the commit log: replication, dispatch to queues and index, group flush.
 
-Appends of one pass are followed up once, at its end. The slaves come first: they work while we dispatch.
+All appends of one pass of the event loop are followed up once, at its end. Slaves are served first, because they can
+write while this broker dispatches.
 """
 
 import contextlib
@@ -13,19 +14,19 @@ from rmqlab.runtime.reactor import Reactor
 from rmqlab.store.messagestore import MessageStore
 
 PUSH_SIZE = 32 * 1024
-"""Bytes appended within a pass after which the slaves get them at once: they can work while the pass goes on."""
+"""Bytes. More than this is pushed to slaves before the pass ends, so that they work meanwhile."""
 TRICKLE = 64 * 1024
-"""Bytes that a slave dispatches in the pass that received them; what is more is left to a task of its own."""
+"""Bytes that a slave dispatches in the pass that received them; the dispatch task does the rest."""
 
 
 class AppendFollowUp:
-    """Notes that the log grew, and sees to what hangs on it."""
+    """Collects the appends of a pass and follows them up at its end."""
 
     def __init__(self, reactor: Reactor, store: MessageStore, ha_master: HaMaster, flush_waits: PendingAcks) -> None:
         self.is_flush_wanted = trio.Event()
         """Set when a send waits for the disk."""
         self.is_dispatch_wanted = trio.Event()
-        """Set when something is in no queue or index yet that came from the master, or that a crash left behind."""
+        """Set when records from the master, or from before a crash, are not in queues and index yet."""
         self.is_bulk = trio.Event()
         """Set while the master sends as fast as it can."""
         self._reactor = reactor
@@ -47,7 +48,7 @@ class AppendFollowUp:
             self._reactor.defer(self._follow_up)
 
     def received(self) -> None:
-        """Bytes came from the master; they have been acknowledged already."""
+        """Note bytes received from the master, which are already acknowledged to it."""
         self._is_received = True
         self.appended()
 
@@ -66,8 +67,8 @@ class AppendFollowUp:
             self.is_flush_wanted.set()
 
     def _dispatch_trickle(self) -> None:
-        """Enter what came in queues at once: for a few records, waking a task would cost more than the work."""
-        with contextlib.suppress(OSError):  # no room: the task tries again, and says so
+        """Enter received records in queues at once: for a few records, waking a task costs more than the work."""
+        with contextlib.suppress(OSError):  # disk full: the dispatch task retries and logs it
             self._store.dispatch(TRICKLE)
         if self._store.dispatch_behind_bytes:
             self.is_dispatch_wanted.set()

@@ -1,4 +1,4 @@
-"""What follows when messages have entered their queues."""
+"""Arrivals of messages: wakes held pulls and delayed delivery after dispatch."""
 
 from collections.abc import Sequence
 

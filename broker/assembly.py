@@ -1,4 +1,4 @@
-"""The composition root of a broker: makes each part, in an order in which its constructor gets all it needs.
+"""The composition root of a broker: makes the parts in an order in which each constructor gets all it needs.
 
 Two cycles of the design are broken by small objects that both sides share. Dispatch wakes held pulls, and held pulls
 read the store: so `PullHold` and `DueAlarm` are made before the store opens. Replication asks the nameservers for the

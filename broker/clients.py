@@ -1,4 +1,4 @@
-"""Who is connected: the producers and the consumer groups that sent heartbeats.
+"""Connected producers and consumer groups, by their heartbeats.
 
 Classes ProducerManager, ConsumerManager, ConsumerGroupInfo. A member is a connection, not a client id: two
 consumers with one id on two connections are two members (broker-requests section 3).
@@ -19,16 +19,16 @@ MAX_GROUPS_OF_CHANNEL = 2000
 MAX_MEMBERS = 500_000
 """Pairs of a group and a connection in one table."""
 MAX_SUBSCRIPTION_BYTES = 256 * 2**20
-"""What all subscriptions may take together, in bytes, estimated."""
+"""Limit of the estimated size of all subscriptions, in bytes."""
 MAX_NAME_SIZE = 1024
-"""Characters of the name of a group. 4.9.8 takes any that fit into a frame."""
+"""Characters in a group name. 4.9.8 has no limit but the frame."""
 _SUBSCRIPTION_COST = 512
 _TAG_COST = 100
 
 
 @attrs.define(eq=False)
 class Member:
-    """One connection that takes part in a group."""
+    """One connection that is a member of a group."""
 
     channel: Channel
     client_id: str
@@ -62,10 +62,10 @@ class ConsumerGroup:
     members: dict[Any, Member] = attrs.field(factory=dict)
     subscriptions: dict[str, SubscriptionData] = attrs.field(factory=dict)
     size: int = 0
-    """Bytes that the subscriptions take, estimated."""
+    """Estimated size of the subscriptions, in bytes."""
 
     def merge_subscriptions(self, fresh: Iterable[SubscriptionData]) -> bool:
-        """Take the subscriptions of a heartbeat: add, renew where newer, drop what it lacks. True if topics changed."""
+        """Apply the subscriptions of a heartbeat: add, update newer ones, drop missing ones. True if topics changed."""
         named = {data.topic: data for data in fresh}
         changed, changed_sizes = named.keys() != self.subscriptions.keys(), False
         for topic in [topic for topic in self.subscriptions if topic not in named]:
@@ -81,7 +81,7 @@ class ConsumerGroup:
 
 
 def subscriptions_size(subscriptions: Iterable[SubscriptionData]) -> int:
-    """Estimate the bytes that subscriptions take."""
+    """Return the estimated size of subscriptions, in bytes."""
     return sum(
         _SUBSCRIPTION_COST
         + len(one.topic)
@@ -106,12 +106,12 @@ class ConsumerTable:
         self.groups: dict[str, ConsumerGroup] = {}
         self._filters = filters
         self.size = 0
-        """Bytes that all subscriptions take, estimated."""
+        """Estimated size of all subscriptions, in bytes."""
         self._members = 0
         self._groups_of: dict[Any, dict[str, None]] = {}  # by channel
 
     def register(self, data: ConsumerData, member: Member) -> bool:
-        """Take a heartbeat of one group. True where the other members must be told: a new member, or new topics.
+        """Apply a heartbeat of one group. True if other members must rebalance: a new member, or new topics.
 
         Raises TooManyClientsError.
         """
@@ -137,13 +137,13 @@ class ConsumerTable:
     def _admit(self, data: ConsumerData, channel: Channel, group: ConsumerGroup | None) -> None:
         if group is None or channel not in group.members:
             _check_room(self._groups_of.get(channel, {}), data.group_name, self._members)
-        if self.size > MAX_SUBSCRIPTION_BYTES // 2:  # what is far away need not be computed
+        if self.size > MAX_SUBSCRIPTION_BYTES // 2:  # far below the limit the exact growth does not matter
             grown = subscriptions_size(data.subscription_data_set) - (0 if group is None else group.size)
             if grown > 0 and self.size + grown > MAX_SUBSCRIPTION_BYTES:
                 raise TooManyClientsError(f"all subscriptions take more than {MAX_SUBSCRIPTION_BYTES} bytes")
 
     def leave(self, group_name: str, channel: Channel) -> bool:
-        """Drop one connection from one group. True where others are left who must be told."""
+        """Drop one connection from one group. True if other members remain and must rebalance."""
         group = self.groups.get(group_name)
         if group is None or group.members.pop(channel, None) is None:
             return False
@@ -157,7 +157,7 @@ class ConsumerTable:
         return True
 
     def leave_all(self, channel: Channel) -> list[str]:
-        """Drop a connection that is gone; answer the groups whose other members must be told."""
+        """Drop a closed connection; return the groups whose other members must rebalance."""
         return [name for name in list(self._groups_of.get(channel, ())) if self.leave(name, channel)]
 
     def expired(self, now: float) -> list[Member]:
@@ -185,7 +185,7 @@ class ProducerTable:
         self._groups_of: dict[Any, dict[str, None]] = {}  # by channel
 
     def register(self, group_name: str, member: Member) -> None:
-        """Take a heartbeat of one group. Raises TooManyClientsError."""
+        """Apply a heartbeat of one group. Raises TooManyClientsError."""
         known = self.groups.get(group_name, {}).get(member.channel)
         if known is None:
             _check_room(self._groups_of.get(member.channel, {}), group_name, self._members)

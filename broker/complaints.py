@@ -1,4 +1,4 @@
-"""What a broker logs about peers that it asks again and again: each complaint once, not every few seconds."""
+"""Logs repeated failures of a peer once, not at every retry."""
 
 import logging
 
@@ -26,5 +26,5 @@ class Complaints:
             self.log.warning("%s", text)
 
     def clear(self, about: str) -> None:
-        """All is well: the next complaint is logged again, whatever it says."""
+        """Note a success: the next failure is logged, even with the same text."""
         self._last.pop(about, None)

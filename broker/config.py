@@ -1,4 +1,4 @@
-"""What an operator may set for a broker: the keys of RocketMQ's broker.conf in Python's form, with its defaults.
+"""Settings of a broker: the keys of RocketMQ's broker.conf in snake_case, with its defaults.
 
 Sources: classes BrokerConfig, MessageStoreConfig, NettyServerConfig of 4.9.8. Milliseconds and bytes, as there.
 One file feeds four classes: the broker's own keys, the store's, replication's, and those that have no effect here.
@@ -33,16 +33,16 @@ MAX_NAME_BYTES = 240
 """Of a name that becomes a directory, with room for `_REPLY_TOPIC`."""
 
 ANYWHERE = ("", "0.0.0.0", "::")
-"""Listening addresses that are none that others could connect to."""
+"""Listening addresses that peers cannot connect to."""
 
 
 def reachable(listen_address: str) -> str:
-    """Give the address under which others find who listens there, as far as that can be known."""
+    """Return the address that peers connect to, as far as it can be determined."""
     return "127.0.0.1" if listen_address in ANYWHERE else listen_address
 
 
 MAX_QUEUES = 32_768
-"""Queues of a topic, at most. 4.9.8 takes any number, but requests about all queues would fit in no frame."""
+"""Maximum number of queues in a topic. 4.9.8 has no limit, but replies about all queues would not fit in a frame."""
 
 _millis = within(0, INT64)
 _period = within(1, INT64)
@@ -62,7 +62,7 @@ def _is_host(_config: object, field: "attrs.Attribute[str]", value: str) -> None
 
 
 def _is_name(_config: object, field: "attrs.Attribute[str]", value: str) -> None:
-    """A broker, its cluster and the trace topic give their names to topics, and those to directories of queues."""
+    """Validate a name that becomes a topic, and therefore a directory of queues."""
     if not value.strip() or "/" in value or value in (".", "..") or len(value.encode()) > MAX_NAME_BYTES:
         raise ValueError(f"{field.name} = {shown(value)}: expected a name of 1 to {MAX_NAME_BYTES} bytes without /")
 
@@ -87,7 +87,7 @@ class BrokerConfig:
     """Nameservers as `host:port`, separated by `;`."""
 
     listen_address: str = attrs.field(default="127.0.0.1", validator=_is_host)
-    """Where it listens (ours: RocketMQ listens everywhere)."""
+    """Listening address (ours: RocketMQ listens on all)."""
     listen_port: int = attrs.field(default=10911, validator=[within(0, HIGHEST_PORT), _has_neighbours])
     ha_listen_port: int | None = attrs.field(default=None, validator=attrs.validators.optional(within(0, HIGHEST_PORT)))
     """Default and, in 4.9, the only choice: listen_port + 1. A port of 0 lets the system choose."""
@@ -98,11 +98,11 @@ class BrokerConfig:
     broker_ip1: str = attrs.field(
         default=attrs.Factory(lambda self: reachable(self.listen_address), takes_self=True), validator=_is_ip
     )
-    """What clients are told to connect to: where it listens, unless that is everywhere."""
+    """Address registered for clients; by default the listening address, if peers can connect to it."""
     broker_ip2: str = attrs.field(
         default=attrs.Factory(lambda self: self.broker_ip1, takes_self=True), validator=_is_host
     )
-    """What slaves are told to connect to."""
+    """Address registered for slaves."""
 
     broker_permission: int = attrs.field(default=6, validator=within(0, 7))
     default_topic_queue_nums: int = attrs.field(default=8, validator=within(1, MAX_QUEUES))
@@ -120,7 +120,7 @@ class BrokerConfig:
     """Whether consumers may filter by SQL92."""
     filter_support_retry: bool = False
     filter_data_clean_time_span: int = attrs.field(default=86_400_000, validator=_millis)
-    """How long a filter is kept whose consumers are gone."""
+    """How long a filter is kept after its last consumer left."""
     max_error_rate_of_bloom_filter: int = attrs.field(default=20, validator=within(1, 99))
     """In per cent. This and the next size the bits in consumerFilter.json."""
     expect_consumer_num_use_filter: int = attrs.field(default=32, validator=within(1, INT32))
@@ -131,20 +131,20 @@ class BrokerConfig:
     wait_time_mills_in_heartbeat_queue: int = attrs.field(default=31_000, validator=_millis)
     wait_time_mills_in_transaction_queue: int = attrs.field(default=3_000, validator=_millis)
     os_page_cache_busy_time_out_mills: int = attrs.field(default=1_000, validator=_millis)
-    """How long a message may take to be written; sends that wait behind a longer one are refused."""
+    """Longest time for writing one message; sends queued behind a slower write are refused."""
     acl_enable: bool = False
-    """Requests must be signed, or come from a white-listed address. Read at the start only, as in RocketMQ."""
+    """Require a signature or a white-listed address. Read at the start only, as in RocketMQ."""
     acl_denied_is_no_permission: bool = False
-    """Ours: who is denied gets code 16 (NO_PERMISSION), as from 5.x on; 4.9 answers 1 with the same remark."""
+    """Ours: reply to denied requests with code 16 (NO_PERMISSION), as 5.x does; 4.9 replies 1 with the same remark."""
     rocketmq_home: str = attrs.field(default="", metadata=FIXED)
-    """Where conf/plain_acl.yml and conf/acl/ lie; beside the settings file unless set."""
+    """Directory of conf/plain_acl.yml and conf/acl/; by default that of the settings file."""
     start_accept_send_request_time_stamp: int = attrs.field(default=0, validator=within(0, INT64))
     default_query_max_num: int = attrs.field(default=32, validator=within(0, 10_000))
-    """Messages that a query by unique key gives at most."""
+    """Maximum number of messages in a reply to a query by unique key."""
 
     serve_requests_of_5x: bool = False
-    """Ours: serve requests 351, 352 and 361 of RocketMQ 5.x, and give the runtime values that its tools look for. 4.9.8
-    has none of them and answers code 3. Read at the start only.
+    """Ours: serve requests 351, 352 and 361 of RocketMQ 5.x, and report the runtime values that its tools read. 4.9.8
+    has none of them and replies code 3. Read at the start only.
     """
     journal_traffic: bool = False
     """Ours: each send, pull and commit is an event of the journal; see rmqlab.broker.traffic. Read at the start only."""
@@ -156,13 +156,13 @@ class BrokerConfig:
 
     force_register: bool = True
     register_name_server_period: int = attrs.field(default=30_000, validator=within(-INT32, INT32))
-    """Taken as 10 s to 60 s, whatever it is, as in RocketMQ."""
+    """Clamped to 10 s to 60 s, as in RocketMQ."""
     register_broker_timeout_mills: int = attrs.field(default=6_000, validator=within(1, INT32))
     compressed_register: bool = False
     flush_consumer_offset_interval: int = attrs.field(default=5_000, validator=_period)
     flush_delay_offset_interval: int = attrs.field(default=10_000, validator=_period)
     transaction_time_out: int = attrs.field(default=6_000, validator=_millis)
-    """Age at which a half message is first asked about, unless it says otherwise itself."""
+    """Age at which a half message is first checked, unless its properties set another."""
     transaction_check_max: int = attrs.field(default=15, validator=within(0, INT32))
     transaction_check_interval: int = attrs.field(default=60_000, validator=_period)
     slave_timeout: int = attrs.field(default=3_000, validator=within(0, INT32))
@@ -175,11 +175,11 @@ class BrokerConfig:
     profile: str = attrs.field(default="4.9", validator=one_of(tuple(PROFILES)))
     """Values for many switches at once; those that are set by hand win."""
     keep_newer_consumer_offsets: bool = False
-    """A slave keeps what consumers committed to it, and what a restarted master forgot; 4.9 takes its master's (#69)."""
+    """A slave keeps offsets committed to it, and those a restarted master lost; 4.9 overwrites them (#69)."""
     hand_back_consumer_offsets: bool = False
     """A slave commits such offsets to its returning master; in 4.9 there is no way back."""
     wake_held_pulls_on_slave: bool = False
-    """A slave answers a held pull when its message arrives; in 4.9 the sweep every 5 s does (store-ha#70)."""
+    """A slave wakes a held pull when its message arrives; in 4.9 only the sweep every 5 s does (store-ha#70)."""
 
     @property
     def is_slave(self) -> bool:
@@ -193,7 +193,7 @@ class BrokerConfig:
 
     @property
     def address(self) -> str:
-        """How clients reach it: `ip:port`."""
+        """The address for clients: `ip:port`."""
         return f"{self.broker_ip1}:{self.listen_port}"
 
     @property
@@ -208,13 +208,13 @@ KINDS = (BrokerConfig, StoreConfig, HaSettings, UnusedConfig)
 
 @attrs.frozen
 class BrokerSettings:
-    """All that one settings file says, by whom it concerns."""
+    """The content of one settings file, by the package that reads it."""
 
     broker: BrokerConfig
     store: StoreConfig
     ha: HaSettings
     unused: Any
-    """What is kept and shown, and has no effect here; see rmqlab.broker.ignored_settings."""
+    """Settings that are kept and shown without effect; see rmqlab.broker.ignored_settings."""
     source: Settings
 
     @property
@@ -223,33 +223,33 @@ class BrokerSettings:
         return pathlib.Path(self.broker.rocketmq_home or pathlib.Path(self.source.source).absolute().parent)
 
     def changed(self, changes: Mapping[str, str]) -> Self:
-        """Give these settings with some of them changed, by RocketMQ's names. SettingsError for one that does not fit."""
+        """Return these settings with changes under RocketMQ's names. SettingsError for an invalid value."""
         broker, values = change_settings(self.broker, changes)
         store, more = change_settings(self.store, changes)
         ha, still_more = change_settings(self.ha, changes)
         unused, kept = change_settings(self.unused, changes)
         values = {**self.source.values, **values, **more, **still_more, **kept}
         source = attrs.evolve(self.source, values=values)
-        # What is saved must be readable: a default may follow from what was changed. That a SLAVE has an id above 0 is
-        # left to the next start, as in 4.9.8, whose tool changes one key at a time.
+        # The saved file must load: a changed key may change defaults. The rule that a SLAVE has an id above 0 is
+        # checked at the next start only, as in 4.9.8, because its tool changes one key at a time.
         _bind(attrs.evolve(source, source="read again from its file"))
         if broker.profile != self.broker.profile:
             ha, broker = _follow_profile(ha, source, broker.profile), _follow_profile(broker, source, broker.profile)
         return attrs.evolve(self, broker=broker, store=store, ha=ha, unused=unused, source=source)
 
     def save(self) -> None:
-        """Write the file that they came from anew; its former content is kept as `.bak`."""
+        """Rewrite the settings file; its former content is kept as `.bak`."""
         save_config_file(pathlib.Path(self.source.source), settings_text(self.source).encode())
 
 
 def load_config(path: str | pathlib.Path) -> BrokerSettings:
-    """Read and check a settings file. SettingsError names file, key, and what was expected."""
+    """Load and validate a settings file. SettingsError names file, key, and the expected value."""
     settings = _bind(read_settings(path, KINDS))
     broker = settings.broker
     if broker.is_slave:
         if broker.broker_id == MASTER_ID:
             raise SettingsError(f"{path}: broker_id = {broker.broker_id}: a SLAVE needs one above 0")
-    else:  # a master has id 0, whatever the file says (store-and-ha section 5.1)
+    else:  # a master always has id 0 (store-and-ha section 5.1)
         settings = attrs.evolve(settings, broker=attrs.evolve(broker, broker_id=MASTER_ID))
     if in_vain := set_in_vain(settings.source.values):
         log.warning("%s: no effect here: %s", path, ", ".join(in_vain))
@@ -257,7 +257,7 @@ def load_config(path: str | pathlib.Path) -> BrokerSettings:
 
 
 def _bind(source: Settings) -> BrokerSettings:
-    """Make the settings of what a file says, and of what its profile stands for."""
+    """Build the settings from a file's values and its profile's."""
     profile = PROFILES.get(str(source.values.get("profile")), {})
     settings = attrs.evolve(source, values={**profile, **source.values})
     broker, store, ha = settings.bind(BrokerConfig), settings.bind(StoreConfig), settings.bind(HaSettings)
@@ -265,7 +265,7 @@ def _bind(source: Settings) -> BrokerSettings:
 
 
 def _follow_profile(settings: T, source: Settings, profile: str) -> T:
-    """Give these settings as another profile has them, but for what their file says itself."""
+    """Return these settings under another profile; keys in the file keep their values."""
     switches = {name for values in PROFILES.values() for name in values} - source.values.keys()
     fields = [field for field in attrs.fields(type(settings)) if field.name in switches]  # type: ignore[arg-type]  # attrs classes
     return attrs.evolve(settings, **{f.name: PROFILES[profile].get(f.name, f.default) for f in fields})  # type: ignore[misc]

@@ -1,8 +1,8 @@
 """Delayed messages: each waits in the queue of its level until it is due, then it is stored where it belongs.
 
-Source: store-and-ha section 7.2; class ScheduleMessageService. RocketMQ looks at each of 18 queues every 100 ms.
-Here one task looks at all of them, never twice within 100 ms, and sleeps until the next message is due: what an
-observer sees is the same, but a broker with nothing to deliver does nothing.
+Source: store-and-ha section 7.2; class ScheduleMessageService. RocketMQ reads each of 18 queues every 100 ms. Here one
+task reads all of them, never twice within 100 ms, and sleeps until the next message is due: delivery times are the
+same, but an idle broker uses no CPU.
 """
 
 import math
@@ -23,17 +23,17 @@ from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 
 FIRST_AFTER = 1.0
-"""Seconds from the start to the first look."""
+"""Seconds from the start to the first delivery."""
 PERIOD = 0.1
-"""Seconds between two looks."""
+"""Seconds between two deliveries."""
 PAUSE_AFTER_ERROR_MILLIS = 10_000
 SERVICE = "delayed delivery"
 NEVER_DELAYED = (names.HALF_TOPIC, names.SCHEDULE_TOPIC)
-"""What is meant for these is skipped. Nothing could resolve the former (RocketMQ drops it as well); the latter would be
-delivered to its own queue for ever.
+"""Destinations that are skipped. Nothing could resolve a half message that was delayed (RocketMQ drops it as well), and
+a message for the schedule topic would be delivered to its own queue for ever.
 """
 LEVEL_LIMIT = 256
-"""Messages of one level that are delivered before the sockets are looked at again."""
+"""Messages of one level that are delivered before sockets have their turn."""
 
 
 @attrs.define(eq=False)
@@ -59,12 +59,12 @@ class DueAlarm:
 
 @attrs.define(eq=False)
 class DelayedDelivery:
-    """How far each level is delivered, and what delivers it. A slave has the table and never delivers."""
+    """Delivers each level and keeps its progress. A slave has the table of progress and never delivers."""
 
     store: MessageStore
     path: pathlib.Path
     put: Callable[[NewMessage], PutResult]
-    """Stores a message that nobody waits for."""
+    """Stores a message without a waiting client."""
     now_millis: Callable[[], int]
     alarm: DueAlarm
     skipped: Skipped = attrs.field(factory=Skipped)
@@ -72,7 +72,7 @@ class DelayedDelivery:
     """By level, from 1: the first entry of its queue that is not delivered. Levels never delivered are not in it."""
     _delays: tuple[int, ...] = attrs.field(init=False)
     _resume_at: dict[int, int] = attrs.field(factory=dict, init=False)
-    """Levels that stand still after an error, and until when."""
+    """Wall-clock ms until which a level is paused after an error."""
 
     def __attrs_post_init__(self) -> None:
         self._delays = self.store.config.delay_millis
@@ -80,17 +80,17 @@ class DelayedDelivery:
             self.offsets = {level: self._within_queue(level, at) for level, at in loaded.offset_table.items()}
 
     def body(self) -> DelayOffsets:
-        """The table as it goes over the wire (request 45) and into the file."""
+        """Return the table as sent over the wire (request 45) and saved to the file."""
         return DelayOffsets(offset_table=self.offsets)
 
     def save(self) -> None:
-        """Write delayOffset.json. What is delivered between two saves comes again after a crash."""
+        """Write delayOffset.json. Messages delivered since the last save are delivered again after a crash."""
         keep_config_file(self.path, self.body().encode_pretty())
 
     # ---- delivery ----------------------------------------------------------------------------------------
 
     async def deliver_forever(self) -> NoReturn:
-        """Deliver what is due; then sleep until something is."""
+        """Deliver due messages, then sleep until the next one is due."""
         await trio.sleep(FIRST_AFTER)
         while True:
             while self.deliver_due():
@@ -99,12 +99,12 @@ class DelayedDelivery:
             await self.alarm.sleep(self.seconds_until_due())
 
     def deliver_due(self) -> bool:
-        """Deliver a piece of what is due of each level. True if there may be more."""
+        """Deliver up to LEVEL_LIMIT due messages of each level. True if more may be due."""
         counts = [self._deliver_level(level) for level in range(1, len(self._delays) + 1)]
         return max(counts, default=0) == LEVEL_LIMIT
 
     def seconds_until_due(self) -> float:
-        """How long nothing will be due, as things are now. Infinite where nothing waits."""
+        """Return the seconds until the next stored message is due; infinite if there is none."""
         waits = [self._millis_until_due(level) for level in range(1, len(self._delays) + 1)]
         return min(waits, default=math.inf) / 1000
 
@@ -126,7 +126,7 @@ class DelayedDelivery:
                 break
             try:
                 if not self._deliver_or_skip(physical_offset, size):
-                    break  # the store takes nothing now: the same entry again at the next look
+                    break  # the store refuses puts for now: retry this entry at the next delivery
             except OSError as exc:  # a state of the machine that the store does not report as a refusal
                 self.skipped.errors.caught(SERVICE, exc, f"level {level}")
                 self._resume_at[level] = now + PAUSE_AFTER_ERROR_MILLIS
@@ -149,7 +149,7 @@ class DelayedDelivery:
         return True
 
     def _deliver(self, physical_offset: int, size: int) -> bool:
-        """Store a message in its real queue. False if the store takes nothing now.
+        """Store a message in its real queue. False if the store refuses puts for now.
 
         The text keeps DELAY, REAL_TOPIC and REAL_QID, which mean nothing there. RecordError if the message can never
         be delivered; RocketMQ tries such a message every 100 ms, and nothing behind it in its level is delivered.
@@ -167,7 +167,7 @@ class DelayedDelivery:
         return result.is_stored
 
     def _due(self, level: int, due: int, now: int) -> int:
-        """When an entry is to be delivered. One that is further away than its delay comes from another clock: now."""
+        """Return the wall-clock ms of delivery. An entry due later than its whole delay has another clock's time: now."""
         return due if due <= now + self._delays[level - 1] else now
 
     def _entries(self, level: int, position: int, count: int) -> list[tuple[int, int, int]]:

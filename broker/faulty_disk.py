@@ -12,7 +12,7 @@ from rmqlab.store.faulty_disk import FaultyDisk
 
 @contextlib.contextmanager
 def open_faulty_disk(faults: NodeFaults) -> Iterator[FaultyDisk]:
-    """A disk for the store and for the small files beside it, which fails as the rules of this node say."""
+    """The disk of a broker's store and tables, with the disk faults of this node's rules."""
     disk = FaultyDisk()
     with following(faults, DiskFaults(disk.set_effects).follow), on_disk(disk):
         yield disk

@@ -1,4 +1,4 @@
-"""Half messages: what becomes of each, and the records that say so. Pure: time is passed in, nothing is stored here.
+"""Half messages: decisions about each, and the records that resolve them. Pure: no clock, no I/O.
 
 Sources: store-and-ha section 7.1, broker-requests section 4; classes TransactionalMessageServiceImpl,
 TransactionalMessageBridge, EndTransactionProcessor.
@@ -41,7 +41,7 @@ MILLIS_PER_HOUR = 3_600_000
 
 
 class Verdict(enum.Enum):
-    """What a check does with a half message that nothing has resolved."""
+    """The action of a check on an unresolved half message."""
 
     ASK = "ask its producer"
     LEAVE = "it is too young, and so is all that follows"
@@ -51,7 +51,7 @@ class Verdict(enum.Enum):
 
 @attrs.frozen
 class CheckLimits:
-    """When a half message is asked about, and when no more. Milliseconds but for the count."""
+    """Times and limits of checks. Milliseconds, except the count."""
 
     timeout: int
     check_max: int
@@ -69,7 +69,7 @@ def judge(half: StoredMessage, limits: CheckLimits, now: int) -> Verdict:
 
 
 def check_times(half: StoredMessage) -> int:
-    """How often its producer was asked."""
+    """Number of checks so far."""
     return _number(half, PROPERTY_TRANSACTION_CHECK_TIMES, 0)
 
 
@@ -79,7 +79,7 @@ def _immunity_millis(half: StoredMessage, limits: CheckLimits) -> int:
 
 
 def first_queue_offset(half: StoredMessage) -> int:
-    """Where a postponed message stood at first, which is what its producer knows of it."""
+    """The first queue offset of a postponed message, which its producer uses to resolve it."""
     return _number(half, PROPERTY_TRAN_PREPARED_QUEUE_OFFSET, half.queue_offset)
 
 
@@ -95,9 +95,9 @@ def _number(half: StoredMessage, name: str, otherwise: int) -> int:
 
 
 def committed(half: StoredMessage) -> NewMessage:
-    """The message that consumers see. It says which half message it was; its text still says that it was one.
+    """Return the committed message. It carries the offset of its half message; its properties still mark it as one.
 
-    RecordError where its properties do not say where it belongs.
+    RecordError if its properties lack the real topic or queue.
     """
     topic, queue_id = destination(half)
     message = copy_of(half, topic, queue_id)
@@ -120,13 +120,13 @@ def op_record(half_queue_offset: int, store_host: Host, now: int) -> NewMessage:
 
 
 def renewed(half: StoredMessage, times: int) -> NewMessage:
-    """The half message anew, as one that was asked about so many times."""
+    """Return a copy of the half message with this number of checks."""
     properties = half.properties | {PROPERTY_TRANSACTION_CHECK_TIMES: str(times)}
     return copy_of(half, names.HALF_TOPIC, HALF_QUEUE, properties=properties)
 
 
 def postponed(half: StoredMessage) -> NewMessage:
-    """The half message anew, with a note of where it stood at first."""
+    """Return a copy of the half message that keeps its first queue offset."""
     properties = half.properties | {PROPERTY_TRAN_PREPARED_QUEUE_OFFSET: str(first_queue_offset(half))}
     return copy_of(half, names.HALF_TOPIC, HALF_QUEUE, properties=properties)
 
@@ -137,10 +137,10 @@ def given_up(half: StoredMessage) -> NewMessage:
 
 
 def check_request(half: StoredMessage, times: int, queue_offset: int, physical_offset: int) -> Command:
-    """Ask a producer about a half message that was put again, at these offsets (broker-requests section 4.4).
+    """Return the check request for a half message that was stored again at these offsets (broker-requests section 4.4).
 
-    The body is the message as its producer sent it, but for the offsets, which are the new ones. ValueError or
-    struct.error where its properties do not fit into a question: then nobody can be asked.
+    The body is the message as its producer sent it, with the new offsets. ValueError or struct.error if its properties
+    do not fit into the request: then no producer can be asked.
     """
     topic, queue_id = destination(half)
     unique_key = half.properties.get(PROPERTY_UNIQ_KEY)
@@ -200,7 +200,7 @@ class OpRecords:
         self.next_offset = self.progress
 
     def add(self, half_queue_offset: int | None) -> None:
-        """Take the next op record. None: it resolves nothing that is still to be looked at."""
+        """Read the next op record. None if it resolves no half message ahead."""
         if half_queue_offset is None:
             self._used.add(self.next_offset)
         else:

@@ -1,11 +1,11 @@
 """Held pulls: long polls that wait for a message to arrive (broker-requests section 2.7).
 
-Class PullRequestHoldService. A pull is held under its topic and queue. On a master the arrival of a matching
-message wakes it; on every role a sweep each 5 s checks all of them, which is the only thing that wakes one on a
-slave, and the only thing that ends one whose time is over.
+Class PullRequestHoldService. A pull is held under its topic and queue. On a master, the arrival of a matching message
+wakes it. On every role, a sweep each 5 s checks all held pulls: only the sweep wakes pulls on a slave, and only the sweep
+ends pulls whose deadline has passed.
 
-Each woken pull makes an answer of up to 256 KB. So they are woken in portions, and those of a peer that does not take
-what it is owed stay here until it does (issue 12.6).
+Each woken pull makes a reply of up to 256 KB. So pulls are woken in portions, and those of a peer that does not read its
+replies stay here until it does (issue 12.6).
 """
 
 import collections
@@ -26,14 +26,14 @@ from rmqlab.runtime.dispatch import Request
 SWEEP_PERIOD = 5.0
 """Seconds."""
 WAKES_AT_ONCE = 64
-"""Pulls that are woken before sockets, timers and tasks have their turn, at most."""
+"""Maximum number of pulls woken before sockets, timers and tasks have their turn."""
 LONG_WAKE = 0.005
-"""Seconds; a pull that takes longer, to filter hundreds of messages, is the last of its portion."""
+"""Seconds. A pull that takes longer, because it filters hundreds of messages, ends its portion."""
 QUEUES_SWEPT_AT_ONCE = 1000
 CHECKS_AT_ONCE = 20_000
 """Pairs of a held pull and a new message that are compared before sockets, timers and tasks have their turn."""
 FILTER_SECONDS_AT_ONCE = 0.02
-"""Seconds that SQL92 filters of held pulls may take before sockets, timers and tasks have their turn."""
+"""Seconds that SQL92 filters of held pulls may run before sockets, timers and tasks have their turn."""
 UNCOUNTED_CHECKS = 200
 """Pairs that one arrival may have without being counted: more than an ordinary queue has."""
 MAX_HELD = 100_000
@@ -66,7 +66,7 @@ class PullWaker(Protocol):
     """The broker, as far as its held pulls need it."""
 
     def wake(self, pull: HeldPull, /) -> None:
-        """Run a pull again, this time for an answer."""
+        """Run a pull again and reply to it."""
 
     def properties_at(self, topic: str, queue_id: int, queue_offset: int, /) -> Mapping[str, str] | None:
         """Return the properties of a stored message; None where it cannot be read."""
@@ -74,12 +74,12 @@ class PullWaker(Protocol):
 
 @attrs.define(eq=False)
 class _Share:
-    """What one channel has in the hold."""
+    """The held pulls of one channel."""
 
     pulls: int = 0
     size: int = 0
     postponed: list[HeldPull] = attrs.field(factory=list)
-    """Those that are due and wait until the peer takes what it is owed."""
+    """Due pulls that wait until the peer has read its replies."""
 
 
 @attrs.define(eq=False)
@@ -97,7 +97,7 @@ class PullHold:
     _filter_seconds_left: float = attrs.field(default=FILTER_SECONDS_AT_ONCE, init=False)
     _is_counting: bool = attrs.field(default=False, init=False)
     _crowded: dict[Queue, int] = attrs.field(factory=dict, init=False)
-    """The ends of queues whose new messages were too many to compare each with each held pull."""
+    """Ends of queues that had too many new messages to compare each with each held pull."""
     _to_sweep: list[Queue] = attrs.field(factory=list, init=False)
 
     def __len__(self) -> int:
@@ -172,12 +172,12 @@ class PullHold:
             self.later(self._check_crowded)
 
     def _wake_behind(self, queue: Queue, end: int, now: float = -math.inf) -> None:
-        """Wake the pulls of a queue that want an offset before its end, or whose time is over."""
+        """Wake the pulls of a queue that want an offset before its end, or whose deadline has passed."""
         if queue in self._held:
             self._check(queue, lambda pull: pull.deadline <= now or end > pull.queue_offset)
 
     def _check(self, queue: Queue, is_due: Callable[[HeldPull], bool]) -> None:
-        """Wake the pulls of a queue that are due; forget those whose connection is closed."""
+        """Wake the due pulls of a queue; drop those of closed connections."""
         held, stay = self._held.pop(queue), []
         for pull in held:
             if pull.request.channel.is_closed:
@@ -216,7 +216,7 @@ class PullHold:
     # -- waking ----------------------------------------------------------------------------------
 
     def _wake(self, pull: HeldPull) -> None:
-        """Wake a pull now; in the next portion; or when its peer has taken what it is owed."""
+        """Wake a pull now; in the next portion; or when its peer has read its replies."""
         channel = pull.request.channel
         if channel.is_congested:
             self._postpone(pull)
@@ -252,7 +252,7 @@ class PullHold:
             channel.when_drained(partial(self._drained, channel))
 
     def _drained(self, channel: Any) -> None:
-        """Wake what was postponed for this channel, as far as it may be owed more."""
+        """Wake the postponed pulls of this channel until it is congested again."""
         if (share := self._shares.get(channel)) is None:
             return
         waiting, share.postponed = share.postponed, []
@@ -275,7 +275,7 @@ class PullHold:
             self._sweep_some(now, end_of)
 
     def _drop_closed(self) -> None:
-        """Forget what was postponed for channels that are closed, and channels that hold nothing."""
+        """Drop the postponed pulls of closed channels, and the entries of channels without pulls."""
         for channel, share in list(self._shares.items()):
             if channel.is_closed:
                 for pull in share.postponed:

@@ -1,8 +1,7 @@
-"""Settings of 4.9.8 for parts that there are none of here: thread pools, Netty's buffers, DLedger, and the like.
+"""Settings of 4.9.8 for parts that do not exist here: thread pools, Netty's buffers, DLedger, and the like.
 
-They can be set, are kept in the file, and are shown with 4.9.8's defaults, for tools compare brokers by them and fail
-where some are missing. They have no effect. Those without which a cluster would lose or hide messages are refused
-instead: see REFUSED. Sources: classes BrokerConfig, MessageStoreConfig, NettyServerConfig,
+They can be set, are kept in the file, and are shown with 4.9.8's defaults, because tools compare brokers by them and
+fail if some are missing. They have no effect. Settings whose absence would lose or hide messages are refused: see REFUSED. Sources: classes BrokerConfig, MessageStoreConfig, NettyServerConfig,
 NettyClientConfig.
 """
 
@@ -163,7 +162,7 @@ UnusedConfig: Any = attrs.make_class(
 
 
 def set_in_vain(values: Mapping[str, Any]) -> list[str]:
-    """Name those of the settings that somebody made, by our names, which stand for something that is not there."""
+    """Return the explicit settings, by our names, that have no effect here."""
     defaults = {snake(key): value for key, value in DEFAULTS.items()}
     return [
         name for name, value in values.items() if name in defaults and str(value).lower() != str(defaults[name]).lower()

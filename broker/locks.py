@@ -13,7 +13,7 @@ _FIRST_PRUNED = 10_000
 
 @attrs.frozen
 class LockedQueue:
-    """What a lock is on: a consumer group's message queue."""
+    """The queue of a lock: broker, topic, queue id, for one consumer group."""
 
     group: str
     topic: str
@@ -23,7 +23,7 @@ class LockedQueue:
 
 @attrs.define(eq=False)
 class QueueLocks:
-    """Who holds which queue; in memory only, and each broker's own."""
+    """Locks of queues by client; in memory only, and each broker's own."""
 
     _owners: dict[LockedQueue, tuple[str | None, float]] = attrs.field(factory=dict, init=False)
     _pruned_at: int = attrs.field(default=_FIRST_PRUNED, init=False)
@@ -32,7 +32,7 @@ class QueueLocks:
         return len(self._owners)
 
     def lock(self, queue: LockedQueue, client_id: str | None, now: float) -> bool:
-        """Take or renew a lock that is free, our own, or expired. False also where there are too many."""
+        """Acquire or renew a lock that is free, the client's own, or expired. False also if there are too many."""
         owner = self._owners.get(queue)
         if owner is not None and owner[0] != client_id and now - owner[1] <= LOCK_LIFE:
             return False
@@ -42,7 +42,7 @@ class QueueLocks:
         return True
 
     def _has_room(self, queue: LockedQueue, client_id: str | None, now: float) -> bool:
-        """Say whether one more lock may be kept. Forgets expired ones when the table has doubled since the last time."""
+        """Return True if there is room for one more lock. Drops expired ones when the table has doubled since the last time."""
         if len(self._owners) >= self._pruned_at:
             self._owners = {queue: owner for queue, owner in self._owners.items() if now - owner[1] <= LOCK_LIFE}
             self._pruned_at = max(2 * len(self._owners), _FIRST_PRUNED)
@@ -50,7 +50,7 @@ class QueueLocks:
         return len(self._owners) < MAX_LOCKS and names <= MAX_NAME_SIZE
 
     def unlock(self, queue: LockedQueue, client_id: str | None) -> None:
-        """Give a lock back, if it is this client's."""
+        """Release a lock, if it is this client's."""
         owner = self._owners.get(queue)
         if owner is not None and owner[0] == client_id:
             del self._owners[queue]

@@ -1,4 +1,4 @@
-"""What a broker does all the time. The calls of `keep` in `run_broker` are the list.
+"""The background loops of a broker. The calls of `keep` in `run_broker` are the list.
 
 Periods are RocketMQ's, in seconds of the process's clock.
 """
@@ -35,19 +35,19 @@ DISK_FIRST_AFTER = 1.0
 DISK_PERIOD = 10.0
 SAMPLE_PERIOD = 1.0
 WAIT_SCAN_PERIOD = 0.5
-"""How often overdue sends are looked for: RocketMQ answers a time-out of 3 s after 3 to 4 s (store-ha#51)."""
+"""Seconds between two checks for overdue sends: RocketMQ reports a time-out of 3 s after 3 to 4 s (store-ha#51)."""
 PAGE_SIZE = 4096
 
 
 @attrs.define(eq=False)
 class _Syncs:
-    """Runs flushes off the event loop. Says once that the disk fails, and once that it works again."""
+    """Runs flushes in threads. Logs once that the disk fails, and once that it works again."""
 
     store: MessageStore
     _is_failing: bool = attrs.field(default=False, init=False)
 
     async def run(self, job: FlushJob) -> bool:
-        """True if it is done. One that fails is dropped: what waits for it is told in time that it did."""
+        """Run a job; True if it succeeded. A failed job is dropped: the sends that wait for it time out."""
         try:
             await trio.to_thread.run_sync(job.run)
         except OSError as exc:
@@ -137,12 +137,12 @@ async def _flush_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
         job = store.flush_job() if is_due else None
         is_done = job is None or await syncs.run(job)
         broker.flush_waits.advance(store.flushed_offset)
-        if len(broker.flush_waits) and is_group and is_done:  # a disk that fails is given its time
-            growth.is_flush_wanted.set()  # more came while the disk was busy
+        if len(broker.flush_waits) and is_group and is_done:  # a failed flush is retried after the period, not at once
+            growth.is_flush_wanted.set()  # more was appended while the disk was busy
 
 
 async def _flush_queues_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
-    """Write consume queues to disk: what is dirty enough each second; first and each minute everything, and the checkpoint.
+    """Flush consume queues: dirty enough ones each second; at first and each minute all, and the checkpoint.
 
     (store-and-ha section 3.6.)
     """
@@ -161,7 +161,7 @@ async def _flush_queues_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
 
 
 async def _sample_stats_forever(broker: Broker) -> NoReturn:
-    """Note every 10 s where the counters stand; a slave counts as put what it has entered into its queues."""
+    """Sample the counters every 10 s; a slave counts dispatched records as puts."""
     store, stats = broker.store, broker.stats
     entered, dispatched = store.dispatcher.entered, store.dispatched_offset
     while True:
@@ -173,9 +173,9 @@ async def _sample_stats_forever(broker: Broker) -> NoReturn:
 
 
 async def sample_log_forever(broker: Broker) -> NoReturn:
-    """Tell the journal each second where the log ends, if that is news.
+    """Emit the log's end each second, if it has changed.
 
-    All brokers of a cluster look in the same instants, for their clocks agree: so their samples compare.
+    All brokers of a cluster sample at the same instants, because their clocks agree: so samples can be compared.
     """
     told = None
     while True:
@@ -199,7 +199,7 @@ def _drop_silent_clients(broker: Broker) -> None:
 
 
 async def _save_offsets_forever(broker: Broker) -> NoReturn:
-    """Write consumerOffset.json every 5 s, first after 10 s (store-ha#63), and what a full disk did not take before."""
+    """Write consumerOffset.json every 5 s, first after 10 s (store-ha#63), and files that failed on a full disk before."""
     await broker.topics.file.prepare(broker.topics.topics)
     await broker.subscriptions.file.prepare(broker.subscriptions.groups)
     await trio.sleep(FIRST_SAVE)
@@ -220,7 +220,7 @@ async def _save_delay_offsets_forever(broker: Broker) -> NoReturn:
 
 
 async def _check_disk_forever(broker: Broker) -> NoReturn:
-    """See whether the disk is too full for more messages, first after a second (store-ha#31)."""
+    """Check whether the disk is too full for more messages, first after a second (store-ha#31)."""
     await trio.sleep(DISK_FIRST_AFTER)
     while True:
         broker.store.check_disk()
@@ -228,7 +228,7 @@ async def _check_disk_forever(broker: Broker) -> NoReturn:
 
 
 async def _clean_forever(broker: Broker) -> NoReturn:
-    """Delete what is old enough, at the hour that is set or when the disk is full (store-ha#30)."""
+    """Delete expired files, at the configured hour or when the disk is full (store-ha#30)."""
     await trio.sleep(CLEAN_FIRST_AFTER)
     while True:
         hour = time.localtime(broker.now_millis() // 1000).tm_hour

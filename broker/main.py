@@ -1,7 +1,7 @@
-"""One broker as a process: its parts, put together, started and stopped.
+"""One broker as a process: start, run, stop.
 
-Start order: the ports are taken, the store is opened and recovered, the nameservers are told; then it is ready.
-Stop order: the ports close, the store closes, the nameservers are told (remoting-and-nameserver section 5.6).
+Start order: open the ports, open and recover the store, register at the nameservers; then the broker is ready.
+Stop order: close the ports, close the store, unregister (remoting-and-nameserver section 5.6).
 """
 
 import contextlib
@@ -38,15 +38,15 @@ from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.dispatch import DispatchObserver
 from rmqlab.store.messagestore import MessageStore
 
-__all__ = ["load_config", "main"]  # what is asked of the module of any node
+__all__ = ["load_config", "main"]  # the names that the supervisor uses in a node's module
 
 T = TypeVar("T")
 
 VIP_PORT_DISTANCE = 2
 PROGRESS_PERIOD = 1.0
-"""Real seconds between two words of how far a start or a stop has come."""
+"""Real seconds between two progress events of a start or a stop."""
 GOODBYE_TIMEOUT = 9.0
-"""Seconds for all that is said to nameservers at a stop: three of them at 3 s each."""
+"""Seconds for unregistering at a stop: three nameservers at 3 s each."""
 
 
 async def main(settings: BrokerSettings, link: ControlLink) -> None:
@@ -94,7 +94,7 @@ async def _stop(broker: Broker, servers: list[Server[Broker]], link: ControlLink
 
 
 def _open_ports(config: BrokerConfig) -> tuple[BrokerConfig, socket.socket, socket.socket]:
-    """Take the port and the VIP port; answer the configuration with what a port of 0 has become."""
+    """Open the port and the VIP port; return the configuration with the ports that the system chose for 0."""
     try:
         sock = open_listener(config.listen_address, config.listen_port)
         port = sock.getsockname()[1]
@@ -113,7 +113,7 @@ def _open_ports(config: BrokerConfig) -> tuple[BrokerConfig, socket.socket, sock
 
 @attrs.define(eq=False)
 class _Reached:
-    """How far the opening of a store has come; set by its thread."""
+    """Progress of opening a store; set by its thread."""
 
     offset: int = 0
     """In the commit log."""
@@ -130,7 +130,7 @@ class _Reached:
 async def _open_store(
     settings: BrokerSettings, disk: Disk, observer: DispatchObserver, link: ControlLink
 ) -> MessageStore:
-    """Open the store in a thread: recovery of a long log takes a while, and the supervisor is told how far it is."""
+    """Open the store in a thread, and emit progress: recovery of a long log takes long."""
     reached = _Reached()
     opening = functools.partial(
         MessageStore.open,
@@ -168,7 +168,7 @@ async def _open_store(
 
 
 async def _close_store(store: MessageStore, link: ControlLink) -> None:
-    """Close the store in a thread: a slave's index may lag by a GB, and the supervisor is told how far it is."""
+    """Close the store in a thread, and emit progress: a slave's index may lag by a GB."""
     with trio.CancelScope(shield=True):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(

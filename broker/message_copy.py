@@ -1,4 +1,4 @@
-"""A stored message made new: what is delivered late, handed back, committed or checked is stored once more."""
+"""Copies of stored messages: a delayed, handed back, committed or checked message is stored once more."""
 
 from typing import Final
 
@@ -22,9 +22,9 @@ FINAL: Final = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_E
 def copy_of(
     stored: StoredMessage, topic: str, queue_id: int, *, properties: dict[str, str] | None = None
 ) -> NewMessage:
-    """The same message for another queue. Body, flags, times and hosts are kept, and the text of its properties too.
+    """Return a copy of a message for another queue. Body, flags, times, hosts and properties are kept.
 
-    With `properties` it is given these instead.
+    `properties` replaces its properties.
     """
     return NewMessage(
         topic=topic,
@@ -41,7 +41,7 @@ def copy_of(
 
 
 def destination(stored: StoredMessage) -> tuple[str, int]:
-    """Topic and queue id that a delayed or half message is meant for. RecordError where its properties name none.
+    """Return the real topic and queue id of a delayed or half message. RecordError if its properties lack them.
 
     Clients can choose these properties. The queue id may be negative or beyond the topic's queues, as in RocketMQ.
     """

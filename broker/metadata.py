@@ -1,9 +1,9 @@
 """A slave copies its master's metadata: topics, consumer offsets, delay offsets, groups.
 
-Source: store-and-ha section 5.3; class SlaveSynchronize. Nothing ever goes the other way, and consumer offsets
-are taken as they come, older or newer: that is 4.9, and the reason why progress made on a slave is lost. Two switches
-mend it with requests that any master serves (see rmqlab.broker.offset_handback). What a master answers is not believed blindly: an
-answer that does not parse, or has numbers that nobody could read again, changes nothing and is logged once.
+Source: store-and-ha section 5.3; class SlaveSynchronize. Nothing is copied to the master, and the
+master's consumer offsets overwrite the slave's, older or newer: that is 4.9, and the reason why progress made on a slave
+is lost. Two switches mend it with requests that any master serves (see rmqlab.broker.offset_handback). A reply that does
+not parse, or has numbers beyond 64 bits, changes nothing and is logged once.
 """
 
 import logging
@@ -44,7 +44,7 @@ VIP_PORT_DISTANCE = 2
 
 @attrs.define(eq=False)
 class MetadataSync:
-    """What a slave takes from its master, and from where."""
+    """Copies the metadata of a slave's master."""
 
     own_address: str
     topics: TopicTable
@@ -56,9 +56,9 @@ class MetadataSync:
     known_master: KnownMaster
     """While the nameservers report no master, nothing is copied and nothing changes (store-ha#61)."""
     keeps_newer: bool = False
-    """Keep what was committed here, and what a restarted master forgot; 4.9 does neither."""
+    """Keep offsets committed here, and offsets that a restarted master lost; 4.9 does neither."""
     hands_back: bool = False
-    """Keep what was committed here, and commit it to the master."""
+    """Keep offsets committed here, and commit them to the master."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     _complaints: Complaints = attrs.field(factory=lambda: Complaints(log), init=False)
     """About each kind of request."""
@@ -90,7 +90,7 @@ class MetadataSync:
 
     async def _copy_all(self, master: str) -> None:
         if self.keeps_newer:
-            self._has_forgotten = True  # unless it tells that it has been there all along
+            self._has_forgotten = True  # unless its boot time shows that it was not restarted
             await self._copy(RequestCode.GET_BROKER_RUNTIME_INFO, master, self._take_boot)
         await self._copy(RequestCode.GET_ALL_TOPIC_CONFIG, _vip_address(master), self._take_topics)
         await self._copy(RequestCode.GET_ALL_CONSUMER_OFFSET, master, self._take_offsets)
@@ -151,7 +151,7 @@ class MetadataSync:
         table.merge(fresh, kept)
 
     async def _hand_back(self, master: str) -> None:
-        """Commit what is kept to the master, as a consumer would: any master takes that (request 15)."""
+        """Commit kept offsets to the master, as a consumer does: every master serves that (request 15)."""
         for key, queues in list(self.offsets.own.items()):
             topic, _, group = key.partition("@")
             table = self.offsets.offsets.get(key, {})
@@ -192,7 +192,7 @@ class MetadataSync:
 
 
 def _check_numbers(body: Body) -> None:
-    """BodyError where any number in a table does not fit into 64 bits. For small tables: it looks at everything."""
+    """BodyError if any number in a table does not fit into 64 bits. For small tables, because it walks all of it."""
     _check_range(value for value in _values_in(msgspec.to_builtins(body)) if isinstance(value, int))
 
 
@@ -209,14 +209,14 @@ def _values_in(value: object) -> Iterator[object]:
 
 
 def _check_range(numbers: Iterable[int]) -> None:
-    """BodyError for a number that neither Java nor our journal could carry."""
+    """BodyError for a number outside Java's long, which the journal cannot encode either."""
     for number in numbers:
         if not -(2**63) <= number < 2**63:
             raise BodyError("a number of more than 64 bits")
 
 
 def _vip_address(address: str) -> str:
-    """Where topics come from, and they alone. What is no address stays as it is: connecting to it will say so."""
+    """Return the VIP address, which serves the topics. An invalid address is returned as it is, and fails at connect."""
     host, _, port = address.rpartition(":")
     is_port = port.isdecimal() and len(port) <= 5
     return f"{host}:{int(port) - VIP_PORT_DISTANCE}" if is_port else address

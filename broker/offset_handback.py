@@ -1,9 +1,9 @@
 """Which consumer offsets a slave does not let its master overwrite: a decision over two tables, without I/O.
 
-4.9 takes whatever the master has (store-ha#69), which is right while the master lives: a reset moves offsets back on
-purpose. It is wrong for what consumers committed to the slave while the master was away, and for what the master had
-not yet written to its disk when it died. So a slave that keeps notes the former, and recognises the latter by the
-master's start time, which moves when it was restarted.
+4.9 applies all of the master's offsets (store-ha#69), which is right while the master lives: a reset moves offsets back on
+purpose. It is wrong for offsets that consumers committed to the slave while the master was away, and for offsets that
+the master had not yet saved when it died. So the slave records the former, and detects the latter by the master's start
+time, which changes with a restart.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 def kept_offsets(
     ours: Offsets, theirs: Offsets, own: Mapping[str, AbstractSet[int]], *, has_forgotten: bool
 ) -> dict[str, dict[int, int]]:
-    """Give our offsets that stay though the master's are lower.
+    """Return our offsets that stay although the master's are lower.
 
     `own` are the queues whose offsets were committed here: they stay, also where the master has none. If the master
     `has_forgotten`, so does every other that is lower there; one that it does not have at all may have been deleted.

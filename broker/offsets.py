@@ -1,4 +1,4 @@
-"""How far each consumer group has come in each queue (class ConsumerOffsetManager).
+"""Committed offsets of consumer groups by queue (class ConsumerOffsetManager).
 
 With 100,000 groups the file has 10 MB. It is encoded key by key, only where something changed and in slices, and written
 by a thread, so that no client waits for it (issue 12.6).
@@ -21,7 +21,7 @@ MAX_KEYS = 500_000
 """Pairs of a topic and a group, at most."""
 MAX_OFFSETS = 4_000_000
 MAX_NAME_SIZE = 1024
-"""Characters of a topic's and a group's name together. 4.9.8 takes any that fit into a header."""
+"""Characters of a topic's and a group's name together. 4.9.8 has no limit but the header."""
 _WRITTEN_AT_ONCE = 512 * 1024
 """Bytes; a larger file is written by a thread."""
 _ENCODED_AT_ONCE = 500
@@ -36,7 +36,7 @@ class ConsumerOffsetTable:
         loaded = load_config_file(path, ConsumerOffsets.decode)
         self.offsets: dict[str, dict[int, int]] = {}
         self.notes_own = False
-        """True on a slave that shall keep what is committed to it (see rmqlab.broker.offset_handback)."""
+        """True on a slave that keeps offsets committed to it (see rmqlab.broker.offset_handback)."""
         self.own: dict[str, set[int]] = {}
         """Those queues, by `topic@group`, until the master has as much."""
         self._by_group: dict[str, dict[str, None]] = {}
@@ -52,7 +52,7 @@ class ConsumerOffsetTable:
             self._replace(key, queues)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
-        """Store an offset, whatever was there before (broker-requests#44). Return what was there.
+        """Store an offset, higher or lower than before (broker-requests#44). Return the former one.
 
         Raises Refusal where the table is full or the names are too long.
         """
@@ -74,7 +74,7 @@ class ConsumerOffsetTable:
         return self.offsets.get(f"{topic}@{group}", {}).get(queue_id)
 
     def queues_of(self, group: str, topic: str) -> Mapping[int, int]:
-        """What a group has committed in a topic, by queue id."""
+        """Return a group's committed offsets in a topic, by queue id."""
         return self.offsets.get(f"{topic}@{group}", {})
 
     def topics_of(self, group: str) -> list[str]:
@@ -99,15 +99,15 @@ class ConsumerOffsetTable:
         self._is_changed = True
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Let one group stand where another does in a topic. Raises Refusal as `commit`."""
+        """Copy one group's offsets in a topic to another group. Raises Refusal as `commit`."""
         if (queues := self.offsets.get(f"{topic}@{source}")) is not None:
             self._check_room(f"{topic}@{target}")
             self._replace(f"{topic}@{target}", queues)
 
     def merge(self, fresh: ConsumerOffsets, kept: Mapping[str, Mapping[int, int]] | None = None) -> None:
-        """Take a master's offsets: each of its keys replaces ours wholly, our own others stay (store-ha#60, #69).
+        """Apply a master's offsets: each of its keys replaces ours, our other keys stay (store-ha#60, #69).
 
-        Those that are to be kept stay as well, and count as our own from now on. Nothing is saved.
+        The offsets in `kept` stay as well, and count as committed here from now on. Does not save.
         """
         kept = kept or {}
         for key, queues in fresh.offset_table.items():
@@ -120,7 +120,7 @@ class ConsumerOffsetTable:
     # -- the table as text -----------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        """Return the table as it goes over the wire: as ConsumerOffsets.encode, but quick where little changed."""
+        """Return the encoded table, equal to ConsumerOffsets.encode, but fast if little has changed."""
         while self._encode_some():
             pass
         end = b"}}}" if self._encoded else b"}}"
@@ -205,7 +205,7 @@ class ConsumerOffsetTable:
 
 
 def _names(keys: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Topic and group of each key; one without a group, or with a second @, belongs to nobody, as in Java."""
+    """Yield topic and group of each key; a key without group, or with a second @, is skipped, as in Java."""
     for key in keys:
         topic, _, group = key.partition("@")
         if group and "@" not in group:

@@ -1,10 +1,10 @@
 """Flow control: requests that have waited too long are refused with code 2 (class BrokerFastFailure).
 
-RocketMQ has a queue before each of its thread pools, and looks every 10 ms at what has grown old in them. Here the
-requests that wait are those found at the beginning of a pass of the reactor: each waits until those before it are
-handled. Its age is what this thread has worked since (time that the system gave to others does not count, for then
-RocketMQ's queues would stand still, too), in real seconds however fast the cluster's clock runs; and while a message
-is being written, which may stall, the wall's time.
+RocketMQ has a queue before each of its thread pools, and checks every 10 ms for requests that have waited too long. Here
+the waiting requests are those found at the beginning of a pass of the reactor: each waits until those before it are
+handled. Its age is the CPU time of this thread since then (time given to other processes does not count, because it
+would stop RocketMQ's queues, too), in real seconds at any rate of the cluster's clock; and wall time while a message is
+being written, which may stall.
 
     [PCBUSY_CLEAN_QUEUE]   sends behind a message that took more than osPageCacheBusyTimeOutMills to be written
     [TIMEOUT_CLEAN_QUEUE]  sends after waitTimeMillsInSendQueue, and likewise pulls, heartbeats, ends of transactions
@@ -32,7 +32,7 @@ SENDS = frozenset(
         RequestCode.CONSUMER_SEND_MSG_BACK,
     }
 )
-"""What waits in RocketMQ's send queue."""
+"""Codes that wait in RocketMQ's send queue."""
 
 _ALLOWED: dict[int, Callable[[BrokerConfig], int]] = {
     **dict.fromkeys(SENDS, lambda config: config.wait_time_mills_in_send_queue),
@@ -44,11 +44,11 @@ _ALLOWED: dict[int, Callable[[BrokerConfig], int]] = {
 """Milliseconds that a request may wait, by its code."""
 
 _YOUNG = 0.001
-"""Seconds since the beginning of a pass before which nobody looks further."""
+"""Seconds since the beginning of a pass below which no further check is made."""
 
 
 class Pass(Protocol):
-    """What is to be known of a reactor: when its present pass began."""
+    """The reactor, as far as it is used here: when its present pass began."""
 
     @property
     def pass_began(self) -> float:
@@ -83,7 +83,7 @@ class Overload:
         return _busy("TIMEOUT_CLEAN_QUEUE", worked) if worked * 1000 >= allowed(config) else None
 
     def _is_behind_a_stall(self, limit_millis: int) -> bool:
-        """Say whether a message was written in this pass that took too long."""
+        """Return True if writing a message took too long in this pass."""
         recent = self.broker.stats.put_times.recent
         return any(ended >= self.reactor.pass_began and millis > limit_millis for ended, millis in recent)
 

@@ -1,9 +1,8 @@
-"""Sends that wait: for the disk, for a slave, or for both side by side.
+"""Sends that wait for a flush, for a slave's acknowledgement, or for both side by side.
 
-One queue for each thing that is waited for. Commit log offsets only rise, and so do deadlines, so whatever is
-due stands at the head: an ack of many messages answers them all in one go. Nothing here awaits; the deadlines
-are looked at by the loop that owns the queue (store-and-ha section 4.7; classes GroupTransferService,
-FlushDiskWatcher).
+There is one queue for flushes and one for acknowledgements. Commit log offsets and deadlines only rise, so due sends are
+at the head: one acknowledgement releases all sends before its offset. Nothing here awaits; a loop of the broker calls
+`expire` (store-and-ha section 4.7; classes GroupTransferService, FlushDiskWatcher).
 """
 
 import collections
@@ -17,7 +16,7 @@ from rmqlab.store.results import PutStatus
 
 
 class TimeoutExplainer(Protocol):
-    """Knows why a record has not reached enough copies."""
+    """Explains why a record has too few copies."""
 
     def explain(self, record_end: int, /) -> str | None:
         """Return the cause, for the sender; None where 4.9 reports none."""
@@ -26,14 +25,15 @@ class TimeoutExplainer(Protocol):
 class WaitingSend(msgspec.Struct, eq=False):
     """A stored message whose reply is held until every wait that was started for it has ended.
 
-    `answer` gets the status and its cause, and must not refer to this: a cycle for each send is work for the collector.
+    `answer` sends the reply, from status and cause. It must not refer to this object: a reference cycle for each send
+    would be work for the garbage collector.
     """
 
     answer: Callable[[PutStatus, str | None], None]
     waits: int = 0
     status: PutStatus = PutStatus.PUT_OK
     cause: str | None = None
-    """Why it is not PUT_OK, where somebody wants to know."""
+    """Why the status is not PUT_OK; None without an explanation."""
 
     def settle(self, status: PutStatus, cause: str | None = None) -> None:
         """End one wait. A slave's failure outweighs the disk's (store-ha#56)."""
@@ -48,7 +48,7 @@ class WaitingSend(msgspec.Struct, eq=False):
 class PendingAcks:
     """Sends that wait until an offset is reached: flushed to disk, or acknowledged by a slave.
 
-    `timeout` is in seconds, `late` is what a send is told that waited in vain.
+    `timeout` is in seconds. `late`: status returned on timeout.
     """
 
     timeout: float
@@ -67,7 +67,7 @@ class PendingAcks:
         self._waiting.append((end_offset, now + self.timeout, send))
 
     def advance(self, reached: int) -> None:
-        """Answer all that have what they wait for. An offset that falls is ignored."""
+        """Release all sends up to this offset. A lower offset than before is ignored."""
         if reached <= self.reached:
             return
         self.reached = reached
@@ -76,19 +76,19 @@ class PendingAcks:
             waiting.popleft()[2].settle(PutStatus.PUT_OK)
 
     def expire(self, now: float, explainer: TimeoutExplainer | None = None) -> None:
-        """Answer the sends whose timeout has passed, with the explainer's cause."""
+        """Release the sends whose deadline has passed, with the explainer's cause."""
         waiting = self._waiting
         while waiting and waiting[0][1] <= now:
             end_offset, _, send = waiting.popleft()
             send.settle(self.late, None if explainer is None else explainer.explain(end_offset))
 
     def fail(self, status: PutStatus, cause: str) -> None:
-        """Answer all: what they wait for cannot come."""
+        """Release all sends with this status: the acknowledgement cannot arrive."""
         waiting = self._waiting
         while waiting:
             waiting.popleft()[2].settle(status, cause)
 
     @property
     def next_deadline(self) -> float | None:
-        """When the first of them has waited long enough."""
+        """The deadline of the first waiting send; None if no send waits."""
         return self._waiting[0][1] if self._waiting else None

@@ -1,8 +1,8 @@
 """Profiles: values for many keys at once, under a name. A key that is set by hand wins over the profile.
 
 `4.9` is RocketMQ 4.9.8, flaws included. `hardened` turns on every switch by which we depart from it: see the table of
-switches in docs/switches.md. They are departures that a client or a peer of 4.9 can live with; what each mends, and which
-needs both sides to be ours, is said there.
+switches in docs/switches.md. Clients and peers of 4.9 work with all of them; that page lists
+what each switch mends, and which ones need both sides to be ours.
 """
 
 from collections.abc import Mapping

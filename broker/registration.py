@@ -1,6 +1,6 @@
-"""Telling the nameservers who we are: at start, after 10 s, every 30 s, and whenever a topic changes.
+"""Registration at the nameservers: at start, after 10 s, every 30 s, and at every change of a topic.
 
-An answer that makes no sense counts as none, and is logged once (issue 12.14): a nameserver is a stranger as well.
+An invalid reply counts as a missing one, and is logged once (issue 12.14): nameservers are not trusted.
 
 Sources: remoting-and-nameserver section 5; classes BrokerOuterAPI, BrokerController.
 """
@@ -41,8 +41,8 @@ FIRST_AGAIN = 10.0
 """Seconds from start to the second registration."""
 UNREGISTER_TIMEOUT = 3.0
 PAUSE_PER_TOPIC = 20e-6
-"""Seconds for each topic after a registration of all topics, until topics made by sends cause the next: 0.1 s for
-5,000 topics. It takes a tenth of that to write and read one. RocketMQ registers all topics for each new one."""
+"""Seconds per topic between two registrations of all topics caused by sends to new topics: 0.1 s for 5,000 topics.
+Encoding and decoding one takes a tenth of that. RocketMQ registers all topics for each new one."""
 EVERYTHING = 6
 _SHORTEST_PERIOD, _LONGEST_PERIOD = 10.0, 60.0
 _PORT = re.compile(r"[0-9]{1,5}")
@@ -51,16 +51,16 @@ _LONGEST_ADDRESS = 300
 
 @attrs.frozen
 class Answer:
-    """What a nameserver answers to a registration."""
+    """The reply of a nameserver to a registration."""
 
     master_address: str | None
     ha_address: str | None
     order_topics: Mapping[str, str] | None
-    """None where the answer has no table: then nothing changes."""
+    """None if the reply has no table: then nothing changes."""
 
 
 def address_fault(address: str) -> str | None:
-    """Say what is wrong with an address that a peer sent, or None: `host:port` that can be connected to."""
+    """Return the fault of an address that a peer sent; None for a valid `host:port`."""
     host, _, port = address.rpartition(":")
     if not host or not _PORT.fullmatch(port) or not 1 <= int(port) <= 65535:
         return f"{address[:_LONGEST_ADDRESS]!r} is not host:port"
@@ -74,10 +74,10 @@ class Due:
     """A registration out of turn that is still to be made."""
 
     topics: set[str] = attrs.field(factory=set)
-    """Those that have changed; with the empty name, all there are."""
+    """Changed topics; the empty name stands for the whole table."""
     is_oneway: bool = True
     is_awaited: trio.Event = attrs.field(factory=trio.Event)
-    """Set when somebody waits for it."""
+    """Set when a request waits for the registration."""
     then: list[Callable[[], None]] = attrs.field(factory=list)
 
 
@@ -102,11 +102,11 @@ class Registration:
     """None on a master."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     registered: set[str] = attrs.field(factory=set, init=False)
-    """The nameservers whose last answer was a success."""
+    """The nameservers whose last reply was a success."""
     all_registered: trio.Event = attrs.field(factory=trio.Event, init=False)
     """Set once every nameserver that can be reached has our route, and there is at least one."""
     _due: Due | None = attrs.field(default=None, init=False)
-    """What the next registration out of turn has to tell, while its task has not begun."""
+    """The content of the next registration out of turn, while its task has not begun."""
     _complaints: Complaints = attrs.field(factory=lambda: Complaints(log), init=False)
     """About each nameserver, and about each address that one sent."""
     _whole_again_at: float = attrs.field(default=float("-inf"), init=False)
@@ -114,9 +114,9 @@ class Registration:
     async def register_forever(self) -> NoReturn:
         """Register now, 10 s after that ended, and then at a fixed rate (BrokerController: scheduleAtFixedRate).
 
-        The period counts from start to start: how long a nameserver takes to answer, or not to, does not delay the
-        next registration. One that takes longer than the period is followed by the next at once, and the rate counts
-        from there; Java would make up for all that were missed, in a burst.
+        The period counts from start to start: a slow nameserver does not delay the next registration. If one takes
+        longer than the period, the next follows at once, and the period counts from there; Java would repeat all missed
+        ones in a burst.
         """
         period = self.config.register_name_server_period / 1000
         period = max(_SHORTEST_PERIOD, min(period, _LONGEST_PERIOD))
@@ -130,10 +130,11 @@ class Registration:
     def register_soon(
         self, topic: str | None = None, *, oneway: bool = False, then: Callable[[], None] = lambda: None
     ) -> None:
-        """Register at once: one changed topic, or the whole table. `then` is called when that is answered, or in vain.
+        """Register at once: one changed topic, or the whole table. `then` is called after the replies, or
+        after they failed.
 
-        What is asked for in one moment becomes one registration. Of two that bear the same version, nameservers
-        ignore the topics of the second.
+        Calls of the same moment become one registration, because nameservers ignore the topics of a second one with the
+        same version.
         """
         if self._due is None:
             self._due = Due()
@@ -145,7 +146,7 @@ class Registration:
         self._due.then.append(then)
 
     async def unregister(self) -> None:
-        """Take leave of each nameserver in turn; one that does not answer is left behind."""
+        """Unregister from each nameserver in turn; one that does not reply is skipped."""
         config = self.config
         header = UnRegisterBrokerRequestHeader(
             broker_name=config.broker_name,
@@ -180,7 +181,7 @@ class Registration:
                 self.errors.call("registration callback", then)
 
     async def _register_topics(self, topics: Iterable[TopicConfig], *, oneway: bool = False) -> None:
-        """Send one registration to all nameservers side by side; use the first good answer in their order."""
+        """Send one registration to all nameservers side by side; use the first good reply in their order."""
         config = self.config
         body = self._body(config, topics)
         header = RegisterBrokerRequestHeader(
@@ -259,7 +260,7 @@ class Registration:
             self.all_registered.set()
 
     def _use(self, answer: Answer) -> None:
-        """Take the master's addresses and the order topics from an answer (section 5.5)."""
+        """Apply the master's addresses and the order topics of a reply (section 5.5)."""
         address = self._usable("master", answer.master_address, self.config.address)
         ha_address = self._usable("master's HA service", answer.ha_address, self.ha_address)
         if self.master_observer is not None:
@@ -268,7 +269,7 @@ class Registration:
             self.topics.apply_order_topics(answer.order_topics)
 
     def _usable(self, whose: str, address: str | None, own: str) -> str | None:
-        """An address that a nameserver sent, or None for one that nobody can be reached at, or that is ours."""
+        """Return an address that a nameserver sent; None if it is invalid or our own."""
         if not address:
             return None
         fault = address_fault(address)
@@ -316,7 +317,7 @@ class Registration:
 
 
 def _read(reply: Command) -> Answer:
-    """Read a good answer. HeaderError, BodyError where it does not parse."""
+    """Parse a successful reply. HeaderError, BodyError if it is invalid."""
     header = reply.header(RegisterBrokerResponseHeader)
     table = KVTable.decode(reply.body).table if reply.body else None
     return Answer(header.master_addr, header.ha_server_addr, table)

@@ -40,6 +40,6 @@ class Skipped:
         self.emit("message_skipped", service=service, offset=physical_offset, reason=reason, count=count)
 
     def caught(self, service: str, physical_offset: int, exc: Exception) -> None:
-        """Record a message whose handling raised an exception that nobody expected. Raises a FatalError again."""
+        """Record a message whose handling raised an unexpected exception. Raises a FatalError again."""
         self.errors.caught(service, exc, f"the message at {physical_offset}")
         self.note(service, physical_offset, f"internal error: {type(exc).__name__}: {exc}")

@@ -1,6 +1,6 @@
-"""Long answers in slices: requests about all queues of a topic, or about all groups, do not hold up others.
+"""Long replies in slices: requests about all queues of a topic, or about all groups, do not delay others.
 
-A handler that may be long is a generator: it yields after each unit of work, of some 10 us, and returns its reply. The
+A handler that may take long is a generator: it yields after each unit of work, of some 10 us, and returns its reply. The
 first slice runs at once, so that most requests are answered within their pass. The others take turns with sockets, timers
 and tasks; only one such request is continued at a time (issue 12.6).
 """
@@ -70,7 +70,7 @@ class Slices:
 
 @attrs.define(eq=False)
 class Parts:
-    """Parts of an answer, encoded one by one. Raises Refusal where they outgrow what a frame can take."""
+    """Parts of a reply, encoded one by one. Raises Refusal if they exceed the size of a frame."""
 
     _parts: list[bytes] = attrs.field(factory=list, init=False)
     _size: int = attrs.field(default=0, init=False)

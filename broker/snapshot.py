@@ -1,7 +1,7 @@
-"""What a broker says of itself when the supervisor asks: facts of this moment, nothing computed twice.
+"""The snapshot of a broker for the supervisor.
 
-The supervisor asks often (a condition that is waited for: up to 20 times a second), so the cost has a limit: of tables that
-clients make grow the oldest entries are told, and the number of all.
+The supervisor asks up to 20 times a second while it waits for a condition, so the cost is limited: of tables that clients
+can grow, the snapshot has the oldest entries and the number of all.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ MOST_ENTRIES = 500
 
 
 def snapshot(broker: Broker) -> dict[str, object]:
-    """Give role, log positions, replication, clients. Plain values, for msgpack and JSON."""
+    """Return role, log positions, replication, clients, as plain values for msgpack and JSON."""
     store = broker.store
     config = broker.config
     return {
@@ -56,12 +56,12 @@ def snapshot(broker: Broker) -> dict[str, object]:
     }
 
 
-def _oldest(table: Mapping[K, V], tell: Callable[[V], object]) -> dict[K | str, object]:
-    """Return what is told of the entries that were made first, and how many are left out."""
-    told: dict[K | str, object] = {key: tell(value) for key, value in islice(table.items(), MOST_ENTRIES)}
+def _oldest(table: Mapping[K, V], shown: Callable[[V], object]) -> dict[K | str, object]:
+    """Return the oldest entries of a table, each as `shown` returns it, and the number of those left out."""
+    kept: dict[K | str, object] = {key: shown(value) for key, value in islice(table.items(), MOST_ENTRIES)}
     if len(table) > MOST_ENTRIES:
-        told[LEFT_OUT] = len(table) - MOST_ENTRIES
-    return told
+        kept[LEFT_OUT] = len(table) - MOST_ENTRIES
+    return kept
 
 
 def _by_peer_and_code(counts: Mapping[tuple[str, int], int]) -> dict[str, int]:
@@ -69,7 +69,7 @@ def _by_peer_and_code(counts: Mapping[tuple[str, int], int]) -> dict[str, int]:
 
 
 def delayed(broker: Broker) -> dict[str, dict[str, int]] | None:
-    """How far each level is delivered, and where its queue ends, by the level's number; levels never used are left out.
+    """Return the delivered offset and the end of each level's queue, by level; unused levels are left out.
 
     None on a slave, which delivers nothing.
     """
@@ -84,9 +84,9 @@ def delayed(broker: Broker) -> dict[str, dict[str, int]] | None:
 
 
 def half_messages(broker: Broker) -> dict[str, int] | None:
-    """How far checks have come in the half and op queues, and how many half messages nobody has resolved.
+    """Return the progress of checks in the half and op queues, and the number of unresolved half messages.
 
-    None on a slave, which asks nobody.
+    None on a slave, which makes no checks.
     """
     if broker.is_slave:
         return None

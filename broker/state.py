@@ -1,4 +1,4 @@
-"""All that one broker process knows and holds: what the handlers work on."""
+"""The state of one broker process, which its handlers and loops share."""
 
 import collections
 from collections.abc import Awaitable, Callable
@@ -39,7 +39,7 @@ from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutResult
 
 MAX_REQUEST_TASKS = 5000
-"""Tasks that run for requests which ask other clients something: each lasts a few seconds at most."""
+"""Maximum number of tasks for requests that are passed on to clients: each lasts a few seconds at most."""
 
 
 def _open_filters(broker: "Broker") -> ConsumerFilterTable:
@@ -75,7 +75,7 @@ class Broker:
     now: Callable[[], float]
     """Seconds of the process's clock, for deadlines."""
     emit: Callable[..., None]
-    """Tells the supervisor what happened: a kind, and fields."""
+    """Emits an event to the journal and the supervisor: a kind, and fields."""
     access: AccessControl | None = None
     """None while access control is off."""
     filters: ConsumerFilterTable = attrs.Factory(_open_filters, takes_self=True)
@@ -87,18 +87,18 @@ class Broker:
     waiting_queries: collections.deque[tuple[int, QueryMessageRequestHeader, Request]] = attrs.field(
         factory=collections.deque
     )
-    """Queries by key that wait until the index has come to an offset of the commit log, in rising order."""
+    """Queries by key that wait until the index has reached a commit log offset, in rising order."""
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
     served_of_5x: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
-    """How often each peer asked for each code that 4.9.8 does not serve and `serve_requests_of_5x` does."""
+    """Requests by peer and code that only `serve_requests_of_5x` serves."""
     serves_5x: bool = attrs.Factory(lambda self: bool(self.config.serve_requests_of_5x), takes_self=True)
     """`serve_requests_of_5x` as it was at the start."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
-    """Where the boundaries of this broker report."""
+    """Counts and logs unexpected exceptions at the boundaries of this broker."""
     skipped: Skipped = attrs.Factory(lambda self: Skipped(self.emit, self.errors), takes_self=True)
     """Stored messages that a service of this broker passed over."""
     slices: Slices = attrs.Factory(lambda self: Slices(self.later, self.errors), takes_self=True)
-    """Continues requests that take long."""
+    """Continues long requests."""
     delay: DelayedDelivery = attrs.Factory(
         lambda self: DelayedDelivery(
             self.store, self.sync.delay_offset_path, self.put_own, self.now_millis, self.due_alarm, self.skipped
@@ -123,11 +123,11 @@ class Broker:
 
     @property
     def store_host(self) -> tuple[str, int]:
-        """The address that goes into records and message ids."""
+        """The address stored in records and message ids."""
         return self.config.broker_ip1, self.config.listen_port
 
     def reconfigure(self, settings: BrokerSettings) -> None:
-        """Run with other settings from now on (request 25). What was opened with the old ones stays as it is."""
+        """Apply new settings (request 25). Open connections and files keep the old ones."""
         config = settings.broker
         self.settings, self.config = settings, config
         self.registration.config = self.topics.config = self.subscriptions.config = config
@@ -146,11 +146,11 @@ class Broker:
             config.hand_back_consumer_offsets,
         )
         self.offsets.notes_own = is_slave and (self.sync.keeps_newer or self.sync.hands_back)
-        # On a slave of 4.9 only the sweep looks at held pulls (store-ha#70).
+        # On a slave of 4.9 only the sweep checks held pulls (store-ha#70).
         self.store.dispatcher.is_observed = not is_slave or config.wake_held_pulls_on_slave
 
     def put_own(self, message: NewMessage) -> PutResult:
-        """Store a message that no client waits for: a delayed one that is due, a record of a transaction."""
+        """Store a message without a waiting client: a due delayed message, or a record of a transaction."""
         result = self.store.put(message)
         if result.is_stored:
             self.growth.appended()
@@ -172,7 +172,7 @@ class Broker:
         self.tasks.start_soon(run)
 
     def notify_group(self, group_name: str) -> None:
-        """Tell every member of a group to rebalance (broker-requests#39)."""
+        """Notify every member of a group to rebalance (broker-requests#39)."""
         group = self.consumers.groups.get(group_name)
         group_config = self.subscriptions.find(group_name)
         if group is None or not self.config.notify_consumer_ids_changed_enable:
@@ -198,7 +198,7 @@ class Broker:
         return None
 
     def save_tables(self) -> None:
-        """Write what a clean stop keeps and the loops write only now and then."""
+        """Save all tables at a clean stop; the loops save them only periodically."""
         self.topics.save_changes()
         self.subscriptions.save_changes()
         self.offsets.save()

@@ -1,4 +1,4 @@
-"""What a broker measures: traffic by topic and group, rates, totals by day, how long puts and gets take.
+"""Statistics of a broker: traffic by topic and group, rates, totals by day, durations of puts and gets.
 
 Sources: broker-requests sections 6.5 and 6.6; classes StatsItem, BrokerStatsManager, StoreStatsService,
 BrokerStats. Counting is a look-up and a few additions; all else happens in `sample`, which a loop calls every
@@ -40,7 +40,7 @@ class Sample(NamedTuple):
 
 @attrs.define(eq=False)
 class Traffic:
-    """What went one way under one key: calls, messages, bytes; and what those were a while ago."""
+    """Traffic under one key: calls, messages, bytes; and samples of the past."""
 
     began_at: int = 0
     calls: int = 0
@@ -68,13 +68,13 @@ class Traffic:
 
 @attrs.define(eq=False)
 class Times:
-    """How long one kind of call takes, in ms. The distribution and the maximum are those since the start."""
+    """Durations of one kind of call, in ms. The distribution and the maximum count from the start."""
 
     quick: int = 0
     """Calls that took less than a millisecond: nearly all."""
     longest: int = 0
     recent: collections.deque[tuple[float, int]] = attrs.field(factory=lambda: collections.deque(maxlen=64))
-    """The last that were not quick: when each ended, by time.perf_counter, and what it took."""
+    """The last slow calls: end, by time.perf_counter, and duration."""
     _slow: list[int] = attrs.field(factory=lambda: [0] * len(_TIME_NAMES))
     _this_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
     _last_minute: collections.Counter[int] = attrs.field(factory=collections.Counter)
@@ -108,7 +108,7 @@ class Times:
         return 0
 
     def turn_minute(self) -> None:
-        """Forget what is older than the minute that ends."""
+        """Drop calls older than a minute."""
         self._last_minute, self._this_minute = self._this_minute, collections.Counter()
         quick = self.quick - self._quick_before
         self._last_minute[0] += quick
@@ -120,7 +120,7 @@ class Times:
 
 @attrs.define(eq=False)
 class DayTotals:
-    """Messages put and got, as they stood at the last two midnights."""
+    """Totals of messages put and got at the last two midnights."""
 
     put_yesterday: int = 0
     put_today: int = 0
@@ -152,7 +152,7 @@ class BrokerStats:
         self.puts = Traffic(began_at)
         self.gets = Traffic(began_at)
         self.replicated_messages = 0
-        """A slave's puts: RocketMQ counts in the store what it dispatches, and not by topic."""
+        """Count a slave's dispatched records as puts, as RocketMQ's store does, without topics."""
         self.replicated_size = 0
         self.misses = 0
         self.put_failures = 0
@@ -223,7 +223,7 @@ class BrokerStats:
     # -- sampling ---------------------------------------------------------------------------------
 
     def sample(self, now_millis: int) -> None:
-        """Note where all counters stand. To be called every 10 s."""
+        """Sample all counters. To be called every 10 s."""
         self._samples += 1
         self._sampled_at = now_millis
         for traffic in self._all():
@@ -260,7 +260,7 @@ class BrokerStats:
 
     @property
     def put_total(self) -> int:
-        """Messages that came into the store since the start."""
+        """Messages stored since the start."""
         return self.puts.messages + self.replicated_messages
 
     @property
@@ -294,7 +294,7 @@ class BrokerStats:
         return _window(traffic.minute, by_size=False).tps if traffic is not None else 0.0
 
     def view(self, name: str, key: str, cluster: str) -> BrokerStatsData | None:
-        """Answer request 315; None where there is no such item."""
+        """Return the data of request 315; None without such an item."""
         family, by_size = self._family(name, cluster)
         traffic = family.get(key)
         if traffic is None:

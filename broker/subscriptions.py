@@ -11,7 +11,7 @@ from rmqlab.remoting.bodies.topic import DataVersion
 from rmqlab.store.configfile import keep_config_file, load_config_file
 
 MAX_NAME_SIZE = 1024
-"""Characters of a group's name. 4.9.8 takes any that fit into a header."""
+"""Characters of a group's name. 4.9.8 has no limit but the header."""
 MAX_GROUPS = 200_000
 """Groups that clients can make."""
 
@@ -33,7 +33,7 @@ class SubscriptionGroupTable:
             self.data_version = loaded.data_version
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """The configuration of a group; one that is asked for and missing is created, where that is allowed."""
+        """Return the configuration of a group; a missing one is created, if that is allowed."""
         known = self.groups.get(group)
         if (
             known is None
@@ -61,7 +61,7 @@ class SubscriptionGroupTable:
         return True
 
     def replace_all(self, wrapper: SubscriptionGroupWrapper) -> bool:
-        """Take a master's whole table with its version, if the versions differ (store-ha#60). True if taken."""
+        """Replace the table and its version by a master's, if the versions differ (store-ha#60). True if replaced."""
         if wrapper.data_version == self.data_version:
             return False
         self.data_version = wrapper.data_version
@@ -70,7 +70,7 @@ class SubscriptionGroupTable:
         return True
 
     def wrapper(self) -> SubscriptionGroupWrapper:
-        """The table as it goes over the wire and into the file."""
+        """Return the table as sent over the wire and saved."""
         return SubscriptionGroupWrapper(data_version=self.data_version, subscription_group_table=self.groups)
 
     def save_changes(self) -> None:

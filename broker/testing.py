@@ -1,13 +1,11 @@
-"""For tests of what a broker answers: a broker on a real store without sockets, a clock to set, a peer to talk to it."""
+"""For tests of handlers: a broker on a real store without sockets, with a manual clock and a scripted peer."""
 
 import json
 import pathlib
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import attrs
-import trio
 
 from rmqlab.broker.acl.control import AccessControl
 from rmqlab.broker.admission import admission
@@ -15,24 +13,30 @@ from rmqlab.broker.arrivals import Arrivals
 from rmqlab.broker.config import load_config
 from rmqlab.broker.delay import DueAlarm
 from rmqlab.broker.ha.known_master import KnownMaster
-from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.handlers import handlers_of
 from rmqlab.broker.held_pulls import PullHold
 from rmqlab.broker.metadata import MetadataSync
 from rmqlab.broker.offsets import ConsumerOffsetTable
 from rmqlab.broker.overload import Overload
 from rmqlab.broker.pending_acks import PendingAcks
+from rmqlab.broker.scripted import (
+    HandClock,
+    NotedRegistration,
+    NotedReplication,
+    ScriptedPass,
+    ScriptedPeer,
+    ScriptedTasks,
+    ScriptedTurns,
+    over_the_wire,
+)
 from rmqlab.broker.state import Broker
 from rmqlab.broker.subscriptions import SubscriptionGroupTable
 from rmqlab.broker.topics import TopicTable
-from rmqlab.remoting.codec import decode_command, encode_command
 from rmqlab.remoting.codes import VERSION, RequestCode, ResponseCode
-from rmqlab.remoting.command import ONEWAY, RESPONSE, Command, request
-from rmqlab.remoting.frame import FrameDecoder
+from rmqlab.remoting.command import RESPONSE, Command, request
 from rmqlab.remoting.header import Header
 from rmqlab.runtime.boundary import InternalErrors
-from rmqlab.runtime.channel import RequestTimeoutError
-from rmqlab.runtime.dispatch import Buffer, Dispatcher
+from rmqlab.runtime.dispatch import Dispatcher
 from rmqlab.runtime.testing import ScriptedClient
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.results import PutStatus
@@ -43,180 +47,6 @@ SMALL_FILES = {
     "max_hash_slot_num": 1000,
     "max_index_num": 4000,
 }
-
-
-@attrs.define(eq=False)
-class HandClock:
-    """A clock that a test sets. Both of its faces move together."""
-
-    seconds: float = 1000.0
-    wall_epoch_millis: int = 1_800_000_000_000
-
-    def now(self) -> float:
-        """Seconds, as for deadlines."""
-        return self.seconds
-
-    def now_millis(self) -> int:
-        """The wall's milliseconds."""
-        return self.wall_epoch_millis + int(self.seconds * 1000)
-
-    def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        self.seconds += seconds
-
-
-@attrs.define(eq=False)
-class NotedRegistration:
-    """In the place of a Registration: notes when the nameservers would be told."""
-
-    config: Any
-    ha_address: str
-    calls: list[tuple[str | None, bool]] = attrs.field(factory=list)
-    """Topic, oneway."""
-
-    def register_soon(
-        self, topic: str | None = None, *, oneway: bool = False, then: Callable[[], None] = lambda: None
-    ) -> None:
-        """Note it; whoever waits for it is told at once."""
-        self.calls.append((topic, oneway))
-        then()
-
-
-@attrs.define(eq=False)
-class NotedReplication:
-    """In the place of both sides of replication, and of what follows an append."""
-
-    settings: HaSettings
-    has_slave: bool = False
-    needs_copies: bool = True
-    appends: int = 0
-
-    def is_slave_ok(self, _record_end: int) -> bool:
-        """As the test has set it."""
-        return self.has_slave
-
-    def explain(self, _record_end: int) -> str | None:
-        """As 4.9: without a cause."""
-        return None
-
-    def appended(self, size: int = 0) -> None:  # noqa: ARG002 -- as AppendFollowUp.appended
-        """Note it."""
-        self.appends += 1
-
-
-@attrs.define(eq=False)
-class ScriptedPeer:
-    """In the place of a Channel: keeps what comes from the broker, and answers its requests from a script."""
-
-    peer: str = "127.0.0.1:50001"
-    answers: dict[int, Command] = attrs.field(factory=dict)
-    """By request code. What is not named is not answered in time."""
-    replies: list[Command] = attrs.field(factory=list)
-    asked: list[Command] = attrs.field(factory=list)
-    """Requests of the broker, oneway ones too."""
-    is_closed: bool = False
-    is_congested: bool = False
-    drained: list[Callable[[], None]] = attrs.field(factory=list)
-    close_reason: str | None = None
-    _decoder: FrameDecoder = attrs.field(factory=FrameDecoder, init=False)
-
-    def write(self, *buffers: Buffer) -> None:
-        """Take frames of replies."""
-        for frame in self._decoder.feed(b"".join(map(bytes, buffers))):
-            self.replies.append(decode_command(frame))
-
-    def when_drained(self, fn: Callable[[], None]) -> None:
-        """Note it."""
-        self.drained.append(fn)
-
-    def send_oneway(self, command: Command) -> None:
-        """Take a request that nobody answers."""
-        command.flag |= ONEWAY
-        self.asked.append(over_the_wire(command))
-
-    async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the real one's form
-        """Answer as the script says."""
-        self.asked.append(over_the_wire(command))
-        answer = self.answers.get(command.code)
-        if answer is None:
-            raise RequestTimeoutError(f"{self.peer} did not answer within {timeout:g} s")
-        return answer
-
-    def close(self, reason: str) -> None:
-        """Note it."""
-        self.is_closed, self.close_reason = True, reason
-
-
-def over_the_wire(command: Command) -> Command:
-    """Give a command as its receiver sees it."""
-    (frame,) = FrameDecoder().feed(encode_command(command))
-    return decode_command(frame)
-
-
-@attrs.define(eq=False)
-class ScriptedPass:
-    """In the place of a reactor: a pass that has just begun, or as long ago as the test says."""
-
-    waited: float = 0.0
-    """Seconds of the wall's time."""
-    worked: float = 0.0
-    """Seconds of this thread's work."""
-
-    @property
-    def pass_began(self) -> float:
-        """When it began, by the wall."""
-        return time.perf_counter() - self.waited
-
-    @property
-    def pass_began_cpu(self) -> float:
-        """When it began, by the thread's work."""
-        return time.thread_time() - self.worked
-
-
-@attrs.define(eq=False)
-class ScriptedTasks:
-    """In the place of BackgroundTasks: keeps what is started, or runs it to its end at once."""
-
-    runs_at_once: bool = False
-    """For tests that are no coroutines."""
-    started: list[tuple[Callable[..., Awaitable[object]], tuple[object, ...]]] = attrs.field(factory=list)
-
-    def start_soon(self, fn: Callable[..., Awaitable[object]], /, *args: object) -> None:
-        """Run it, or leave it to `run_all`."""
-        if self.runs_at_once:
-            trio.run(fn, *args)
-        else:
-            self.started.append((fn, args))
-
-    async def run_all(self) -> None:
-        """Run what was started, to its end."""
-        started, self.started = self.started, []
-        async with trio.open_nursery() as nursery:
-            for fn, args in started:
-                nursery.start_soon(fn, *args)
-
-
-@attrs.define(eq=False)
-class ScriptedTurns:
-    """In the place of Reactor.again: calls at once, or collects the calls of later turns."""
-
-    is_collecting: bool = False
-    waiting: list[Callable[[], None]] = attrs.field(factory=list)
-
-    def later(self, fn: Callable[[], None]) -> None:
-        """Call it, or leave it to `run_all`."""
-        if self.is_collecting:
-            self.waiting.append(fn)
-        else:
-            fn()
-
-    def run_all(self) -> int:
-        """Take turns until nothing waits; answer how many it were."""
-        turns = 0
-        while self.waiting:
-            self.waiting.pop(0)()
-            turns += 1
-        return turns
 
 
 @attrs.define(eq=False)
@@ -246,7 +76,7 @@ class TalkingBroker:
         language: str = "JAVA",
         version: int = VERSION,
     ) -> list[Command]:
-        """Send one request; answer the replies that come at once: one, or none where it is held."""
+        """Send one request; return its immediate replies: one, or none if the request is parked."""
         command = request(code, header, body, oneway=oneway, language=language)
         command.version = version
         return self.serve(command, peer=peer)
@@ -275,18 +105,18 @@ class TalkingBroker:
         body: bytes = b"",
         **options: Any,
     ) -> Command:
-        """Send one request and give its reply, which must come at once."""
+        """Send one request and return its immediate reply."""
         (reply,) = self.tell(code, header, body, **options)
         assert reply.opaque == self._opaque
         return reply
 
     def send(self, topic: str, queue_id: int = 0, body: bytes = b"hello", **properties: str) -> Command:
-        """Send a message, which must be answered at once. The topic is made if it is missing."""
+        """Send a message and return its immediate reply. A missing topic is created."""
         (reply,) = self.tell(RequestCode.SEND_MESSAGE_V2, send_fields(topic, queue_id, **properties), body)
         return reply
 
     def pull(self, topic: str, offset: int = 0, **changes: object) -> list[Command]:
-        """Pull with a subscription of its own; answer the reply, if there is one at once."""
+        """Pull with a subscription in the request; return the immediate reply, if any."""
         return self.tell(RequestCode.PULL_MESSAGE, pull_fields(topic, offset, **changes))
 
     def sweep_held_pulls(self) -> None:
@@ -317,7 +147,7 @@ def send_fields(topic: str, queue_id: int = 0, **properties: str) -> dict[str, s
 
 
 def pull_fields(topic: str, offset: int = 0, **changes: object) -> dict[str, str]:
-    """Ext fields of a pull as tools send it (11): all tags, said in the pull itself, not to be held."""
+    """Return the ext fields of a pull as tools send it (11): all tags, subscription in the pull, not to be held."""
     fields = {
         "consumerGroup": "TOOLS_CONSUMER", "topic": topic, "queueId": 0, "queueOffset": offset, "maxMsgNums": 32,
         "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 20_000, "subscription": "*", "subVersion": 0,

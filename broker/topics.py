@@ -84,7 +84,7 @@ class TopicTable:
         return made
 
     def create_plain(self, topic: str, queue_nums: int, *, unit_mode: bool = False, perm: int = 6) -> TopicConfig:
-        """Give a retry, dead-letter or system topic, created if it is missing."""
+        """Return a retry, dead-letter or system topic, created if missing."""
         known = self.topics.get(topic)
         if known is not None:
             return known
@@ -100,7 +100,7 @@ class TopicTable:
         return made
 
     def apply_order_topics(self, order_topics: Iterable[str]) -> bool:
-        """Take the order flags from a nameserver's KV table: listed topics true, all others false. True if changed."""
+        """Apply the order flags of a nameserver's KV table: listed topics true, all others false. True if changed."""
         wanted = set(order_topics)
         changed = [topic for topic in self.topics.values() if topic.order != (topic.topic_name in wanted)]
         for topic in changed:
@@ -110,7 +110,7 @@ class TopicTable:
         return bool(changed)
 
     def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> bool:
-        """Take a master's whole table with its version, if the versions differ (store-ha#60). True if taken."""
+        """Replace the table and its version by a master's, if the versions differ (store-ha#60). True if replaced."""
         if wrapper.data_version == self.data_version:
             return False
         self.data_version = wrapper.data_version
@@ -119,11 +119,11 @@ class TopicTable:
         return True
 
     def bump_version(self) -> None:
-        """Say that something changed that goes with the table."""
+        """Move the version for a change beside the table."""
         self.data_version = DataVersion(timestamp=self._now_millis(), counter=self.data_version.counter + 1)
 
     def wrapper(self) -> TopicConfigSerializeWrapper:
-        """The table as it goes over the wire and into the file."""
+        """Return the table as sent over the wire and saved."""
         return TopicConfigSerializeWrapper(data_version=self.data_version, topic_config_table=self.topics)
 
     def _empty(self) -> TopicConfigSerializeWrapper:

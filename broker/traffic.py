@@ -1,6 +1,6 @@
-"""What clients do, as this broker sees it, in its journal: for clients that keep no journal of their own.
+"""Journals requests of clients at the broker, for clients that keep no journal of their own.
 
-With `journal_traffic` each send, pull and offset commit emits an event `served` when it is answered. A pull may be held
+With `journal_traffic` each send, pull and offset commit emits an event `served` at its reply. A pull may be held
 for long before that, so a changed offset emits `offset_committed` at once. The handlers here wrap those of the broker;
 without the setting none is wrapped.
 """
@@ -25,16 +25,16 @@ SENDS = (RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND
 WATCHED = (*SENDS, RequestCode.PULL_MESSAGE, RequestCode.UPDATE_CONSUMER_OFFSET)
 
 Answered = Callable[[int, str | None, int | None], None]
-"""Told the response code, the remark, and the next offset or the queue offset, where the answer has one."""
+"""Gets response code, remark, and the reply's next offset or queue offset, if it has one."""
 
 
 @attrs.define(eq=False)
 class WatchedRequest(Request):
-    """A request that tells when it is answered, now or later."""
+    """A request that reports its reply, immediate or later."""
 
     answered: Answered = attrs.field(kw_only=True)
     original: Request = attrs.field(kw_only=True)
-    """The one that it stands for, which its channel knows."""
+    """The wrapped request, which its channel keeps."""
 
     def settle(self) -> None:
         super().settle()
@@ -49,12 +49,12 @@ class WatchedRequest(Request):
 
     def reply_head(self, head: ReplyHead, code: int, values: Sequence[bytes]) -> None:
         if not self.is_answered:
-            self.answered(code, None, int(values[2]))  # as `stored_head` lays it out: ids, queue, queue offset
+            self.answered(code, None, int(values[2]))  # the order of `stored_head`: ids, queue, queue offset
         super().reply_head(head, code, values)
 
 
 def watched(table: Mapping[int, Route[Broker]]) -> Mapping[int, Route[Broker]]:
-    """The same handlers; those of sends, pulls and commits tell what they did."""
+    """Return the handlers, with those of sends, pulls and commits wrapped to emit events."""
     return {
         code: attrs.evolve(route, handle=functools.partial(_handle, route)) if code in WATCHED else route
         for code, route in table.items()
@@ -100,7 +100,7 @@ def _committed(broker: Broker, header: Header) -> int | None:
 
 
 def _describe(header: Header, request: Request) -> dict[str, object]:
-    """What was asked for."""
+    """Return the fields of the request for its event."""
     if isinstance(header, PullMessageRequestHeader):
         group, queue, offset = header.consumer_group, header.queue_id, header.queue_offset
     elif isinstance(header, UpdateConsumerOffsetRequestHeader):
@@ -113,7 +113,7 @@ def _describe(header: Header, request: Request) -> dict[str, object]:
 
 
 def _unique_ids(header: SendMessageRequestHeader, request: Request) -> list[str]:
-    """The unique ids of what is sent; none where a batch does not parse, which its handler will say."""
+    """Return the unique ids of the sent messages; empty for an invalid batch, which its handler rejects."""
     if not header.batch:
         return [parse_properties(header.properties or "").get(PROPERTY_UNIQ_KEY, "")]
     try:

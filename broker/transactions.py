@@ -1,8 +1,8 @@
-"""The check of half messages that nobody has resolved: their producers are asked (class TransactionalMessageService).
+"""Checks of unresolved half messages with their producers (class TransactionalMessageService).
 
-The half queue and the op queue are read side by side. How far each is done are the consumer offsets of a group of
-its own, so that a slave has them too. A half message that is asked about, or is to wait longer, is stored again at
-the end of the half queue: the queue is always done up to some point (store-and-ha section 7.1).
+The half queue and the op queue are read side by side. The progress in both is kept as consumer offsets of a system
+group, so that a slave has it too. A half message that is checked, or waits longer, is stored again at the end of the
+half queue, so that progress is always one offset (store-and-ha section 7.1).
 """
 
 import collections
@@ -39,22 +39,22 @@ log = logging.getLogger(__name__)
 SERVICE = "transaction check"
 ROUND_LIMIT_MILLIS = 60_000
 PIECE = 256
-"""Records that are read before the sockets are looked at again."""
+"""Records read before sockets have their turn."""
 
 
 @attrs.define(eq=False)
 class TransactionCheck:
-    """Asks about the half messages of one master."""
+    """Checks the half messages of one master."""
 
     broker: Broker
     _turn: int = attrs.field(default=0, init=False)
-    """Whose turn it is among the producers of a group."""
+    """Round-robin position among the producers of a group."""
     _postponed: set[int] = attrs.field(factory=set, init=False)
-    """Where postponed messages stood at first: an op record may yet resolve them by that offset."""
+    """First queue offsets of postponed messages: an op record may still refer to them."""
     _bad_ops_end: int = attrs.field(default=0, init=False)
     """Op records before this offset of their queue were judged: a bad one is reported once, however often it is read."""
     _unasked: collections.Counter[str] = attrs.field(factory=collections.Counter, init=False)
-    """Half messages of this round whose group had no producer to ask, by group."""
+    """Half messages of this round without a connected producer, by group."""
 
     async def check_forever(self) -> NoReturn:
         """Check once an interval, first after one."""
@@ -63,7 +63,7 @@ class TransactionCheck:
             await self.check()
 
     async def check(self) -> None:
-        """Look at all that is in the half queue now, in order, up to the first message that is too young."""
+        """Check the half queue in order, up to its present end or the first message that is too young."""
         broker = self.broker
         self._make_topic(names.HALF_TOPIC)
         began, end = broker.now_millis(), broker.store.max_queue_offset(names.HALF_TOPIC, HALF_QUEUE)
@@ -100,7 +100,7 @@ class TransactionCheck:
         for physical_offset, size, _ in entries:
             offset = self._resolved_offset(physical_offset, size, ops.next_offset)
             if offset is not None and offset < half_progress and offset not in self._postponed:
-                offset = None  # it was asked about, and its copy is what counts; or it was resolved twice
+                offset = None  # a copy was stored and counts instead; or it was resolved twice
             ops.add(offset)
         return bool(entries)
 
@@ -119,9 +119,9 @@ class TransactionCheck:
             return None
 
     def _handle_or_skip(self, at: int, ops: OpRecords) -> bool:
-        """Do what a half message calls for that no op record resolves. False if the round ends with it.
+        """Handle an unresolved half message. False if the round ends with it.
 
-        A message that cannot be handled is skipped: it may not stop those behind it, in this round or a later one.
+        A message that cannot be handled is skipped, so that it never blocks those behind it.
         """
         entries = self.broker.store.queue_entries(names.HALF_TOPIC, HALF_QUEUE, at, 1)
         if not entries:
@@ -164,10 +164,10 @@ class TransactionCheck:
                 return self._ask(half)
 
     def _ask(self, half: StoredMessage) -> bool:
-        """Put it again, then ask one producer of its group, if any is there.
+        """Store a copy, then ask one connected producer of its group.
 
-        One that cannot be put again, because its properties have no room for one more, is given up at once: 4.9.8
-        tries it for a minute in each round, and nothing behind it is ever checked.
+        If its properties have no room for one more, no copy can be stored, and the message is given up at once: 4.9.8
+        retries it for a minute in each round, and never checks the messages behind it.
         """
         times = check_times(half) + 1
         result = self.broker.put_own(renewed(half, times))
@@ -199,7 +199,7 @@ class TransactionCheck:
         return True
 
     def _report_unasked(self) -> None:
-        """Log once a round how many half messages had nobody to be asked."""
+        """Log once a round how many half messages had no producer."""
         if self._unasked:
             (group, count), *others = self._unasked.most_common()
             more = f" and {len(others)} other groups" if others else ""
@@ -207,7 +207,7 @@ class TransactionCheck:
             self._unasked.clear()
 
     def _give_up(self, half: StoredMessage) -> bool:
-        """Put it aside for an operator. False if the store takes nothing now."""
+        """Move it to the topic of given-up messages. False if the store refuses puts for now."""
         self._make_topic(names.TRANS_CHECK_MAX_TIME_TOPIC)
         result = self.broker.put_own(given_up(half))
         if is_final(result):

@@ -1,1 +1,1 @@
-"""Who serves which topic: the route table and its process."""
+"""A nameserver: the route table and its process."""

@@ -1,4 +1,4 @@
-"""What a request, a scan or a lost connection changed in the route table: told to the journal and the log."""
+"""Changes of the route table by a request, a scan or a lost connection, for the journal and the log."""
 
 import enum
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ import attrs
 
 
 class BrokerChangeKind(enum.StrEnum):
-    """How an address came or went. The values are the kinds of the journal's events."""
+    """How an address was added or removed. The values are the kinds of the journal's events."""
 
     REGISTERED = "broker_registered"
     UNREGISTERED = "broker_unregistered"
@@ -17,7 +17,7 @@ class BrokerChangeKind(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class BrokerChange:
-    """One broker's address came or went. Heartbeats that change nothing make none of these."""
+    """One broker's address was added or removed. Heartbeats without a change make no such value."""
 
     kind: BrokerChangeKind
     cluster: str
@@ -31,7 +31,7 @@ class BrokerChange:
 
 @attrs.frozen(kw_only=True)
 class QueueChange:
-    """The queues that some topics have at a broker name (None: at any) came, changed or went."""
+    """The queues of topics at a broker name (None: at any) were added, changed or removed."""
 
     broker_name: str | None
     topics: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What an operator may set: RocketMQ's keys of NamesrvConfig and NettyServerConfig with their defaults, and a few of ours.
+"""Settings of a nameserver: RocketMQ's keys of NamesrvConfig and NettyServerConfig with their defaults, and some of ours.
 
 Source: remoting-and-nameserver section 3.3.
 """
@@ -50,16 +50,16 @@ def _in_home(name: str) -> str:
 
 @attrs.frozen(kw_only=True, field_transformer=one_line_texts)
 class NameserverConfig:
-    """One nameserver. Seconds and bytes; what is marked `unused` is only reported, for nothing here is sized by it."""
+    """One nameserver. Seconds and bytes; settings marked `unused` are only reported and have no effect."""
 
     listen_address: str = attrs.field(default="127.0.0.1", validator=_is_host)
     """Ours: the address to listen at. RocketMQ listens at all."""
     listen_port: int = attrs.field(default=9876, validator=within(0, 65535))
-    """0 lets the system choose; the ready line tells."""
+    """0 lets the system choose; the ready line shows the port."""
     kv_config_path: str = attrs.field(factory=lambda: _in_home("kvConfig.json"), metadata=FIXED)
     """The KV table, written at every change, its last content kept beside it as `.bak`."""
     config_store_path: str = attrs.field(factory=lambda: _in_home("namesrv.properties"), metadata=FIXED)
-    """Where request 318 writes the settings. A properties file given at the start takes its place, as with `-c`."""
+    """Where request 318 writes the settings. A properties file given at the start replaces it, as with `-c`."""
     config_black_list: str = "configBlackList;configStorePath;kvConfigPath"
     """More keys that request 318 must not touch, separated by `;`."""
     order_message_enable: bool = False
@@ -91,7 +91,7 @@ class NameserverConfig:
     use_epoll_native_selector: bool = False
 
     extra_properties: Mapping[str, str] = attrs.field(factory=dict, validator=_are_lines, metadata=NO_KEY)
-    """Keys of a properties file that nobody here knows: reported by request 319, as RocketMQ does."""
+    """Unknown keys of a properties file: reported by request 319, as RocketMQ does."""
 
 
 def load_config(path: str | pathlib.Path) -> NameserverConfig:
@@ -104,25 +104,25 @@ def load_config(path: str | pathlib.Path) -> NameserverConfig:
 
 
 def config_text(config: NameserverConfig) -> str:
-    """Give all settings as RocketMQ reports them: `key=value` lines under its names."""
+    """Return all settings as RocketMQ reports them: `key=value` lines under its names."""
     return write_properties_text(_lines(config))
 
 
 def stored_text(config: NameserverConfig) -> str:
-    """Give all settings as they are stored: the same lines, which `load_config` reads back as they are."""
+    """Return all settings as stored: the same lines, which `load_config` reads back."""
     return properties_file_text(_lines(config))
 
 
 def is_black_listed(config: NameserverConfig, keys: Mapping[str, str]) -> bool:
-    """Tell whether any of these keys must not be changed by a request, in any spelling (remoting#39, since 4.9.8)."""
+    """Return True if requests must not change one of these keys, in any spelling (remoting#39, since 4.9.8)."""
     return bool(forbidden_keys(keys, [NameserverConfig], NEVER_CHANGED, *config.config_black_list.split(";")))
 
 
 def updated_config(config: NameserverConfig, properties: Mapping[str, str]) -> NameserverConfig:
-    """Apply what request 318 asks for.
+    """Apply the changes of request 318.
 
-    Unknown keys are passed over, and text that is not of the setting's type, as in RocketMQ. SettingsError for a value
-    that has the type and cannot be used: RocketMQ takes it.
+    Unknown keys, and text that is not of the setting's type, are ignored as in RocketMQ. SettingsError for a value of
+    the right type that is invalid: RocketMQ accepts it.
     """
     changed: dict[str, Any] = {
         "extra_properties": {key: properties.get(key, value) for key, value in config.extra_properties.items()}

@@ -1,4 +1,4 @@
-"""What the route table keeps of brokers."""
+"""Entries of the route table for brokers."""
 
 from typing import Any
 
@@ -18,10 +18,10 @@ class BrokerName:
 
 @attrs.define(eq=False)
 class BrokerLive:
-    """What the last registration from one address left behind."""
+    """The last registration from one address."""
 
     seen_at: float
     data_version: DataVersion
     connection: Any
-    """Told from others by identity; given back when the broker expires."""
+    """Compared by identity; returned when the broker expires."""
     ha_address: str | None

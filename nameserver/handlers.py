@@ -1,7 +1,7 @@
 """The requests that a nameserver serves: all twenty of 4.9.8 (class DefaultRequestProcessor).
 
-A code beyond these is answered with 3, at once, and counted. There 4.9 says nothing and lets the peer wait
-for its time-out; 5.0 and later answer as we do (remoting#14).
+Any other code gets code 3 at once, and is counted. 4.9 does not reply, so that the peer waits for its time-out; 5.0 and
+later reply as we do (remoting#14).
 
 Source: remoting-and-nameserver section 3.
 """
@@ -34,16 +34,16 @@ from rmqlab.runtime.settings import SettingsError, parse_change
 from rmqlab.store.configfile import save_config_file
 
 STANDARD_JSON_VERSION = version_number(4, 9, 4)
-"""Peers of this version and later are given routes as strict JSON (remoting#16)."""
+"""Peers of this version and later get routes as strict JSON (remoting#16)."""
 _NO_VERSION = (b"null", b"[]")
-"""What fastjson reads as an object that is none."""
+"""Text that fastjson parses as null."""
 
 
 # -- brokers -------------------------------------------------------------------------------------
 
 
 def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHeader, request: Request) -> Reply:
-    """103: a heartbeat. A slave is told its master; every broker, the order topics (remoting#21 to #28)."""
+    """103: a heartbeat. The reply has the master's address for a slave, and the order topics for every broker (remoting#21 to #28)."""
     command = request.command
     if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
         return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark="the body does not match its CRC-32")
@@ -100,7 +100,7 @@ def wipe_write_perm(state: Nameserver, header: headers.WipeWritePermOfBrokerRequ
 
 
 def add_write_perm(state: Nameserver, header: headers.AddWritePermOfBrokerRequestHeader, _request: Request) -> Reply:
-    """327: they may come back (remoting#36)."""
+    """327: add the write permission again (remoting#36)."""
     count, changes = state.routes.add_write_perm(header.broker_name)
     state.announce(changes)
     return Reply(header=headers.AddWritePermOfBrokerResponseHeader(add_topic_count=count))
@@ -124,7 +124,7 @@ def get_route(state: Nameserver, header: headers.GetRouteInfoRequestHeader, requ
 
 
 def get_cluster_info(state: Nameserver, _header: None, _request: Request) -> Reply:
-    """106: every broker, its broker ids as bare keys for whoever asks (remoting#19)."""
+    """106: all brokers; broker ids are unquoted keys for every version (remoting#19)."""
     return Reply(body=cluster_info(state.routes).encode())
 
 
@@ -141,7 +141,7 @@ def get_topics_by_cluster(
 
 
 def get_system_topics(state: Nameserver, _header: None, _request: Request) -> Reply:
-    """304: the topics named like clusters and brokers, and a broker that knows the others (remoting#20)."""
+    """304: the topics named like clusters and brokers, and a broker that can list the others (remoting#20)."""
     topics, address = system_topics(state.routes)
     return _topic_list(topics, address)
 
@@ -175,7 +175,7 @@ def _topic_list(topics: list[str], broker_address: str | None = None) -> Reply:
 
 
 def put_kv(state: Nameserver, header: headers.PutKVConfigRequestHeader, _request: Request) -> Reply:
-    """100. In the file before it is answered (remoting#37); code 1 if that fails, where 4.9 answers 0."""
+    """100. Saved to the file before the reply (remoting#37); code 1 if that fails, where 4.9 replies 0."""
     if header.namespace is None or header.key is None:
         return Reply(ResponseCode.SYSTEM_ERROR, remark="a value needs a namespace and a key")
     try:

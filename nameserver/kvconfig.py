@@ -15,7 +15,7 @@ import msgspec
 from rmqlab.store.configfile import backup_path, save_config_file
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
-"""Topic, then `brokerName:queueNums` joined by `;`. Answered to every registration; in routes only if enabled."""
+"""Topic, then `brokerName:queueNums` joined by `;`. In every reply to a registration; in routes only if enabled."""
 
 
 _MOST_LINES = 1000
@@ -23,7 +23,7 @@ _LONGEST_TEXT = 1000
 
 
 class KvFileError(Exception):
-    """Neither the KV file nor its backup can be read. The text says which and why."""
+    """Neither the KV file nor its backup can be read. The text names the file and the cause."""
 
 
 MAX_KEYS = 50_000
@@ -43,7 +43,7 @@ class _KvFile(msgspec.Struct, rename="camel"):
 
 @attrs.define(eq=False)
 class KvConfig:
-    """The table. A namespace whose last key was deleted stays, and is not the same as one never written."""
+    """The table. A namespace whose last key was deleted stays, unlike one that was never written."""
 
     path: str | pathlib.Path
     namespaces: dict[str, dict[str, str | None]] = attrs.field(factory=dict)
@@ -68,13 +68,13 @@ class KvConfig:
         save_config_file(pathlib.Path(self.path), self._content(self.namespaces))
 
     def get(self, namespace: str | None, key: str | None) -> str | None:
-        """Answer a value, or None."""
+        """Return a value, or None."""
         if namespace is None or key is None:
             return None
         return self.namespaces.get(namespace, {}).get(key)
 
     def listing(self, namespace: str | None) -> bytes | None:
-        """Give a namespace as the body of a response, or None where it was never written."""
+        """Return a namespace as the body of a response; None if it was never written."""
         values = None if namespace is None else self.namespaces.get(namespace)
         return None if values is None else msgspec.json.encode({"table": _without_nulls(values)})
 

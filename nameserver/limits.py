@@ -1,4 +1,4 @@
-"""How large the route table may become (issue 12.6)."""
+"""Limits of the route table (issue 12.6)."""
 
 MAX_BROKER_NAMES = 5_000
 MAX_ADDRESSES = 10_000
@@ -9,7 +9,7 @@ MAX_CLUSTERS = 1_000
 MAX_MEMBERSHIPS = 20_000
 """Pairs of a cluster and a broker name: a name may be in several clusters."""
 MAX_QUEUE_DATA = 1_000_000
-"""Pairs of a topic and a broker name. Each takes some 200 bytes; a registration costs 1 to 2 us for each topic."""
+"""Pairs of a topic and a broker name. Each needs some 200 bytes; a registration costs 1 to 2 us for each topic."""
 MAX_TOPIC_CHARACTERS = 32 * 2**20
 """In the names of all topics together: request 206 lists them all, and a client of 4.9.8 reads frames up to 16 MiB."""
 MAX_FILTER_SERVERS = 1_000

@@ -1,4 +1,4 @@
-"""Questions asked of the route table: routes, clusters, lists of topics.
+"""Queries of the route table: routes, clusters, lists of topics.
 
 Source: remoting-and-nameserver sections 3.10, 3.11, 4.7; class RouteInfoManager.
 """
@@ -16,10 +16,10 @@ UNIT_SUB = 2
 
 
 def find_route(table: RouteTable, topic: str) -> TopicRouteData | None:
-    """Answer where a topic lives, or None where none of its broker names is known.
+    """Return the route of a topic; None if none of its broker names is known.
 
-    A broker name of which only a slave is left stays in, its queues still writable: producers pass it over
-    because it has no id 0, consumers read on from the slave (remoting#30).
+    A broker name with only a slave left stays in the route, its queues still writable: producers skip it because it
+    has no id 0, and consumers continue to read from the slave (remoting#30).
     """
     queues = table.queues.get(topic)
     if not queues:
@@ -39,7 +39,7 @@ def find_route(table: RouteTable, topic: str) -> TopicRouteData | None:
 
 
 def cluster_info(table: RouteTable) -> ClusterInfo:
-    """Answer every broker name with all its addresses, and every cluster (remoting#19)."""
+    """Return every broker name with all its addresses, and every cluster (remoting#19)."""
     return ClusterInfo(
         broker_addr_table={name: _broker_data(broker) for name, broker in table.brokers.items()},
         cluster_addr_table={cluster: list(members) for cluster, members in table.clusters.items()},
@@ -58,7 +58,7 @@ def topics_of_cluster(table: RouteTable, cluster: str | None) -> list[str]:
 
 
 def system_topics(table: RouteTable) -> tuple[list[str], str | None]:
-    """Every broker has a topic named like its cluster and one named like itself; and some broker's address to ask on."""
+    """Return the topics named like clusters and broker names, and the address of one broker that can list others."""
     names = dict.fromkeys(name for cluster, members in table.clusters.items() for name in (cluster, *members))
     address = next((a for broker in table.brokers.values() for a in broker.addresses.values()), None)
     return list(names), address
@@ -80,5 +80,5 @@ def unit_sub_un_unit_topics(table: RouteTable) -> list[str]:
 
 
 def _topics_where(table: RouteTable, fits: Callable[[int], bool]) -> list[str]:
-    """The first broker name that has the topic speaks for all, as in 4.9."""
+    """Checks only the first broker name that has the topic, as in 4.9."""
     return [topic for topic, by_name in table.queues.items() if fits(next(iter(by_name.values())).topic_sys_flag)]

@@ -1,4 +1,4 @@
-"""One nameserver as a process: it listens, answers, forgets brokers that left or fell silent."""
+"""One nameserver as a process: serves requests, and expires silent brokers."""
 
 import logging
 from typing import Any, NoReturn
@@ -15,7 +15,7 @@ from rmqlab.runtime.process import StartError
 from rmqlab.runtime.reactor import open_reactor
 from rmqlab.runtime.server import Server, open_listener
 
-__all__ = ["load_config", "main"]  # what is asked of the module of any node
+__all__ = ["load_config", "main"]  # the names that the supervisor uses in a node's module
 
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
 
 
 async def expire_forever(nameserver: Nameserver) -> NoReturn:
-    """Look for brokers that have fallen silent: first soon after the start, then at a fixed rate."""
+    """Expire silent brokers: first soon after the start, then at a fixed rate."""
     scan_at = trio.current_time() + nameserver.config.scan_first_delay
     while True:
         await trio.sleep_until(scan_at)

@@ -1,10 +1,10 @@
-"""The route table: which broker name has which queues of a topic, and which addresses a broker name has.
+"""The route table: the queues of each topic by broker name, and the addresses of each broker name.
 
-Five tables, as in RocketMQ's class RouteInfoManager, changed in place because a heartbeat of a broker with
-thousands of topics must cost nothing. No clock, no sockets, no log: the time is passed in, a connection is
-whatever the caller uses to tell one from another, and what changed is the answer.
+Five tables, as in RocketMQ's class RouteInfoManager, changed in place because a heartbeat of a broker with thousands of
+topics must be cheap. No clock, no sockets, no log: the time is passed in, a connection is any object compared by
+identity, and each method returns the changes.
 
-Source: remoting-and-nameserver section 4. What looks odd here is 4.9's behaviour, and said so there.
+Source: remoting-and-nameserver section 4, which describes 4.9's odd behaviour that is kept here.
 """
 
 import itertools
@@ -47,7 +47,7 @@ class RouteTableFullError(Exception):
 
 @attrs.frozen(kw_only=True)
 class Registration:
-    """One heartbeat of a broker. `filter_servers` of None leaves what is known."""
+    """One heartbeat of a broker. `filter_servers` of None keeps the known ones."""
 
     cluster: str
     broker_name: str
@@ -56,12 +56,12 @@ class Registration:
     ha_address: str | None
     data_version: DataVersion
     topics: Collection[TopicConfig]
-    """Looked at only where it matters."""
+    """Read only if the data version has changed."""
     filter_servers: Sequence[str] | None = None
 
 
 class Registered(NamedTuple):
-    """What a registration answers, to slaves only, and what it changed."""
+    """The master's addresses for the reply, for slaves only, and the changes."""
 
     master_address: str | None
     master_ha_address: str | None
@@ -94,7 +94,7 @@ class RouteTable:
     # -- registration ----------------------------------------------------------------------------
 
     def register(self, broker: Registration, connection: object, *, now: float) -> Registered:
-        """Take one heartbeat, in the order of section 4.2.
+        """Apply one heartbeat, in the order of section 4.2.
 
         Topics are added or overwritten, never removed (remoting#26). Raises RouteTableFullError; then nothing changed.
         """
@@ -103,7 +103,7 @@ class RouteTable:
         changes: list[Change] = []
         self.clusters.setdefault(broker.cluster, {})[broker.broker_name] = None
         known = self.brokers.get(broker.broker_name)
-        if known is None:  # one that is known keeps its first cluster, whatever this registration claims
+        if known is None:  # a known broker name keeps its first cluster
             known = self.brokers[broker.broker_name] = BrokerName(broker.cluster, broker.broker_name)
         reason = self._place_address(known, broker)
         if reason is not None:
@@ -164,10 +164,10 @@ class RouteTable:
         return live is None or live.data_version != broker.data_version
 
     def _place_address(self, known: BrokerName, broker: Registration) -> str | None:
-        """Put the address under its id; answer the reason for a change, or None where there is none."""
+        """Set the address of an id; return the reason for a change, or None without one."""
         addresses = known.addresses
         former = [id_ for id_, address in addresses.items() if address == broker.address and id_ != broker.broker_id]
-        for id_ in former:  # a slave that became the master, say (remoting#27)
+        for id_ in former:  # for example a slave that became the master (remoting#27)
             del addresses[id_]
         replaced = addresses.get(broker.broker_id)
         if replaced is not None:
@@ -208,7 +208,7 @@ class RouteTable:
         return by_name
 
     def _master_for(self, known: BrokerName, broker_id: int) -> tuple[str | None, str | None]:
-        """Give a slave its master's addresses, if that one is known and live (remoting#25)."""
+        """Return the master's addresses for a slave, if the master is known and live (remoting#25)."""
         address = known.addresses.get(MASTER_ID)
         if broker_id == MASTER_ID or address is None or (live := self.live.get(address)) is None:
             return None, None
@@ -217,9 +217,9 @@ class RouteTable:
     def query_data_version(
         self, address: str | None, data_version: DataVersion | None, *, now: float
     ) -> tuple[bool, DataVersion | None]:
-        """Answer whether the version differs from the one held, and the one held (None where the address is unknown).
+        """Return whether the version differs from the stored one, and the stored one (None for an unknown address).
 
-        One that does not differ counts as a heartbeat (remoting#29).
+        An equal version counts as a heartbeat (remoting#29).
         """
         live = None if address is None else self.live.get(address)
         if live is None:
@@ -232,9 +232,9 @@ class RouteTable:
     # -- removal ---------------------------------------------------------------------------------
 
     def unregister(self, cluster: str, address: str, broker_name: str, broker_id: int) -> list[Change]:
-        """Take a broker's leave (section 4.4).
+        """Unregister a broker (section 4.4).
 
-        The id is freed whoever holds it: the late leave of an old master removes the new one, as in 4.9.
+        Its id is removed with any address: the late request of an old master removes the new one, as in 4.9.
         """
         self._forget_live(address)
         self.filter_servers.pop(address, None)
@@ -251,10 +251,9 @@ class RouteTable:
         return _went(BrokerChangeKind.UNREGISTERED, broker, broker_id, held, reason, emptied)
 
     def lose_connection(self, connection: object, fallback_address: str) -> list[Change]:
-        """A connection is gone: so is the broker that registered over it last, at once (remoting#30 to #32).
+        """Remove the broker that registered last over a closed connection (remoting#30 to #32).
 
-        Where no broker did, the connection's own remote address stands for the broker's; that of a client
-        is nobody's.
+        Without such a broker, the connection's remote address is looked up; a client's address is no broker's.
         """
         address = self._registered_by.first(id(connection))
         if address is None:
@@ -262,7 +261,7 @@ class RouteTable:
         return self._drop_address(BrokerChangeKind.CONNECTION_LOST, address, "connection lost")
 
     def expire(self, *, now: float, timeout: float = EXPIRY) -> tuple[list[Any], list[Change]]:
-        """Drop the brokers that were silent for longer than the timeout; answer the connections to close (remoting#33)."""
+        """Drop the brokers that were silent for longer than the timeout; return the connections to close (remoting#33)."""
         all_silent = ((a, live) for a, live in self.live.items() if live.seen_at + timeout < now)
         silent = list(itertools.islice(all_silent, MAX_EXPIRED_AT_ONCE))
         changes: list[Change] = []
@@ -323,9 +322,9 @@ class RouteTable:
     # -- administration --------------------------------------------------------------------------
 
     def delete_topic(self, topic: str | None, cluster: str | None) -> list[Change]:
-        """Forget a topic, everywhere or at the brokers of one cluster (section 4.5).
+        """Delete a topic, everywhere or at the brokers of one cluster (section 4.5).
 
-        It stays forgotten while its brokers' data versions stand (remoting#35).
+        It stays deleted until a broker's data version changes (remoting#35).
         """
         if topic is None:
             return []
@@ -342,7 +341,7 @@ class RouteTable:
         ]
 
     def wipe_write_perm(self, broker_name: str | None) -> tuple[int, list[Change]]:
-        """Clear the write bit of every topic at a broker name; answer how many it has (remoting#36)."""
+        """Clear the write bit of every topic at a broker name; return their number (remoting#36)."""
         return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE, "write perm wiped")
 
     def add_write_perm(self, broker_name: str | None) -> tuple[int, list[Change]]:

@@ -1,4 +1,4 @@
-"""The state of one nameserver, which its handlers and loops share, and what becomes known of its changes."""
+"""The state of one nameserver, which its handlers and loops share, and the events of its changes."""
 
 from collections.abc import Callable, Iterable
 from itertools import islice
@@ -21,14 +21,14 @@ Emit = Callable[..., None]
 
 @attrs.define(eq=False)
 class Nameserver:
-    """All that a handler may look at or change."""
+    """The state that handlers read and change."""
 
     config: NameserverConfig
     kv: KvConfig
     now: Callable[[], float]
     """Seconds of the process's clock."""
     emit: Emit
-    """Tell an event: its kind, and fields by name."""
+    """Emits an event: its kind, and fields by name."""
     routes: RouteTable = attrs.field(factory=RouteTable, init=False)
     is_stopping: bool = attrs.field(default=False, init=False)
     """True while this process closes its connections: the brokers on them are not lost."""
@@ -58,7 +58,7 @@ class Nameserver:
                 )
 
     def watch(self, channel: Channel) -> None:
-        """Take a broker that registers over this connection out of the routes when the connection ends."""
+        """Remove the broker of this connection from the routes when the connection closes."""
         channel.on_close.append(lambda: self.announce(self.routes.lose_connection(channel, channel.peer)))
 
     def expire(self) -> None:
@@ -69,7 +69,7 @@ class Nameserver:
             connection.close(f"no registration for more than {self.config.broker_expiry:g} s")
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the routes as this nameserver believes them; of very many broker names the first that came."""
+        """Return this nameserver's routes; of very many broker names, the oldest."""
         names = self.routes.brokers
         routes: dict[str, Any] = {
             name: {

@@ -1,4 +1,4 @@
-"""What a request asks for: which resources, by whom, with which signature (class PlainAccessValidator)."""
+"""The resources, account and signature of a request (class PlainAccessValidator)."""
 
 from collections.abc import Iterator
 
@@ -25,15 +25,15 @@ class Access:
     access_key: str | None = None
     signature: str | None = None
     content: bytes = b""
-    """What the signature is made of."""
+    """Return the bytes that the client signed."""
     resources: dict[str, int] = attrs.Factory(dict)
     """The permission that is needed, by topic and by retry topic of a group."""
 
 
 def access_of(command: Command, peer: str) -> Access:
-    """Look at a request of a peer, `ip:port`. BodyError for a heartbeat that is none."""
+    """Read the access that a request of a peer, `ip:port`, needs. BodyError for an invalid heartbeat."""
     address = peer.rpartition(":")[0]
-    if command.raw_fields is None:  # only its address can let it through
+    if command.raw_fields is None:  # without ext fields there is no signature: only a white-listed address is accepted
         return Access(command.code, address)
     fields = command.ext_fields
     return Access(
@@ -47,7 +47,7 @@ def access_of(command: Command, peer: str) -> Access:
 
 
 def _resources(command: Command, fields: dict[str, str]) -> Iterator[tuple[str | None, int]]:
-    """Give what is needed for a request. Those that 4.9 does not name, batches among them, need an account only."""
+    """Return the permissions a request needs. Codes unknown to 4.9's list, batches included, need only an account."""
     match command.code:
         case RequestCode.SEND_MESSAGE:
             yield _sent_to(fields.get("topic"), fields.get("group"))  # a field that it has not: any account may retry

@@ -1,6 +1,6 @@
-"""An account, and what it may do (classes PlainAccessResource, Permission; PlainPermissionManager.checkPerm).
+"""An account and its permissions (classes PlainAccessResource, Permission; PlainPermissionManager.checkPerm).
 
-A resource is a topic or a group. A group stands under the name of its retry topic, `%RETRY%group`, in 4.9 and here.
+A resource is a topic or a group. A group is listed under its retry topic, `%RETRY%group`, as in 4.9.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ ADMIN_CODES = frozenset(
         RequestCode.DELETE_SUBSCRIPTIONGROUP,
     }
 )
-"""What only an administrator may ask for. 4.9 forgot others, such as the requests that change these accounts."""
+"""Codes for administrators only. 4.9 omits others, such as the requests that change these accounts."""
 
 
 @attrs.frozen
@@ -36,7 +36,7 @@ class Account:
     access_key: str
     secret_key: str = attrs.field(repr=False)
     is_white: Matcher
-    """Says whether requests from an address need no signature."""
+    """Returns True when requests from an address need no signature."""
     is_admin: bool = False
     default_topic_perm: int = DENY
     default_group_perm: int = DENY
@@ -82,7 +82,7 @@ class Account:
 
 
 def check_keys(access_key: str | None, secret_key: str | None) -> None:
-    """See whether two keys are long enough to be used. AclDenied if not.
+    """Check the lengths of an access key and a secret key. AclDenied if one is too short.
 
     4.9.8 repeats the secret here. The text goes into remarks and logs, so that only its absence is shown.
     """
@@ -95,12 +95,12 @@ def check_keys(access_key: str | None, secret_key: str | None) -> None:
 
 
 def permission(text: str | None) -> int:
-    """Read a permission; what is none is DENY."""
+    """Parse a permission; an invalid one counts as DENY."""
     return PERMISSIONS.get((text or "").strip(), DENY)
 
 
 def check_resource_perms(perms: Sequence[str] | None) -> None:
-    """See whether `resource=permission` entries can be taken into a file. AclDenied if not."""
+    """Check that `resource=permission` entries can be written to a file. AclDenied if not."""
     for entry in perms or ():
         parts = [part for part in entry.split("=") if part]
         if len(parts) != 2:
@@ -132,7 +132,7 @@ def _allows(owned: int, needed: int) -> bool:
 
 
 def _text(value: object) -> str | None:
-    """Take a YAML value as Java does where text is due: an unquoted 12345678 is a key, too."""
+    """Convert a YAML scalar to text as Java does: an unquoted 12345678 is a valid key."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return None if value is None else str(value)

@@ -1,14 +1,14 @@
-"""White lists: which client addresses an expression such as `10.1.2.*` names (class RemoteAddressStrategyFactory).
+"""White lists: expressions such as `10.1.2.*` that match client addresses (class RemoteAddressStrategyFactory).
 
-    empty               nobody
-    *  or  *.*.*.*      everybody
+    empty               no address
+    *  or  *.*.*.*      every address
     10.1.2.3            one
     10.1.2.3,10.1.2.4   several
     10.1.2.{3,4}        several that differ at the end
     10.1.2.*            all that begin so
-    10.1.2.3-9          a range; what stands behind its part is not looked at
+    10.1.2.3-9          a range; the text after that part is ignored
 
-IPv6 takes the same forms, with a star or a range in one of its last two groups.
+IPv6 has the same forms, with a star or a range in one of its last two groups.
 """
 
 import ipaddress
@@ -17,14 +17,14 @@ from collections.abc import Callable
 from rmqlab.broker.acl.denial import AclDenied
 
 Matcher = Callable[[str], bool]
-"""Says whether an IP address, as text, is on the list."""
+"""Returns True when an IP address, as text, is on the list."""
 
 _EVERYBODY = ("*", "*.*.*.*", "*:*:*:*:*:*:*:*")
 _GROUPS = 8
 
 
 def address_matcher(expression: str | None) -> Matcher:
-    """Make the matcher of one expression. AclDenied where it is none."""
+    """Return the matcher of one expression. AclDenied if the expression is invalid."""
     text = expression or ""
     if not text.strip():
         return lambda _address: False
@@ -57,7 +57,7 @@ def _normal(address: str) -> str:
 
 
 def _braced(text: str) -> list[str]:
-    """Take `10.1.2.{3,4}` apart."""
+    """Expand `10.1.2.{3,4}` into its addresses."""
     separator = ":" if ":" in text else "."
     parts = [part for part in text.split(separator) if part]
     if separator == "." and len(parts) < 4:

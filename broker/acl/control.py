@@ -31,23 +31,23 @@ from rmqlab.remoting.names import TRACE_TOPIC
 log = logging.getLogger(__name__)
 
 POLL_PERIOD = 5.0
-"""Seconds between two looks at the files (class AclFileWatchService)."""
+"""Seconds between two checks for changed files (class AclFileWatchService)."""
 
 
 @attrs.define(eq=False)
 class AccessControl:
-    """Who may do what. An access key counts in the first file that names it."""
+    """The accounts of all ACL files. An access key listed in several files counts in the first."""
 
     home: pathlib.Path
     now_millis: Callable[[], int]
     files: dict[pathlib.Path, AclFile] = attrs.field(factory=dict, init=False)
     path_of: dict[str, pathlib.Path] = attrs.field(factory=dict, init=False)
-    """By access key. Keeps an account that a file has lost, until files come or go."""
+    """By access key. An account removed from a file stays until files are added or removed."""
     _modified: dict[pathlib.Path, int] = attrs.field(factory=dict, init=False)
 
     @classmethod
     def open(cls, home: pathlib.Path, now_millis: Callable[[], int]) -> "AccessControl":
-        """Read all files below `home`; make an empty conf/plain_acl.yml where there is none. AclDenied on bad ones."""
+        """Read all files below `home`; create an empty conf/plain_acl.yml if it is missing. AclDenied for invalid files."""
         control = cls(home, now_millis)
         plain = plain_acl_file(home)
         try:
@@ -79,14 +79,14 @@ class AccessControl:
             return
         if not is_signed(access.content, account.secret_key, access.signature or ""):
             raise AclDenied(f"Check signature failed for accessKey={access.access_key}", line=684)
-        if access.resources.get(TRACE_TOPIC) == PUB:  # every account may tell how its messages fared
+        if access.resources.get(TRACE_TOPIC) == PUB:  # every account may write message traces
             return
         account.check(access.code, access.resources)
 
     # -- following the files ---------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Read what has changed on disk. A file that cannot be used is logged, and what it said before counts on."""
+        """Reload files that have changed on disk. An invalid file is logged, and its former content stays in force."""
         try:
             modified = self._modified_now()
             if len(modified) != len(self._modified):
@@ -143,7 +143,7 @@ class AccessControl:
         self._write(path, document)
 
     def delete_account(self, access_key: str) -> bool:
-        """Take an account out of its file. False where there is none."""
+        """Remove an account from its file. False if no file has it."""
         path = self.path_of.get(access_key)
         if path is None:
             return False
@@ -160,7 +160,7 @@ class AccessControl:
         return True
 
     def update_white_addresses(self, addresses: Sequence[str], file_name: str | None) -> bool:
-        """Replace the global white addresses of a file, conf/plain_acl.yml unless named. False where it is none of ours."""
+        """Replace the global white addresses of a file, by default conf/plain_acl.yml. False if it is not an ACL file."""
         path = pathlib.Path(file_name) if file_name else plain_acl_file(self.home)
         if path not in find_acl_files(self.home):
             log.error("%s is no ACL file below %s", path, self.home)
@@ -175,7 +175,7 @@ class AccessControl:
         self._load(path)
         self._modified[path] = path.stat().st_mtime_ns
 
-    # -- telling ---------------------------------------------------------------------------------
+    # -- versions --------------------------------------------------------------------------------
 
     @property
     def version(self) -> DataVersion:
@@ -185,5 +185,5 @@ class AccessControl:
 
     @property
     def versions(self) -> dict[str, DataVersion]:
-        """The version of each file that says something."""
+        """Return the version of each file that has content."""
         return {str(path): file.version for path, file in self.files.items()}

@@ -1,4 +1,4 @@
-"""What is said to whom access is denied."""
+"""The error of a request that access control denies."""
 
 _EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
 _MANAGER = "org.apache.rocketmq.acl.plain.PlainPermissionManager"
@@ -13,5 +13,5 @@ class AclDenied(Exception):
 
     @property
     def remark(self) -> str:
-        """The remark of the answer: the exception as Java shows it, with the place in 4.9.8 that throws it."""
+        """Return the remark of the reply: the exception as Java prints it, with the line of 4.9.8 that throws it."""
         return f"{_EXCEPTION}: {self}, {_MANAGER}.{self.place}(PlainPermissionManager.java:{self.line})"

@@ -31,7 +31,7 @@ Document = dict[str, Any]
 
 @attrs.frozen
 class AclFile:
-    """What one file says."""
+    """The content of one file."""
 
     white: tuple[Matcher, ...]
     accounts: Mapping[str, Account]
@@ -47,7 +47,7 @@ class AclFile:
 
 
 def listed(document: Document, key: str) -> list[Any]:
-    """Give the list under a key, empty where there is none. AclDenied where something else stands there."""
+    """Return the list under a key, empty if the key is missing. AclDenied if the value is not a list."""
     value = document.get(key) or []
     if not isinstance(value, list) or (key != "globalWhiteRemoteAddresses" and not _are_mappings(value)):
         raise AclDenied(f"{key}: expected a list of entries")
@@ -59,7 +59,7 @@ def _are_mappings(values: list[Any]) -> bool:
 
 
 def version_of(document: Document, now_millis: int) -> DataVersion:
-    """Give the version that a file has; a first one where it has none."""
+    """Return the version of a file; a first version if the file has none."""
     for entry in listed(document, "dataVersion"):
         if isinstance(entry.get("counter"), int) and isinstance(entry.get("timestamp"), int):
             return DataVersion(timestamp=entry["timestamp"], counter=entry["counter"])
@@ -67,14 +67,14 @@ def version_of(document: Document, now_millis: int) -> DataVersion:
 
 
 def find_acl_files(home: pathlib.Path) -> list[pathlib.Path]:
-    """Give all ACL files below a home directory: those of `conf/acl`, then `conf/plain_acl.yml`."""
+    """Return all ACL files below a home directory: those of `conf/acl`, then `conf/plain_acl.yml`."""
     folder, plain = home / "conf" / "acl", plain_acl_file(home)
     found = sorted(path for path in folder.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
     return found + ([plain] if plain.exists() else [])
 
 
 def plain_acl_file(home: pathlib.Path) -> pathlib.Path:
-    """Where new accounts go."""
+    """Return the file for new accounts."""
     return home / "conf" / "plain_acl.yml"
 
 
@@ -92,7 +92,7 @@ def read_acl_file(path: pathlib.Path) -> Document:
 
 
 def _in_one_line(exc: Exception) -> str:
-    """What is wrong, and where: the parser of YAML draws a picture of it."""
+    """Return a parser error with its position in one line; the YAML parser prints several."""
     mark = getattr(exc, "problem_mark", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     return where + " ".join(str(getattr(exc, "problem", None) or exc).split())
@@ -112,7 +112,7 @@ def write_acl_file(path: pathlib.Path, document: Document, now_millis: int) -> N
 
 
 NEW_FILE_MODE: Final = 0o600
-"""Secrets stand in these files."""
+"""Permissions of a new file: it contains secrets."""
 
 
 def _replace(path: pathlib.Path, content: bytes) -> None:
@@ -146,6 +146,6 @@ def _keep_access(descriptor: int, before: os.stat_result) -> None:
 
 
 def make_acl_file(path: pathlib.Path) -> None:
-    """Make an empty file where there is none, for its owner alone. OSError where that fails."""
+    """Create a file if it is missing, readable by its owner only. OSError if that fails."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(NEW_FILE_MODE)

@@ -1,1 +1,1 @@
-"""Filtering messages for consumers: SQL92 expressions over properties, and who registered which."""
+"""Filters of consumers: SQL92 expressions over properties, and the expressions each group registered."""

@@ -1,8 +1,8 @@
-"""Bloom filter data of a registered expression, as it stands in consumerFilter.json (class BloomFilter).
+"""Bloom filter data of a registered expression, as saved in consumerFilter.json (class BloomFilter).
 
-RocketMQ marks a few bits for each group and topic; with enableCalcFilterBitMap (off by default, and not there in
-ours) it notes beside each queue entry which groups a message is for. The bits are kept so that a real broker can
-go on with our files.
+RocketMQ marks a few bits for each group and topic; with enableCalcFilterBitMap (off by default, not
+implemented here) it stores beside each queue entry the groups that a message matches. The bits are kept so that a real
+broker can continue with our files.
 """
 
 import math
@@ -17,20 +17,20 @@ _MASK = 2**64 - 1
 
 @attrs.frozen
 class BloomFilter:
-    """How many bits there are, and how many of them each text marks."""
+    """The number of bits, and how many of them each text sets."""
 
     bits: int
     marks: int
 
     @classmethod
     def of(cls, error_percent: int, texts: int) -> Self:
-        """Size a filter for so many texts with this rate of errors. Bits come in whole bytes."""
+        """Return a filter for a number of texts and an error rate. Bits are rounded up to whole bytes."""
         rate = error_percent / 100
         needed = math.ceil(texts * math.log2(1 / rate) * math.log2(math.e))
         return cls(8 * math.ceil(needed / 8), math.ceil(-math.log2(rate)))
 
     def data(self, text: str) -> BloomFilterData:
-        """Give the bits of one text."""
+        """Return the bits that one text sets."""
         hashed = murmur3_low64(text.encode())
         low, high = hashed & 0xFFFFFFFF, hashed >> 32
         return BloomFilterData(
@@ -42,7 +42,7 @@ class BloomFilter:
         return (combined ^ 0xFFFFFFFF if combined & 0x80000000 else combined) % self.bits
 
     def is_valid(self, data: BloomFilterData | None) -> bool:
-        """Say whether data was made by a filter of this size."""
+        """Return True if data was made by a filter of this size."""
         return data is not None and data.bit_num == self.bits and len(data.bit_pos) == self.marks
 
 

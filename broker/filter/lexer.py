@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 KEYWORDS = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALSE", "NULL", "IS"})
-"""In any case. Other names are properties, whose case counts."""
+"""Case-insensitive keywords. Other names are properties, which are case-sensitive."""
 
 MAX_LENGTH = 2**16
 """Characters of an expression."""
@@ -22,7 +22,7 @@ _TOKEN = re.compile(
 
 
 class FilterError(Exception):
-    """An expression that cannot be used. The text says what was found, and where."""
+    """An invalid expression. The text names the position and what was found there."""
 
 
 class Token(NamedTuple):
@@ -34,9 +34,9 @@ class Token(NamedTuple):
 
 
 def tokens(expression: str) -> Iterator[Token]:
-    """Cut an expression, word by word, with an end behind the last. FilterError at what is no word.
+    """Yield the tokens of an expression, then an end token. FilterError at an invalid token.
 
-    What is never asked for is never looked at: RocketMQ reads an expression no further than it understands it.
+    A generator, because RocketMQ reads an expression no further than its grammar matches: later tokens may be invalid.
     """
     if len(expression) > MAX_LENGTH:
         raise FilterError(f"an expression of {len(expression)} characters; at most {MAX_LENGTH}")

@@ -1,4 +1,4 @@
-"""What a pull lets through: by the tags code in a queue's entry, by the properties in the record, or all.
+"""Filter of one pull: by the tags code of a queue entry, by the properties of a record, or none.
 
 Classes ExpressionMessageFilter, ExpressionForRetryMessageFilter.
 """
@@ -59,7 +59,7 @@ def wanted_by_expression(data: ConsumerFilterData) -> MessageFilter:
 
 
 def wanted_of_retries(table: ConsumerFilterTable, retry_topic: str, by_tags: MessageFilter) -> MessageFilter:
-    """Filter retries by what the group wants of the topic that each came from (filterSupportRetry)."""
+    """Return a filter of retries by the group's expressions for their original topics (filterSupportRetry)."""
     group = retry_topic.removeprefix(RETRY_PREFIX)
 
     def matches(properties: Mapping[str, str]) -> bool:

@@ -1,6 +1,6 @@
 """SQL92 expressions over message properties, compiled into functions.
 
-    or      = and {"OR" and}                          of three-valued logic: unknown where a property is missing
+    or      = and {"OR" and}                          three-valued logic: unknown for a missing property
     and     = equal {"AND" equal}
     equal   = compared {("=" | "<>") compared | "IS" ["NOT"] "NULL"}
     compared = unary {(">" | ">=" | "<" | "<=") unary
@@ -8,9 +8,9 @@
     unary   = ("+" | "-" | "NOT") unary | primary
     primary = text | number | "TRUE" | "FALSE" | "NULL" | property | "(" or ")"
 
-Sources: module `filter` of 4.9.8 (SelectorParser.jj, package expression). Its oddities are kept: what follows a whole
-expression is not looked at (so CONTAINS, which came with 5.x, is taken and never matches); 0.0 is no constant; a
-property alone is false, for it is text.
+Sources: module `filter` of 4.9.8 (SelectorParser.jj, package expression). Its oddities are kept: text after a complete
+expression is ignored (so CONTAINS, which is new in 5.x, is accepted and never matches); 0.0 is not a constant; a
+property alone is false, because it is text.
 """
 
 import functools
@@ -41,7 +41,7 @@ MAX_COMPILED = 100
 MAX_DEPTH = 100
 """Brackets, signs and NOTs within one another; of comparisons in a row, as in `a IS NULL IS NULL`, twice as many."""
 MAX_OPERANDS = 2000
-"""Properties and constants of one expression. Each is looked at for each message; texts after IN count as one."""
+"""Maximum number of properties and constants in one expression; all texts after IN count as one."""
 
 _BY_SIZE: dict[str, Callable[[int], bool]] = {
     ">": lambda order: order > 0,
@@ -68,10 +68,10 @@ class Node:
 
 @functools.lru_cache(MAX_COMPILED)
 def compile_filter(expression: str) -> Matches:
-    """Compile an expression. FilterError where it is none.
+    """Compile an expression. FilterError if it is invalid.
 
-    The function takes a message's properties. It is false where the expression is false or unknown, and where Java
-    would fail, as it does when it compares text that is no number with a number.
+    The returned function maps a message's properties to True or False. It returns False if the expression is false or
+    unknown, and where Java raises, for example when text that is not a number is compared with a number.
     """
     try:
         evaluate = _Parser(expression).parse().evaluate
@@ -107,7 +107,7 @@ class _Parser:
         return self._ahead
 
     def _take(self, *kinds: str) -> Token | None:
-        """Take the next token if it is one of these."""
+        """Consume the next token if it is one of these."""
         token = self._next
         if token.kind not in kinds:
             return None
@@ -258,7 +258,7 @@ def _number_of(token: Token) -> Value:
 
 
 def _boolean(node: Node) -> Node:
-    """Take a node as true or false. A property alone, being text, is false where it is there."""
+    """Convert a node to a condition. A property alone is text, and therefore false if present."""
     if node.is_boolean:
         return node
     if not node.is_property:

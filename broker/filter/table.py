@@ -21,7 +21,7 @@ MAX_FILTERS = 10_000
 MAX_EXPRESSION_BYTES = 32 * 2**20
 """Characters of all expressions together."""
 DEAD_BEFORE_LOAD = 30_000
-"""Milliseconds since when consumers count as dead that a file says to be alive."""
+"""Milliseconds: age of death given to filters that a loaded file marks as alive."""
 
 
 def is_tag_type(expression_type: str | None) -> bool:
@@ -30,7 +30,7 @@ def is_tag_type(expression_type: str | None) -> bool:
 
 
 def compiled(expression_type: str, expression: str) -> Matches:
-    """Compile an expression of any type but TAG. FilterError where it, or its type, is none."""
+    """Compile an expression of any type but TAG. FilterError if it is invalid or its type unknown."""
     if expression_type != SQL92:
         raise FilterError(f"there is no filter of type {expression_type}")
     return compile_filter(expression)
@@ -51,11 +51,11 @@ class ConsumerFilterTable:
             self._take_over(loaded)
 
     def find(self, topic: str, group: str) -> ConsumerFilterData | None:
-        """What a group registered for a topic, dead or not."""
+        """Return the filter that a group registered for a topic, dead or alive."""
         return self.topics.get(topic, {}).get(group)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Take all subscriptions of a group's heartbeat. Those of topics that it no longer names are dead."""
+        """Register all subscriptions of a group's heartbeat. Filters of topics it no longer lists become dead."""
         named = set()
         for one in subscriptions:
             named.add(one.topic)
@@ -64,11 +64,11 @@ class ConsumerFilterTable:
         self._bury(group, named)
 
     def unregister(self, group: str) -> None:
-        """The group has no consumer any more."""
+        """Mark the filters of a group without consumers as dead."""
         self._bury(group, ())
 
     def _bury(self, group: str, named: Container[str]) -> None:
-        """Mark as dead what a group has registered for other topics than these."""
+        """Mark a group's filters as dead, except those of these topics."""
         for topic, data in self._of_group(group):
             if topic not in named and not data.is_dead:
                 self.topics[topic][group] = data.dying(self._now_millis())
@@ -86,7 +86,7 @@ class ConsumerFilterTable:
         keep_config_file(self._path, FilterTableBody(filter_data_by_topic=tables).encode_pretty())
 
     def _register(self, group: str, wanted: SubscriptionData) -> None:
-        """Take one subscription if it is newer; one with a new expression that is none ends the old one's life."""
+        """Register one subscription if it is newer. A newer invalid expression marks the old filter as dead."""
         groups = self.topics.setdefault(wanted.topic, {})
         known = groups.get(group)
         self._is_changed = (
@@ -120,7 +120,7 @@ class ConsumerFilterTable:
                 groups[group] = fresh
 
     def _has_room(self, known: ConsumerFilterData | None, expression: str) -> bool:
-        """Say whether one more expression, or a longer one, may be kept. Without one, pulls get FILTER_DATA_NOT_EXIST."""
+        """Return True if there is room for one more, or a longer, expression; otherwise pulls get FILTER_DATA_NOT_EXIST."""
         everything = [data for groups in self.topics.values() for data in groups.values()]
         size = sum(len(data.expression or "") for data in everything) + len(expression)
         return size <= MAX_EXPRESSION_BYTES and (known is not None or len(everything) < MAX_FILTERS)
@@ -139,7 +139,7 @@ class ConsumerFilterTable:
                 del self.topics[topic]
 
     def _take_over(self, loaded: FilterTableBody) -> None:
-        """Take what a file says, unless its bits are those of a filter of another size."""
+        """Load the filters of a file, unless their bits belong to a filter of another size."""
         tables = loaded.filter_data_by_topic
         entries = [data for table in tables.values() for data in table.group_filter_data.values()]
         if not all(self._bloom.is_valid(data.bloom_filter_data) for data in entries):

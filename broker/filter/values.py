@@ -23,7 +23,7 @@ _JAVA_BLANKS = "".join(map(chr, range(33)))
 
 
 class EvaluationError(Exception):
-    """A comparison that Java ends with an exception: the message does not match, whatever else was asked."""
+    """A comparison for which Java throws: the message does not match, whatever the rest of the expression."""
 
 
 class Long(int):
@@ -31,7 +31,7 @@ class Long(int):
 
 
 def whole_number(value: int) -> int:
-    """Give a number the type that Java's parser gives it."""
+    """Convert a number to the type that Java's parser returns."""
     return int(value) if _INT[0] <= value <= _INT[1] else Long(value)
 
 
@@ -70,7 +70,7 @@ def compare_by_size(left: Value, right: Value) -> int | None:
 
 
 def negated(value: Value) -> Value:
-    """Give a number with the other sign; what is no number becomes unknown."""
+    """Return the negated number; unknown for other values."""
     if value is None or isinstance(value, (str, bool)):
         return None
     return Long(-value) if isinstance(value, Long) else -value
@@ -92,7 +92,7 @@ def _order_doubles(left: float, right: float) -> int:
 
 
 def _text_as(text: str, other: Value) -> Value:
-    """Read text as the type of another value. EvaluationError where it is none."""
+    """Convert text to the type of another value. EvaluationError if it does not parse."""
     if isinstance(other, bool):
         return text.lower() == "true"
     if isinstance(other, float):

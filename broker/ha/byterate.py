@@ -1,4 +1,4 @@
-"""How many bytes a connection moves in a second, measured."""
+"""Measured transfer rate of a connection, in bytes per second."""
 
 import attrs
 
@@ -14,7 +14,7 @@ class ByteRate:
     _last: int = 0
 
     def count(self, size: int, now: float) -> None:
-        """So many bytes went just now."""
+        """Count bytes that were transferred just now."""
         self._roll(now)
         self._bytes += size
 
@@ -26,6 +26,6 @@ class ByteRate:
     def _roll(self, now: float) -> None:
         elapsed = now - self._since
         if elapsed >= _RATE_WINDOW:
-            # What was counted long ago, and nothing since, is no rate of now.
+            # Without a transfer since, an old count is not the present rate.
             self._last = int(self._bytes / elapsed) if elapsed < 2 * _RATE_WINDOW else 0
             self._since, self._bytes = now, 0

@@ -18,16 +18,16 @@ _RECEIVE_SIZE = 64 * 1024
 
 
 class Owner(Protocol):
-    """Whom a connection tells what happens on it."""
+    """Gets the events of a connection, and knows the end of the log for it."""
 
     def reported(self, connection: "HaConnection", offset: int, *, is_first: bool) -> None:
-        """The slave has everything before this offset, or says so."""
+        """The slave reported that it has everything before this offset."""
 
     def closed(self, connection: "HaConnection", reason: str) -> None:
-        """It is over."""
+        """The connection is closed."""
 
     def max_servable_offset(self) -> int:
-        """The end of what a slave can have from us."""
+        """Return the highest offset that a slave can have from this master."""
 
 
 class HaConnection:
@@ -71,7 +71,7 @@ class HaConnection:
             self._guarded(self._send)
 
     def check_timers(self) -> None:
-        """Do what time demands (see `_check_time`), within the boundary of this connection."""
+        """Check deadlines (see `_check_time`), within the boundary of this connection."""
         self._guarded(self._check_time)
 
     def _guarded(self, fn: Callable[..., None], *args: object) -> None:
@@ -80,9 +80,10 @@ class HaConnection:
             self.close("internal error")
 
     def _check_time(self) -> None:
-        """Do what time demands: give a silent slave up, or send a heartbeat.
+        """Close the connection of a silent slave, or send a heartbeat.
 
-        What came while this process stood still is no silence: as 4.9 (ReadSocketService) it reads before it judges.
+        Reads the socket before it judges, as 4.9 does (ReadSocketService): reports received while this process was
+        stopped are unread, not missing.
         """
         if self._now() >= self.stream.silent_at:
             self._receive()
@@ -94,14 +95,14 @@ class HaConnection:
             self.push()
 
     def next_timer_at(self) -> float:
-        """When to look again at the latest."""
+        """Return the latest time for the next `check_timers`."""
         stream = self.stream
         if stream.is_begun and not self._waits_for_room:
             return min(stream.heartbeat_at, stream.silent_at)
         return min(self._now() + self._settings.heartbeat_interval, stream.silent_at)
 
     def close(self, reason: str) -> None:
-        """Close at once; the owner is told."""
+        """Close at once and report it to the owner."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -110,7 +111,7 @@ class HaConnection:
         self._owner.closed(self, reason)
 
     def snapshot(self) -> dict[str, Any]:
-        """What an operator wants to know of it."""
+        """Return the connection's part of the node's snapshot."""
         stream = self.stream
         diff = self._source.max_commit_log_offset - max(stream.ack_offset, 0)
         return {
@@ -126,7 +127,7 @@ class HaConnection:
 
     @property
     def _state(self) -> str:
-        """In the words of 5.x: before the first report, after it, and while what is wanted is not there."""
+        """The state in 5.x's terms: before the first report, after it, or while the requested offset is missing."""
         if not self.stream.is_begun:
             return "READY"
         return "SUSPEND" if self._is_starving else "TRANSFER"
@@ -188,7 +189,7 @@ class HaConnection:
             self._note_starving()
 
     def _note_starving(self) -> None:
-        """Say once that nothing can be sent to this slave: what it wants expired, or never was (store-ha#57)."""
+        """Log once that the offset this slave requests has expired or never existed (store-ha#57)."""
         wanted, first, end = (
             self.stream.next_offset,
             self._source.min_commit_log_offset,

@@ -1,9 +1,8 @@
-"""Where two logs part, found by asking about single records: a search without I/O.
+"""Search for the common end of two logs by comparing single records, without I/O.
 
-A commit log only grows, so two logs that were one are equal up to some offset and differ from there on. Records are
-asked about from the end backwards, in steps that double, then halve: of a log of millions some forty are looked at.
-What differs further down while the end is equal, as 4.9 leaves behind when a master passes the end of a slave that is
-ahead, is not found.
+A commit log only grows, so two logs with a common past are equal up to some offset and differ from there on. The search
+compares records from the end backwards, in steps that double, then halve: about forty in a log of millions. It does not
+find differences before an equal end, which 4.9 causes when a master's log outgrows that of a slave that was ahead.
 """
 
 from collections.abc import Callable, Generator
@@ -15,14 +14,14 @@ _FIRST_STEP = 64 * 1024
 
 @attrs.frozen
 class Span:
-    """A record: where it lies in the commit log, and its size in bytes."""
+    """A record: its commit log offset and its size in bytes."""
 
     start: int
     size: int
 
     @property
     def end(self) -> int:
-        """Where the next one may begin."""
+        """The offset after the record."""
         return self.start + self.size
 
 
@@ -52,7 +51,7 @@ def common_end(record_before: RecordBefore, end: int) -> Question:
 
 
 def _between(record_before: RecordBefore, same: Span, different: Span) -> Generator[Span, bool, int]:
-    """Halve what lies between a record that is the same and one that is not."""
+    """Bisect between a record that is equal and one that differs."""
     while (span := _middle(record_before, same, different)) is not None:
         if (yield span):
             same = span
@@ -62,7 +61,7 @@ def _between(record_before: RecordBefore, same: Span, different: Span) -> Genera
 
 
 def _middle(record_before: RecordBefore, same: Span, different: Span) -> Span | None:
-    """A record about halfway between two; None if there is none at all."""
+    """Return a record about halfway between two; None if there is no record between them."""
     low = same.end
     while low < different.start:
         low = (low + different.start + 1) // 2  # ends at different.start at the latest: then it is the one before that

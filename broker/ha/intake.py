@@ -1,7 +1,7 @@
-"""What a slave does with the log it has received and acknowledged: enter it in queues and index, make room for more.
+"""Dispatch of log that was received and acknowledged, and read-ahead of the next log file.
 
-A master enters what it stores at once; what a crash took of its index is entered again in the same way.
-While a master sends as fast as it can, everything that can wait does, and what can be done beside is done in a thread.
+A master dispatches its own puts at once; only entries lost in a crash are dispatched here. During a bulk transfer, the
+index waits and file preparation runs in a thread, because receiving limits the rate.
 """
 
 import logging
@@ -15,7 +15,7 @@ from rmqlab.store.messagestore import MessageStore
 log = logging.getLogger(__name__)
 
 DISPATCH_CHUNK = 2 * 2**20
-"""Bytes that a slave dispatches before it looks at its sockets again."""
+"""Bytes that a slave dispatches before sockets have their turn."""
 NO_ROOM_PAUSE = 1.0
 _BULK = 256 * 1024
 """Bytes at once that make a bulk."""
@@ -26,14 +26,14 @@ WARM_AHEAD = 64 * 2**20
 
 
 class Growth(Protocol):
-    """What tells that the log has grown."""
+    """Events set when the log has grown."""
 
     is_dispatch_wanted: trio.Event
     is_bulk: trio.Event
 
 
 async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Callable[[], None]) -> NoReturn:
-    """Put what a master sent, or a crash left, into queues and index, a piece at a time, so that nobody waits for it.
+    """Dispatch received records, or those left by a crash, piece by piece, so that no client waits.
 
     Of a bulk, the index comes last (see `rmqlab.store.dispatch.Dispatcher.step`).
     """
@@ -64,7 +64,7 @@ async def dispatch_forever(store: MessageStore, growth: Growth, on_progress: Cal
 
 
 async def warm_forever(store: MessageStore, growth: Growth) -> NoReturn:
-    """While much comes in, have the next part of the log's file brought into memory ahead of it."""
+    """During a bulk transfer, prefault the next part of the log's file before it is written."""
     while True:
         await growth.is_bulk.wait()
         growth.is_bulk = trio.Event()

@@ -1,4 +1,4 @@
-"""Where a slave's master is: written by registration, read by replication and metadata sync."""
+"""The addresses of a slave's master: written by registration, read by replication and metadata sync."""
 
 import logging
 from typing import Self
@@ -26,7 +26,7 @@ class KnownMaster:
 
     @classmethod
     def from_settings(cls, settings: HaSettings) -> Self:
-        """Return what is known at a start: the HA address of the settings, if they have one."""
+        """Return the state at a start: the HA address of the settings, if they have one."""
         return cls(ha_address=settings.fixed_master, is_ha_address_fixed=settings.fixed_master is not None)
 
     def report_ha_address(self, ha_address: str | None) -> None:

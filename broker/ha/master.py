@@ -1,8 +1,8 @@
 """Serves slaves: listens for them, pushes the commit log, counts what they acknowledge (class HAService).
 
-One offset stands for all slaves: the highest that any of them ever reported to this process. It only rises, not
-even a lost slave or a false report brings it down, and sends that wait for a copy are answered by it
-(sections 4.4, 4.7, 4.9). With `in_sync_replicas` each slave counts with what it acknowledged itself, while it is there.
+As in 4.9, one offset stands for all slaves: the highest that any slave ever reported to this process. It never falls,
+not even when that slave is lost or its report was false, and it releases the sends that wait for a copy (sections 4.4,
+4.7, 4.9). With `in_sync_replicas`, each connected slave counts with the offset it acknowledged itself.
 """
 
 import heapq
@@ -23,7 +23,7 @@ from rmqlab.runtime.server import Acceptor, open_listener
 log = logging.getLogger(__name__)
 
 _REFUSALS_SAID_EVERY = 10.0
-"""Seconds: of a flood of connections one in this time is told of, with the number of the others."""
+"""Seconds between two log lines about refused connections."""
 _MOST_HOSTS = 1000
 
 
@@ -48,7 +48,7 @@ class HaMaster:
         is_slave: bool = False,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
-        """`on_lost` is told why, when fewer slaves are left than sends wait for, if it is switched on that they hear of it."""
+        """`on_lost` gets the cause when too few slaves are left for waiting sends (with `ha_fail_lost_slave_at_once`)."""
         self.push_to_slave_max_offset = 0
         """The highest offset that any slave has reported since this process began."""
         self._reactor = reactor
@@ -73,7 +73,7 @@ class HaMaster:
         return len(self._connections)
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; answer where, for a port of 0 is chosen by the system. Errors as `open_listener`."""
+        """Listen; return the address, because the system chooses the port for 0. Errors as `open_listener`."""
         acceptor = Acceptor(self._reactor, open_listener(host, port), self._accept)
         self._acceptors.append(acceptor)
         return acceptor.address
@@ -96,7 +96,7 @@ class HaMaster:
         return bool(self._connections) and behind < self.settings.ha_slave_fallbehind_max
 
     def explain(self, record_end: int) -> str | None:
-        """Why there are no copies of a record, for who sent it; None, as in 4.9, unless that is switched on."""
+        """Return why a record has too few copies, for its sender; None, as in 4.9, without `ha_fail_lost_slave_at_once`."""
         if not self.settings.ha_fail_lost_slave_at_once:
             return None
         slaves = [
@@ -114,7 +114,7 @@ class HaMaster:
         return sum(one.stream.is_begun and one.stream.ack_offset > least for one in self._connections)
 
     def snapshot(self) -> dict[str, Any]:
-        """What an operator wants to know."""
+        """Return the master's part of the node's snapshot."""
         return {
             "connections": [connection.snapshot() for connection in self._connections],
             "push_to_slave_max_offset": self.push_to_slave_max_offset,
@@ -137,10 +137,10 @@ class HaMaster:
         for connection in self._connections[:]:
             connection.close("the broker stops")
 
-    # ---- what connections tell ----
+    # ---- events of connections (`Owner`) ----
 
     def reported(self, connection: HaConnection, offset: int, *, is_first: bool) -> None:
-        """Take a report; release the sends that it covers."""
+        """Apply a slave's report; release the sends that it acknowledges."""
         if is_first:
             log.info(
                 "slave %s asks for bytes from %d on, gets them from %d",
@@ -171,10 +171,10 @@ class HaMaster:
             self._on_lost(f"slave {connection.peer} is lost: {reason}")
 
     def max_servable_offset(self) -> int:
-        """The end of what a slave can have from us: what we had at our start, or sent since.
+        """Return the highest offset a slave can have from this master: the log's end at the start, or sent since.
 
-        One that has more had it from this master before it lost its last bytes, say by a power loss; new ones lie there
-        now. A slave that is followed got its bytes elsewhere, and so may its followers have.
+        A slave with more got those bytes before this master lost them, for example in a power loss; other bytes may be
+        there now. A slave that serves slaves got its log elsewhere, and so may they: its log's end is the limit.
         """
         log_end = self._store.max_commit_log_offset
         if self._is_slave:
@@ -204,7 +204,7 @@ class HaMaster:
         self._emit("ha_connected", slave=connection.peer)
 
     def _note_refused(self, host: str, from_there: int) -> None:
-        """Say who is turned away, and how many were: of a flood, a line now and then."""
+        """Log refused connections, in one line per period."""
         self._refused[host if host in self._refused or len(self._refused) < _MOST_HOSTS else "others"] += 1
         if self._now() < self._say_refused_at:
             return

@@ -1,10 +1,10 @@
-"""A slave's caution: what it asks the broker at its master's address before it follows it, and how it looks at what comes.
+"""Checks a slave makes before it follows a master, and on the log it receives.
 
-It asks who that is, and whether their logs are one.
+The slave checks that the master belongs to its own broker name and cluster, and that both logs have a common past.
 
-The HA stream has no place for such questions, so they go to the remoting port, as requests that any broker serves: its
-settings (26), its runtime values (28), a record by its commit log offset (33). Thus a real master answers them as well.
-One that refuses them is followed as 4.9 follows it; one that does not answer is not followed before it does.
+The HA protocol has no such messages, so the slave sends requests that every broker serves to the master's remoting
+port: settings (26), runtime values (28), a record by commit log offset (33). A real master serves them too. If the master
+rejects them, the slave follows it unchecked, as 4.9 does; if it does not reply, the slave waits until it does.
 """
 
 import logging
@@ -33,29 +33,29 @@ from rmqlab.store.verify import LogVerifier
 log = logging.getLogger(__name__)
 
 TIMEOUT = 3.0
-"""Seconds for each answer."""
+"""Seconds for each reply."""
 HA_PORT_DISTANCE = 1
 _DISPATCH_CHUNK = 2 * 2**20
 
 
 class MasterRejected(Exception):
-    """This master is not to be followed. The text says why."""
+    """The slave must not follow this master. The text is the reason."""
 
 
 class CheckUnsupported(Exception):
-    """It does not answer such questions. The text says what it said instead."""
+    """The master does not serve these requests. The text is its reply."""
 
 
 class Ask(Protocol):
-    """One request to the broker that is examined. CheckUnsupported, RemotingError."""
+    """Sends one request to the checked broker. CheckUnsupported, RemotingError."""
 
     async def __call__(self, command: Command) -> bytes:
-        """Answer the body of a success."""
+        """Return the body of a successful reply."""
 
 
 @attrs.frozen
 class Identity:
-    """To which group a broker belongs."""
+    """The cluster and broker name of a broker."""
 
     cluster_name: str
     broker_name: str
@@ -65,7 +65,7 @@ class Identity:
 
 
 def identity_of(settings: bytes) -> Identity:
-    """Who a broker is, by its settings as request 26 gives them. CheckUnsupported where they do not say."""
+    """Return a broker's identity from its settings (request 26). CheckUnsupported if they lack it."""
     try:
         values = parse_properties_text(settings.decode())
         return Identity(values["brokerClusterName"], values["brokerName"])
@@ -74,7 +74,7 @@ def identity_of(settings: bytes) -> Identity:
 
 
 def log_span_of(runtime_info: bytes) -> tuple[int, int]:
-    """Where a broker's commit log begins and ends, by request 28. CheckUnsupported where it does not say."""
+    """Return the first offset and the end of a broker's commit log (request 28). CheckUnsupported if they are missing."""
     try:
         values = KVTable.decode(runtime_info).table
         first, end = (java_long(values[name]) for name in ("commitLogMinOffset", "commitLogMaxOffset"))
@@ -87,7 +87,7 @@ def log_span_of(runtime_info: bytes) -> tuple[int, int]:
 
 @attrs.define(eq=False)
 class MasterPrecheck:
-    """A slave's caution, for one connection after the other. Without its switches it asks nothing."""
+    """The checks of one slave, for one connection after the other. Without its switches it sends no request."""
 
     store: MessageStore
     identity: Identity
@@ -95,7 +95,7 @@ class MasterPrecheck:
     emit: Callable[..., None]
     known_master: KnownMaster
     verdict: str = attrs.field(default="", init=False)
-    """What was said last of a master that is not followed, or unexamined; empty if all is well."""
+    """Why the last master was not followed, or followed unchecked; empty if it passed."""
     _verifier: LogVerifier | None = attrs.field(default=None, init=False)
 
     def begin(self, settings: HaSettings) -> None:
@@ -104,7 +104,7 @@ class MasterPrecheck:
         self._verifier = LogVerifier(store.log, store.dispatched_offset) if settings.ha_verify_received else None
 
     def find_fault(self) -> str | None:
-        """Look at what was received; cut off what is no log, and answer what was wrong with it."""
+        """Verify received records; truncate invalid ones and return the fault."""
         fault = self._verifier.find_fault() if self._verifier is not None else None
         if fault is None:
             return None
@@ -114,7 +114,7 @@ class MasterPrecheck:
         return f"what it sent from {fault} on is no record: {had - fault} bytes are dropped"
 
     async def is_fit(self, ha_address: str, settings: HaSettings) -> bool:
-        """Look at the master; shorten or drop our log if need be. False if it is not to be followed now."""
+        """Check the master; truncate or drop our log if necessary. False if the slave must not follow it now."""
         if not settings.examines_master:
             return True
         address = self._remoting_address(ha_address, settings)
@@ -137,7 +137,7 @@ class MasterPrecheck:
         return True
 
     def _remoting_address(self, ha_address: str, settings: HaSettings) -> str:
-        """What the nameservers say of the master; of one that was set by hand, the port that 4.9 always has."""
+        """Return the master's address as registered; for a master set by hand, 4.9's port next to the HA port."""
         known = self.known_master.address
         if known is not None and settings.fixed_master is None:
             return known
@@ -182,14 +182,14 @@ class MasterPrecheck:
         self.emit("log_dropped", master=ha_address, begin=begin, end=end, master_begin=first)
 
     async def _compare(self, ask: Ask, ha_address: str, first: int, end: int) -> None:
-        """Cut our log where it parts from the master's. What can't be told, a record cut in two, goes as well."""
+        """Truncate our log at the common end with the master's. A partial record at the end is dropped as well."""
         store = self.store
         while store.dispatch(_DISPATCH_CHUNK, may_index=False):  # records are known by their queue entries
             await trio.lowlevel.checkpoint()
         had = store.max_commit_log_offset
         common = await self._common_end(ask, first, min(had, end))
         if common is None and had <= end and self._record_before(had, first) is None:
-            # Of what the master still has we have no whole record: nothing is lost if that begins again.
+            # We have no whole record of the master's present log, so copying it again from its begin loses nothing.
             common = max(first, store.min_commit_log_offset)
         if common is None:
             raise MasterRejected(
@@ -210,15 +210,15 @@ class MasterPrecheck:
             is_same = await self._has(ask, span)
 
     def _record_before(self, offset: int, first: int) -> Span | None:
-        """Our last record that ends there and that the master, whose log begins at `first`, could have.
+        """Return our last record that ends at or before `offset` and that the master, whose log begins at `first`, can have.
 
-        Queues also name records that have expired here: those prove nothing.
+        Queues also have entries of records that have expired here: those cannot be compared.
         """
         found = self.store.record_before(offset)
         return None if found is None or found[0] < max(first, self.store.min_commit_log_offset) else Span(*found)
 
     async def _has(self, ask: Ask, span: Span) -> bool:
-        """Whether the master has the same record there. One that it cannot read is another."""
+        """Return True if the master has the same record at this offset; False if it cannot read one there."""
         try:
             theirs = await ask(request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=span.start)))
         except CheckUnsupported:

@@ -12,7 +12,7 @@ from rmqlab.broker.ha.settings import HEADER_SIZE
 from rmqlab.broker.ha.stream import FrameHeader, SlaveStream, StreamError
 
 PASS_SIZE: Final = 2**20
-"""Bytes after which what came is acknowledged and dispatched, and other sockets get their turn."""
+"""Bytes after which received log is acknowledged and dispatched, and other sockets have their turn."""
 _BUFFER_SIZE: Final = 256 * 1024
 
 
@@ -21,14 +21,14 @@ class ReplicaLog(Protocol):
 
     @property
     def max_commit_log_offset(self) -> int:
-        """Where the log ends; 0 if it is empty."""
+        """The end of the log; 0 if it is empty."""
 
     def append_raw(self, offset: int, data: memoryview) -> bool:
-        """Append what comes after `offset` in the stream. False if it does not fit into the file; OSError."""
+        """Append bytes of the stream at `offset`. False if they do not fit into the file; OSError."""
 
 
 class Receiving(Protocol):
-    """What is used of a socket."""
+    """The methods of a socket that are used here."""
 
     def recv_into(self, buffer: memoryview, /) -> int:
         """As of a socket that does not block."""
@@ -45,11 +45,11 @@ class LogReceiver:
     stream: SlaveStream
     log: ReplicaLog
     _buffer: memoryview = attrs.field(factory=lambda: memoryview(bytearray(_BUFFER_SIZE)), init=False)
-    _held: int = attrs.field(default=0, init=False)  # bytes of what is not complete, at the start of the buffer
+    _held: int = attrs.field(default=0, init=False)  # bytes of an incomplete frame at the start of the buffer
     _frame: FrameHeader | None = attrs.field(default=None, init=False)  # its header is known, its body is not here
 
     def receive(self, sock: Receiving, now: float) -> None:
-        """Take what is there, up to PASS_SIZE. StreamError, also at the end of the stream; OSError."""
+        """Receive available bytes, up to PASS_SIZE. StreamError, also at the end of the stream; OSError."""
         left = PASS_SIZE
         try:
             while left > 0:

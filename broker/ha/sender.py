@@ -1,7 +1,7 @@
 """Log bytes out: frames for one slave, sent from the mapped files without copying.
 
-Many frames leave in one call. What is known of a frame between two passes is where it lies in the log and how
-much of it has left; its bytes are looked up again, for the file behind them may be closed meanwhile.
+One call sends many frames. Between two passes only the offset of a frame and the number of sent bytes are kept; its bytes
+are read again from the log, because the mapped file may be closed meanwhile.
 """
 
 from collections.abc import Sequence
@@ -15,11 +15,11 @@ from rmqlab.broker.ha.stream import HEADER, FrameHeader, MasterStream, StreamErr
 PASS_SIZE: Final = 4 * 2**20
 """Bytes for one slave after which other sockets get their turn."""
 _RUN_SIZE: Final = 2**20
-_MAX_FRAMES: Final = 256  # two buffers each, and the system takes 1024 in a call
+_MAX_FRAMES: Final = 256  # two buffers each; the system's limit is 1024 buffers in a call
 
 
 class LogConfig(Protocol):
-    """What is used of the store's settings."""
+    """The settings of the store that are used here."""
 
     @property
     def mapped_file_size_commit_log(self) -> int:
@@ -46,7 +46,7 @@ class SourceLog(Protocol):
 
 
 class Sending(Protocol):
-    """What is used of a socket."""
+    """The methods of a socket that are used here."""
 
     def sendmsg(self, buffers: Sequence[bytes | memoryview], /) -> int:
         """As of a socket that does not block."""

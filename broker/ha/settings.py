@@ -1,7 +1,7 @@
-"""What an operator may set about replication: RocketMQ's keys in snake_case, with its defaults, in ms and bytes.
+"""Settings of replication: RocketMQ's keys in snake_case, with its defaults, in ms and bytes.
 
 Those below the line are ours. The switches among them are departures from 4.9, off by default; all of them together
-are the profile "hardened" (see rmqlab.broker.profiles). No peer can tell any of them from the bytes (store-and-ha section 4.6).
+are the profile "hardened" (see rmqlab.broker.profiles). None of them changes the format of the stream (store-and-ha section 4.6).
 """
 
 from typing import Final
@@ -11,13 +11,13 @@ import attrs
 from rmqlab.runtime.validators import INT32, INT64, is_address, one_line_texts, shown, within
 
 MAX_FRAME: Final = 4 * 2**20
-"""Header and body of the largest frame that a 4.9 slave takes: its receive buffer (section 4.5)."""
+"""Bytes of the largest frame, header included, that a 4.9 slave can receive: its receive buffer (section 4.5)."""
 HEADER_SIZE: Final = 12
 _SHORTEST_ADDRESS: Final = 6
 
 
 def _is_master(_settings: object, field: "attrs.Attribute[str]", value: str) -> None:
-    """What is too short to be an address is ignored, as in 4.9; what is long enough is connected to."""
+    """Minimum length of an address. Shorter text is ignored, as in 4.9; longer text is used as an address."""
     if len(value) >= _SHORTEST_ADDRESS and not is_address(value):
         raise ValueError(f"{field.name} = {shown(value)}: expected host:port")
 
@@ -35,52 +35,52 @@ class HaSettings:
     ha_slave_fallbehind_max: int = attrs.field(default=256 * 2**20, validator=within(0, INT64))
     """A slave this far behind counts as none: sends get SLAVE_NOT_AVAILABLE (store-ha#55)."""
     ha_master_address: str = attrs.field(default="", validator=_is_master)
-    """Where a slave connects, whatever the nameserver says, if it has 6 characters or more (section 4.1)."""
+    """Fixed HA address of the master, instead of the registered one; ignored below 6 characters (section 4.1)."""
 
     # ---- ours ----
 
     ha_report_at_once: bool = False
-    """A slave connects when it learns the address and reports as it connects; 4.9 takes 5 s over each."""
+    """A slave connects as soon as it has the address, and reports at connect; 4.9 waits 5 s for each."""
     ha_drop_silent_master: bool = False
     """A slave closes when its master was silent for the housekeeping interval; 4.9 waits for ever."""
     in_sync_replicas: int = attrs.field(default=0, validator=within(0, INT32))
     """Logs that must have a message before its sync send is SEND_OK, the master's own included, as 5.x counts them.
 
-    So 2 means one slave, and 1 none. Only slaves connected now count, each with what it acknowledged itself. 0 is
-    4.9: one slave, and the highest offset that any ever reported stands for it (store-ha#52).
+    2 means one slave, and 1 none. Only connected slaves count, each with the offset it acknowledged itself. 0 is 4.9's
+    rule: one slave, measured by the highest offset that any slave ever reported (store-ha#52).
     """
     ha_fail_lost_slave_at_once: bool = False
-    """A master tells a waiting send at once that its slave is lost, and why; 4.9 lets it time out without a cause."""
+    """A master fails waiting sends, with the cause, as soon as their slave is lost; in 4.9 they time out without a cause."""
     ha_bootstrap_from_first_byte: bool = False
-    """A master gives an empty slave its whole log; 4.9 gives it the last file only (store-ha#36)."""
+    """A master sends an empty slave its whole log; 4.9 sends the last file only (store-ha#36)."""
     ha_refuse_false_reports: bool = False
-    """A master closes on any report of bytes that it cannot have given: a first one beyond its log's end, or beyond
-    what it had at its start or ever sent; a later one beyond what was sent. 4.9 believes each first one, for good.
+    """A master closes a connection that reports bytes it cannot have: a first report beyond the log's end, or beyond the
+    log at the start and the bytes sent since; a later report beyond the sent bytes. 4.9 accepts every first report.
     """
     ha_restart_expired_slave: bool = False
-    """A slave whose next byte its master has deleted drops its log and starts anew, and a master closes on such a
-    slave; 4.9 sends it heartbeats for ever (store-ha#57).
+    """A slave whose next byte has expired on its master drops its log and copies again, and a master closes the
+    connection of such a slave; 4.9 sends it heartbeats for ever (store-ha#57).
     """
     ha_truncate_diverged: bool = False
     """A slave compares its log's end with its master's before it follows, and cuts off what differs; 4.9 does not look."""
     ha_check_master: bool = False
-    """A slave follows only a master of its own broker and cluster name; 4.9 follows whoever sends frames."""
+    """A slave follows only a master of its own broker and cluster name; 4.9 follows any sender of frames."""
     ha_verify_received: bool = False
-    """A slave keeps only whole, CRC-correct records that lie where they say; 4.9 writes any bytes (section 4.5)."""
+    """A slave keeps only whole records with a correct CRC and offset; 4.9 writes any bytes (section 4.5)."""
 
     ha_max_connections: int = attrs.field(default=64, validator=within(1, INT32))
     """Slaves served at once, those that never report included; the next one is closed at accept."""
     ha_max_connections_per_address: int = attrs.field(default=16, validator=within(1, INT32))
-    """As many of them from one IP address, so that a stranger leaves room for slaves."""
+    """Maximum from one IP address, so that a foreign client cannot block all slaves."""
 
     @property
     def fixed_master(self) -> str | None:
-        """`ha_master_address` if it counts: what is shorter is no address to 4.9 either."""
+        """`ha_master_address` if it is long enough; 4.9 ignores shorter text as well."""
         return self.ha_master_address if len(self.ha_master_address) >= _SHORTEST_ADDRESS else None
 
     @property
     def examines_master(self) -> bool:
-        """True if a slave has something to ask before it follows."""
+        """True if a switch requires a check before a slave follows a master."""
         return self.ha_check_master or self.ha_truncate_diverged or self.ha_restart_expired_slave
 
     @property

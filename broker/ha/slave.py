@@ -1,8 +1,8 @@
 """Follows a master: connects, appends what it sends, reports how far it got (class HAClient).
 
-4.9's pace is kept: 5 s of wait without an address and after a failed connect, at once after a stream that
-ended (section 4.5, store-ha#47). One departure, invisible in the bytes: where streams end within a second
-again and again, we wait between them, up to 5 s; 4.9 hammers such a master.
+Retries follow 4.9: after 5 s without an address or after a failed connect, at once after a stream that ended (section
+4.5, store-ha#47). One departure: when streams repeatedly end within a second, the slave waits between them, up to 5 s;
+4.9 reconnects without a pause.
 """
 
 import logging
@@ -32,29 +32,29 @@ _WRITE_ATTEMPTS = 3
 
 
 class MasterCheck(Protocol):
-    """What a slave does by its switches that 4.9 does not (see rmqlab.broker.ha.master_precheck)."""
+    """Checks of a master that 4.9 does not make (see rmqlab.broker.ha.master_precheck)."""
 
     @property
     def verdict(self) -> str:
-        """What was said last of a master that is not followed, or unexamined; empty if all is well."""
+        """Why the last master was not followed, or followed unchecked; empty if it passed."""
 
     async def is_fit(self, ha_address: str, settings: HaSettings, /) -> bool:
-        """Whether to follow the master there."""
+        """Return True if the slave may follow the master at this address."""
 
     def begin(self, settings: HaSettings, /) -> None:
-        """A connection begins."""
+        """Prepare for a new connection."""
 
     def find_fault(self) -> str | None:
-        """What is wrong with what came, and was dropped; None if nothing is."""
+        """Return the fault of received bytes, which are dropped; None without a fault."""
 
 
 class NoCheck:
-    """4.9's: none of it."""
+    """No checks, as in 4.9."""
 
     verdict = ""
 
     async def is_fit(self, _ha_address: str, _settings: HaSettings, /) -> bool:
-        """Follow anybody."""
+        """Accept any master."""
         await trio.lowlevel.checkpoint()
         return True
 
@@ -62,7 +62,7 @@ class NoCheck:
         """Nothing to prepare."""
 
     def find_fault(self) -> str | None:
-        """Take anything."""
+        """Accept any bytes."""
         return None
 
 
@@ -112,7 +112,7 @@ class HaClient:
         self._sock = sock
 
     async def report_until_closed(self) -> None:
-        """Do what time demands, until the connection ends; end it when cancelled."""
+        """Send reports and check deadlines until the connection ends; close it when cancelled."""
         stream = self.stream
         try:
             while not self.closed.is_set():
@@ -135,7 +135,7 @@ class HaClient:
     def _look(self) -> None:
         if self.closed.is_set():
             return
-        if self._is_silent() or self._is_unreported():  # or this process stood still, and what came is unread
+        if self._is_silent() or self._is_unreported():  # this process may have been stopped: read first
             self._on_ready(READ)
         if self.closed.is_set():
             return
@@ -168,7 +168,8 @@ class HaClient:
             trouble = exc.strerror or str(exc)
         if (fault := self._caution.find_fault()) is not None:
             trouble, self.was_sent_badly = fault, True
-        # Whole frames came before the trouble; 4.9 acknowledges each. The ack goes first: a sender may wait for it.
+        # Whole frames before the fault are acknowledged, as in 4.9. The report is sent before dispatch, because a send on
+        # the master may wait for it.
         if (report := self.stream.advanced(self._store.max_commit_log_offset, now)) is not None:
             self._write(report)
         if trouble:
@@ -178,7 +179,7 @@ class HaClient:
             self._on_received()
 
     def _write(self, report: bytes) -> None:
-        """Three attempts, then the connection is given up (section 4.2): a master that takes not even this is stuck."""
+        """Send a report in at most three attempts, then close (section 4.2): a master that cannot read 8 bytes is stuck."""
         try:
             for _ in range(_WRITE_ATTEMPTS):
                 try:
@@ -193,7 +194,7 @@ class HaClient:
 
 
 class HaSlave:
-    """Every broker has one, of any role; without a master's address it idles (section 4.1)."""
+    """The slave's side of replication. Brokers of any role have one; without a master's address it idles (section 4.1)."""
 
     def __init__(
         self,
@@ -225,7 +226,7 @@ class HaSlave:
         self._last_failure = ""
 
     def snapshot(self) -> dict[str, Any]:
-        """What an operator wants to know."""
+        """Return the slave's part of the node's snapshot."""
         client, now = self._client, self._now()
         return {
             "master_address": self._known_master.ha_address,
@@ -264,11 +265,12 @@ class HaSlave:
                 address, source_ip=self._source_ip, connect_timeout=CONNECT_TIMEOUT, links=self._reactor.links
             )
         except ConnectError as exc:
-            if str(exc) != self._last_failure:  # said once, not every 5 s
+            if str(exc) != self._last_failure:  # logged once, not every 5 s
                 log.warning("%s; tried again every %g s", exc, RETRY_PERIOD)
                 self._last_failure = str(exc)
             return None
-        # The connection is there, and says nothing yet: a master that is restarted meanwhile loses it.
+        # The check runs after the connect and before the first report: if the master restarts meanwhile, the connection
+        # is lost, so the checked master is the one that is followed.
         is_fit = False
         try:
             is_fit = await self._caution.is_fit(address, self.settings)
@@ -278,7 +280,7 @@ class HaSlave:
         return sock if is_fit else None
 
     async def _wait_retry(self) -> None:
-        """Wait 5 s. The address may come meanwhile: 4.9 does not notice, and first connects some 5 s after its start."""
+        """Wait 5 s. 4.9 ignores an address that arrives meanwhile, so its first connect is some 5 s after the start."""
         with trio.move_on_after(RETRY_PERIOD):
             if self.settings.ha_report_at_once:
                 await self._address_changed.wait()

@@ -1,12 +1,11 @@
-"""The HA protocol without I/O: what each side makes of the bytes it gets, and what it owes the other.
+"""The HA protocol without I/O: each side's state machine, from received bytes to bytes to send.
 
 A slave sends reports of 8 bytes: the offset that it wants next, which acknowledges all before it. A master sends
 frames: a header of 12 bytes (commit log offset of the first byte, size) and that many bytes of its commit log,
 cut anywhere; a frame without bytes is a heartbeat. There is nothing else: no handshake, no version
 (store-and-ha sections 4.2 to 4.5; classes HAConnection, HAClient).
 
-Times are seconds of the process's clock and always passed in. Where log bytes come from and go to is the
-business of `sender` and `receiver`.
+Times are seconds of the process's clock and always passed in. `sender` and `receiver` read and write the log.
 """
 
 import struct
@@ -21,11 +20,11 @@ HEADER: Final = struct.Struct(">qi")
 
 
 class StreamError(Exception):
-    """This connection cannot go on: close it. The text says why and names the offsets."""
+    """The connection must be closed. The text is the reason, with offsets."""
 
 
 class BadFrameError(StreamError):
-    """The master sent what a slave of its log should not be sent."""
+    """The master sent a frame that does not continue the slave's log."""
 
 
 @attrs.define
@@ -36,7 +35,7 @@ class MasterStream:
     last_read_at: float
     last_write_at: float
     request_offset: int = -1
-    """The first report: where the slave asked to begin. 0 gets our last file only (store-ha#36)."""
+    """The first report: the offset the slave requested. For 0, the transfer begins at our last file (store-ha#36)."""
     ack_offset: int = -1
     """The newest report."""
     next_offset: int = -1
@@ -63,7 +62,7 @@ class MasterStream:
         log_first: int = 0,
         max_servable_offset: int = -1,
     ) -> int | None:
-        """Take bytes of the slave; answer the offset it acknowledges, or None while a report is incomplete.
+        """Feed bytes of the slave; return the acknowledged offset, or None while a report is incomplete.
 
         Of several reports only the last counts. The first of a connection is not checked: it may lie inside a
         record, before our first byte or beyond our last (store-ha#37). A later one beyond our end is a
@@ -107,23 +106,23 @@ class MasterStream:
             raise StreamError(f"it reported {report}, and was sent bytes up to {self.next_offset} only")
 
     def wrote(self, now: float) -> None:
-        """Bytes left, of whatever kind."""
+        """Note that bytes were sent, in a frame of any kind."""
         self.last_write_at = now
 
     @property
     def heartbeat_at(self) -> float:
-        """When a frame is due even if there is nothing to send. Also before the very first data (section 4.3)."""
+        """Time of the next heartbeat, due when there is no data. Also before the first data (section 4.3)."""
         return self.last_write_at + self.settings.heartbeat_interval
 
     @property
     def silent_at(self) -> float:
-        """When to give the slave up unless it reports."""
+        """Time at which the connection is closed unless the slave reports."""
         return self.last_read_at + self.settings.housekeeping_interval
 
 
 @attrs.frozen
 class FrameHeader:
-    """What follows: `size` bytes of the commit log from `offset` on."""
+    """The header of a frame: `size` bytes of the commit log from `offset` on follow."""
 
     offset: int
     size: int
@@ -135,13 +134,13 @@ class SlaveStream:
 
     settings: HaSettings
     reported: int
-    """The slave's offset as taken at connect, then as last reported."""
+    """The slave's offset at connect, then as last reported."""
     report_at: float
-    """When to report although nothing new came."""
+    """Time of the next report without new data."""
     last_read_at: float
-    """When bytes last came; 4.9 looks at its own reports instead, so it never notices a silent master."""
+    """Time of the last received bytes; 4.9 checks its own reports instead, so it never detects a silent master."""
     last_write_at: float
-    """When a report last left, or of the connect (HAClient.lastWriteTimestamp)."""
+    """Time of the last report, or of the connect (HAClient.lastWriteTimestamp)."""
 
     @classmethod
     def connected(cls, settings: HaSettings, log_end: int, now: float) -> "SlaveStream":
@@ -156,7 +155,7 @@ class SlaveStream:
             raise BadFrameError(f"it sent bytes from {offset} on, our log ends at {log_end}")
         if not 0 <= size <= MAX_FRAME - HEADER_SIZE:
             raise BadFrameError(f"it sent a frame of {size} bytes, at most {MAX_FRAME - HEADER_SIZE} are taken")
-        if not 0 <= offset < 2**63 - size:  # an empty log takes the first offset that comes
+        if not 0 <= offset < 2**63 - size:  # an empty log accepts any first offset
             raise BadFrameError(f"it sent bytes from {offset} on, which is no offset of a log")
         return FrameHeader(offset, size)
 
@@ -176,16 +175,16 @@ class SlaveStream:
 
     @property
     def unreported_at(self) -> float:
-        """When 4.9 closes because no report left for the housekeeping interval (HAClient.run).
+        """Time at which 4.9 closes because no report was sent for the housekeeping interval (HAClient.run).
 
-        Reports leave each heartbeat interval, so this comes only where the housekeeping interval is not longer than
-        that, or where this process stood still. What the master sends does not count, unless it is acknowledged.
+        Reports are sent each heartbeat interval, so this happens only if the housekeeping interval is not longer, or if
+        this process was stopped. Data from the master does not count, unless it is acknowledged.
         """
         return self.last_write_at + self.settings.housekeeping_interval
 
     @property
     def silent_at(self) -> float | None:
-        """When to give the master up unless it sends; None if never."""
+        """Time at which the connection is closed unless the master sends; None if never."""
         if not self.settings.ha_drop_silent_master:
             return None
         return self.last_read_at + self.settings.housekeeping_interval

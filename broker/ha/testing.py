@@ -1,4 +1,4 @@
-"""For tests of either side of the stream: a commit log in memory, and a memory of what was told."""
+"""For tests of both sides of the stream: a commit log in memory, and a recorder of events."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ import trio
 
 @attrs.frozen
 class FileSize:
-    """What replication asks of the store's settings."""
+    """The settings of the store that replication reads."""
 
     mapped_file_size_commit_log: int = 65_536
 
@@ -65,7 +65,7 @@ class MemoryLog:
 
 @attrs.define(eq=False)
 class Recorder:
-    """Takes what both sides tell, and lets a test wait until it is as it should be."""
+    """Records the events of both sides, and lets a test wait for a condition."""
 
     events: list[tuple[str, dict[str, Any]]] = attrs.field(factory=list)
     acks: list[int] = attrs.field(factory=list)
@@ -77,7 +77,7 @@ class Recorder:
         return [kind for kind, _ in self.events]
 
     def reasons(self, kind: str) -> list[str]:
-        """Why each of these ended."""
+        """Return the reasons of closed connections."""
         return [fields["reason"] for known, fields in self.events if known == kind]
 
     def emit(self, kind: str, **fields: Any) -> None:
@@ -96,7 +96,7 @@ class Recorder:
         self._changed = trio.Event()
 
     async def wait_until(self, is_true: Callable[[], bool]) -> None:
-        """Look again whenever something was told."""
+        """Check the condition after each event."""
         await trio.lowlevel.checkpoint()
         while not is_true():
             await self._changed.wait()

@@ -50,10 +50,10 @@ HANDLERS = handler_table(
     acl.ROUTES,
     transaction.ROUTES,
 )
-"""What a broker of 4.9.8 serves."""
+"""The requests that a broker of 4.9.8 serves."""
 
 HANDLERS_OF_5X = handler_table(pull.ROUTES_OF_5X, topic.ROUTES_OF_5X, group.ROUTES_OF_5X)
-"""What `serve_requests_of_5x` adds: clients and tools of 5.x ask for it, and 4.9.8 answers code 3."""
+"""Requests added by `serve_requests_of_5x`: clients and tools of 5.x send them, and 4.9.8 replies code 3."""
 
 PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
@@ -73,7 +73,7 @@ def handlers_of(broker: Broker, *, is_vip: bool = False) -> Mapping[int, Route[B
 
 
 def _handle_of_5x(route: Route[Broker], broker: Broker, header: Header | None, request: Request) -> Reply | None:
-    """Serve a request that 4.9.8 does not know; say so once per peer and code, and count it for `status`."""
+    """Serve a request unknown to 4.9.8; log it once per peer and code, and count it for `status`."""
     peer: str = request.channel.peer
     key = (peer.rpartition(":")[0], int(route.code))
     counts = broker.served_of_5x
@@ -99,7 +99,7 @@ SERVED_BY_CLIENTS = frozenset(
         RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT,
     }
 )
-"""What a broker asks of its clients."""
+"""Requests that a broker sends to its clients."""
 
 NOT_SERVED = {
     "5.x has them: served with serve_requests_of_5x": {
@@ -122,4 +122,4 @@ NOT_SERVED = {
         RequestCode.REGISTER_MESSAGE_FILTER_CLASS,
     },
 }
-"""Codes that are meant for a broker and that ours answers with REQUEST_CODE_NOT_SUPPORTED, by the reason."""
+"""Codes for a broker that ours rejects with REQUEST_CODE_NOT_SUPPORTED, by reason."""

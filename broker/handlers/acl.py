@@ -1,7 +1,7 @@
-"""The accounts of access control, changed and told (class AdminBrokerProcessor).
+"""Requests about the accounts of access control (class AdminBrokerProcessor).
 
-While access control is off, changes fail without a reason, as in 4.9; the question for versions, which 4.9 then
-never answers, is answered with code 1.
+While access control is off, changes fail without a reason, as in 4.9; the request for versions, to which 4.9 then
+never replies, gets code 1.
 """
 
 import msgspec
@@ -43,7 +43,7 @@ def update_account(broker: Broker, header: CreateAccessConfigRequestHeader, _req
 
 
 def delete_account(broker: Broker, header: DeleteAccessConfigRequestHeader, _request: Request) -> Reply:
-    """Take an account out of its file."""
+    """Remove an account from its file."""
     if broker.access is None:
         return Reply(ResponseCode.DELETE_ACL_CONFIG_FAILED, remark=OFF)
     try:
@@ -76,7 +76,7 @@ def update_white_addresses(
 
 
 def get_acl_version(broker: Broker, _header: None, _request: Request) -> Reply:
-    """Tell the version of each ACL file."""
+    """Return the version of each ACL file."""
     if broker.access is None:
         return Reply(ResponseCode.SYSTEM_ERROR, remark=OFF)
     return Reply(

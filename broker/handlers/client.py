@@ -14,7 +14,7 @@ MAX_HEARTBEAT_SIZE = 4 * 2**20
 
 
 def heart_beat(broker: Broker, _header: None, request: Request) -> Reply:
-    """Take note of a client: its producer groups, its consumer groups, what they subscribe to (section 3.1)."""
+    """Register a client: its producer groups, its consumer groups and their subscriptions (section 3.1)."""
     if len(request.command.body) > MAX_HEARTBEAT_SIZE:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"a heartbeat has at most {MAX_HEARTBEAT_SIZE} bytes here")
     data = HeartbeatData.decode(request.command.body)
@@ -65,7 +65,7 @@ def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, req
 
 
 def get_consumer_list_by_group(broker: Broker, header: GetConsumerListByGroupRequestHeader, _request: Request) -> Reply:
-    """Give the client ids of a group, by which its members share out the queues (broker-requests#40)."""
+    """Return the client ids of a group, by which its members allocate queues (broker-requests#40)."""
     group = broker.consumers.groups.get(header.consumer_group)
     if group is None:
         return Reply(ResponseCode.SYSTEM_ERROR, {}, remark=f"no consumer of group {header.consumer_group} is here")

@@ -1,7 +1,7 @@
 """Requests of tools that the broker passes on to consumers (class Broker2Client, AdminBrokerProcessor).
 
-Sources: broker-requests section 6.3. A consumer that is asked for something has its time to answer; meanwhile
-the tool's request is parked.
+Sources: broker-requests section 6.3. The tool's request is parked until the consumer has replied
+or timed out.
 """
 
 from collections.abc import Generator, Sequence
@@ -35,7 +35,7 @@ TO_THE_END = -1
 
 
 def get_consumer_running_info(broker: Broker, header: GetConsumerRunningInfoRequestHeader, request: Request) -> None:
-    """Let one consumer tell of its inside (broker-requests#59)."""
+    """Return the running info of one consumer (broker-requests#59)."""
     member = _member(broker, header.consumer_group, header.client_id)
     _pass_on(broker, member, request, dict(request.command.ext_fields), request.command.body)
 
@@ -66,7 +66,7 @@ def _member(broker: Broker, group: str, client_id: str) -> Member:
 
 
 def _pass_on(broker: Broker, member: Member, request: Request, fields: dict[str, str], body: bytes) -> None:
-    """Ask the client in a task of its own, and give back what it says just as it says it."""
+    """Send the request to the client in a task of its own, and forward its reply unchanged."""
 
     async def ask() -> None:
         command = new_request(request.command.code, fields, body)
@@ -84,13 +84,13 @@ def _pass_on(broker: Broker, member: Member, request: Request, fields: dict[str,
 
 @in_slices
 def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Request) -> Work:
-    """Tell all consumers of a group to go on elsewhere; what is committed here stays as it is (broker-requests#58)."""
+    """Send all consumers of a group new offsets; the offsets committed here stay (broker-requests#58)."""
     body = ResetOffsetBody(offset_table=(yield from _targets(broker, header)))
     members = _members(broker, header.group)
     if not members:
         raise Refusal(ResponseCode.CONSUMER_NOT_ONLINE, f"no consumer of group {header.group} is here")
     fields = ResetOffsetRequestHeader(topic=header.topic, group=header.group, timestamp=header.timestamp)
-    # The form is the one that the tool's language asks for, whatever the consumers speak: mqadmin has an option.
+    # The format depends on the tool's language, not on the consumers': mqadmin has an option for it.
     text = ResetOffsetBodyForC.of(body).encode() if request.command.language == "CPP" else body.encode()
     for member in members:
         if member.version < OLDEST_WITH_RESET:
@@ -100,7 +100,7 @@ def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Requ
 
 
 def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> Generator[None, None, dict[MessageQueue, int]]:
-    """Where each write queue shall stand: at the time that is asked for, and unless forced never further on."""
+    """Return the new offset of each write queue: that of the requested time, and unless forced never a higher one."""
     topic = broker.topics.get(header.topic)
     if topic is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"topic {header.topic} does not exist here")
@@ -123,7 +123,7 @@ def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> Generator[None
 
 
 def get_consumer_status(broker: Broker, header: GetConsumerStatusRequestHeader, request: Request) -> None:
-    """Ask the consumers of a group, or one of them, how far each has come."""
+    """Return the progress of the consumers of a group, or of one of them."""
     members = _members(broker, header.group)
     if not members:  # 4.9 does not look, and stumbles
         raise HeaderError(f"no consumer of group {header.group} is here")
@@ -135,7 +135,7 @@ def get_consumer_status(broker: Broker, header: GetConsumerStatusRequestHeader, 
 
 
 async def _ask_status(header: GetConsumerStatusRequestHeader, members: Sequence[Member], request: Request) -> None:
-    """Ask one after the other. One that does not answer is left out, as in RocketMQ."""
+    """Ask one consumer after the other. Consumers that do not reply are left out, as in RocketMQ."""
     table = {}
     fields = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
     for member in members:

@@ -1,6 +1,6 @@
-"""Consumer and producer groups: their configuration and who is in them (broker-requests section 6.3).
+"""Consumer and producer groups: their configuration and members (broker-requests section 6.3).
 
-Class AdminBrokerProcessor. How far a group has come is in progress.py.
+Class AdminBrokerProcessor. The progress of groups is in progress.py.
 """
 
 from rmqlab.broker.clients import Member
@@ -24,7 +24,7 @@ from rmqlab.remoting.headers.group import (
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 NO_GROUP = (b"null", b"[]")
-"""Bodies that change nothing, and are answered with success."""
+"""Bodies that change nothing and get a successful reply."""
 
 
 def update_and_create_subscriptiongroup(broker: Broker, _header: None, request: Request) -> Reply:
@@ -54,7 +54,7 @@ def get_subscriptiongroup_config(
 
 
 def delete_subscriptiongroup(broker: Broker, _header: None, request: Request) -> Reply:
-    """Forget a group, and its offsets too where that is asked for. Also one that is unknown."""
+    """Delete a group, and its offsets if requested. Succeeds for an unknown group, too."""
     refuse_on_slave(broker)
     header = request.command.header(DeleteSubscriptionGroupRequestHeader)
     broker.subscriptions.delete(header.group_name)

@@ -14,7 +14,7 @@ from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 
 def lock_batch_mq(broker: Broker, _header: None, request: Request) -> Reply:
-    """Lock what can be locked, and answer just that (broker-requests#46)."""
+    """Lock the queues that are free, and return those (broker-requests#46)."""
     wanted = LockBatchRequestBody.decode(request.command.body)
     if len(wanted.mq_set) > MAX_QUEUES:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"a request locks at most {MAX_QUEUES} queues here")
@@ -25,7 +25,7 @@ def lock_batch_mq(broker: Broker, _header: None, request: Request) -> Reply:
 
 
 def unlock_batch_mq(broker: Broker, _header: None, request: Request) -> Reply:
-    """Give locks back. Those of others stay."""
+    """Release the client's locks. Those of other clients stay."""
     freed = UnlockBatchRequestBody.decode(request.command.body)
     for queue in freed.mq_set:
         broker.locks.unlock(_key(freed.consumer_group, queue), freed.client_id)

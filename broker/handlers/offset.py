@@ -19,13 +19,13 @@ from rmqlab.runtime.dispatch import Reply, Request, Route
 
 
 def query_consumer_offset(broker: Broker, header: QueryConsumerOffsetRequestHeader, _request: Request) -> Reply:
-    """Answer where a consumer group stands in one queue.
+    """Return the committed offset of a consumer group in one queue.
 
     A group that never committed starts at 0 while the queue's first message is still young enough to be in
     memory; otherwise QUERY_NOT_FOUND lets the client choose by its consume-from-where (broker-requests#43).
     """
     offset = broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
-    if offset is None or offset < 0:  # a negative one can be committed, and counts as none
+    if offset is None or offset < 0:  # a negative offset can be committed, and counts as missing
         store = broker.store
         if store.min_queue_offset(header.topic, header.queue_id) > 0 or not store.is_in_memory(
             header.topic, header.queue_id, 0

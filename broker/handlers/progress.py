@@ -1,4 +1,4 @@
-"""How far consumer groups have come in their topics (class AdminBrokerProcessor; broker-requests section 6.3)."""
+"""The progress of consumer groups in their topics (class AdminBrokerProcessor; broker-requests section 6.3)."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -41,7 +41,7 @@ def get_consume_stats(broker: Broker, header: GetConsumeStatsRequestHeader, _req
 
 @in_slices
 def get_broker_consume_stats(broker: Broker, header: GetConsumeStatsInBrokerHeader, _request: Request) -> Work:
-    """The same for every group that this broker knows, a topic at a time."""
+    """Return the same for every group of this broker, topic by topic."""
     groups, total_diff = Parts(), 0
     for group in list(broker.subscriptions.groups):
         stats = Parts()
@@ -99,7 +99,7 @@ def query_topic_consume_by_who(broker: Broker, header: QueryTopicConsumeByWhoReq
 
 @in_slices
 def query_consume_time_span(broker: Broker, header: QueryConsumeTimeSpanRequestHeader, _request: Request) -> Work:
-    """When the first, the last and the last consumed message of each queue were stored."""
+    """Return the store times of the first, the last and the last consumed message of each queue."""
     topic = broker.topics.get(header.topic)
     if topic is None:
         raise Refusal(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist here")
@@ -139,9 +139,9 @@ def _time_text(millis: int) -> str:
 
 @in_slices
 def query_correction_offset(broker: Broker, header: QueryCorrectionOffsetHeader, _request: Request) -> Work:
-    """The lowest offset of any group in each queue, for comparison with one group.
+    """Return the lowest offset of any group in each queue, for comparison with one group.
 
-    Where that lowest lies above the compared group's, the greatest number stands instead. Unlike 4.9.8, which
+    If the lowest is above the compared group's, the greatest number is returned instead. Unlike 4.9.8, which
     deletes the offsets of the groups to be left out, this leaves them out and no more.
     """
     left_out = {name for name in (header.filter_groups or "").split(",") if name.strip()}
@@ -159,7 +159,7 @@ def query_correction_offset(broker: Broker, header: QueryCorrectionOffsetHeader,
 
 @in_slices
 def clone_group_offset(broker: Broker, header: CloneGroupOffsetRequestHeader, _request: Request) -> Work:
-    """Let one group stand where another does, in one topic or in all where that one has committed."""
+    """Copy one group's offsets to another group, in one topic or in all that it has committed."""
     source = header.src_group
     named = (header.topic or "").strip()
     topics = [named] if named else broker.offsets.topics_of(source)

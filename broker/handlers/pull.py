@@ -1,7 +1,7 @@
 """PULL_MESSAGE and LITE_PULL_MESSAGE (class PullMessageProcessor).
 
-A pull that finds nothing and may wait is held; the same function runs again when it is woken, and then it
-must answer. Sources: broker-requests section 2, store-and-ha section 6.
+A pull that finds nothing and may wait is held until an arrival or the sweep wakes it; then it is replied to, with
+messages or without. Sources: broker-requests section 2, store-and-ha section 6.
 """
 
 import time
@@ -45,7 +45,7 @@ CODES = {
     GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
     GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
     GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
-    GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # PULL_NOT_FOUND when it asked for the first
+    GetStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # PULL_NOT_FOUND for offset 0
     GetStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,  # likewise
 }
 
@@ -54,7 +54,7 @@ _NO_QUEUE = (GetStatus.NO_MESSAGE_IN_QUEUE, GetStatus.NO_MATCHED_LOGIC_QUEUE)
 
 
 def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Request) -> Reply | None:
-    """Answer with messages, or hold the pull until there are some."""
+    """Reply with messages, or hold the pull until one arrives."""
     try:
         group = _check_pull(broker, header)
         wanted = _wanted(broker, header)
@@ -96,7 +96,7 @@ class _Waker:
     broker: Broker
 
     def wake(self, pull: HeldPull) -> None:
-        """Run a held pull again and answer it, found or not."""
+        """Run a held pull again and reply, with messages or without."""
         try:
             pull.request.reply(_woken(self.broker, pull))
         except Exception as exc:  # noqa: BLE001 - a boundary: this runs within the producer's request, or in a timer
@@ -160,9 +160,9 @@ def _no_property_filter(expression_type: str | None) -> Refusal:
 
 
 def _wanted_by_pull(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
-    """Understand the expression that a pull brings along.
+    """Parse the expression that a pull carries.
 
-    4.9.8 means to refuse one that is none, but does so by an assertion, and those are off: it lets all through.
+    4.9.8 intends to reject invalid tag expressions, but with a disabled assertion, so it accepts all.
     """
     try:
         if is_tag_type(header.expression_type):
@@ -237,7 +237,7 @@ def _read(broker: Broker, header: PullMessageRequestHeader, wanted: MessageFilte
 
 
 def _outcome(broker: Broker, header: PullMessageRequestHeader, result: GetResult) -> tuple[int, int]:
-    """Give response code and next offset; on a slave, out of range means: try again where you are (store-ha#65)."""
+    """Return response code and next offset. On a slave, an offset out of range is to be retried (store-ha#65)."""
     code = CODES[result.status]
     if result.status in _NO_QUEUE and header.queue_offset == 0:
         code = ResponseCode.PULL_NOT_FOUND
@@ -273,7 +273,7 @@ def _answer(
 
 
 def _note_offset_moved(broker: Broker, header: PullMessageRequestHeader, next_offset: int) -> None:
-    """Store a message that tells of a consumer out of bounds, for mqadmin startMonitoring (store-and-ha section 6.3)."""
+    """Store an event about a consumer out of range, for mqadmin startMonitoring (store-and-ha section 6.3)."""
     group = header.consumer_group
     queue = MessageQueue(broker_name=broker.config.broker_name, queue_id=header.queue_id, topic=header.topic)
     event = OffsetMovedEvent(

@@ -22,10 +22,10 @@ MAX_WAITING_QUERIES = 1000
 
 
 def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Request) -> Reply | None:
-    """Messages under a key that were stored within a time span, in the order of the commit log (section 5.1).
+    """Return messages with a key, stored within a time span, in the order of the commit log (section 5.1).
 
-    What is in the queues is found, as in RocketMQ. There the two go together; on a slave of ours that copies a
-    long log, and after a crash, the index comes later, and the query waits until it is where the queues are now.
+    All messages in queues must be found, as in RocketMQ, where queues and index grow together. Here the index may lag on
+    a slave that copies a long log, and after a crash; then the query waits until the index has reached the queues.
     """
     if header.max_num < 0:
         raise HeaderError(f"a query for {header.max_num} messages")
@@ -39,7 +39,7 @@ def query_message(broker: Broker, header: QueryMessageRequestHeader, request: Re
 
 
 def answer_waiting_queries(broker: Broker) -> None:
-    """The index has grown: answer the queries that waited for it."""
+    """Reply to the queries that waited for the index to grow."""
     waiting, dispatcher = broker.waiting_queries, broker.store.dispatcher
     while waiting and dispatcher.indexed >= min(waiting[0][0], dispatcher.offset):
         _, header, request = waiting.popleft()
@@ -56,12 +56,12 @@ def _query(broker: Broker, header: QueryMessageRequestHeader, request: Request) 
     )
     if not found.buffers:
         return Reply(ResponseCode.QUERY_NOT_FOUND, fields, remark="no message has this key in this time")
-    request.command.serialize_type = JSON  # messages go out before RocketMQ looks at the request's codec
+    request.command.serialize_type = JSON  # RocketMQ encodes this reply before it reads the request's codec
     return Reply(header=fields, body=found.buffers)
 
 
 def view_message_by_id(broker: Broker, header: ViewMessageRequestHeader, request: Request) -> Reply:
-    """The one message that lies at a commit log offset, as an offset message id names it."""
+    """Return the message at a commit log offset, as encoded in an offset message id."""
     record = broker.store.message_at(header.offset)
     if record is None:
         raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message lies at commit log offset {header.offset}")
@@ -102,7 +102,7 @@ def query_consume_queue(broker: Broker, header: QueryConsumeQueueRequestHeader, 
 
 
 def _count(asked: int) -> int:
-    """RocketMQ counts in bytes of 32 bits: a number that is too large for that, or below 0, is none."""
+    """Convert to RocketMQ's 32-bit number: one that is too large or below 0 finds nothing."""
     return max((asked * QUEUE_ENTRY_SIZE + 2**31) % 2**32 - 2**31, 0) // QUEUE_ENTRY_SIZE
 
 

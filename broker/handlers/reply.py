@@ -1,8 +1,8 @@
 """SEND_REPLY_MESSAGE, SEND_REPLY_MESSAGE_V2 (class ReplyMessageProcessor).
 
-A reply is pushed to the client that asked, over the connection of its producers, and is stored afterwards whether
-that succeeded or not. The answer tells of the push; of the store it only brings the ids. Source: broker-requests
-section 1.10.
+A reply message is pushed to the requesting client, over the connection of its producers, and is stored afterwards
+whether the push succeeded or not. The response code reports the push; the store contributes only the ids. Source:
+broker-requests section 1.10.
 """
 
 import functools
@@ -33,11 +33,11 @@ from rmqlab.runtime.channel import RemotingError
 from rmqlab.runtime.dispatch import Refusal, Reply, Request, Route
 
 PUSH_TIMEOUT = 10.0
-"""Seconds that the asker has to say that it took the reply."""
+"""Seconds for the requesting client to acknowledge the push."""
 
 
 def send_reply_message(broker: Broker, header: SendMessageRequestHeader, request: Request) -> Reply | None:
-    """Push a reply to the client that waits for it, then store it, then answer."""
+    """Push a reply message to the client that waits for it, store it, then respond."""
     try:
         topic = check_send(broker, header)
         send = check_complete(header)
@@ -93,7 +93,7 @@ def _push(
 
 
 def _message(broker: Broker, header: CompleteSend, request: Request, queue_id: int) -> NewMessage:
-    """The reply as it is stored: properties as they came, but no flag of the system."""
+    """Return the reply message to store: properties as received, without system flags."""
     return NewMessage(
         topic=header.topic,
         queue_id=queue_id,
@@ -108,7 +108,7 @@ def _message(broker: Broker, header: CompleteSend, request: Request, queue_id: i
 
 
 def _store(broker: Broker, request: Request, message: NewMessage, failure: str | None) -> None:
-    """Store a reply if that is wanted, wait for its copies as any send, and answer. A failure is that of the push."""
+    """Store a reply message if configured, wait for its copies, and respond. Only a failed push is reported."""
     code = ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR
     fields = {"msgId": "0", "queueId": str(message.queue_id), "queueOffset": "0"} if failure is None else {}
     send = WaitingSend(

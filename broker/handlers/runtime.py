@@ -1,4 +1,4 @@
-"""How a broker is doing, and its housekeeping by hand (broker-requests sections 6.5, 6.6; AdminBrokerProcessor).
+"""Runtime info of a broker, and housekeeping requests (broker-requests sections 6.5, 6.6; AdminBrokerProcessor).
 
 Every value of runtime info is measured. Ours has no queues between receiving a request and handling it, so the
 sizes and waits of RocketMQ's thread pools are truly 0, and so is the time for which its put lock is held.
@@ -140,7 +140,7 @@ def view_broker_stats_data(broker: Broker, header: ViewBrokerStatsDataRequestHea
 
 
 def get_all_delay_offset(broker: Broker, _header: None, _request: Request) -> Reply:
-    """How far each delay level is delivered, for a slave."""
+    """Return the progress of each delay level, for a slave."""
     return Reply(body=broker.delay.body().encode())
 
 
@@ -151,7 +151,7 @@ def clean_expired_consumequeue(broker: Broker, _header: None, _request: Request)
 
 
 def delete_expired_commitlog(broker: Broker, _header: None, _request: Request) -> Reply:
-    """Let the next 20 rounds of cleaning delete commit log files that are old enough, whatever the hour."""
+    """Let the next 20 rounds of cleaning delete expired commit log files at any hour."""
     broker.store.delete_by_hand()
     return Reply()
 

@@ -1,7 +1,7 @@
 """SEND_MESSAGE, SEND_MESSAGE_V2, SEND_BATCH_MESSAGE (class SendMessageProcessor).
 
-One handler for the three codes: what makes a batch is the header's `batch`, not the code (broker-requests#11).
-Checks come in RocketMQ's order, for the first that fails decides the answer (broker-requests section 1.2).
+One handler serves all three codes: the header's `batch` marks a batch, not the code (broker-requests#11). Checks run in
+RocketMQ's order, because the first that fails decides the reply (broker-requests section 1.2).
 """
 
 import functools
@@ -54,7 +54,7 @@ OLDEST_WITH_MAX_RECONSUME_TIMES = 121
 
 
 def send_message(broker: Broker, header: SendMessageRequestHeader, request: Request) -> Reply | None:
-    """Store one message or a batch, and answer when it is as safe as the sender asked for."""
+    """Store one message or a batch, and reply once it is flushed and copied as configured."""
     try:
         topic = check_send(broker, header)
         send = check_complete(header)
@@ -69,7 +69,7 @@ def send_message(broker: Broker, header: SendMessageRequestHeader, request: Requ
 
 
 def check_send(broker: Broker, header: SendMessageRequestHeader) -> TopicConfig:
-    """Do the checks that come before the store; answer the topic, created if need be. Refusal where one fails."""
+    """Run the checks before the store; return the topic, created if necessary. Refusal if a check fails."""
     config = broker.config
     accepts_from = config.start_accept_send_request_time_stamp
     if accepts_from and broker.now_millis() < accepts_from:
@@ -147,14 +147,16 @@ def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_i
 
 
 def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
-    """Turn a message into a half message, or one that waits in the schedule topic, if it asks for that. True if it was."""
+    """Redirect a transactional or delayed message to the half or schedule topic. True if it was redirected."""
     is_half = properties.get(PROPERTY_TRAN_MSG, "").lower() == "true"
     if is_half and broker.config.reject_transaction_message:
         raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")
     _check_store(broker)
     if is_half:
         make_half(message, properties)
-        if PROPERTY_DELAY in properties:  # lost, as in RocketMQ: what comes from the schedule is never a half message
+        if (
+            PROPERTY_DELAY in properties
+        ):  # dropped, as in RocketMQ: a delivered delayed message cannot be a half message
             delay(broker, message, properties)
         return True
     if PROPERTY_DELAY not in properties or message.sys_flag & TRANSACTION_MASK == TRANSACTION_PREPARED:
@@ -163,7 +165,7 @@ def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str
 
 
 def _check_store(broker: Broker) -> None:
-    """Refuse what a store refuses whatever it is, before it is looked at (DefaultMessageStore.checkStoreStatus)."""
+    """Refuse a message that the store cannot accept at all, before its checks (DefaultMessageStore.checkStoreStatus)."""
     if (reason := broker.store.write_refused()) is not None:
         broker.stats.count_put_failure()
         raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
@@ -196,7 +198,7 @@ def delay(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bo
 def _retry_or_dead_letter(broker: Broker, header: CompleteSend, command: Command, message: NewMessage) -> None:
     """Send a retry that was tried often enough to the dead-letter topic instead (broker-requests#22).
 
-    A delay of it stays: 4.9.8 clears that of the message, and then gives it the properties of the request.
+    Its delay stays: 4.9.8 clears the message's DELAY, and then overwrites the properties with the request's.
     """
     group_name = header.topic[len(names.RETRY_PREFIX) :]
     group = broker.subscriptions.find(group_name)
@@ -246,7 +248,7 @@ def _send_batch(broker: Broker, header: CompleteSend, request: Request, queue_id
 def finish_send(
     broker: Broker, request: Request, result: PutResult, topic: str, queue_id: int, *, waits: bool
 ) -> Reply | None:
-    """Answer a send that the store has taken or refused, or hold its answer until disk and slave are as asked."""
+    """Reply to a send, or hold the reply until disk and slaves have the record."""
     if result.status is not PutStatus.PUT_OK:
         broker.stats.count_put_failure()
         code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
@@ -279,7 +281,7 @@ def finish_send(
 
 
 def wait_for_copies(broker: Broker, send: WaitingSend, end_offset: int) -> None:
-    """Start the waits that the broker's role and flush type ask for, side by side (store-ha#56)."""
+    """Start the waits required by the broker's role and flush type, side by side (store-ha#56)."""
     now = broker.now()
     if broker.store.config.flush_disk_type == "SYNC_FLUSH":
         broker.flush_waits.add(end_offset, send, now=now)
@@ -291,19 +293,19 @@ def wait_for_copies(broker: Broker, send: WaitingSend, end_offset: int) -> None:
 
 
 def region_fields(broker: Broker) -> dict[str, str]:
-    """What every answer to a send carries, failures too (broker-requests#20)."""
+    """Fields of every reply to a send, failures included (broker-requests#20)."""
     return {"MSG_REGION": broker.config.region_id, "TRACE_ON": "true" if broker.config.trace_on else "false"}
 
 
 @functools.lru_cache(16)
 def stored_head(region_id: str, *, trace_on: bool) -> ReplyHead:
-    """The answer to a send that was stored: its ids, queue and queue offset are still to be filled in."""
+    """Return the prepared reply to a stored send, without ids, queue and queue offset."""
     fields = {"MSG_REGION": region_id, "TRACE_ON": "true" if trace_on else "false"}
     return ReplyHead(fields, ["msgId", "queueId", "queueOffset"])
 
 
 def peer_address(request: Request) -> tuple[str, int]:
-    """Where a request came from, as it goes into the record."""
+    """Return the peer's address as stored in the record."""
     return _address(request.channel.peer)
 
 

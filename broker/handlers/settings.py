@@ -1,4 +1,4 @@
-"""A broker's settings: shown, changed while it runs, and asked by consumers for what they permit.
+"""Requests about a broker's settings: show, change at run time, check a consumer's expression.
 
 Sources: broker-requests sections 3.5 and 6.5; classes AdminBrokerProcessor, Configuration, ClientManageProcessor.
 """
@@ -21,7 +21,7 @@ from rmqlab.runtime.validators import shown
 log = logging.getLogger(__name__)
 
 NEVER_CHANGED = frozenset({"brokerConfigPath", "rocketmqHome", "configBlackList"})
-"""Keys that no tool may change, whatever the black list of the configuration says. So are all paths (rmqlab.runtime.validators.FIXED)."""
+"""Keys that no tool may change, independent of the configured black list. So are all paths (rmqlab.runtime.validators.FIXED)."""
 _KNOWN = frozenset(setting_fields(*KINDS))
 _NAMED = 5
 """Keys that a refusal names: a request may hold thousands."""
@@ -37,10 +37,10 @@ def get_broker_config(broker: Broker, _header: None, _request: Request) -> Reply
 
 
 def update_broker_config(broker: Broker, _header: None, request: Request) -> Reply:
-    """Change settings at once, and in the file they came from. Keys that nobody knows are ignored.
+    """Change settings at once, and in their file. Unknown keys are ignored.
 
-    Code 16 for a key that no request may change, in any spelling. Where one value does not fit, nothing changes:
-    RocketMQ would keep the text and run on without it.
+    Code 16 for a key that no request may change, in any spelling. If one value is invalid, nothing changes:
+    RocketMQ would save the text and run without it.
     """
     try:
         asked = parse_change(request.command.body)
@@ -68,7 +68,7 @@ def _apply(broker: Broker, settings: BrokerSettings) -> None:
 
 
 def check_client_config(broker: Broker, _header: None, request: Request) -> Reply:
-    """Say whether a consumer's expression can be used here; any other answer than 0 keeps it from starting.
+    """Check a consumer's expression. A consumer does not start if the reply is not 0.
 
     Tags always can (broker-requests#48).
     """

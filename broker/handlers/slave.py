@@ -1,4 +1,4 @@
-"""What a slave leaves to its master (broker-requests section 7; AdminBrokerProcessor.validateSlave)."""
+"""Requests that only a master serves (broker-requests section 7; AdminBrokerProcessor.validateSlave)."""
 
 from rmqlab.broker.state import Broker
 from rmqlab.remoting.codes import ResponseCode
@@ -6,9 +6,9 @@ from rmqlab.runtime.dispatch import Refusal
 
 
 def refuse_on_slave(broker: Broker) -> None:
-    """Turn a change of topics or groups down, unless this is a master (broker-requests#64).
+    """Refuse changes of topics or groups unless this is a master (broker-requests#64).
 
-    It comes before the header is read: also a request that makes no sense is told where to go.
+    Runs before the header is parsed, so an invalid request gets the same reply.
     """
     if broker.is_slave:
         raise Refusal(ResponseCode.SYSTEM_ERROR, "this is a slave: topics and groups are changed at its master")

@@ -21,7 +21,7 @@ from rmqlab.runtime.dispatch import NO_REMARK_SET, Refusal, Reply, Request, Rout
 
 
 def update_and_create_topic(broker: Broker, _header: None, request: Request) -> None:
-    """Replace a topic's whole configuration, tell the nameservers of this one topic, and answer when they know.
+    """Replace a topic's configuration, register this one topic, and reply when the nameservers have it.
 
     The header's `order` is ignored: order topics are those in the nameservers' KV table. The perm is not checked.
     """
@@ -47,7 +47,7 @@ def update_and_create_topic(broker: Broker, _header: None, request: Request) -> 
 
 
 def delete_topic(broker: Broker, _header: None, request: Request) -> Reply:
-    """Drop a topic and its queues. Consumer offsets stay, and telling the nameservers is left to the tool."""
+    """Delete a topic and its queues. Consumer offsets stay, and the tool deletes the route at the nameservers."""
     refuse_on_slave(broker)
     header = request.command.header(DeleteTopicRequestHeader)
     _check_name(broker, header.topic)

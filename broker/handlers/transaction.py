@@ -1,7 +1,7 @@
 """END_TRANSACTION and RESUME_CHECK_HALF_MESSAGE (classes EndTransactionProcessor, AdminBrokerProcessor).
 
-Sources: broker-requests sections 4.2, 6; store-and-ha section 7.1. That a half message was resolved before is not
-looked for: who commits twice delivers twice, as in RocketMQ.
+Sources: broker-requests sections 4.2, 6; store-and-ha section 7.1. An earlier resolution
+is not detected: a message committed twice is delivered twice, as in RocketMQ.
 """
 
 from typing import Any
@@ -37,7 +37,7 @@ UNKNOWN = 0
 
 
 def end_transaction(broker: Broker, header: EndTransactionRequestHeader, request: Request) -> Reply | None:
-    """Commit or roll back; neither of them is silence, also towards one who waits for an answer."""
+    """Commit or roll back. For any other type there is no reply, even if the client waits for one."""
     is_outcome = header.commit_or_rollback in (UNKNOWN, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK)
     if not is_outcome and request.command.raw_fields is not None:  # fields that are not there are not checked
         raise HeaderError(f"commitOrRollback is {header.commit_or_rollback}, expected 0, 8 or 12")
@@ -71,9 +71,9 @@ def _checked_half(broker: Broker, header: EndTransactionRequestHeader) -> Stored
 
 
 def half_at(broker: Broker, physical_offset: int, *topics: str) -> StoredMessage:
-    """The half message at a commit log offset, in one of these topics if any are given.
+    """Return the half message at a commit log offset, in one of these topics if any are given.
 
-    Where a transaction ends, RocketMQ looks at the message's group and offsets, and not at its topic.
+    At END_TRANSACTION, RocketMQ checks the message's group and offsets, but not its topic.
     """
     try:
         record = broker.store.message_at(physical_offset)
@@ -86,7 +86,7 @@ def half_at(broker: Broker, physical_offset: int, *topics: str) -> StoredMessage
 
 
 def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | None:
-    """Store it for its consumers, note that it is resolved, and answer once it is as safe as its sender asked for."""
+    """Store the message for its consumers, store its op record, and reply once it is flushed and copied."""
     message = _committed(broker, half)
     result = broker.put_own(message)
     if not result.is_stored:
@@ -100,9 +100,9 @@ def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | No
 
 
 def _committed(broker: Broker, half: StoredMessage) -> NewMessage:
-    """The message to store. Refusal where the properties, which a client may have chosen, do not say where it goes.
+    """Return the message to store. Refusal if the properties, which a client may have chosen, lack its destination.
 
-    System topics are not refused, as in RocketMQ: what reads them skips what is not of their form.
+    System topics are not refused, as in RocketMQ: their readers skip records of another form.
     """
     properties = dict(half.properties)
     try:
@@ -122,7 +122,7 @@ def _resolve(broker: Broker, half: StoredMessage) -> None:
 
 
 def resume_check_half_message(broker: Broker, header: ResumeCheckHalfMessageRequestHeader, _request: Any) -> Reply:
-    """Put a half message that was given up back into the half topic, as if nobody had been asked yet."""
+    """Store a half message that was given up in the half topic again, with no checks counted."""
     try:
         _, _, physical_offset = parse_offset_message_id(header.msg_id)
     except RecordError as exc:

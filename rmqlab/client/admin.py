@@ -1,7 +1,7 @@
-"""Questions and orders of an operator: clusters, topics, brokers, name servers.
+"""Administration: clusters, topics, brokers, name servers.
 
 Source: broker-requests section 6, remoting-and-nameserver section 3; class DefaultMQAdminExtImpl. Errors of all:
-BrokerError for a refusal, NoRouteError, NoNameServerError, RemotingError where no answer came. Groups are in
+BrokerError for a refusal, NoRouteError, NoNameServerError, RemotingError without a reply. Groups are in
 groupadmin, messages in messagequery.
 """
 
@@ -44,7 +44,7 @@ from rmqlab.remoting.properties import parse_properties_text, write_properties_t
 
 
 class Admin:
-    """Speaks with name servers, and with brokers by address."""
+    """Sends administrative requests to name servers, and to brokers by address."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -65,7 +65,7 @@ class Admin:
         return [data.broker_addrs[MASTER_ID] for data in brokers if MASTER_ID in data.broker_addrs]
 
     async def topic_route(self, topic: str) -> TopicRouteData:
-        """Who serves a topic. NoRouteError where nobody does."""
+        """Return the route of a topic. NoRouteError if no broker serves it."""
         return await self._client.fetch_route(topic)
 
     async def topics(self, cluster: str | None = None) -> list[str]:
@@ -106,7 +106,7 @@ class Admin:
         await self._order_name_servers(RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
     async def topic_stats(self, topic: str) -> TopicStatsTable:
-        """Bounds of every queue of a topic, each from its master, or from a slave where there is none."""
+        """Bounds of every queue of a topic, each from its master, or from a slave if there is no master."""
         table = dict[MessageQueue, TopicOffset]()
         for address in readers(await self.topic_route(topic)):
             header = GetTopicStatsInfoRequestHeader(topic=topic)
@@ -122,7 +122,7 @@ class Admin:
     # -- brokers ---------------------------------------------------------------------------------
 
     async def broker_runtime_info(self, address: str) -> dict[str, str]:
-        """What a broker measures of itself (section 6.6)."""
+        """Return the runtime info of a broker (section 6.6)."""
         response = await self._client.ask(address, RequestCode.GET_BROKER_RUNTIME_INFO)
         return KVTable.decode(response.body).table
 
@@ -156,12 +156,12 @@ class Admin:
         await self._order_name_servers(RequestCode.UPDATE_NAMESRV_CONFIG, body=write_properties_text(changes).encode())
 
     async def put_kv(self, namespace: str, key: str, value: str) -> None:
-        """Write a value at every name server: they do not tell each other."""
+        """Write a value at every name server, because they do not synchronize."""
         header = PutKVConfigRequestHeader(namespace=namespace, key=key, value=value)
         await self._order_name_servers(RequestCode.PUT_KV_CONFIG, header)
 
     async def get_kv(self, namespace: str, key: str) -> str | None:
-        """Read a value from the name server in use. BrokerError with code 22 where there is none."""
+        """Read a value from the name server in use. BrokerError with code 22 for a missing value."""
         header = GetKVConfigRequestHeader(namespace=namespace, key=key)
         response = await self._client.ask_name_server(RequestCode.GET_KV_CONFIG, header)
         return response.header(GetKVConfigResponseHeader).value
@@ -172,14 +172,14 @@ class Admin:
         await self._order_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Let producers avoid a broker; answers by name server how many topics that concerns."""
+        """Let producers avoid a broker; returns the number of affected topics by name server."""
         header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
         answers = await self._ask_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         kind = WipeWritePermOfBrokerResponseHeader
         return {address: answer.header(kind).wipe_topic_count or 0 for address, answer in answers.items()}
 
     async def add_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Take `wipe_write_perm` back."""
+        """Undo `wipe_write_perm`."""
         header = AddWritePermOfBrokerRequestHeader(broker_name=broker_name)
         answers = await self._ask_name_servers(RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         kind = AddWritePermOfBrokerResponseHeader
@@ -221,7 +221,7 @@ def readers(route: TopicRouteData) -> list[str]:
 
 
 def reader(data: BrokerData) -> str:
-    """The address of a broker name that knows most: the master's, else that of the slave with the lowest id."""
+    """Return the best address of a broker name: the master's, else that of the slave with the lowest id."""
     return data.broker_addrs[min(data.broker_addrs)]
 
 

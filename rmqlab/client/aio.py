@@ -93,7 +93,7 @@ class Bridge:
             raise
 
     async def start(self, fn: Callable[..., Awaitable[object]]) -> None:
-        """For the other side: start a task that lives until the client is closed, and wait until it says so."""
+        """In trio: start a task that runs until the client is closed, and wait until it has started."""
         assert self._calls is not None, "calls come while the client is open"
         await self._calls.start(fn)
 
@@ -117,7 +117,7 @@ class Bridge:
         self._tell(fn, *args)
 
     def _tell(self, fn: Callable[..., object], *args: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to tell
+        with contextlib.suppress(RuntimeError):  # the asyncio loop is closed: there is no receiver
             self._loop.call_soon_threadsafe(fn, *args)
 
     def _run(self) -> None:
@@ -186,7 +186,7 @@ class AsyncioProducer:
         return await self._bridge.call(lambda: self._producer.send_batch(messages, timeout=timeout, to=to))
 
     async def send_oneway(self, message: Message, *, to: MessageQueue | SelectQueue | None = None) -> str:
-        """Write the request and wait for nothing; answers the unique id."""
+        """Write the request without waiting for a reply; returns the unique id."""
         return await self._bridge.call(lambda: self._producer.send_oneway(message, to=to))
 
     async def request(
@@ -215,7 +215,7 @@ class AsyncioTransactionProducer(AsyncioProducer):
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as Producer.send
     ) -> TransactionResult:
-        """Send the half message, do the work, tell the broker."""
+        """Send the half message, do the work, end the transaction at the broker."""
 
         async def call_back(half: Message, unique_id: str) -> TransactionState:
             return await self._bridge.call_back(work, half, unique_id)
@@ -243,7 +243,7 @@ class AsyncioConsumer:
         return await self._call(lambda: self._consumer.held_queues)
 
     async def stop(self, within: float = 10.0) -> None:
-        """Let what is held be consumed, commit, and leave the group. As PushConsumer.stop."""
+        """Consume held messages, commit, and leave the group. As PushConsumer.stop."""
         await self._bridge.call(self._consumer.stop, within)
 
     async def _call(self, fn: Callable[[], T]) -> T:
@@ -276,7 +276,7 @@ class AsyncioClient:
         check: Callable[[ReceivedMessage], Awaitable[TransactionState]],
         config: ProducerConfig | None = None,
     ) -> AsyncioTransactionProducer:
-        """Join a producer group whose brokers may ask how transactions ended."""
+        """Join a producer group whose transactions brokers may check."""
 
         async def call_back(half: ReceivedMessage) -> TransactionState:
             return await self._bridge.call_back(check, half)
@@ -296,7 +296,7 @@ class AsyncioClient:
         config: ConsumerConfig | None = None,
         on_event: OnEvent = no_event,
     ) -> AsyncioConsumer:
-        """Start a push consumer; answers when it has had its first share of queues. Errors as PushConsumer.run."""
+        """Start a push consumer; returns after its first rebalance. Errors as PushConsumer.run."""
 
         async def call_back(messages: Sequence[ReceivedMessage]) -> object:
             return await self._bridge.call_back(on_messages, messages)

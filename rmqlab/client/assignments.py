@@ -42,12 +42,12 @@ class Assignments:
     due: trio.Event = attrs.field(factory=trio.Event)
 
     def rebalance_soon(self) -> None:
-        """Something changed: look anew which queues are whose."""
+        """Rebalance soon, because something changed."""
         self.due.set()
 
     async def rebalance(self) -> None:
-        """Look once which queues are ours, topic by topic. Where that cannot be told, all stays as it is."""
-        self.due = trio.Event()  # before the round: a change during it asks for another
+        """Rebalance once, topic by topic. Queues of a topic without route or members stay as they are."""
+        self.due = trio.Event()  # replaced before the round: a change during it causes another
         for topic in self.group.subscriptions:
             try:
                 mine = await self._own_queues(topic)
@@ -65,7 +65,7 @@ class Assignments:
             await self.rebalance()
 
     async def _own_queues(self, topic: str) -> list[MessageQueue] | None:
-        """Queues of a topic that are to be ours; None where that cannot be told."""
+        """Return the queues of a topic allocated to this member; None if route or members are unknown."""
         client, config = self.group.client, self.group.config
         route = client.routes.routes.get(topic)
         if route is None:
@@ -101,7 +101,7 @@ class Assignments:
             await orderly.finish(assignment)
         assignment.drop()
         await self.group.offsets.commit([queue])
-        if self.group.config.orderly:  # not before: who gets the lock asks at once where to begin
+        if self.group.config.orderly:  # locks last: a locked queue queries its offset at once
             await orderly.unlock(self.group, [queue])
         self.held.pop(queue, None)
         self.group.offsets.forget(queue)
@@ -130,7 +130,7 @@ class Assignments:
         self.rebalance_soon()
 
     async def _first_offset(self, queue: MessageQueue) -> int:
-        """Where to begin: what was committed; without that, what consume_from_where says."""
+        """Return the first offset: the committed one, else the one of consume_from_where."""
         client, config = self.group.client, self.group.config
         offset = await self.group.offsets.committed(queue)
         if offset is not None:
@@ -167,7 +167,7 @@ class Assignments:
             self.nursery.start_soon(self._begin_anew, queue, offset)
 
     async def _begin_anew(self, queue: MessageQueue, offset: int) -> None:
-        """Commit the new offset, let go, and let rebalance take the queue on again."""
+        """Commit the new offset, release the queue, and let rebalance assign it again."""
         self.group.offsets.update(queue, offset)
         await self.group.offsets.commit([queue])
         self.held.pop(queue, None)

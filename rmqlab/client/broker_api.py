@@ -1,7 +1,7 @@
-"""Requests that consumers make, one function each: what to ask, whom, and what the answer means.
+"""Requests of consumers to brokers, one function each: receiver, request, and result.
 
 Source: broker-requests sections 2 and 3; class MQClientAPIImpl. Errors of all: those of Client.ask, and
-NoRouteError where the route shows nobody to ask.
+NoRouteError if the route has no broker for it.
 """
 
 import enum
@@ -49,7 +49,7 @@ LITE_PULL = 16
 
 
 class PullStatus(enum.Enum):
-    """What a pull found (class PullStatus)."""
+    """Outcome of a pull (class PullStatus)."""
 
     FOUND = ResponseCode.SUCCESS
     NO_NEW_MSG = ResponseCode.PULL_NOT_FOUND
@@ -62,7 +62,7 @@ _PULL_STATUSES = {int(status.value): status for status in PullStatus}
 
 @attrs.frozen(kw_only=True)
 class PullResult:
-    """What came back, and where to go on."""
+    """The result of a pull: messages and the next offset."""
 
     status: PullStatus
     next_offset: int
@@ -73,7 +73,7 @@ class PullResult:
 
 
 async def master_of(client: Client, queue: MessageQueue) -> str:
-    """The master of a queue's broker, for what no slave may answer; the route is asked for anew where it shows none."""
+    """Return the master of a queue's broker, for requests that no slave serves; refresh a route without one."""
     address = client.routes.master(queue.broker_name)
     if address is None:
         await client.try_refresh(queue.topic)
@@ -84,7 +84,7 @@ async def master_of(client: Client, queue: MessageQueue) -> str:
 
 
 async def broker_of(client: Client, queue: MessageQueue, broker_id: int = MASTER_ID) -> BrokerAddress:
-    """The broker with this id, or one that stands in for it (store-and-ha section 6.5)."""
+    """Return the broker with this id, or its substitute (store-and-ha section 6.5)."""
     address = client.routes.for_pull(queue.broker_name, broker_id)
     if address is None:
         await client.try_refresh(queue.topic)
@@ -101,7 +101,7 @@ async def pull(
     header: PullMessageRequestHeader,
     timeout: float,  # noqa: ASYNC109 - the protocol's own
 ) -> PullResult:
-    """Ask for messages. A time-out does not close the connection: other pulls wait on it."""
+    """Pull messages. A time-out does not close the connection: other pulls wait on it."""
     channel = await client.remoting.channel(address)
     return await pull_over(channel, client, address, broker_name, header, timeout)
 
@@ -136,27 +136,27 @@ async def pull_over(
 
 
 async def consumer_ids(client: Client, address: str, group: str) -> list[str]:
-    """Members of a group. BrokerError for a group that nobody is in."""
+    """Return the members of a group. BrokerError for a group without members."""
     header = GetConsumerListByGroupRequestHeader(consumer_group=group)
     response = await client.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
     return GetConsumerListByGroupResponseBody.decode(response.body).consumer_id_list
 
 
 async def check_subscription(client: Client, address: str, group: str, data: SubscriptionData) -> None:
-    """Ask a broker whether it would honour a subscription. BrokerError where it would not, and why."""
+    """Let a broker check a subscription. BrokerError with the reason if it rejects it."""
     body = CheckClientRequestBody(client_id=client.client_id, group=group, subscription_data=data)
     await client.ask(address, RequestCode.CHECK_CLIENT_CONFIG, body=body.encode())
 
 
 async def lock_queues(client: Client, address: str, group: str, queues: Sequence[MessageQueue]) -> list[MessageQueue]:
-    """Ask a master for sole use of queues; answers those that it grants."""
+    """Lock queues at a master; returns the granted ones."""
     body = LockBatchRequestBody(client_id=client.client_id, consumer_group=group, mq_set=list(queues))
     response = await client.ask(address, RequestCode.LOCK_BATCH_MQ, body=body.encode())
     return LockBatchResponseBody.decode(response.body).lock_ok_mq_set
 
 
 async def unlock_queues(client: Client, address: str, group: str, queues: Sequence[MessageQueue]) -> None:
-    """Give queues back, without waiting for an answer."""
+    """Unlock queues, without waiting for a reply."""
     body = UnlockBatchRequestBody(client_id=client.client_id, consumer_group=group, mq_set=list(queues))
     command = client.command(RequestCode.UNLOCK_BATCH_MQ, body=body.encode(), oneway=True)
     await client.remoting.send_oneway(address, command)
@@ -182,9 +182,9 @@ async def send_back(
 
 
 async def query_offset(client: Client, group: str, queue: MessageQueue) -> int | None:
-    """The committed offset; None where the group has none in this queue.
+    """Return the committed offset; None if the group has none in this queue.
 
-    Only code 22 says that. Another refusal is an error: taken for "none", it would make a consumer jump.
+    Only code 22 means that. Any other refusal is raised: treated as a missing offset, it would reset the consumer.
     """
     header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
     address = (await broker_of(client, queue)).address
@@ -196,12 +196,12 @@ async def query_offset(client: Client, group: str, queue: MessageQueue) -> int |
 
 
 async def commit_offset(client: Client, address: str, group: str, queue: MessageQueue, offset: int) -> None:
-    """Commit, without waiting for an answer."""
+    """Commit, without waiting for a reply."""
     send_commit(await client.remoting.channel(address), client, group, queue, offset)
 
 
 def send_commit(channel: Channel, client: Client, group: str, queue: MessageQueue, offset: int) -> None:
-    """Write a commit to an open channel, without waiting for an answer."""
+    """Write a commit to an open channel, without waiting for a reply."""
     header = UpdateConsumerOffsetRequestHeader(
         consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
     )
@@ -236,7 +236,7 @@ async def search_offset(client: Client, queue: MessageQueue, timestamp: int) -> 
 
 
 async def earliest_store_time(client: Client, queue: MessageQueue) -> int:
-    """When the oldest message was stored, in milliseconds; -1 for an empty queue."""
+    """Return the store time of the oldest message, in milliseconds; -1 for an empty queue."""
     header = GetEarliestMsgStoretimeRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     response = await client.ask(await master_of(client, queue), RequestCode.GET_EARLIEST_MSG_STORETIME, header)
     timestamp = response.header(GetEarliestMsgStoretimeResponseHeader).timestamp

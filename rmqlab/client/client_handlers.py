@@ -1,4 +1,4 @@
-"""What brokers ask of clients: 39, 40, 220, 221, 307, 309, 326 (class ClientRemotingProcessor)."""
+"""Requests that brokers send to clients: 39, 40, 220, 221, 307, 309, 326 (class ClientRemotingProcessor)."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -40,16 +40,16 @@ class GroupMember(Protocol):
         """Topics whose routes it needs."""
 
     def data(self) -> ConsumerData | None:
-        """What heartbeats say of it; None where brokers need not know it."""
+        """Its part of heartbeats; None if brokers need not know it."""
 
     def rebalance_soon(self) -> None:
-        """Something changed: look anew which queues are whose."""
+        """Rebalance soon, because something changed."""
 
     def reset_offsets(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
         """An operator moves this group."""
 
     def status(self, topic: str) -> dict[MessageQueue, int]:
-        """Where it stands, by its own account."""
+        """Return its offsets, as it would commit them."""
 
     def running_info(self) -> ConsumerRunningInfo:
         """Its inside, for tools."""
@@ -75,7 +75,7 @@ Checker = Callable[[CheckTransactionStateRequestHeader, StoredMessage, Request],
 
 @attrs.frozen(eq=False)
 class Residents:
-    """Who of this instance can be asked something."""
+    """The members of this instance that serve requests."""
 
     consumers: dict[str, GroupMember] = attrs.field(factory=dict)
     """By group."""
@@ -97,7 +97,7 @@ def notify_consumer_ids_changed(
 def check_transaction_state(
     residents: Residents, header: CheckTransactionStateRequestHeader, request: Request
 ) -> Reply | None:
-    """Ask the producer that sent a half message, or another member of its group. Its answer is request 37."""
+    """Ask the producer that sent a half message, or another member of its group. It replies with request 37."""
     try:
         half = decode_message(request.command.body)
     except RecordError as exc:
@@ -111,7 +111,7 @@ def check_transaction_state(
 
 
 def push_reply_message_to_client(residents: Residents, header: ReplyMessageRequestHeader, request: Request) -> Reply:
-    """Hand a reply to whoever waits for it. One that comes too late is dropped, and the broker told that it arrived."""
+    """Hand a reply message to the waiting request. A late one is dropped, and acknowledged to the broker."""
     properties = parse_properties(header.properties or "")
     body = request.command.body
     try:
@@ -136,20 +136,20 @@ def push_reply_message_to_client(residents: Residents, header: ReplyMessageReque
 
 
 def reset_consumer_client_offset(residents: Residents, header: ResetOffsetRequestHeader, request: Request) -> None:
-    """Move a group. Nobody waits for an answer."""
+    """Apply new offsets to a group. The request is oneway."""
     if (member := residents.consumers.get(header.group)) is not None:
         member.reset_offsets(header.topic, ResetOffsetBody.decode(request.command.body).offset_table)
 
 
 def get_consumer_status(residents: Residents, header: GetConsumerStatusRequestHeader, _: Request) -> Reply:
-    """Tell the offsets that this client would commit."""
+    """Return the offsets that this client would commit."""
     member = residents.consumers.get(header.group)
     table = {} if member is None else member.status(header.topic)
     return Reply(body=GetConsumerStatusBody(message_queue_table=table).encode())
 
 
 def get_consumer_running_info(residents: Residents, header: GetConsumerRunningInfoRequestHeader, _: Request) -> Reply:
-    """Tell what a consumer holds and does. A stack dump of threads there is none to give."""
+    """Return the running info of a consumer, without a stack dump, as there are no threads."""
     if (member := residents.consumers.get(header.consumer_group)) is None:
         return _no_such_group(header.consumer_group)
     return Reply(body=member.running_info().encode())
@@ -158,7 +158,7 @@ def get_consumer_running_info(residents: Residents, header: GetConsumerRunningIn
 def consume_message_directly(
     residents: Residents, header: ConsumeMessageDirectlyResultRequestHeader, request: Request
 ) -> Reply | None:
-    """Hand one message to the application now; the answer follows when it is done."""
+    """Hand one message to the application now; the reply follows when it is done."""
     if (member := residents.consumers.get(header.consumer_group)) is None:
         return _no_such_group(header.consumer_group)
     member.consume_directly(request)

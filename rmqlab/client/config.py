@@ -1,4 +1,4 @@
-"""What an application may set. Seconds and bytes; defaults are those of the Java client 4.9 (class ClientConfig)."""
+"""Settings of clients. Seconds and bytes; defaults are those of the Java client 4.9 (class ClientConfig)."""
 
 import os
 import pathlib
@@ -28,11 +28,11 @@ class ClientConfig:
     """One client instance: what its producers and consumers share."""
 
     namesrv_addr: tuple[str, ...] = attrs.field(default="", converter=_addresses)
-    """`host:port`, several joined by `;`. Each instance asks one of them and moves on when it is gone."""
+    """`host:port`, several joined by `;`. Each instance uses one of them, and the next one when its connection is lost."""
     source_ip: str | None = None
-    """The address that outgoing connections come from; None leaves it to the system."""
+    """Local address of outgoing connections; None lets the system choose."""
     client_ip: str | None = None
-    """The address in the client id and in unique ids; None takes source_ip, or finds one."""
+    """The address in the client id and in unique ids; None uses source_ip, or detects one."""
     instance_name: str = "DEFAULT"
     """DEFAULT is replaced by something unique to this instance, as Java does for clustering consumers."""
     unit_name: str | None = None
@@ -41,20 +41,20 @@ class ClientConfig:
     credentials: Credentials | None = None
     """Signs every request, for clusters with access control."""
     poll_name_server_period: float = attrs.field(default=30.0, validator=positive)
-    """How old a route may become. A lost broker is asked in vain until the next poll (reference, section 6.2)."""
+    """Maximum age of a route. Requests to a lost broker fail until the next poll (reference, section 6.2)."""
     heartbeat_period: float = attrs.field(default=30.0, validator=positive)
     first_heartbeat_delay: float = attrs.field(default=1.0, validator=attrs.validators.ge(0.0))
     api_timeout: float = attrs.field(default=3.0, validator=positive)
     """For everything but sends and pulls."""
     connect_timeout: float = attrs.field(default=3.0, validator=positive)
     shutdown_timeout: float = attrs.field(default=3.0, validator=positive)
-    """Bound on all that is said to brokers when the instance closes."""
+    """Limit for unregistering at all brokers when the instance closes."""
     serialize_type: int = JSON
     language: str = "PYTHON"
 
 
 def client_id(config: ClientConfig, ip: str) -> str:
-    """Name an instance: `ip@pid#n`, as Java's clients do. Brokers tell the members of a group apart by it."""
+    """Return the name of an instance: `ip@pid#n`, as in Java. Brokers distinguish members of a group by it."""
     name = config.instance_name
     if name == "DEFAULT":
         name = f"{os.getpid()}#{time.monotonic_ns()}"  # not a time: only never twice the same in this process
@@ -62,12 +62,12 @@ def client_id(config: ClientConfig, ip: str) -> str:
 
 
 def own_ip(config: ClientConfig) -> str:
-    """The address that an instance goes by."""
+    """Return the address in the instance's name."""
     return config.client_ip or config.source_ip or _routed_ip()
 
 
 def _routed_ip() -> str:
-    """The address that this machine would use towards others. Asks the routing table; sends nothing."""
+    """Return this machine's address for outgoing connections, by its routing table; sends nothing."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(("192.0.2.1", 9))
@@ -84,7 +84,7 @@ class ProducerConfig:
     send_timeout: float = attrs.field(default=3.0, validator=positive)
     """Over all attempts of one send."""
     retries: int = attrs.field(default=2, validator=attrs.validators.ge(0))
-    """Attempts after the first. A oneway send has none."""
+    """Attempts after the first. A oneway send has one attempt."""
     retry_another_broker_when_not_store_ok: bool = False
     """True: FLUSH_DISK_TIMEOUT and the like are tried again elsewhere, though the message is stored."""
     create_topic_key: str = DEFAULT_TOPIC
@@ -96,7 +96,7 @@ class ProducerConfig:
     max_sends_under_way: int = attrs.field(default=10_000, validator=attrs.validators.gt(0))
     """Bound on what `send_soon` keeps in memory."""
     enable_trace: bool = False
-    """Tell in the trace topic what became of each send; see rmqlab.client.tracing."""
+    """Write a trace of each send to the trace topic; see rmqlab.client.tracing."""
     trace_topic: str = TRACE_TOPIC
 
 
@@ -106,33 +106,33 @@ class ConsumerConfig:
 
     model: MessageModel = MessageModel.CLUSTERING
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
-    """Where a group without offsets begins. On a queue that still has its first message, brokers say 0 to everybody."""
+    """First offset of a group without offsets. On a queue that still has its first message, brokers always return 0."""
     consume_timestamp: int | None = None
     """For CONSUME_FROM_TIMESTAMP: milliseconds; None is half an hour before the start."""
     strategy: Strategy = averagely
     rebalance_period: float = attrs.field(default=20.0, validator=positive)
     commit_period: float = attrs.field(default=5.0, validator=positive)
     concurrency: int = attrs.field(default=20, validator=attrs.validators.gt(0))
-    """How many calls of the application's function may be under way."""
+    """Maximum number of concurrent calls of the application's function."""
     consume_batch_size: int = attrs.field(default=1, validator=attrs.validators.gt(0))
     consume_timeout: float = attrs.field(default=900.0, validator=positive)
-    """A call that takes longer is cancelled, and its messages come again."""
+    """A longer call is cancelled, and its messages are delivered again."""
     orderly: bool = False
     """Messages of a queue are consumed one after the other, by the one member that holds its lock. Needs masters."""
     suspend_current_queue: float = attrs.field(default=1.0, validator=positive)
-    """How long an orderly queue waits after a failure, before the same messages come again."""
+    """Pause of an orderly queue after a failure, before the same messages are delivered again."""
     max_reconsume_times: int | None = None
     """Failures of one message before it goes to the dead-letter topic. None: 16, or never for an orderly consumer."""
     redeliver_delay: float = attrs.field(default=5.0, validator=positive)
-    """After which a failed message that no broker took back is given to the application again."""
+    """Pause after which a failed message that no broker accepted is delivered to the application again."""
     pull_batch_size: int = attrs.field(default=32, validator=attrs.validators.gt(0))
     suspend_timeout: float = attrs.field(default=15.0, validator=positive)
-    """How long a broker may hold a pull that finds nothing."""
+    """How long a broker may hold a pull without messages."""
     pull_timeout: float = attrs.field(default=30.0, validator=positive)
     pull_delay_after_error: float = attrs.field(default=1.0, validator=positive)
     """As in 4.9.8; up to 4.9.5 it was 3 s."""
     pull_delay_without_progress: float = attrs.field(default=1.0, validator=positive)
-    """A slave that lacks the wanted data answers at once, over and over; Java's client asks as often as it can."""
+    """Pause after a slave's reply that it lacks the data; Java's client repeats such pulls without a pause."""
     offset_illegal_delay: float = attrs.field(default=10.0, validator=attrs.validators.ge(0.0))
     """Between a pull beyond the queue's bounds and the start from its corrected offset."""
     flow: FlowLimits = attrs.field(factory=FlowLimits)
@@ -140,8 +140,8 @@ class ConsumerConfig:
     lock_expiry: float = attrs.field(default=30.0, validator=positive)
     """A lock that was not renewed for so long is no longer trusted; brokers let it lapse after 60 s."""
     enable_trace: bool = False
-    """Tell in the trace topic when each message was given to the application, and how that ended; see rmqlab.client.tracing.
-    A lite pull consumer tells nothing."""
+    """Write traces of each delivery to the application, and of its outcome; see rmqlab.client.tracing. A lite pull
+    consumer writes none."""
     trace_topic: str = TRACE_TOPIC
     local_offsets: pathlib.Path | None = None
     """The file with a broadcasting consumer's offsets; None keeps them in memory, and lost with the process."""

@@ -1,4 +1,4 @@
-"""What a consumer has done lately: what `mqadmin consumerStatus` shows of it (class ConsumerStatsManager). Pure.
+"""Recent statistics of a consumer, as `mqadmin consumerStatus` shows them (class ConsumerStatsManager). Pure.
 
 Rates are those of the last minute, as far as it is over: counted in steps of ten seconds.
 """
@@ -40,7 +40,7 @@ class Recent:
         return sum(part[1] for part in self._parts)
 
     def mean(self, now: float) -> float:
-        """The sum by the number of its parts; 0 where there is none."""
+        """Return the average; 0 without values."""
         self._forget(now)
         count = sum(part[2] for part in self._parts)
         return sum(part[1] for part in self._parts) / count if count else 0.0
@@ -90,7 +90,7 @@ class ConsumeStats:
             of_topic.failed_in_hour.add(now, failed)
 
     def table(self) -> dict[str, ConsumeStatus]:
-        """What request 307 answers."""
+        """Return the data of request 307."""
         now, since = self.now(), self.began_at
         return {
             topic: ConsumeStatus(

@@ -1,4 +1,4 @@
-"""Handing messages to the application, many at once, and what follows when it fails.
+"""Concurrent consumption: delivers messages to the application, and sends failed ones back.
 
 Source: class ConsumeMessageConcurrentlyService; broker-requests section 3.11. Messages of one queue may be
 consumed in any order. A message that failed goes back to its broker, which delivers it again after a while from
@@ -39,10 +39,10 @@ DEFAULT_MAX_RECONSUME_TIMES = 16
 
 
 class ConsumeLaterError(Exception):
-    """Raised by an application that wants messages again.
+    """Raised by an application to have messages delivered again.
 
-    `delay_level` as in Message; 0 lets the broker choose by the number of failures, -1 gives the message up to the
-    dead-letter topic. `consumed` messages at the beginning of the batch are done with.
+    `delay_level` as in Message; 0 lets the broker choose by the number of failures, -1 sends the message to the
+    dead-letter topic. The first `consumed` messages of the batch count as consumed.
     """
 
     def __init__(self, reason: str = "", *, delay_level: int = 0, consumed: int = 0) -> None:
@@ -95,7 +95,7 @@ class ConcurrentConsumption:
                 continue
             failed, delay_level = await call(self._group, self._on_messages, messages)
             if assignment.held.is_dropped:
-                continue  # somebody else gets these messages now; to hand them back would give them twice
+                continue  # the queue's new owner gets these messages; sending them back would deliver them twice
             if failed:
                 await self._failed(assignment, messages, failed, delay_level, nursery)
             else:
@@ -135,7 +135,7 @@ class ConcurrentConsumption:
 async def call(
     group: Group, on_messages: OnMessages, messages: list[ReceivedMessage]
 ) -> tuple[list[ReceivedMessage], int]:
-    """Give messages to the application; answer those that it wants again, and the delay level."""
+    """Deliver messages to the application; return those to deliver again, and the delay level."""
     request_id = group.tracer.consuming(messages) if group.tracer is not None else ""
     began_at = trio.current_time()
     failed, delay_level, outcome = await _call(group, on_messages, messages)
@@ -165,14 +165,14 @@ async def _call(
 
 
 class HandBack:
-    """Gives failed messages back to a broker: request 36 to the master, else a send to the retry topic."""
+    """Sends failed messages back to a broker: request 36 to the master, else a send to the retry topic."""
 
     def __init__(self, group: Group, inner_producer: Callable[[], Producer]) -> None:
         self._group = group
         self._inner_producer = inner_producer
 
     async def __call__(self, message: ReceivedMessage, delay_level: int) -> bool:
-        """Answer whether some broker has it now."""
+        """Return True if a broker accepted it."""
         group = self._group
         max_times = group.config.max_reconsume_times or DEFAULT_MAX_RECONSUME_TIMES
         try:

@@ -1,7 +1,7 @@
-"""What can go wrong for an application. Whether a message may have been stored is part of the type.
+"""Errors of clients. The type of a send's error shows whether the message may have been stored.
 
-RocketMQ's clients have codes of their own for what never reached a broker (class ClientErrorCode); they stand
-beside the brokers' response codes in `code`.
+`code` has the brokers' response codes, and RocketMQ's client codes for requests that never reached a broker (class
+ClientErrorCode).
 """
 
 import attrs
@@ -30,7 +30,7 @@ class NoRouteError(ClientError):
 
 
 class ClientClosedError(ClientError):
-    """The client instance is not open any more: nothing was done, or what was begun was left where it stood."""
+    """The client instance is closed: the request was not made, or abandoned."""
 
 
 class OffsetFileError(ClientError):
@@ -39,7 +39,7 @@ class OffsetFileError(ClientError):
 
 @attrs.define(init=True, str=False)
 class BrokerError(ClientError):
-    """A server answered, and its answer is a refusal."""
+    """A server replied with an error code."""
 
     address: str
     code: int
@@ -51,7 +51,7 @@ class BrokerError(ClientError):
 
 @attrs.define(str=False)
 class SendError(ClientError):
-    """A send without a result. `attempts` tells what was tried, in order."""
+    """A send without a result. `attempts` lists the attempts in order."""
 
     reason: str
     attempts: tuple[Attempt, ...] = ()
@@ -62,7 +62,7 @@ class SendError(ClientError):
 
 @attrs.define(str=False)
 class RefusedError(SendError):
-    """The message is certainly not stored: nothing was written, or every broker asked has refused it."""
+    """The message is certainly not stored: no request was written, or every broker refused it."""
 
     code: int = 0
     remark: str | None = None
@@ -70,7 +70,7 @@ class RefusedError(SendError):
 
 @attrs.define(str=False)
 class IndeterminateError(SendError):
-    """The message may be stored, once or several times: a request was written and its answer never came."""
+    """The message may be stored, once or several times: a request was written and got no reply."""
 
 
 @attrs.define(str=False)

@@ -1,4 +1,4 @@
-"""Questions and orders about groups: who is in them, how far they are, and moving them.
+"""Administration of groups: members, progress, and resetting offsets.
 
 Source: broker-requests sections 6.1 and 6.3. Errors as in admin.
 """
@@ -40,7 +40,7 @@ LATEST = -1
 
 
 class GroupAdmin:
-    """Speaks with brokers about groups. A consumer group's brokers are those of its retry topic."""
+    """Sends administrative requests about groups. A consumer group's brokers are those of its retry topic."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -60,21 +60,21 @@ class GroupAdmin:
         await self._client.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def groups(self, address: str) -> dict[str, SubscriptionGroupConfig]:
-        """All consumer groups that a broker knows."""
+        """Return all consumer groups of a broker."""
         response = await self._client.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return SubscriptionGroupWrapper.decode(response.body).subscription_group_table
 
     # -- members ---------------------------------------------------------------------------------
 
     async def consumer_connection(self, group: str) -> ConsumerConnection:
-        """Who consumes. BrokerError with code 206 where nobody is online."""
+        """Return the members of a consumer group. BrokerError with code 206 if none is online."""
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         address = any_reader(group, await self._client.fetch_route(RETRY_PREFIX + group))
         response = await self._client.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         return ConsumerConnection.decode(response.body)
 
     async def producer_connection(self, group: str, topic: str) -> ProducerConnection:
-        """Who produces to a topic under this group. BrokerError with code 1 where nobody does."""
+        """Return the members of a producer group for a topic. BrokerError with code 1 without members."""
         header = GetProducerConnectionListRequestHeader(producer_group=group)
         address = any_reader(topic, await self._client.fetch_route(topic))
         response = await self._client.ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
@@ -113,7 +113,7 @@ class GroupAdmin:
     # -- progress --------------------------------------------------------------------------------
 
     async def consume_stats(self, group: str, topic: str | None = None) -> ConsumeStats:
-        """How far a group is in each queue, and how far it could be."""
+        """Return a group's offset and the end of each queue."""
         header = GetConsumeStatsRequestHeader(consumer_group=group, topic=topic)
         tps, table = 0.0, dict[MessageQueue, OffsetWrapper]()
         for address in await self._brokers(group):
@@ -124,7 +124,7 @@ class GroupAdmin:
         return ConsumeStats(consume_tps=tps, offset_table=table)
 
     async def commit_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
-        """Write one offset at the queue's broker, and wait for the answer."""
+        """Write one offset at the queue's broker, and wait for the reply."""
         header = UpdateConsumerOffsetRequestHeader(
             consumer_group=group, topic=queue.topic, queue_id=queue.queue_id, commit_offset=offset
         )
@@ -134,10 +134,10 @@ class GroupAdmin:
     async def reset_offsets(
         self, group: str, topic: str, timestamp: int, *, is_force: bool = True
     ) -> dict[MessageQueue, int]:
-        """Move a group to a time in milliseconds; answers where each queue now is.
+        """Reset a group to a time in milliseconds; returns the new offset of each queue.
 
-        Consumers that are online are told and commit the new offsets themselves. Where none is, the offsets are
-        written here, as mqadmin does after code 206.
+        Online consumers get the new offsets and commit them. Without any, the offsets are written at the broker, as
+        mqadmin does after code 206.
         """
         header = ResetOffsetRequestHeader(topic=topic, group=group, timestamp=timestamp, is_force=JavaBoolean(is_force))
         moved: dict[MessageQueue, int] = {}

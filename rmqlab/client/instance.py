@@ -3,8 +3,8 @@
     async with open_client(ClientConfig(namesrv_addr="127.0.0.1:9876")) as client:
         producer = Producer(client, "orders-out")
 
-The block is the life of the instance: its loops run in one nursery, and leaving the block, by whatever way,
-tells the brokers goodbye and closes every connection. Source: class MQClientInstance.
+The loops of the instance run in one nursery. Leaving the block, also by an exception, unregisters at the brokers and
+closes every connection. Source: class MQClientInstance.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ from rmqlab.runtime.remoting_client import RemotingClient
 log = logging.getLogger(__name__)
 
 FAILURES = (ClientError, RemotingError, HeaderError, BodyError, RecordError)
-"""What a request may fail with, and a loop survives: no answer, a refusal, an answer that does not parse."""
+"""Errors of requests that a loop survives: no reply, a refusal, an invalid reply."""
 
 
 class Client:
@@ -59,7 +59,7 @@ class Client:
         self.producers: dict[str, set[str]] = {}
         """Producer groups, and the topics that each has published to."""
         self.broker_versions: dict[str, int] = {}
-        """By address, from heartbeat answers."""
+        """By address, from replies to heartbeats."""
         self.on_route: list[Callable[[str, TopicRouteData], None]] = []
         """Called with topic and route when a route has changed."""
         dispatcher: Dispatcher[Any] = Dispatcher(handler_table(ROUTES), self.residents, errors=reactor.errors)
@@ -109,7 +109,7 @@ class Client:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - the protocol's own
     ) -> Command:
-        """Ask a broker. BrokerError for any answer but success; RemotingError where none comes."""
+        """Send a request to a broker. BrokerError for any reply but success; RemotingError without a reply."""
         response = await self.remoting.request(
             address, self.command(code, header, body), timeout or self.config.api_timeout
         )
@@ -118,14 +118,14 @@ class Client:
     async def ask_name_server(
         self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b""
     ) -> Command:
-        """Ask the name server in use. Errors as `ask`, and NoNameServerError."""
+        """Send a request to the name server in use. Errors as `ask`, and NoNameServerError."""
         response = await self.name_servers.request(self.command(code, header, body), self.config.api_timeout)
         return expect_success("the name server", response)
 
     # -- routes ----------------------------------------------------------------------------------
 
     async def fetch_route(self, topic: str) -> TopicRouteData:
-        """Ask for a route. NoRouteError where the name server knows none; errors as `ask_name_server`."""
+        """Fetch a route. NoRouteError if the name server has none; errors as `ask_name_server`."""
         header = GetRouteInfoRequestHeader(topic=topic)
         try:
             response = await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
@@ -138,13 +138,13 @@ class Client:
         return check_route(TopicRouteData.decode(response.body))
 
     async def refresh_route(self, topic: str) -> TopicRouteData:
-        """Ask for a route and use it from now on. Where that fails the one we have stays (section 6.2)."""
+        """Fetch a route and use it from now on. If that fails, the present route stays (section 6.2)."""
         route = await self.fetch_route(topic)
         self._set_route(topic, route)
         return route
 
     async def borrow_route(self, topic: str, template: str, queue_nums: int) -> TopicRouteData:
-        """Take the route of the template topic for one that its first send is to create (section 6.5)."""
+        """Use the template topic's route for a topic that its first send will create (section 6.5)."""
         route = route_from_template(await self.fetch_route(template), queue_nums)
         self._set_route(topic, route)
         return route
@@ -159,14 +159,14 @@ class Client:
                 self.heartbeat_soon()
 
     async def refresh_routes_forever(self) -> NoReturn:
-        """Keep every route in use younger than one period, as far as name servers answer."""
+        """Refresh every route in use once per period, as far as name servers reply."""
         while True:
             for topic in sorted(self._topics_in_use()):
                 await self.try_refresh(topic)
             await trio.sleep(self.config.poll_name_server_period)
 
     async def try_refresh(self, topic: str) -> bool:
-        """Refresh a route; a failure is logged and answered with False."""
+        """Refresh a route; log a failure and return False."""
         try:
             await self.refresh_route(topic)
         except FAILURES as exc:
@@ -182,15 +182,15 @@ class Client:
     # -- heartbeats ------------------------------------------------------------------------------
 
     def heartbeat_soon(self) -> None:
-        """What brokers know of us has changed."""
+        """Send heartbeats soon, because their content has changed."""
         self._heartbeat_due.set()
 
     async def heartbeat_forever(self) -> NoReturn:
-        """Tell brokers that we live, once per period and after changes."""
+        """Send heartbeats to brokers, once per period and after changes."""
         with trio.move_on_after(self.config.first_heartbeat_delay):
             await self._heartbeat_due.wait()
         while True:
-            self._heartbeat_due = trio.Event()  # before the round: a change during it asks for another
+            self._heartbeat_due = trio.Event()  # replaced before the round: a change during it causes another
             await self.heartbeat()
             with trio.move_on_after(self.config.heartbeat_period):
                 await self._heartbeat_due.wait()
@@ -224,7 +224,7 @@ class Client:
     # -- groups ----------------------------------------------------------------------------------
 
     def add_producer(self, group: str) -> set[str]:
-        """Join a producer group; answers the set in which the producer notes the topics it publishes to."""
+        """Join a producer group; returns the set to which the producer adds the topics it publishes to."""
         if group in self.producers:
             raise ValueError(f"this client has a producer of group {group} already")
         self.producers[group] = set()
@@ -239,7 +239,7 @@ class Client:
         self.heartbeat_soon()
 
     async def leave(self, *, producer_group: str | None = None, consumer_group: str | None = None) -> None:
-        """Tell every broker that a group is left. Nobody is waited for longer than one request takes."""
+        """Unregister a group at every broker, side by side, within the time-out of one request."""
         if producer_group is not None:
             self.producers.pop(producer_group, None)
         if consumer_group is not None:
@@ -249,7 +249,7 @@ class Client:
         )
         async with trio.open_nursery() as nursery:
             for address in self.routes.for_heartbeat(with_slaves=True):
-                if self.remoting.connected(address):  # whoever lost us knows already
+                if self.remoting.connected(address):  # a broker without our connection has dropped us already
                     nursery.start_soon(self._leave, address, header)
 
     async def _leave(self, address: str, header: UnregisterClientRequestHeader) -> None:
@@ -259,7 +259,7 @@ class Client:
             log.info("not unregistered at %s: %s", address, exc)
 
     async def leave_all(self) -> None:
-        """Leave every group, within the shutdown time-out, whatever is being cancelled around us."""
+        """Leave every group within the shutdown time-out, shielded from cancellation."""
         with trio.move_on_after(self.config.shutdown_timeout, shield=True):
             for group in list(self.producers):
                 await self.leave(producer_group=group)
@@ -276,7 +276,7 @@ def expect_success(address: str, response: Command) -> Command:
 
 @contextlib.asynccontextmanager
 async def open_client(config: ClientConfig) -> AsyncIterator[Client]:
-    """Open a client instance for the length of the block. An error of the block comes out as it is, ungrouped."""
+    """Open a client instance for the length of the block. An error of the block is raised without an ExceptionGroup."""
     failure: Exception | None = None
     async with open_reactor() as reactor, trio.open_nursery() as nursery:
         client = Client(config, reactor, nursery)

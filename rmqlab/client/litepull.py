@@ -1,4 +1,4 @@
-"""The lite pull consumer: pulls ahead in the background, and hands out what has come when it is polled.
+"""The lite pull consumer: pulls ahead in the background; `poll` returns the pulled messages.
 
     consumer = LitePullConsumer(client, "billing")
     await nursery.start(consumer.run)
@@ -34,7 +34,7 @@ from rmqlab.runtime.dispatch import Reply, Request
 
 
 class LitePullConsumer(Member):
-    """Its queues come by `assign` or by `subscribe`, not by both; `poll` hands out messages. Pulls while `run` does."""
+    """Queues are set by `assign` or by `subscribe`, not by both; `poll` returns messages. Pulls while `run` runs."""
 
     consume_type = ConsumeType.CONSUME_ACTIVELY
 
@@ -78,8 +78,8 @@ class LitePullConsumer(Member):
         return await calls.queues_of(self._client, topic)
 
     async def subscribe(self, topics: Mapping[str, Expression]) -> None:
-        """Share the queues of these topics with the group, and read our own; each from its committed offset, or from
-        where `consume_from_where` says. Once only. BrokerError where a broker does not honour an SQL92 expression.
+        """Share the queues of these topics with the group; each is read from its committed offset, or from that of
+        `consume_from_where`. Once only. BrokerError if a broker rejects an SQL92 expression.
         """
         nursery = self._running()
         if self._held or self._assignments is not None:
@@ -94,7 +94,7 @@ class LitePullConsumer(Member):
         assignments = self._assignments = Assignments(
             self._group, self, self.started_at, nursery, self._held, sends_subscription=True
         )
-        await self._client.heartbeat()  # before the first look at the members: we are one of them
+        await self._client.heartbeat()  # before the first rebalance: the member list must include us
         await assignments.rebalance()
         nursery.start_soon(assignments.rebalance_forever)
 
@@ -113,13 +113,13 @@ class LitePullConsumer(Member):
             self._begin(queue, await calls.max_offset(self._client, queue) if offset is None else offset)
 
     def seek(self, queue: MessageQueue, offset: int) -> None:
-        """Go on from an offset. What was pulled ahead is dropped."""
+        """Continue at an offset. Messages pulled ahead are dropped."""
         self._held.pop(queue).drop()
         self._offsets.update(queue, offset)
         self._begin(queue, offset)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Pull nothing more of these queues until `resume`. What was pulled ahead is still handed out."""
+        """Stop pulling these queues until `resume`. Messages pulled ahead are still returned by `poll`."""
         for queue in queues:
             if (assignment := self._held.get(queue)) is not None and assignment.resumed.is_set():
                 assignment.resumed = trio.Event()
@@ -135,12 +135,12 @@ class LitePullConsumer(Member):
         return self._offsets.peek(queue)
 
     async def poll(self, timeout: float = 5.0) -> list[ReceivedMessage]:  # noqa: ASYNC109 - as in RocketMQ; no error
-        """Give what has come, at most one pull's worth; nothing if nothing comes in time."""
+        """Return pulled messages, at most those of one pull; empty if none arrive within the time-out."""
         with trio.move_on_after(timeout):
             while True:
                 assignment, messages = await self._receive.receive()
                 if assignment.held.is_dropped:
-                    continue  # pulled before a seek, or somebody else's by now
+                    continue  # pulled before a seek, or assigned to another member by now
                 self._offsets.update(assignment.held.queue, assignment.held.remove(messages))
                 assignment.tell_room()
                 return messages
@@ -169,14 +169,14 @@ class LitePullConsumer(Member):
                 self._group.on_event("offset_illegal", queue=assignment.held.queue, asked=asked, offered=offered)
                 assignment.held.next_offset = offered
 
-    # -- Consumption: what is pulled waits to be polled ------------------------------------------
+    # -- Consumption: pulled messages wait for `poll` ----------------------------------------------
 
     def submit(self, assignment: Assignment, messages: list[ReceivedMessage]) -> None:
         """Keep new messages of a queue for `poll`; their number is bounded by the flow limits of pulling."""
         self._send.send_nowait((assignment, messages))
 
     def begin(self, nursery: trio.Nursery) -> None:
-        """Nothing consumes here but who polls."""
+        """Do nothing: only `poll` consumes."""
 
     def take_on(self, assignment: Assignment, nursery: trio.Nursery) -> None:
         """No queue needs anything of its own."""

@@ -1,7 +1,7 @@
-"""What every member of a consumer group tells its client instance, its brokers and tools.
+"""Common part of the members of a consumer group: heartbeats, and requests of brokers and tools.
 
 Push consumers and lite pull consumers that subscribe are alike in this: they share the queues of their topics with
-the other members, and answer the same questions. Source: interface MQConsumerInner.
+the other members, and serve the same requests. Source: interface MQConsumerInner.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,7 +47,7 @@ class Member:
         return rebalance.sort_queues(self._held)
 
     async def _check_subscriptions(self) -> None:
-        """Ask one broker of the topic, as Java does: those of a cluster are taken to be alike."""
+        """Let one broker of the topic check the subscription, as Java does, which assumes that brokers have equal settings."""
         for data in needing_consent(self._group.subscriptions.values()):
             broker = self._client.routes.for_topic(data.topic, self._client.chance.randrange(1 << 16))
             if broker is not None:

@@ -1,4 +1,4 @@
-"""Messages as applications give and get them, and what became of a send."""
+"""Messages of applications, and the results of sends."""
 
 import enum
 import logging
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 class SendStatus(enum.Enum):
-    """How far a stored message got before the broker answered (store-and-ha section 3.8)."""
+    """The state of a stored message when the broker replied (store-and-ha section 3.8)."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -53,10 +53,10 @@ class Message:
     delay_level: int = 0
     """1 to 18: 1s 5s 10s 30s 1m .. 10m 20m 30m 1h 2h. 0 delivers at once."""
     wait_store_ok: bool = True
-    """False: the broker answers SEND_OK without waiting for the disk or the slave."""
+    """False: the broker replies SEND_OK without waiting for the disk or the slave."""
 
     def wire_properties(self, unique_id: str | None) -> dict[str, str]:
-        """Give all properties as they are stored. Names that RocketMQ reserves win over the application's."""
+        """Return all properties as stored. RocketMQ's reserved names override the application's."""
         properties = dict(self.properties)
         if self.keys:
             properties[PROPERTY_KEYS] = self.keys
@@ -78,18 +78,18 @@ class SendResult:
     message_id: str
     """The unique id that the client gave it; it survives retries and redelivery."""
     offset_message_id: str
-    """Where it lies: address and commit log offset."""
+    """The offset message id: address and commit log offset."""
     queue: MessageQueue
     queue_offset: int
     attempts: int = 1
     """Requests that it took."""
     remark: str | None = None
-    """What the broker said beside: why no slave has it, where rmqlab's switches make it tell."""
+    """The broker's remark: why no slave has the message, with rmqlab's switches on."""
 
 
 @attrs.frozen(kw_only=True)
 class Attempt:
-    """One request to one broker on behalf of a send, and what came of it."""
+    """One request of a send to one broker, and its outcome."""
 
     number: int
     topic: str
@@ -105,7 +105,7 @@ class Attempt:
     """The response code of a refusal."""
     error: str | None = None
     is_indeterminate: bool = False
-    """True where the request was written and no answer came: it may have been carried out."""
+    """True if the request was written and got no reply: it may have been served."""
 
 
 @attrs.define(slots=True, eq=False)
@@ -119,7 +119,7 @@ class ReceivedMessage:
     stored: StoredMessage
     """The record as the broker keeps it."""
     from_broker_id: int | None = None
-    """Who handed it out, where a push consumer pulled it: 0 for the master."""
+    """Broker id that a push consumer pulled it from: 0 for the master."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -135,7 +135,7 @@ class ReceivedMessage:
 
     @property
     def message_id(self) -> str:
-        """The unique id; for a message whose producer gave none, the offset message id."""
+        """The unique id; the offset message id for a message without one."""
         return self.stored.properties.get(PROPERTY_UNIQ_KEY) or self.stored.offset_message_id
 
     @property

@@ -11,13 +11,13 @@ from rmqlab.remoting.message import PROPERTY_UNIQ_KEY, decode_message, parse_off
 
 FOREVER = 2**63 - 1
 MAX_FOUND = 64
-"""What one broker answers at most."""
+"""Maximum number of messages in one broker's reply."""
 
 
 async def view_message(client: Client, offset_message_id: str, *, address: str | None = None) -> ReceivedMessage:
-    """Read the message that an offset message id names, from the broker that it names, or from another copy of it.
+    """Read the message of an offset message id, from the broker in the id, or from another copy.
 
-    RecordError for what is no such id, BrokerError where nothing is found there.
+    RecordError for an invalid id, BrokerError if there is no message.
     """
     host, port, offset = parse_offset_message_id(offset_message_id)
     response = await client.ask(
@@ -46,7 +46,7 @@ async def query_by_unique_key(client: Client, topic: str, unique_key: str) -> Re
 async def _query(
     client: Client, topic: str, key: str, max_num: int, begin: int, end: int, is_unique_key: JavaBoolean | None
 ) -> list[ReceivedMessage]:
-    """Ask every broker of the topic: its master, or where there is none a slave."""
+    """Query every broker of the topic: its master, or a slave if there is no master."""
     header = QueryMessageRequestHeader(
         topic=topic,
         key=key,

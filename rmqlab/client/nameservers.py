@@ -1,4 +1,4 @@
-"""Which name server to ask (remoting-and-nameserver section 6.1; class NettyRemotingClient)."""
+"""Choice of the name server (remoting-and-nameserver section 6.1; class NettyRemotingClient)."""
 
 import logging
 import random
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class NameServers:
-    """The list, shuffled once; one of them is asked for as long as its connection is up."""
+    """The list, shuffled once; one name server is used as long as its connection is open."""
 
     def __init__(self, addresses: tuple[str, ...], remoting: RemotingClient, chance: random.Random) -> None:
         self.addresses = addresses
@@ -25,15 +25,15 @@ class NameServers:
         self._choosing = trio.Lock()
 
     async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the protocol's own
-        """Ask one. A request that fails is not tried on another, but the next one will be.
+        """Send a request to one. A failed request is not retried, but later requests go to the next name server.
 
-        NoNameServerError where none can be connected to; errors as RemotingClient.request.
+        NoNameServerError if none accepts a connection; errors as RemotingClient.request.
         """
         return await self._remoting.request(await self.choose(), command, timeout)
 
     async def choose(self) -> str:
-        """Give the address in use, connected; or the next one that takes a connection."""
-        async with self._choosing:  # two who step on at once would each skip what the other tries
+        """Return the connected address in use, or the next one that accepts a connection."""
+        async with self._choosing:  # two tasks that advance at once would each skip the other's candidate
             return await self._choose()
 
     async def _choose(self) -> str:

@@ -1,6 +1,6 @@
-"""Namespaces: a client of namespace NS says `NS%orders` on the wire where its application says `orders`. Pure.
+"""Namespaces: in namespace NS, the application's `orders` is `NS%orders` on the wire. Pure.
 
-Prefixes stay in front, as in `%RETRY%NS%billing`. Names that RocketMQ itself gives belong to no namespace.
+Prefixes stay in front, as in `%RETRY%NS%billing`. RocketMQ's own names belong to no namespace.
 Source: class NamespaceUtil of 4.9.8.
 """
 

@@ -1,4 +1,4 @@
-"""How far a consumer has got, and where that is kept: at brokers, or in a file of its own.
+"""Offsets of a consumer, kept at brokers or in a local file.
 
 Sources: store-and-ha sections 6.5 and 6.7; classes RemoteBrokerOffsetStore, LocalFileOffsetStore.
 """
@@ -26,16 +26,16 @@ class Offsets(Protocol):
     """Offsets of one group in this client's queues: the next message that is not yet consumed."""
 
     def peek(self, queue: MessageQueue) -> int | None:
-        """What `commit` would write."""
+        """Return the offsets that `commit` would write."""
 
     def update(self, queue: MessageQueue, offset: int, *, increase_only: bool = False) -> None:
-        """Take note of progress; `commit` makes it last."""
+        """Update an offset in memory; `commit` saves it."""
 
     def forget(self, queue: MessageQueue) -> None:
-        """The queue is somebody else's now."""
+        """Drop a queue that another member has now."""
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group stood when it was last written down. Errors as calls.query_offset."""
+        """Return the last saved offset of the group. Errors as broker_api.query_offset."""
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
         """Write down the progress in these queues. Failures are logged: the next round tries again."""
@@ -60,7 +60,7 @@ class _Table:
 
 
 class BrokerOffsets(_Table):
-    """Kept by brokers: the master, or while there is none any slave, whose knowledge the master never gets.
+    """Offsets at brokers: the master, or any slave while there is none; the master never gets a slave's offsets.
 
     Every commit writes all offsets, changed or not: a master that comes back with old ones is corrected within
     one period by consumers that stayed alive (section 6.7, point 4).
@@ -188,4 +188,4 @@ def _write(path: pathlib.Path, offsets: dict[MessageQueue, int]) -> None:
 
 
 def no_event(_kind: str, **_fields: Any) -> None:
-    """Nobody listens."""
+    """Ignore an event."""

@@ -1,7 +1,7 @@
-"""Consuming each queue in order: one batch at a time, and only while the broker grants the queue to us alone.
+"""Orderly consumption: one batch of a queue at a time, and only while the broker's lock of the queue is ours.
 
 Source: class ConsumeMessageOrderlyService; broker-requests section 3.10. Only masters grant locks, so an orderly
-consumer stands still while its master is away (broker-requests: scenario orderly-consumer).
+consumer pauses while its master is away (broker-requests: scenario orderly-consumer).
 """
 
 import logging
@@ -22,11 +22,11 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 log = logging.getLogger(__name__)
 
 HAND_OVER_TIMEOUT = 1.0
-"""Seconds that a call under way may take to end before its queue is given up."""
+"""Seconds for a running call to end before its queue is released."""
 
 
 class OrderlyConsumption:
-    """One task per queue. A failed batch comes again, before anything that follows it."""
+    """One task per queue. A failed batch is delivered again before later messages."""
 
     def __init__(self, group: Group, on_messages: OnMessages, hand_back: HandBack) -> None:
         self._group = group
@@ -91,7 +91,7 @@ def is_granted(held: ProcessQueue, expiry: float) -> bool:
 
 
 async def lock(group: Group, queue: MessageQueue) -> bool:
-    """Ask for one queue. Errors as calls.lock_queues."""
+    """Lock one queue. Errors as broker_api.lock_queues."""
     master = await calls.master_of(group.client, queue)
     return queue in await calls.lock_queues(group.client, master, group.name, [queue])
 
@@ -127,7 +127,7 @@ async def finish(assignment: Assignment) -> None:
 
 
 async def unlock(group: Group, queues: Iterable[MessageQueue]) -> None:
-    """Give locks back; one that cannot be lapses by itself."""
+    """Unlock queues; a lock that cannot be released expires."""
     for its_queues in _by_broker(queues).values():
         try:
             master = group.client.routes.master(its_queues[0].broker_name)

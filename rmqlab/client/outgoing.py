@@ -52,7 +52,7 @@ RETRY_CODES = frozenset(
 
 
 REPLY = "reply"
-"""What MSG_TYPE says of the reply to a request: it goes by a request code of its own."""
+"""MSG_TYPE of a reply message, which is sent with a request code of its own."""
 
 
 @attrs.frozen(kw_only=True)
@@ -99,7 +99,7 @@ class Outgoing:
 
 
 def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoing:
-    """Check a message, compress what is large. RefusedError where no broker would take it."""
+    """Validate a message, compress a large body. RefusedError if no broker would accept it."""
     check(message, config)
     body, sys_flag = message.body, 0
     if len(body) >= config.compress_over:

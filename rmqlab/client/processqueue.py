@@ -1,7 +1,7 @@
 """The messages of one queue that a consumer holds: pulled, not yet consumed (class ProcessQueue). Pure.
 
-What may be committed is the lowest offset still held: messages are consumed in any order, and after a crash
-all that comes after the committed offset is delivered again.
+The lowest offset still held may be committed: messages are consumed in any order, and after a crash all messages from
+the committed offset on are delivered again.
 """
 
 import bisect
@@ -15,7 +15,7 @@ from rmqlab.remoting.bodies.queue import MessageQueue
 
 @attrs.frozen(kw_only=True)
 class FlowLimits:
-    """When to stop pulling for a queue (defaults of class DefaultMQPushConsumer)."""
+    """Limits for pulling ahead in a queue (defaults of class DefaultMQPushConsumer)."""
 
     messages: int = 1000
     size: int = 100 * 2**20
@@ -25,11 +25,11 @@ class FlowLimits:
 
 @attrs.define(eq=False)
 class ProcessQueue:
-    """One queue that rebalance has given to this consumer."""
+    """One queue that rebalance has assigned to this consumer."""
 
     queue: MessageQueue
     next_offset: int
-    """Where the next pull begins."""
+    """The offset of the next pull."""
     is_dropped: bool = False
     is_locked: bool = False
     """For orderly consumers: the broker has granted the queue to us."""
@@ -43,7 +43,7 @@ class ProcessQueue:
     _in_hand: dict[int, ReceivedMessage] = attrs.field(factory=dict, init=False)
 
     def put(self, messages: Sequence[ReceivedMessage]) -> list[ReceivedMessage]:
-        """Hold messages; answer those that were not held before, in order."""
+        """Add messages; return those that were not held before, in order."""
         fresh = [message for message in messages if message.queue_offset not in self._held]
         for message in fresh:
             self._held[message.queue_offset] = message
@@ -57,7 +57,7 @@ class ProcessQueue:
         return fresh
 
     def remove(self, messages: Iterable[ReceivedMessage]) -> int:
-        """Let go of what is consumed; answer the offset that may be committed, -1 where nothing was ever held."""
+        """Remove consumed messages; return the offset to commit, -1 if no message was ever held."""
         for message in messages:
             if self._held.pop(message.queue_offset, None) is not None:
                 self.held_bytes -= len(message.body)
@@ -65,7 +65,7 @@ class ProcessQueue:
         return self._offsets[0] if self._offsets else self._highest + 1 if self._highest >= 0 else -1
 
     def _skip_gone(self) -> None:
-        # Only the front is looked at: a message out of order stays in the list until its turn comes.
+        # Only the front is checked: a message consumed out of order stays in the list until it is at the front.
         gone = 0
         while gone < len(self._offsets) and self._offsets[gone] not in self._held:
             gone += 1
@@ -104,7 +104,7 @@ class ProcessQueue:
     # -- orderly consumption: messages are taken in order, and kept until they are committed ------
 
     def take(self, count: int) -> list[ReceivedMessage]:
-        """Take the next messages in order; they stay held until `commit` or `put_back`."""
+        """Return the next messages in order; they stay held until `commit` or `put_back`."""
         taken: list[ReceivedMessage] = []
         for offset in self._offsets:
             if len(taken) == count:
@@ -115,11 +115,11 @@ class ProcessQueue:
         return taken
 
     def commit(self) -> int:
-        """Let go of what was taken; answer the offset to commit."""
+        """Remove the taken messages; return the offset to commit."""
         taken = list(self._in_hand.values())
         self._in_hand.clear()
         return self.remove(taken)
 
     def put_back(self) -> None:
-        """Take the same messages again next time."""
+        """Let `take` return the same messages again."""
         self._in_hand.clear()

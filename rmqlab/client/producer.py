@@ -1,9 +1,9 @@
-"""The producer: sends until a broker has stored the message, or says for sure that none has, or that it cannot tell.
+"""The producer: retries until a broker has stored the message, or reports whether it may have been stored.
 
 Source: class DefaultMQProducerImpl; broker-requests section 1, remoting-and-nameserver section 6.5.
 
-A send that timed out is not one that failed. The message may be stored, and a later attempt may store it again
-under the same unique id. The type of the error tells: RefusedError is certain, IndeterminateError is not.
+A send that timed out may have succeeded: the message may be stored, and a later attempt may store it again under the
+same unique id. After RefusedError the message is certainly not stored; after IndeterminateError it may be.
 """
 
 import logging
@@ -88,7 +88,7 @@ class Producer:
         """Send and wait until it is stored. Errors: RefusedError, IndeterminateError.
 
         `to` names the queue, or chooses it from all queues of the topic; then there is one attempt only.
-        `message_id` is one of `new_id`, for who must know it whatever becomes of the send.
+        `message_id` is one of `new_id`, for callers that must know it before the send ends.
         """
         return await self._deliver(self._prepared(message, message_id), timeout, to)
 
@@ -127,7 +127,7 @@ class Producer:
         self.client.nursery.start_soon(self._send_and_tell, outgoing, on_outcome, timeout, to)
 
     async def send_oneway(self, message: Message, *, to: MessageQueue | SelectQueue | None = None) -> str:
-        """Write the request and wait for nothing; answers the unique id. RefusedError where it cannot be written."""
+        """Write the request without waiting for a reply; returns the unique id. RefusedError if it cannot be written."""
         outgoing = self._prepared(message)
         queue = self._choose(outgoing.topic, await self._queues(outgoing), to, None)
         address = await self._master(queue)
@@ -276,7 +276,7 @@ class Producer:
         return told(status=status), result
 
     async def _request(self, address: str, command: Command, deadline: float) -> Command:
-        """Ask a broker until the deadline. ConnectError is certain: nothing was written."""
+        """Send a request to a broker, until the deadline. ConnectError: certainly nothing was written."""
         with trio.move_on_at(deadline) as connecting:
             channel = await self.client.remoting.channel(address)
         if connecting.cancelled_caught:
@@ -341,7 +341,7 @@ class Producer:
         return queue
 
     async def _master(self, queue: MessageQueue) -> str | None:
-        """The master of a queue's broker; the route is asked for anew where none is known."""
+        """Return the master of a queue's broker; refresh a route without one."""
         address = self.client.routes.master(queue.broker_name)
         if address is None:
             await self.client.try_refresh(queue.topic)
@@ -355,7 +355,7 @@ def _tracer(client: Client, group: str, config: ProducerConfig) -> Tracer:
 
 
 def _failure(attempts: tuple[Attempt, ...]) -> ClientError:
-    """Say what is known after attempts that all failed: certain only if every one of them was."""
+    """Return the error after failed attempts: RefusedError only if every attempt certainly stored nothing."""
     last = attempts[-1]
     if any(attempt.is_indeterminate for attempt in attempts):
         return IndeterminateError(f"may be stored, {len(attempts)} attempts: {last.error}", attempts)

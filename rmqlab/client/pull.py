@@ -15,7 +15,7 @@ from rmqlab.remoting.names import MASTER_ID
 
 
 class PullConsumer:
-    """Reads queues on its own account. Brokers need not know the group: the subscription goes with each pull."""
+    """Reads queues without a group's heartbeats: each pull carries the subscription."""
 
     def __init__(self, client: Client, group: str) -> None:
         self.group = client.named_group(group)
@@ -35,7 +35,7 @@ class PullConsumer:
         max_messages: int = 32,
         wait: float = 0.0,
     ) -> PullResult:
-        """Read from an offset; with `wait`, the broker holds the request so long while there is nothing.
+        """Read from an offset; `wait`: seconds that the broker may hold the request while there is no message.
 
         Errors as Client.ask.
         """
@@ -59,11 +59,11 @@ class PullConsumer:
         return attrs.evolve(result, messages=wanted(result.messages, data))
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Where the group stands; None where it never committed."""
+        """Return the committed offset of the group; None if it never committed."""
         return await calls.query_offset(self._client, self.group, queue)
 
     async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """Write down where the group stands, without waiting for an answer."""
+        """Commit an offset of the group, without waiting for a reply."""
         broker = await calls.broker_of(self._client, queue)
         await calls.commit_offset(self._client, broker.address, self.group, queue, offset)
 
@@ -80,5 +80,5 @@ class PullConsumer:
         return await calls.search_offset(self._client, queue, timestamp)
 
     async def earliest_store_time(self, queue: MessageQueue) -> int:
-        """When the oldest message was stored, in milliseconds; -1 for an empty queue."""
+        """Return the store time of the oldest message, in milliseconds; -1 for an empty queue."""
         return await calls.earliest_store_time(self._client, queue)

@@ -1,8 +1,8 @@
 """The loop that pulls one queue for as long as it is ours (class DefaultMQPushConsumerImpl.pullMessage).
 
-It waits while too much is held, asks the broker that the last answer suggested, and goes on at once; a broker
-with nothing to give holds the request. Connection loss ends a pull at once, where Java's client waits out its
-30 s time-out; then, as after any error, a pause.
+The loop pauses while too many messages are held, pulls from the broker that the last reply suggested, and repeats at
+once; a broker without messages holds the request. A lost connection ends a pull at once, while Java's client waits for
+its time-out of 30 s; then, as after any error, the loop pauses.
 """
 
 import logging
@@ -32,12 +32,12 @@ from rmqlab.remoting.names import MASTER_ID
 log = logging.getLogger(__name__)
 
 FLOW_CONTROL_DELAY = 0.02
-"""Seconds, after a broker of 5.x asked for less."""
+"""Seconds of pause after a 5.x broker's flow control."""
 
 
 @attrs.define(eq=False)
 class Group:
-    """What all parts of one consumer share."""
+    """The state that all parts of one consumer share."""
 
     client: Client
     name: str
@@ -75,7 +75,7 @@ class Assignment:
         self.resumed.set()
 
     def drop(self) -> None:
-        """The queue is ours no longer. What is being consumed of it counts for nothing."""
+        """Drop the queue, which is not ours any more. Messages still being consumed are not committed."""
         self.held.is_dropped = True
         self.pulling.cancel()
         self.consuming.cancel()
@@ -99,7 +99,7 @@ class Assignment:
 
 @attrs.define(eq=False)
 class QueuePuller:
-    """Pulls one queue; `deliver` gets what is new."""
+    """Pulls one queue; `deliver` gets new messages."""
 
     group: Group
     assignment: Assignment
@@ -109,10 +109,10 @@ class QueuePuller:
     _suggested_id: int = attrs.field(default=MASTER_ID, init=False)
     _pulling_from: BrokerAddress | None = attrs.field(default=None, init=False)
     _is_silent: bool = attrs.field(default=True, init=False)
-    """No pull was answered yet, or none since one failed: the next answer leaves an event."""
+    """True until the first reply, and after a failed pull: the next reply emits an event."""
 
     async def pull_until_illegal(self) -> int:
-        """Pull until the broker says that our offset is out of bounds; answer the one that it offers instead."""
+        """Pull until the broker reports our offset as out of range; return the offset that it offers."""
         held = self.assignment.held
         while True:
             await self.group.resumed.wait()
@@ -128,7 +128,7 @@ class QueuePuller:
             if result.status is PullStatus.FOUND:
                 self._take(result.messages)
             elif held.count == 0:
-                # Nothing here was for us: what was skipped must not be counted as lag.
+                # No message matched: skipped messages must not count as lag.
                 self.group.offsets.update(held.queue, result.next_offset, increase_only=True)
             if result.status is PullStatus.NO_MATCHED_MSG and result.next_offset == asked:
                 await trio.sleep(self.group.config.pull_delay_without_progress)
@@ -146,7 +146,7 @@ class QueuePuller:
         target: BrokerAddress | None = None
         try:
             target = await calls.broker_of(group.client, held.queue, self._suggested_id)
-            if target != self._pulling_from:  # told when it asks: a pull may be held for long before it is answered
+            if target != self._pulling_from:  # emitted at the request: the reply may take long
                 self._pulling_from = target
                 group.on_event("pulling_from", queue=held.queue, broker_id=target.broker_id, address=target.address)
             result = await self._ask(target, timing)
@@ -180,7 +180,7 @@ class QueuePuller:
         return await calls.pull_over(channel, group.client, target.address, queue.broker_name, header, timeout)
 
     def _note_answer(self, target: BrokerAddress, result: PullResult, timing: PullTiming) -> None:
-        """Emit the answer that ends a silence. A slave that lacks the data says so at once, which ends none."""
+        """Emit the first reply after a silence. A slave's reply that it lacks the data does not end a silence."""
         held = self.assignment.held
         is_stuck = result.status is PullStatus.NO_MATCHED_MSG and result.next_offset == held.next_offset
         if not self._is_silent or is_stuck:

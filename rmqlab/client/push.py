@@ -1,10 +1,10 @@
-"""The push consumer: messages come to a function of the application's.
+"""The push consumer: calls a function of the application with messages.
 
     consumer = PushConsumer(client, "billing", {"orders": "paid || refunded"}, on_messages)
     nursery.start_soon(consumer.run)
 
-It shares the queues of its topics with the other members of its group, pulls its own, and commits how far it
-got. Sources: class DefaultMQPushConsumerImpl; store-and-ha section 6.5.
+It shares the queues of its topics with the other members of its group, pulls its own, and commits its
+progress. Sources: class DefaultMQPushConsumerImpl; store-and-ha section 6.5.
 """
 
 import logging
@@ -54,7 +54,7 @@ class PushConsumer(Member):
         config: ConsumerConfig | None = None,
         on_event: OnEvent = no_event,
     ) -> None:
-        """Topics come with an expression each: `*`, tags such as `A || B`, or Sql.
+        """Each topic has an expression: `*`, tags such as `A || B`, or Sql.
 
         Events, each with its fields: `rebalanced` (topic, added, removed, held), `pulling_from` (queue, broker_id,
         address), `pull_failed` (queue, address, error), `committing_to` (broker_name, broker_id, address),
@@ -87,12 +87,12 @@ class PushConsumer(Member):
         self._stopped = trio.Event()
 
     def suspend(self) -> None:
-        """Pull nothing more until `resume`. What is held already is consumed, and pulls under way still arrive."""
+        """Stop pulling until `resume`. Held messages are consumed, and pulls under way still deliver."""
         if self._group.resumed.is_set():
             self._group.resumed = trio.Event()
 
     def resume(self) -> None:
-        """Go on after `suspend`."""
+        """Continue after `suspend`."""
         self._group.resumed.set()
         self.rebalance_soon()
 
@@ -101,9 +101,9 @@ class PushConsumer(Member):
         return not self._group.resumed.is_set()
 
     async def stop(self, within: float = 10.0) -> None:
-        """End `run` in order: pull nothing more, let what is held be consumed, at most so many seconds; then commit.
+        """End `run`: stop pulling, consume held messages for at most `timeout` seconds, then commit.
 
-        What is not consumed by then comes again, to another member. To cancel `run` does not wait at all.
+        Other messages are delivered again, to another member. Cancelling `run` does not wait at all.
         """
         if self.group not in self._client.consumers:
             return

@@ -1,7 +1,7 @@
-"""Who reads which queue: every member of a group computes it for itself, from the same two sorted lists.
+"""Allocation of queues: every member of a group computes it for itself, from the same two sorted lists.
 
-Pure. Members agree only if all use the same strategy on the same lists, so each strategy answers exactly what
-Java's class of the same name does (package org.apache.rocketmq.client.consumer.rebalance).
+Pure. Members agree only if all use the same strategy on the same lists, so each strategy returns exactly the result of
+Java's class of the same name (package org.apache.rocketmq.client.consumer.rebalance).
 """
 
 import bisect
@@ -25,7 +25,7 @@ def sort_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
 def allocate(
     strategy: Strategy, own_id: str, queues: Iterable[MessageQueue], members: Iterable[str]
 ) -> list[MessageQueue]:
-    """Sort both lists and ask the strategy. Nobody's queues belong to a member that the list does not show."""
+    """Sort both lists and apply the strategy. A member that is not in the list gets no queues."""
     ids = sorted(members)  # duplicates stay: a member with two connections counts twice, for everybody
     if own_id not in ids:
         return []
@@ -33,7 +33,7 @@ def allocate(
 
 
 def averagely(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
-    """Neighbouring queues in equal shares; the first members take one more where it does not come out even."""
+    """Neighbouring queues in equal shares; the first members get the remainder, one each."""
     index = members.index(own_id)
     share, rest = divmod(len(queues), len(members))
     start = index * share + min(index, rest)
@@ -46,7 +46,7 @@ def averagely_by_circle(own_id: str, queues: Queues, members: Sequence[str]) -> 
 
 
 def by_config(own: Iterable[MessageQueue]) -> Strategy:
-    """Give the queues that an operator has written down, whoever else there is."""
+    """Return the configured queues, independent of other members."""
     fixed = list(own)
     return lambda _own_id, _queues, _members: list(fixed)
 
@@ -92,7 +92,7 @@ def by_nearest_machine_room(
 
 
 def consistent_hash(virtual_nodes: int = 10) -> Strategy:
-    """Place members and queues on a ring: when a member comes or goes, few queues move."""
+    """Place members and queues on a hash ring: when a member joins or leaves, few queues move."""
 
     def strategy(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
         ring = _Ring.of(members, virtual_nodes)

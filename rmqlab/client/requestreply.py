@@ -1,10 +1,10 @@
-"""Request and reply: a message is sent, and some consumer of its topic answers it to this very client.
+"""Request and reply: a consumer of a topic replies to a message, and the reply returns to the sending client.
 
     answer = await request(producer, Message(topic="prices", body=b"RB-1"), timeout=3)
     await producer.send(reply_to(message, b"9.99"))          # in the consumer's function
 
-The request is an ordinary message that carries the asker's client id; the reply goes to a broker, which pushes it
-over the connection that the asker's heartbeats come by. Sources: broker-requests section 1.10; classes
+The request is an ordinary message with the sender's client id; the reply is sent to a broker, which pushes it over the
+connection of the sender's heartbeats. Sources: broker-requests section 1.10; classes
 DefaultMQProducerImpl, MessageUtil.
 """
 
@@ -30,11 +30,11 @@ from rmqlab.remoting.names import REPLY_TOPIC_SUFFIX
 
 
 class NoReplyError(ClientError):
-    """The request is stored, and no reply came in time. It may have been handled."""
+    """The request is stored, and no reply arrived in time. It may have been handled."""
 
 
 class NotARequestError(ClientError):
-    """A message that nobody waits for a reply to."""
+    """A message without a waiting request."""
 
 
 async def request(
@@ -78,7 +78,7 @@ async def request(
 
 
 def reply_to(message: ReceivedMessage, body: bytes) -> Message:
-    """Make the reply to a request, to be sent by any producer. NotARequestError where nobody waits for one."""
+    """Make the reply to a request, to be sent by any producer. NotARequestError if no request waits for it."""
     properties = message.properties
     missing = [name for name in (PROPERTY_CLUSTER, PROPERTY_REPLY_TO_CLIENT) if not properties.get(name)]
     if missing:

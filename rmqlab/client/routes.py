@@ -1,4 +1,4 @@
-"""What a client makes of topic routes: queues to publish to, queues to read, addresses to use.
+"""Use of topic routes in clients: queues to publish to, queues to read, broker addresses.
 
 Pure: no I/O, no clock. Rules: remoting-and-nameserver sections 6.2 to 6.5, store-and-ha section 6.5; class
 MQClientInstance.
@@ -45,7 +45,7 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def _order_queues(topic: str, conf: str) -> Iterator[MessageQueue]:
-    """Read `broker-a:4;broker-b:2`: an order topic's queues are fixed, whatever brokers report."""
+    """Parse `broker-a:4;broker-b:2`: an order topic's queues are fixed, independent of brokers' reports."""
     for broker_name, count in _order_counts(conf):
         for queue_id in range(count):
             yield MessageQueue(topic=topic, broker_name=broker_name, queue_id=queue_id)
@@ -81,7 +81,7 @@ def route_from_template(template: TopicRouteData, queue_nums: int) -> TopicRoute
 
 
 def choose_queue(queues: list[MessageQueue], index: int, avoid_broker: str | None) -> tuple[MessageQueue, int]:
-    """Take the next queue in turn, of another broker than the one that failed if there is one. Answers the new index."""
+    """Return the next queue in turn, if possible of another broker than the one that failed, and the new index."""
     for step in range(1, len(queues) + 1):
         queue = queues[(index + step) % len(queues)]
         if queue.broker_name != avoid_broker:
@@ -92,7 +92,7 @@ def choose_queue(queues: list[MessageQueue], index: int, avoid_broker: str | Non
 
 @attrs.frozen
 class BrokerAddress:
-    """Where to send a request, and to which member of the broker's group."""
+    """The address for a request, and the broker id there."""
 
     address: str
     broker_id: int
@@ -104,14 +104,14 @@ class BrokerAddress:
 
 @attrs.define(eq=False)
 class RouteCache:
-    """Every route that an instance knows, and the broker addresses that follow from them."""
+    """The routes of an instance, and the broker addresses in them."""
 
     routes: dict[str, TopicRouteData] = attrs.field(factory=dict, init=False)
     brokers: dict[str, dict[int, str]] = attrs.field(factory=dict, init=False)
     """Addresses by broker name and broker id."""
 
     def set_route(self, topic: str, route: TopicRouteData) -> bool:
-        """Take a route; answer whether it says anything new."""
+        """Store a route; return True if it has changed."""
         known = self.routes.get(topic)
         if known is not None and _sorted(known) == _sorted(route):
             return False
@@ -121,7 +121,7 @@ class RouteCache:
         return True
 
     def forget(self, topic: str) -> None:
-        """Drop a route that nobody asks for any longer."""
+        """Drop a route that is not used any more."""
         self.routes.pop(topic, None)
 
     def purge_brokers(self) -> None:
@@ -140,7 +140,7 @@ class RouteCache:
                 del self.brokers[name]
 
     def master(self, broker_name: str) -> str | None:
-        """For sends, locks, send-back, and queue bounds: the master or nobody."""
+        """Return the master only: for sends, locks, send-back, and queue bounds."""
         return self.brokers.get(broker_name, {}).get(MASTER_ID)
 
     def for_pull(self, broker_name: str, broker_id: int) -> BrokerAddress | None:

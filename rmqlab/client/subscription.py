@@ -1,4 +1,4 @@
-"""What a group wants of a topic: tags, or an SQL92 expression over properties (class FilterAPI). Pure."""
+"""Subscription of a group to a topic: tags, or an SQL92 expression over properties (class FilterAPI). Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -32,9 +32,9 @@ Expression = str | Sql
 
 
 def subscription(topic: str, expression: Expression, *, version: int) -> SubscriptionData:
-    """Make the value that heartbeats and pulls carry. `A || B` names tags; `*` or nothing means all.
+    """Return the subscription for heartbeats and pulls. `A || B` are tags; `*` or empty text means all.
 
-    The version, in milliseconds, tells a broker which of two subscriptions is the newer.
+    Brokers use the version, in milliseconds, to find the newer of two subscriptions.
     """
     if isinstance(expression, Sql):
         return SubscriptionData(
@@ -49,7 +49,7 @@ def subscriptions(topics: Mapping[str, Expression], *, version: int) -> dict[str
 
 
 def needing_consent(data: Iterable[SubscriptionData]) -> list[SubscriptionData]:
-    """Those that a broker must be asked about before they are used (request 46)."""
+    """Return the subscriptions that a broker must check before they are used (request 46)."""
     return [item for item in data if item.expression_type != TAG]
 
 

@@ -1,6 +1,6 @@
 """The records of message traces, as 4.9.8 writes them and `mqadmin queryMsgTraceById` reads them. Pure.
 
-A record is a line of text: fields joined by 0x01, 0x02 at its end. What is not there is the word `null`.
+A record is a line of text: fields joined by 0x01, 0x02 at its end. A missing field is `null`.
 
     Pub, at, region, group, topic, id, tags, keys, broker, body length, ms, kind, offset id, ok
     SubBefore, at, region, group, request id, id, times reconsumed, keys
@@ -67,7 +67,7 @@ class TraceRecord:
 def published(
     group: str, topic: str, outgoing: Outgoing, broker: str, result: SendResult, *, region: str, at: int, took: int
 ) -> TraceRecord:
-    """A send that was answered. A batch has one record: under all of its ids, joined by commas."""
+    """Return the record of a send with a reply. A batch has one record: under all of its ids, joined by commas."""
     properties = parse_properties(outgoing.properties)
     keys = properties.get(PROPERTY_KEYS)
     text = _record(
@@ -90,7 +90,7 @@ def published(
 
 
 def consuming(group: str, messages: Sequence[ReceivedMessage], request_id: str, *, at: int) -> TraceRecord:
-    """Messages are given to the application. The region is that of the last one, as in Java."""
+    """Return the record of a delivery to the application. The region is that of the last message, as in Java."""
     region = messages[-1].properties.get(PROPERTY_MSG_REGION)
     text = "".join(
         _record(
@@ -131,7 +131,7 @@ def ended_transaction(
     is_asked_for: bool,
     at: int,
 ) -> TraceRecord:
-    """A broker is told how a transaction ended; `is_asked_for` if it had asked."""
+    """Return the record of the end of a transaction; `is_asked_for` if a broker's check caused it."""
     keys = properties.get(PROPERTY_KEYS)
     text = _record(
         "EndTransaction",
@@ -152,7 +152,7 @@ def ended_transaction(
 
 
 def is_traced(message: ReceivedMessage) -> bool:
-    """False for a message whose broker was told to trace none (`traceOn=false`)."""
+    """Return False for a message of a broker with tracing off (`traceOn=false`)."""
     return message.properties.get(PROPERTY_TRACE_ON) != "false"
 
 

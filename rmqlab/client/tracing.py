@@ -1,8 +1,8 @@
-"""Telling the traces of messages: records are gathered, and sent as messages of the trace topic (class AsyncTraceDispatcher).
+"""Message traces: collects records, and sends them as messages of the trace topic (class AsyncTraceDispatcher).
 
-A trace is sent half a second after its first record came, or when it has grown to 118,000 bytes. Whoever
-traces must not be held up by it: of more than 1,024 records that wait the rest is dropped, and a trace that cannot be
-sent is lost, with a line in the log. Brokers have the topic where `traceTopicEnable` is set.
+A trace message is sent half a second after its first record, or when it has 118,000 bytes. Tracing must not delay sends
+and consumption: at most 1,024 records wait, later ones are dropped, and a trace message that cannot be sent is lost and
+logged. Brokers have the topic if `traceTopicEnable` is set.
 """
 
 import logging
@@ -37,7 +37,7 @@ TRACE_PRODUCER = ProducerConfig(send_timeout=5.0, max_message_size=_MAX_MESSAGE_
 
 
 def producer_group(group: str, side: str) -> str:
-    """The group of the producer that tells a group's traces; the side is PRODUCE or CONSUME."""
+    """Return the producer group for a group's traces; the side is PRODUCE or CONSUME."""
     return f"_INNER_TRACE_PRODUCER-{group}-{side}-1"
 
 
@@ -57,10 +57,10 @@ class Sender(Protocol):
 
 
 class Tracer:
-    """What one producer or consumer tells. It works in the client instance's nursery until `close`."""
+    """The tracer of one producer or consumer. It runs in the client instance's nursery until `close`."""
 
     def __init__(self, sender: Sender, group: str, topic: str) -> None:
-        """`group` is whose messages are traced, `topic` where traces go."""
+        """`group`: the group whose messages are traced; `topic`: the trace topic."""
         self._sender, self._topic = sender, topic
         self._client = sender.client
         self._group = self._client.unnamed(group)
@@ -72,12 +72,12 @@ class Tracer:
         self._client.nursery.start_soon(self._send_forever)
         self._client.farewells.append(self.flush)
 
-    # -- what is told ----------------------------------------------------------------------------
+    # -- events to trace --------------------------------------------------------------------------
 
     def published(
         self, outgoing: Outgoing, broker: str, result: SendResult, header: SendMessageResponseHeader, seconds: float
     ) -> None:
-        """A send was answered, by this header. Brokers may wish no traces (`traceOn`); traces are not traced."""
+        """Trace a send that got this reply header. Brokers may turn tracing off (`traceOn`); traces are not traced."""
         if outgoing.topic.startswith(self._topic) or header.trace_on is FALSE:
             return
         took = int(seconds * 1000)
@@ -86,7 +86,7 @@ class Tracer:
         self._add(tracerecords.published(self._group, topic, outgoing, broker, result, region=region, at=at, took=took))
 
     def consuming(self, messages: Sequence[ReceivedMessage]) -> str:
-        """Messages are given to the application; answers what this call goes by."""
+        """Trace a delivery to the application; return the id of this call."""
         request_id = self._sender.new_id()
         if traced := list(filter(is_traced, messages)):
             self._add(tracerecords.consuming(self._group, traced, request_id, at=wall_millis()))
@@ -101,7 +101,7 @@ class Tracer:
     def ended_transaction(
         self, message: Message | ReceivedMessage, broker: str, message_id: str, state: str, *, is_asked_for: bool
     ) -> None:
-        """A broker is told how a transaction ended, in the words of Java's enum LocalTransactionState."""
+        """Trace the end of a transaction, with the names of Java's enum LocalTransactionState."""
         properties = dict(message.properties)
         if isinstance(message, Message):
             properties = message.wire_properties(message_id)
@@ -123,12 +123,12 @@ class Tracer:
     async def flush(self) -> None:
         """Send what waits, for half a second at most."""
         with trio.move_on_after(_FAREWELL_SECONDS, shield=True):
-            async with self._sending:  # what is being sent already is waited for
+            async with self._sending:  # waits for trace messages being sent
                 while self._waiting:
                     await self._send_one()
 
     async def close(self) -> None:
-        """Tell the rest, and nothing from now on."""
+        """Send the remaining records, and stop tracing."""
         if self.flush in self._client.farewells:
             self._client.farewells.remove(self.flush)
         await self.flush()

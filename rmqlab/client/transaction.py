@@ -1,10 +1,10 @@
-"""Transactional messages: stored first, seen by consumers only when the producer's own work has succeeded.
+"""Transactional messages: stored first, visible to consumers only when the producer's own work has succeeded.
 
     producer = TransactionProducer(client, "orders-out", check)
     await producer.send_in_transaction(message, charge_the_customer)
 
-The half message is sent; then the application does its work and says how that ended. Where it cannot say, or dies,
-the broker asks some member of the producer group later, and again, until it gives the message up. Sources:
+The half message is sent; then the application does its work and commits or rolls back. If it does neither, or dies, the
+broker checks with a member of the producer group later, repeatedly, until it gives the message up. Sources:
 broker-requests section 4; classes DefaultMQProducerImpl, ClientRemotingProcessor.
 """
 
@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 
 
 class TransactionState(enum.IntEnum):
-    """How the application's own work ended. The numbers are those of request 37."""
+    """Outcome of the application's own work. The numbers are those of request 37."""
 
     COMMIT = TRANSACTION_COMMIT
     ROLLBACK = TRANSACTION_ROLLBACK
     UNKNOWN = 0
-    """Nobody can tell yet: the broker will ask."""
+    """Not known yet: the broker will check again."""
 
 
 _WORDS = {
@@ -51,25 +51,25 @@ _WORDS = {
     TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
     TransactionState.UNKNOWN: "UNKNOW",
 }
-"""As traces have them (enum LocalTransactionState, whose last letter is missing)."""
+"""Names in traces (enum LocalTransactionState; Java's names lack the last letter)."""
 
 LocalWork = Callable[[Message, str], Awaitable[TransactionState]]
 """Does the application's part of a transaction: gets the message as sent, and its unique id."""
 Check = Callable[[ReceivedMessage], Awaitable[TransactionState]]
-"""Tells how a transaction ended that may be an earlier process's. The message's id is that of its send."""
+"""Returns the outcome of a transaction, which an earlier process may have begun. The message has the id of its send."""
 
 
 @attrs.frozen(kw_only=True)
 class TransactionResult:
-    """What became of both halves."""
+    """The results of both phases."""
 
     sent: SendResult
     state: TransactionState
-    """What the broker was told."""
+    """The state sent to the broker."""
 
 
 class TransactionProducer(Producer):
-    """A producer whose messages may wait for its application's own work."""
+    """A producer of transactional messages."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class TransactionProducer(Producer):
         super().__init__(client, group, config, on_attempt=on_attempt)
         self._check = check
         self._being_checked: set[str] = set()
-        """Transactions that the application is being asked about: a broker that asks again is not heard."""
+        """Transactions that the application is checking: repeated checks are ignored."""
         client.residents.checkers[self.group] = self._asked
 
     async def close(self) -> None:
-        """Leave the group; other members of it are asked from now on."""
+        """Leave the group; brokers check with its other members from now on."""
         self.client.residents.checkers.pop(self.group, None)
         await super().close()
 
@@ -99,11 +99,10 @@ class TransactionProducer(Producer):
         timeout: float | None = None,  # noqa: ASYNC109 - as Producer.send
         message_id: str | None = None,
     ) -> TransactionResult:
-        """Send the half message, do the work, tell the broker. Errors as `send`: then the work was not begun.
+        """Send the half message, do the work, end the transaction. Errors as `send`: then the work was not begun.
 
-        Work that raises leaves the end open: the broker is told that it is unknown, and the error goes on. A half
-        message that a flush or a slave was waited for in vain is rolled back, and its work not begun. A delay level
-        is left out, as by Java.
+        If the work raises, the broker gets the state unknown, and the error propagates. A half message whose flush or
+        copy timed out is rolled back, and its work not begun. A delay level is removed, as in Java.
         """
         half = attrs.evolve(
             message,
@@ -121,7 +120,7 @@ class TransactionProducer(Producer):
         return TransactionResult(sent=sent, state=state)
 
     async def _end(self, half: Message, sent: SendResult, state: TransactionState) -> None:
-        """Tell the broker, without waiting for an answer; what does not arrive is asked for later."""
+        """Send the end of a transaction, without waiting for a reply; if it is lost, the broker checks later."""
         try:
             address = await calls.master_of(self.client, sent.queue)
             _, _, offset = parse_offset_message_id(sent.offset_message_id)
@@ -143,7 +142,7 @@ class TransactionProducer(Producer):
         self.client.nursery.start_soon(self._answer, header, half, request.channel)
 
     async def _answer(self, header: CheckTransactionStateRequestHeader, half: StoredMessage, channel: Any) -> None:
-        """Ask the application, and answer by the connection that the question came by."""
+        """Let the application check a transaction, and reply over the connection of the broker's request."""
         message = received(half, "", self.client.config.namespace)
         if message.message_id in self._being_checked:
             return

@@ -1,7 +1,7 @@
 """The records of a batch, computed by columns (section 2.8).
 
-Message by message each record takes a dozen steps of the interpreter. By columns a step is one call for all of
-them: what the records share is packed once, and what differs runs through `map`.
+Message by message, each record needs a dozen steps of the interpreter. By columns, a step is one call for all records:
+shared fields are packed once, and the others go through `map`.
 """
 
 import struct
@@ -26,18 +26,18 @@ _SHARED: Final = {
     for len_born in (8, 20)
     for len_store in (8, 20)
 }
-# size, magic, CRC, queue id, flag, queue offset, physical offset, what is shared, body size; by the size of the shared part
+# size, magic, CRC, queue id, flag, queue offset, physical offset, shared fields, body size; by the size of the shared fields
 _HEADS: Final = {shared.size: struct.Struct(f">iiiiiqq{shared.size}si") for shared in _SHARED.values()}
 
 
 @attrs.define(slots=True, eq=False)
 class BatchRecords:
-    """What is known of a batch's records before they have a place in the log."""
+    """The records of a batch, before their offsets in the log are known."""
 
     batch: Batch
     stored_topic: bytes
     tails: list[bytes]
-    """What follows each message's own properties in its record."""
+    """The text after each message's own properties in its record."""
     properties_sizes: list[int]
     body_sizes: list[int]
     sizes: list[int]
@@ -57,7 +57,7 @@ class BatchRecords:
         return list(map(add, self.batch.properties, self.tails))
 
     def offsets_from(self, physical: int) -> list[int]:
-        """Where each record begins if the first does here; one more, where the last ends."""
+        """Return the offset of each record if the first is at `first`, and the end of the last."""
         return list(accumulate(self.sizes, initial=physical))
 
     def encode(self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int]) -> bytes:

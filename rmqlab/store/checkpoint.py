@@ -23,7 +23,7 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path, disk: Disk | None = None) -> "Checkpoint":
-        """Read the file; what it lacks is 0. OSError when there is a file that cannot be read."""
+        """Read the file; missing values are 0. OSError if the file exists and cannot be read."""
         disk = disk or Disk()
         try:
             raw = disk.read_file(path)[: _TIMES.size]

@@ -1,4 +1,4 @@
-"""Deletes what is old enough, and refuses puts while the disk is too full (sections 3.7 and 3.9)."""
+"""Deletes expired files, and refuses puts while the disk is too full (sections 3.7 and 3.9)."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -39,7 +39,7 @@ class Cleaner:
         return max(self.disk.used_percent(root), self.disk.used_percent(log))  # -1 for one that is missing
 
     def check_disk(self) -> None:
-        """Refuse puts above the warning level, take them again at or below it (store-ha#31)."""
+        """Refuse puts above the warning level, accept them again at or below it (store-ha#31)."""
         used = self.used_percent()
         was_full, self.is_disk_full = self.is_disk_full, used > self.config.disk_space_warning_level_ratio
         if self.is_disk_full != was_full:
@@ -54,11 +54,11 @@ class Cleaner:
             self.putter.refusal = f"the disk of {self.config.store_path_root_dir} is {used} % full"
         elif self.putter.refusal is not None:
             self.putter.refusal = None
-            self.putter.catch_up()  # refuses again if there is no room for what is behind
+            self.putter.catch_up()  # refuses again if the disk has no room for pending entries
             self.queues.recover_counters()  # a start on a full disk could not know them all
 
     def delete_by_hand(self) -> None:
-        """Let the next rounds delete what is old enough, whatever the hour."""
+        """Let the next rounds delete expired files at any hour."""
         self._rounds_by_hand = cleaning.ROUNDS_BY_HAND
 
     def delete_expired(self, hour: int) -> list[str]:
@@ -67,8 +67,8 @@ class Cleaner:
         OSError never: where the disk refuses to delete a file, the next round tries again, as RocketMQ does.
         """
         files, now = self.log.files.files, self.now_millis()
-        # RocketMQ asks the file system when a file was last written. Our clock may be rated, so the first
-        # record of the next file tells: both happen in one put. Without one, that has only just begun.
+        # RocketMQ uses the file's modification time. Our clock may be rated, so the store time of the next file's first
+        # record is used: one put writes both. Without such a record, the next file has just been created.
         stored = [self.log.stored_at(following.first_offset) for following in files[1:]]
         count = cleaning.expired_count(
             [at if at >= 0 else now for at in stored],
@@ -96,7 +96,7 @@ class Cleaner:
         return deleted
 
     def _try_each(self, deletions: Sequence[Callable[[], object]]) -> list[OSError]:
-        """Do what the disk lets us do; return what it said of the rest."""
+        """Run all deletions; return the errors of those that failed."""
         refusals = []
         for delete in deletions:
             try:

@@ -38,9 +38,9 @@ class CommitLog:
     # ---- master: whole records ----
 
     def space_for(self, size: int, *, mapped: bool = True) -> LogFile:
-        """The file that takes `size` bytes in one piece, rolled if need be (store-ha#11). OSError: no room.
+        """Return the file with room for `size` bytes in one piece, a new one if necessary (store-ha#11). OSError: no room.
 
-        The caller has checked that they fit into an empty file, and writes them through the mapping, or by `append`.
+        The caller checks that they fit into an empty file, and writes them through the mapping, or by `append`.
         """
         files = self.files.files
         file = files[-1] if files else self.files.file_to_write()
@@ -75,8 +75,8 @@ class CommitLog:
     def append_stream(self, offset: int, data: bytes | memoryview) -> bool:
         """Append bytes of a master's stream (section 4.5, store-ha#44). OSError: no room.
 
-        The very first file begins at the boundary below `offset`, and writing at its first byte, wherever
-        `offset` lies. False if the bytes do not fit into the rest of the file: RocketMQ drops them.
+        The very first file begins at the boundary below `offset`, and the bytes are written at its start, not at
+        `offset`. False if the bytes do not fit into the rest of the file: RocketMQ drops them.
         """
         file = self.files.file_to_write(offset)
         if file.size - file.wrote < len(data):
@@ -103,7 +103,7 @@ class CommitLog:
     # ---- reading ----
 
     def read(self, offset: int, limit: int) -> memoryview:
-        """Readable bytes from `offset`, never across the end of a file; empty if there are none."""
+        """Return readable bytes from `offset`, never across the end of a file; possibly empty."""
         file = self.files.file_at(offset)
         if file is None:
             return memoryview(b"")
@@ -132,7 +132,7 @@ class CommitLog:
         return file.view[at : at + size]
 
     def stored_at(self, offset: int) -> int:
-        """Store time of the record at `offset`; -1 if there is none."""
+        """Return the store time of the record at `offset`, in ms; -1 without a record."""
         record = self.record(offset)
         if record is None:
             return -1

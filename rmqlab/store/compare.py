@@ -24,9 +24,10 @@ from rmqlab.remoting.message import (
     RecordError,
     decode_message,
 )
-from rmqlab.store.disk import StoreError
+from rmqlab.store.disk import Disk, StoreError
 from rmqlab.store.recovery import record_size
-from rmqlab.store.scan import begins_record, data_end, next_record
+from rmqlab.store.scan import begins_record, next_record
+from rmqlab.store.sparse import data_end
 
 BLOCK: Final = 1 << 20
 _HEAD: Final = struct.Struct(">ii")
@@ -137,7 +138,7 @@ class LogImage:
             raise StoreError(f"{directory} is no store: no commitlog/ below it, and no commit log files in it")
         with contextlib.ExitStack() as stack:
             views = [stack.enter_context(_mapped(path)) for path in files]
-            image = cls(place, [int(path.name) for path in files], views, [data_end(path) for path in files])
+            image = cls(place, [int(path.name) for path in files], views, [data_end(path, Disk()) for path in files])
             for first, view, following in zip(image.firsts, views, image.firsts[1:], strict=False):
                 if first + len(view) != following:
                     raise StoreError(f"{place}: between {first + len(view)} and {following} a file is missing")

@@ -1,4 +1,4 @@
-"""What an operator may set about a store: RocketMQ's keys in snake_case, with its defaults."""
+"""Settings of a store: RocketMQ's keys in snake_case, with its defaults."""
 
 import os
 import re
@@ -17,7 +17,7 @@ _MOST_LEVELS: Final = 100
 _UNIT_MILLIS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 LARGEST_FILE: Final = 2**31 - 1
 """Bytes: sizes within a file are signed int32, in Java and in the blank at a file's end."""
-_ASSUMED_MEMORY = 24 * 2**30  # what RocketMQ takes the machine to have when it cannot tell
+_ASSUMED_MEMORY = 24 * 2**30  # RocketMQ's assumption if the memory size is unknown
 
 
 def machine_memory() -> int:
@@ -120,7 +120,7 @@ class StoreConfig:
 
     access_message_in_memory_max_ratio: int = attrs.field(default=40, validator=_percent)  # percent of total_memory
     total_memory: int = attrs.field(factory=machine_memory, validator=within(0, INT64))
-    """Bytes that the machine is taken to have (ours: RocketMQ asks it). A small one shows the way to the slave."""
+    """Assumed physical memory, in bytes (ours: RocketMQ reads the machine's). A small value makes pulls move to the slave."""
     max_transfer_bytes_on_message_in_memory: int = attrs.field(default=262_144, validator=_bytes_of_reply)
     max_transfer_count_on_message_in_memory: int = attrs.field(default=32, validator=within(0, INT32))
     max_transfer_bytes_on_message_in_disk: int = attrs.field(default=65_536, validator=_bytes_of_reply)
@@ -138,5 +138,5 @@ class StoreConfig:
 
     @property
     def near_bytes(self) -> int:
-        """How far behind the log's end a message still counts as being in memory (section 6.2)."""
+        """Bytes before the log's end within which a message counts as being in memory (section 6.2)."""
         return self.total_memory * self.access_message_in_memory_max_ratio // 100

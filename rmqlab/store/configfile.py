@@ -1,7 +1,7 @@
 """Small files that are replaced as a whole, each with its former content beside it as `.bak`.
 
 Source: store-and-ha section 5.4; MixAll.string2File, ConfigManager. Nothing is synced to disk, as in RocketMQ:
-what a power loss takes, the `.bak` may still have.
+after a power loss, the `.bak` may be all that is left.
 """
 
 import contextlib
@@ -45,7 +45,7 @@ def save_config_file(path: pathlib.Path, content: bytes) -> None:
         disk.rename(temporary, path)
     except OSError:
         with contextlib.suppress(OSError):
-            disk.unlink(temporary)  # what was written of it takes room
+            disk.unlink(temporary)  # a partial file uses space on a full disk
         raise
 
 
@@ -86,10 +86,10 @@ def keep_unsaved_files() -> None:
 
 
 def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
-    """Read X; where it is missing, empty or broken, `X.bak`; None where that is so too (store-ha#62).
+    """Read X, or `X.bak` if X is missing, empty or broken; None if both are (store-ha#62).
 
-    `decode` says that content is broken by raising ValueError or a subclass of it. StoreError where the file is there and
-    the disk does not let it be read: its older `.bak` would be saved over it.
+    `decode` raises ValueError for broken content. StoreError if the file exists and the disk cannot read it: otherwise
+    its older `.bak` would be saved over it.
     """
     for one in (path, backup_path(path)):
         try:
@@ -106,7 +106,7 @@ def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | No
 
 
 def backup_path(path: pathlib.Path) -> pathlib.Path:
-    """Where the former content of a file is kept."""
+    """Return the path of a file's former content."""
     return _beside(path, ".bak")
 
 

@@ -34,7 +34,7 @@ class ConsumeQueue:
     stuck: "set[ConsumeQueue]" = attrs.field(factory=set)
     """The queues of a store that have `held` entries."""
     held: HeldEntries | None = attrs.field(default=None, init=False)
-    """What could not be written while the dispatcher went on. It comes before all entries to come."""
+    """Entries that could not be written while the dispatcher continued. They precede all later entries."""
     next_offset: int = attrs.field(default=0, init=False)  # queue offset that the next put gets (section 2.6)
     max_physical: int = attrs.field(default=-1, init=False)  # end of the last record entered
     min_position: int = attrs.field(default=0, init=False)  # bytes; RocketMQ's minLogicOffset
@@ -85,7 +85,7 @@ class ConsumeQueue:
         return True
 
     def _file_for(self, position: int) -> LogFile | None:
-        """Where an entry that does not simply continue the last file goes. None: it is behind the end.
+        """Return the file and position for an entry that does not continue the last file. None if the queue already has it.
 
         OSError also while entries are held: those come first.
         """
@@ -122,7 +122,7 @@ class ConsumeQueue:
         self.min_position = position
 
     def append_pending(self) -> None:
-        """Write the entries a dispatch pass collected. OSError leaves what was written; the rest is lost."""
+        """Write the entries that a dispatch pass collected. On OSError, a written part stays and the rest is lost."""
         first = self.pending_offset - len(self.pending)
         entries = b"".join(self.pending)
         self.pending.clear()
@@ -164,7 +164,7 @@ class ConsumeQueue:
         self.max_physical = _end_of_record(entries, len(entries) - QUEUE_ENTRY_SIZE)
 
     def write_held(self) -> None:
-        """Try again to write what is held. What cannot be written stays held, in its order."""
+        """Retry to write held entries. Those that cannot be written stay held, in order."""
         held, self.held = self.held, None
         self.stuck.discard(self)
         for first, entries in held.runs if held is not None else ():
@@ -208,10 +208,10 @@ class ConsumeQueue:
     # ---- recovery and cleaning ----
 
     def recover(self, *, crashed: bool = True) -> None:
-        """Find the end: from the third-last file, the first entry that is none (section 3.5, step 2).
+        """Find the end: the first invalid entry from the third-last file on (section 3.5, step 2).
 
-        After a clean stop the entries of a file have no gap, and their end is found by halving. A crash of the machine
-        may leave any pages out: then all entries are looked at, and those beyond the first gap are erased.
+        After a clean stop the entries of a file have no gap, and bisection finds their end. A crash of the machine may
+        lose any pages: then all entries are checked, and those after the first gap are erased.
         """
         files = self.files.files
         end = files[max(0, len(files) - _RECOVERED_FILES)].first_offset if files else 0
@@ -243,7 +243,7 @@ class ConsumeQueue:
         self._find_max_physical()
 
     def _cut(self, end: int) -> None:
-        """Cut at `end`. Unlike commit log bytes, cut entries are zeroed: nothing else tells them from live ones."""
+        """Truncate at `end`. Unlike commit log bytes, dropped entries are zeroed: otherwise they would look valid."""
         self._first_physical = -1
         wrote = {file.first_offset: file.wrote for file in self.files.files}
         self.files.trim(end)
@@ -253,7 +253,7 @@ class ConsumeQueue:
             last.map[last.wrote : last.wrote + stale] = bytes(stale)
 
     def _find_max_physical(self) -> None:
-        """From the last entry that is no pre-blank; those stand before all others."""
+        """Read the maximum from the last entry that is not a pre-blank; pre-blanks precede all others."""
         self.max_physical = -1
         if self.held is not None:
             self.max_physical = self.held.end_physical
@@ -278,7 +278,7 @@ class ConsumeQueue:
         return found
 
     def offset_from(self, low: int) -> int | None:
-        """The least commit log offset of an entry, from `low` on; None if there is none."""
+        """Return the least commit log offset of an entry, from `low` on; None without one."""
         found = None
         for file in reversed(self.files.files):
             entries = file.view[: file.wrote]
@@ -291,7 +291,7 @@ class ConsumeQueue:
         return found
 
     def correct_min_offset(self, log_min: int) -> None:
-        """The first entry of the first file whose record still exists; unchanged if none does (section 3.2).
+        """Move the minimum to the first entry whose record still exists; unchanged without one (section 3.2).
 
         Most queues need not be opened for that.
         """
@@ -311,7 +311,7 @@ class ConsumeQueue:
             self._first_physical = offset_of(at)
 
     def delete_expired(self, log_min: int) -> int:
-        """Drop files whose last entry lies below the log's minimum, never the last; answer how many."""
+        """Delete files whose last entry is below the log's minimum, never the last file; return their number."""
         dropped = 0
         while len(self.files.files) > 1:
             file = self.files.files[0]
@@ -337,7 +337,7 @@ class ConsumeQueue:
 
 
 def _end_of_record(entries: bytes, at: int) -> int:
-    """Where the record ends that the entry at this position points to."""
+    """Return the end of the record that the entry at this position points to."""
     offset, size = OFFSET_AND_SIZE.unpack_from(entries, at)
     return int(offset + size)
 

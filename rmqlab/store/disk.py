@@ -19,7 +19,7 @@ class StoreError(Exception):
 
 
 class StoreCorrupt(StoreError):
-    """A file is not what its name says."""
+    """A file has an unexpected length or content."""
 
 
 class StoreLocked(StoreError):
@@ -28,7 +28,7 @@ class StoreLocked(StoreError):
 
 @attrs.define(eq=False)
 class Disk:
-    """The real disk. Every method raises OSError, unless it says otherwise."""
+    """The real disk. Every method raises OSError, unless its docstring excludes it."""
 
     # ---- a file by its descriptor ----
 
@@ -46,7 +46,7 @@ class Disk:
             os.close(descriptor)
 
     def truncate(self, descriptor: int, size: int) -> None:
-        """Set the length of a file. What is added is a hole."""
+        """Set the length of a file. An added range is a hole."""
         os.ftruncate(descriptor, size)
 
     def map(self, descriptor: int, size: int) -> mmap.mmap:
@@ -54,7 +54,7 @@ class Disk:
         return mmap.mmap(descriptor, size)
 
     def allocate(self, descriptor: int, offset: int, length: int) -> None:
-        """Give the range real blocks. OSError(ENOSPC) here, instead of SIGBUS at a later write."""
+        """Allocate blocks for a range. OSError(ENOSPC) here, instead of SIGBUS at a later write."""
         os.posix_fallocate(descriptor, offset, length)
 
     def read(self, descriptor: int, size: int, offset: int = 0) -> bytes:
@@ -96,17 +96,17 @@ class Disk:
         path.unlink(missing_ok=True)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file another name, in the place of a file that has it."""
+        """Rename a file; a file with the new name is replaced."""
         source.replace(target)
 
     def link(self, source: Path, target: Path) -> None:
-        """Give a file a second name. PermissionError on a file system without hard links."""
+        """Create a hard link. PermissionError on a file system without hard links."""
         target.hardlink_to(source)
 
     # ---- directories ----
 
     def list_directory(self, path: Path) -> list[Path]:
-        """Return what is in a directory, sorted; nothing where the directory is missing."""
+        """Return the names in a directory, sorted; empty if the directory is missing."""
         try:
             return sorted(path.iterdir())
         except (FileNotFoundError, NotADirectoryError):
@@ -121,7 +121,7 @@ class Disk:
             return []
 
     def file_sizes(self, path: Path) -> dict[str, int]:
-        """Return names and lengths in bytes of what is in a directory; nothing where the directory is missing."""
+        """Return names and lengths in bytes of a directory's files; empty if the directory is missing."""
         try:
             with os.scandir(path) as entries:
                 return {entry.name: entry.stat().st_size for entry in entries}

@@ -1,8 +1,8 @@
-"""From the commit log to the queues and the index (section 3.4).
+"""Dispatch: from the commit log to the queues and the index (section 3.4).
 
-A master's messages as a slave's, and at a start what a crash left behind; only a batch enters its queue and the
-index by itself. This is a hot path, hence its shape: one unpack and one slice per record and no call, properties
-searched as bytes, entries collected per queue and written joined.
+Used for a master's puts, for a slave's received log, and at a start for records that a crash left undispatched. Only
+batches are entered by `Putter` itself. This is a hot path, and written for it: one unpack and one slice per record and
+no call, properties searched as bytes, entries collected per queue and written joined.
 """
 
 import logging
@@ -43,7 +43,7 @@ _RECORD: Final = struct.Struct(">ii4xi4xqqi8x8xq8x4x8xi")
 _PREFIX: Final = struct.Struct(">ii")
 _CHUNK: Final = 1 << 20  # bytes between two writes of the collected entries
 _FEW: Final = 16 * 1024  # bytes of which hardly two records in a row are of one queue: nothing to join
-_BULK: Final = 256 * 1024  # more than this at once is not what a master sends as its messages come in
+_BULK: Final = 256 * 1024  # more than this at once is a catch-up, not a master's live traffic
 INDEX_AT_ONCE: Final = 8 * 2**20  # bytes of the log; more than a blank at a file's end, but not long to wait for
 INDEX_LAG: Final = 2 << 30  # bytes that the index may be behind the queues, or a chunk more: they are in memory still
 INDEX_LAG_ENTRIES: Final = 2_000_000  # the same in queue entries: a clean stop brings the index up in some 5 s
@@ -100,11 +100,11 @@ class Dispatcher:
     is_slave: bool
     observer: DispatchObserver | None = None
     is_observed: bool = attrs.field(default=False, init=False)
-    """False during recovery, for nobody waits for old messages, and on slaves where nobody waits for new ones."""
+    """False during recovery, because no client waits for old messages, and on slaves without a waiting client."""
     offset: int = attrs.field(default=0, init=False)  # everything below is in the queues
     indexed: int = attrs.field(default=0, init=False)  # everything below is in the index, too
-    index_wanted: int = attrs.field(default=0, init=False)  # someone waits for the index to come this far
-    entered: int = attrs.field(default=0, init=False)  # queue entries made from the log, whoever asked for it
+    index_wanted: int = attrs.field(default=0, init=False)  # a query waits for the index to reach this offset
+    entered: int = attrs.field(default=0, init=False)  # queue entries made from the log, by all callers
     _unindexed: int = attrs.field(default=0, init=False)  # about so many queue entries are of what the index lacks
     last_stored_at: int = attrs.field(default=0, init=False)
     _stuck_at: int = attrs.field(default=-1, init=False)
@@ -117,9 +117,9 @@ class Dispatcher:
     def catch_up(
         self, replay_from: int, indexed: int, on_progress: Callable[[int], object] = lambda _offset: None
     ) -> None:
-        """At a start, enter what is missing: in the queues from `replay_from` on, in the index from `indexed` if less.
+        """At a start, enter missing records: in the queues from `replay_from` on, in the index from `indexed` if less.
 
-        What a crash took with the young index files and lies before both stays lost, as in RocketMQ (section 3.5).
+        Index entries before both that were in dropped young index files stay lost, as in RocketMQ (section 3.5).
         OSError: no room.
         """
         self.offset = max(replay_from, self.log.min_offset)
@@ -129,9 +129,9 @@ class Dispatcher:
         self.follow()
 
     def follow(self) -> None:
-        """Enter all that is readable in the queues, and in the index unless that is much. OSError: no room.
+        """Enter all readable records in the queues, and in the index unless it is far behind. OSError: no room.
 
-        What is much (after a crash, where an index file is lost) is brought up in steps beside other work; see `step`.
+        A long way (after a crash that lost an index file) is done in steps beside other work; see `step`.
         """
         while self.offset < self.log.max_offset and self.enter_queues(_CHUNK, may_index=True):
             pass
@@ -148,7 +148,7 @@ class Dispatcher:
         self.forget_queues()
 
     def run(self, max_bytes: int | None = None) -> int:
-        """Enter what is readable, or a bit more than `max_bytes` of it, in queues and index; answer how many bytes.
+        """Enter readable records, up to a bit more than `max_bytes`, in queues and index; return the bytes done.
 
         OSError when a queue or the index finds no room: call again later, nothing is lost.
         """
@@ -162,11 +162,11 @@ class Dispatcher:
         return done
 
     def step(self, max_bytes: int, *, may_index: bool = True) -> int:
-        """Do a part of what a stream left to do: 0 if nothing remains. OSError as `run`.
+        """Dispatch a part of the received log; return the bytes done, 0 if nothing remains. OSError as `run`.
 
-        A trickle goes into queues and index together. Of a bulk, the queues come first, and the index follows when
-        they have everything and it `may`. It is taken along if someone waits for it, and where it is far behind: what it has to
-        read should still be in memory, and a clean stop has to finish it.
+        Small amounts enter queues and index together. Of a bulk, the queues are first, because consumers wait for them,
+        and the index follows when they are complete and it `may`. The index is not put off if a query waits for it, nor
+        if it is far behind: its records should still be in memory, and a clean stop has to finish it.
         """
         behind = self.log.max_offset - self.offset
         if self.indexed >= self.offset and behind <= _BULK:
@@ -192,9 +192,9 @@ class Dispatcher:
         return self.offset
 
     def enter_queues(self, max_bytes: int, *, may_index: bool = False) -> int:
-        """Enter a bit more than `max_bytes` of what is readable in the queues; answer how many bytes.
+        """Enter readable records, up to a bit more than `max_bytes`, in the queues; return the bytes done.
 
-        With `may_index` also in the index, unless that is behind: what was read once is not read again then.
+        With `may_index` also in the index, unless the index is behind: so each record is read only once.
         """
         start = self.offset = max(self.offset, self.log.min_offset)
         limit, entered = min(self.log.max_offset, start + max_bytes), self.entered
@@ -231,7 +231,7 @@ class Dispatcher:
         return self.offset - start
 
     def enter_index(self, max_bytes: int | None = None) -> int:
-        """Enter what is in the queues, or a bit more than `max_bytes` of it, in the index; answer how many bytes."""
+        """Enter records of the queues, up to a bit more than `max_bytes`, in the index; return the bytes done."""
         start = self.indexed = max(self.indexed, self.log.min_offset)
         behind = self.offset - start
         limit = self.offset if max_bytes is None else min(self.offset, start + max_bytes)
@@ -253,7 +253,7 @@ class Dispatcher:
         self._known.clear()
 
     def _collect(self, file: LogFile, limit: int, keys: list[IndexEntry] | None) -> int:
-        """Gather the entries of records that start below `limit`, and those for the index if wanted; answer where to go on."""
+        """Collect entries of records that start below `limit`, and index keys if `keys` is given; return the next offset."""
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size
         unpack, pack, known, is_observed = _RECORD.unpack_from, ENTRY.pack, self._known, self.is_observed
         add_keys = self._keys.add
@@ -318,7 +318,7 @@ class Dispatcher:
         return first + at
 
     def _open(self, key: tuple[bytes, int]) -> ConsumeQueue | None:
-        """None for what is no name of a directory: the checksum of a record does not cover its topic."""
+        """Open a queue; None for a topic that cannot be a directory: a record's checksum does not cover its topic."""
         topic = key[0].decode("utf-8", "replace")
         if not can_have_queues(topic):
             if not self._is_warned:  # once: a log may be full of them
@@ -347,9 +347,9 @@ class Dispatcher:
         self._touched.append(queue)
 
     def _no_record(self, file: LogFile, at: int) -> int:
-        """What stands here is the blank at a file's end, not yet whole, or nothing that can be read.
+        """Handle bytes that are no whole record: the blank at a file's end, an incomplete record, or garbage.
 
-        Answers where in the file to go on.
+        Returns the position in the file to continue at.
         """
         here = file.first_offset + at
         if at + 8 > file.wrote:

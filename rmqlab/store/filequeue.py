@@ -23,9 +23,9 @@ class FileQueue:
     files: list[LogFile] = attrs.field(factory=list, init=False)
 
     def load(self) -> None:
-        """Find what is there, in order. Files count as full until recovery says otherwise (section 3.5).
+        """Load the existing files, in order. Files count as full until recovery truncates them (section 3.5).
 
-        An empty last file was being made when its process died: it goes. StoreCorrupt for a file of another length.
+        An empty last file was being created when its process died: it is deleted. StoreCorrupt for a file of another length.
         """
         sizes = self.disk.file_sizes(self.directory)
         names = sorted(name for name in sizes if name.isdecimal())
@@ -70,7 +70,7 @@ class FileQueue:
         return file if offset < file.first_offset + file.size else None
 
     def file_to_write(self, first_offset: int = 0) -> LogFile:
-        """The last file, if it has space; else a new one. The very first begins where `first_offset` lies."""
+        """Return the last file if it has space, else a new one. The very first file contains `first_offset`."""
         if not self.files:
             return self.add(first_offset - first_offset % self.file_size)
         last = self.files[-1]

@@ -1,12 +1,12 @@
-"""Durability in two steps: a job that only syncs, fit for a worker thread, and its result taken in the loop.
+"""Flushing in two steps: a job that only syncs, in a worker thread, and its result applied in the loop.
 
-How far the log is surely on disk must outlive `kill -9`, so that a power loss can be played: kill the process,
-then erase what was never synced. It is kept in `config/rmqlab.flushed`, a name that RocketMQ does not look at:
-two int64, the commit log offset up to which records, and up to which their queue entries, were synced.
+The synced offsets must survive `kill -9`, so that a power loss can be simulated: kill the process, then erase what was
+never synced. They are kept in `config/rmqlab.flushed`, a name that RocketMQ ignores: two int64, the commit log offsets up
+to which records, and up to which their queue entries, were synced.
 
-A failed fsync is reported once, and the kernel may then take the pages for clean: the next fsync succeeds and writes
-nothing. So what a failed one covered counts as synced only after it was written once more, and its records are still
-whole. RocketMQ 4.9 counts it with the next success (issue 12.14).
+The kernel reports a failed fsync once and may then mark the pages as clean: the next fsync succeeds and writes nothing.
+So a range whose fsync failed counts as synced only after it was rewritten and its records checked. RocketMQ 4.9 counts it
+with the next success (issue 12.14).
 """
 
 import contextlib
@@ -65,7 +65,7 @@ class FlushedMarks:
         return marks
 
     def write(self) -> None:
-        with contextlib.suppress(OSError):  # a full disk: a power loss then takes more than it need
+        with contextlib.suppress(OSError):  # a full disk: a simulated power loss then erases more than necessary
             self.disk.write(self._descriptor, _MARKS.pack(self.log, self.queues), 0)
 
     def close(self) -> None:
@@ -76,16 +76,16 @@ class FlushedMarks:
 
 @attrs.define(eq=False)
 class FlushJob:
-    """`run` may take long, in any thread; OSError when a sync fails. After it ran, give it to the store.
+    """`run` may block, in any thread; OSError if a sync fails. Afterwards pass the job to `MessageStore.flushed`.
 
-    One that failed is dropped: the next covers what it would have, and has it written once more first.
+    A failed job is dropped: the next one covers the same range, and rewrites it first.
     """
 
     target: int  # commit log offset that is synced, or below which all queue entries are, once it ran
     syncs: Sequence[Callable[[], None]]
     epoch: int = 0  # how often the log had been truncated when the job was made
     log_stored_at: int | None = None  # of a job for the log: store time of the last message before `target`
-    checkpoint: Checkpoint | None = None  # of some jobs for the queues: what it writes when all else is synced
+    checkpoint: Checkpoint | None = None  # written after all else is synced, by some jobs for the queues
     positions: Sequence[tuple[ConsumeQueue, int]] = ()  # how far each queue will be synced
     full_indexes: int = 0  # how many index files that became full are among them
     has_index: bool = False  # whether any index file is among them
@@ -104,16 +104,16 @@ class FlushJob:
 
 @attrs.define(eq=False)
 class Flusher:
-    """Knows what is not yet durable."""
+    """Makes flush jobs for all bytes that are not durable yet."""
 
     log: CommitLog
     queues: Queues
     index: Index | None
     checkpoint: Checkpoint
     marks: FlushedMarks
-    saved: Checkpoint | None = None  # what the file of the checkpoint says, as far as it is known
+    saved: Checkpoint | None = None  # content of the checkpoint's file, if known
     is_index_unsafe: bool = attrs.field(default=False, init=False)
-    """An index file could not be synced: until a restart none counts as safe, and a power loss takes them."""
+    """Set when an index file could not be synced: until a restart no index file counts as durable."""
     _suspect_to: int = attrs.field(default=0, init=False)
     """Log bytes from the flushed mark to here may be clean in memory and not on the disk."""
     _suspect_queues: dict[ConsumeQueue, int] = attrs.field(factory=dict, init=False)
@@ -141,7 +141,7 @@ class Flusher:
         if self._suspect_to > flushed:
             try:
                 rewritten = self._rewrite_log()
-            except FAILURES:  # a queue's file, which says where a record begins
+            except FAILURES:  # a file of a queue, which is needed to find a record's begin
                 rewritten = flushed
             if rewritten < self._suspect_to:
                 target, stored_at = rewritten, self.checkpoint.physic_msg_timestamp
@@ -173,7 +173,7 @@ class Flusher:
         return min(at, self.log.max_offset)
 
     def _record_start(self, offset: int) -> int:
-        """Where the record begins that holds or follows an offset: a slave may have flushed a part of one."""
+        """Return the begin of the record at or after an offset: a slave may have flushed a part of a record."""
         record = self.log.record(offset)
         if record is not None and physical_offset_of(record) == offset:
             return offset
@@ -183,7 +183,7 @@ class Flusher:
     def queues_job(
         self, dispatched: int, stored_at: int, *, least_pages: int = 0, at_stop: bool = False
     ) -> FlushJob | None:
-        """With `least_pages` only queues that grew by so many, or whose file is full; else all, and the checkpoint.
+        """Return a job for queues that grew by `least_pages`, or whose file is full; with 0 for all, and the checkpoint.
 
         Index files are synced when they are full, and at a stop (section 3.3): then, too, the checkpoint is written.
         """
@@ -227,7 +227,7 @@ class Flusher:
         self.is_index_unsafe = self.is_index_unsafe or job.has_index
 
     def _rewrite_queue(self, queue: ConsumeQueue) -> Exception | None:
-        """Write once more what a failed sync of a queue covered; return why its file cannot be opened for that."""
+        """Rewrite the range of a failed sync of a queue; return the error if its file cannot be opened."""
         to = self._suspect_queues.get(queue, 0)
         try:
             for file in queue.dirty_files() if to > queue.flushed else ():
@@ -239,7 +239,7 @@ class Flusher:
         return None
 
     def done(self, job: FlushJob) -> None:
-        """A job ran without an error. One that was made before the log was truncated says nothing of what is there now."""
+        """Apply a job that succeeded. A job made before the log was truncated is ignored."""
         if job.epoch != self._epoch:
             self.saved = None  # it may have written a checkpoint of the log as it was
             return
@@ -260,7 +260,7 @@ class Flusher:
         self.marks.write()
 
     def cut(self, log_end: int) -> None:
-        """The log was truncated, or is shorter than the marks say."""
+        """Lower the marks to the end of a truncated log."""
         self._epoch += 1
         self._suspect_to = min(self._suspect_to, log_end)
         self.marks.log = min(self.marks.log, log_end)

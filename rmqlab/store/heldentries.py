@@ -25,7 +25,7 @@ def concerns_one_queue(problem: Exception) -> bool:
 
 @attrs.define(eq=False)
 class HeldEntries:
-    """What one queue has to enter later, in order: entries that follow each other, with the queue offset of the first."""
+    """Entries that one queue has to write later, in order: runs of entries, each with its first queue offset."""
 
     runs: list[tuple[int, bytearray]] = attrs.field(factory=list)
     first_physical: int = -1
@@ -48,7 +48,7 @@ class HeldEntries:
         return sum(len(entries) for _, entries in self.runs) >= _MOST * QUEUE_ENTRY_SIZE
 
     def add(self, queue_offset: int, entries: bytes) -> None:
-        """Keep entries that come after those that are kept already."""
+        """Append entries that follow the held ones."""
         if not self.runs:
             self.first_physical = OFFSET_AND_SIZE.unpack_from(entries)[0]
         if self.runs and self.end == queue_offset:

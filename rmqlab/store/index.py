@@ -44,7 +44,7 @@ IndexEntry = tuple[int, int, int]  # key hash, commit log offset, store time
 def key_hash(key: bytes) -> int:
     """Of `topic#key` in UTF-8: Java's abs of its hash, 0 where that is negative still (store-ha#23)."""
     if len(key) <= HASH_CHUNK and key.isascii():
-        # As in `unsigned_hash`, said again for speed: this runs once or more per message.
+        # Repeats `unsigned_hash` inline for speed: this runs once or more per message.
         hashed = (31 * int(key.translate(HASH_HIGH), 31) + int(key.translate(HASH_LOW), 31)) & 0xFFFFFFFF
     else:
         hashed = java_hash(key.decode("utf-8", "replace")) & 0xFFFFFFFF
@@ -154,7 +154,7 @@ class IndexFile:
                     begin = self.begin_timestamp = stored_at
                     self.begin_physical = physical_offset
                 count += 1
-        finally:  # also when the disk is full: what was entered counts
+        finally:  # also when the disk is full: entries made so far count
             if count > self.index_count:
                 self.index_count = count
                 self.end_timestamp, self.end_physical = stored_at, physical_offset
@@ -246,7 +246,7 @@ class IndexFile:
 
 @attrs.define(eq=False)
 class Index:
-    """All index files. `filled` is told the end timestamp of each file that became full and was flushed."""
+    """All index files."""
 
     directory: Path
     slots: int
@@ -258,9 +258,9 @@ class Index:
     is_last_lost: bool = attrs.field(default=False, init=False)  # the newest file that was there could not be used
 
     def load(self, *, safe_until: int | None = None) -> int:
-        """Map the files. After an unclean stop (`safe_until`) those with younger entries go (store-ha#27).
+        """Map the files. After an unclean stop, files with entries younger than `safe_until` are deleted (store-ha#27).
 
-        Answers the commit log offset of the last record indexed, be its file dropped or not.
+        Returns the commit log offset of the last indexed record, also if its file was deleted.
         """
         reached = 0
         for path in self.disk.list_directory(self.directory):
@@ -291,7 +291,7 @@ class Index:
         return None
 
     def put(self, entries: Sequence[IndexEntry]) -> None:
-        """Index keys in the order of the log. What lies before the last entry's record is there already."""
+        """Index keys in the order of the log. Records before that of the last entry are indexed already."""
         file = self.files[-1] if self.files else self._next_file()
         if entries[0][1] < file.end_physical:
             entries = [entry for entry in entries if entry[1] >= file.end_physical]
@@ -318,7 +318,7 @@ class Index:
         return file
 
     def find(self, key: str, limit: int, begin: int, end: int) -> list[int]:
-        """Commit log offsets, newest first, of records whose key has this key's hash."""
+        """Return commit log offsets, newest first, of records whose key has this key's hash."""
         hashed, found = key_hash(key.encode("utf-8", "replace")), list[int]()
         for file in reversed(self.files):
             if file.overlaps(begin, end):

@@ -1,4 +1,4 @@
-"""What of a record goes into the index: a hash for its unique key and for each of its keys (section 3.3)."""
+"""Index hashes of a record: one for its unique key and one for each of its keys (section 3.3)."""
 
 import functools
 import struct
@@ -26,7 +26,7 @@ _SYS_FLAG: Final = struct.Struct(">i")
 DIGITS: Final = 8  # of a unique key, that differ within a minute: half of its time, and its counter
 _UNIQUE_KEY_SIZES: Final = (32, 56)  # as clients make them: IPv4 or IPv6, process, class loader, time, counter, in hex
 
-_PATIENCE: Final = 8  # records unlike what was expected, until something else is
+_PATIENCE: Final = 8  # records unlike the expected pattern, until another pattern is expected
 _PAIR_END: Final = b"\x02"
 
 # Hex digits are less than 31 apart from "0": with "0" taken off, a unique key is a number that int() reads in
@@ -66,10 +66,10 @@ def unique_key_hash(text: bytes, topic_parts: Mapping[int, int]) -> int | None:
 
 
 def hashes_of_alike(texts: Sequence[bytes], tail: bytes, topic_parts: Mapping[int, int]) -> list[int] | None:
-    """The one hash of each text where all differ in the last digits of their unique keys only; None for any others.
+    """Return one hash for each text if all differ only in the last digits of their unique keys; else None.
 
-    So it is with most batches of one producer: what the messages share is looked at and summed up once. `tail` is what
-    follows each text; there are no separators around them.
+    Most batches of one producer are like that: the shared part is hashed once. `tail` is the text after each; there are
+    no separators around them.
     """
     first = texts[0]
     found = key_digits(first + tail, topic_parts)
@@ -82,19 +82,19 @@ def hashes_of_alike(texts: Sequence[bytes], tail: bytes, topic_parts: Mapping[in
         return None
     digits = b"".join([text[found.at : end] for text in texts]).translate(_ABOVE_0)
     base = found.base
-    if not digits.isalnum():  # not what a client makes
+    if not digits.isalnum():  # no client makes such a key
         return None
     hashes = [(base + int(digits[at : at + DIGITS], 31)) & 0xFFFFFFFF for at in range(0, len(digits), DIGITS)]
     return [hashed if hashed < 0x8000_0000 else (0x1_0000_0000 - hashed) & 0x7FFF_FFFF for hashed in hashes]
 
 
 def is_record_of(record: memoryview, offset: int, hashed: int) -> bool:
-    """Whether a record lies at its own commit log offset, and is in the index under this hash."""
+    """Return True if a record contains its own commit log offset, and one of its keys has this hash."""
     return physical_offset_of(record) == offset and hashed in _record_hashes(bytes(record))
 
 
 def _record_hashes(record: bytes) -> list[int]:
-    """What a record is in the index under; nothing for bytes that are no record."""
+    """Return the index hashes of a record; empty for bytes that are no record."""
     entries: list[IndexEntry] = []
     sys_flag: int = _SYS_FLAG.unpack_from(record, SYS_FLAG_AT)[0]
     head = HEADS[(sys_flag & IPV6_MASK) >> 4]
@@ -107,7 +107,7 @@ def _record_hashes(record: bytes) -> list[int]:
 
 
 class KeyDigits(NamedTuple):
-    """Where a text has the last digits of its one key, and what all before them contributes to the hash."""
+    """The position of the last digits of a text's only key, and the hash contribution of all before them."""
 
     at: int
     base: int
@@ -130,7 +130,7 @@ def key_digits(text: bytes, topic_parts: Mapping[int, int]) -> KeyDigits | None:
 
 @functools.lru_cache(1024)
 def topic_parts_of(prefix: bytes) -> Mapping[int, int]:
-    """What `topic#` and the "0"s of a unique key contribute to the hash of both, by the size of the key."""
+    """Return the hash contributions of `topic#` and the "0"s of a unique key, by the size of the key."""
     hashed = java_hash(prefix.decode("utf-8", "replace"))
     return {
         size: (hashed * pow(31, size, 1 << 32) + sum(48 * 31**i for i in range(size))) & 0xFFFFFFFF
@@ -144,22 +144,22 @@ class _Alike:
 
     size: int
     head: bytes
-    """What is before the digits."""
+    """The text before the digits."""
     rest: bytes
-    """What is after them."""
+    """The text after them."""
     at: int
     end: int
-    """Where they are."""
+    """Their position."""
     base: int
-    """What all before them contributes to the hash."""
+    """The hash contribution of all before them."""
 
 
 @attrs.define(eq=False)
 class KeyReader:
     """Reads the keys of records.
 
-    Those that follow each other come from few producers, and each sets the same properties: one that is like the last
-    but for the end of its unique key needs a comparison and a short sum, for h(ab) = h(a) * 31^len(b) + h(b).
+    Successive records come from few producers, each of which sets the same properties. A record that equals the last one
+    but for the end of its unique key needs only a comparison and a short sum, as h(ab) = h(a) * 31^len(b) + h(b).
     """
 
     _topics: dict[bytes, tuple[bytes, Mapping[int, int]]] = attrs.field(factory=dict, init=False)
@@ -167,10 +167,10 @@ class KeyReader:
     _misses: int = attrs.field(default=_PATIENCE, init=False)  # in a row
 
     def read(self, file: LogFile, start: int, limit: int, entries: list[IndexEntry]) -> int:
-        """Add the entries of records that start from `start` up to `limit`, offsets of the log; answer where to go on.
+        """Add the entries of records that start from `start` up to `limit`, offsets of the log; return the next offset.
 
-        They have been through the queues' dispatch, so they are known to be whole. At what is no record, that is the
-        end of the file.
+        The queues' dispatch has read these records, so they are whole. At bytes that are no record, the next offset is
+        the end of the file.
         """
         mapped, first, room, unpack = file.map, file.first_offset, file.size - _RECORD.size, _RECORD.unpack_from
         abandoned, at, limit, add = file.first_offset + file.size, start - first, limit - first, self.add
@@ -224,7 +224,7 @@ class KeyReader:
         return index_hashes(fenced, prefix) if hashed is None else [hashed]
 
     def _open(self, stored_topic: bytes) -> tuple[bytes, Mapping[int, int]]:
-        """What keys of a topic begin with, and what that contributes to the hash of a unique key."""
+        """Return the prefix of a topic's keys, and its contribution to the hash of a unique key."""
         prefix = stored_topic[1:] + b"#"
         opened = self._topics[stored_topic] = (prefix, topic_parts_of(prefix))
         return opened

@@ -25,7 +25,7 @@ class StoreLock:
         # Path.resolve raises RuntimeError for a loop of symbolic links, which then has no named reason.
         path, disk = Path(os.path.realpath(path)), disk or Disk()
         refusal = StoreLocked(f"{path} is locked: another broker uses this store")
-        if path in _held_here:  # asked before opening: closing any descriptor of the file would free the lock
+        if path in _held_here:  # checked before opening: closing any descriptor of the file would free the lock
             raise refusal
         descriptor = disk.open(path, os.O_RDWR | os.O_CREAT)
         try:

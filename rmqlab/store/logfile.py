@@ -3,8 +3,8 @@
 Writing through a mapping into a hole of a sparse file kills the process with SIGBUS when the disk is full.
 So blocks are allocated in steps ahead of the write position, and a full disk is an OSError at a known place.
 
-Views into the mapping are handed out. Whoever holds one must drop it before the pass of the event loop ends:
-a file that is deleted meanwhile stays mapped only until its last view goes.
+Callers get views into the mapping, and must drop them before the pass of the event loop ends: a file that is deleted
+meanwhile stays mapped until its last view is gone.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 _POPULATE_STEP = 128 * 1024
 _MADV_POPULATE_WRITE = 23  # Linux 5.14 and later
 _HEAD_SIZE = 40  # bytes: an index file's header, the start of a record, two entries of a queue
-_WARM_STEP = 2**20  # bytes asked for at once: some systems bring in no more at a call
-_WARM_DISTANCE = 4 * 2**20  # what is nearer to where is written would come too late
+_WARM_STEP = 2**20  # bytes per call: some systems load no more at once
+_WARM_DISTANCE = 4 * 2**20  # nearer pages would be loaded too late
 
 
 def populate(mapped: mmap.mmap, start: int, end: int) -> None:
@@ -63,11 +63,11 @@ class LogFile:
     disk: Disk
     map: mmap.mmap
     view: memoryview
-    wrote: int = 0  # bytes written; the next one goes here
+    wrote: int = 0  # bytes written; position of the next one
     room: int = 0  # bytes that may be written: they have blocks on the disk, and pages in memory
     _blocks: int = attrs.field(default=0, init=False)  # bytes that have blocks on the disk
     _descriptor: int = attrs.field(default=-1, init=False)  # while `append` is used
-    _warmed: int = attrs.field(default=0, init=False)  # so far `warm` has come
+    _warmed: int = attrs.field(default=0, init=False)  # position that `warm` has reached
 
     @classmethod
     def open(
@@ -125,7 +125,7 @@ class LogFile:
             while rest:
                 rest = rest[self.disk.write(self._descriptor, rest, end - len(rest)) :]
         except OSError:
-            # A part of it may be whole records. After a kill, a start would take them for stored.
+            # A part may contain whole records, which a start after a kill would accept as stored.
             self.map[self.wrote : end] = bytes(len(data))
             raise
         self.wrote = end
@@ -133,10 +133,10 @@ class LogFile:
             self.end_appends()
 
     def warm(self, ahead: int) -> None:
-        """Bring into memory what is written next, until it is `ahead` of the end. For a thread; it changes no byte.
+        """Prefault the pages to be written next, up to `ahead` bytes after the end. For a thread; it changes no byte.
 
-        New pages may be dear: a virtual machine that has to get them from its host spends more on them than on all the
-        rest. Unlike `populate`, this lets other threads run meanwhile, and unlike reading, it takes many pages at once.
+        New pages can be expensive: a virtual machine that gets them from its host may spend most of its time on them.
+        Unlike `populate`, this lets other threads run meanwhile, and unlike reading, it faults many pages at once.
         """
         if sys.platform != "linux":
             return
@@ -164,19 +164,19 @@ class LogFile:
         self._blocks = target
 
     def allocate(self, start: int, end: int) -> None:
-        """Give a range blocks. For who writes at random, as an index does; see `ensure_room` for others."""
+        """Allocate blocks for a range. For random writes, as in an index; see `ensure_room` for appends."""
         with self.disk.opened(self.path) as descriptor:
             self.disk.allocate(descriptor, start, end - start)
 
     def sync(self) -> None:
-        """Make what was written durable. A deleted file needs no care."""
+        """Sync written bytes. Does nothing for a deleted file."""
         with contextlib.suppress(FileNotFoundError), self.disk.opened(self.path) as descriptor:
             self.disk.sync(descriptor)
 
     def rewrite(self, start: int, end: int) -> None:
-        """Write to each page of a range what it holds, so that the next sync writes all of them.
+        """Rewrite one byte in each page of a range unchanged, so that the next sync writes all of them.
 
-        For bytes that were written before: their pages have blocks. Not for a thread: another one may write there.
+        For bytes that were written before: their pages have blocks. Not from a thread: another one may write there.
         """
         mapped = self.map
         for at in range(start, end, mmap.PAGESIZE):
@@ -185,7 +185,7 @@ class LogFile:
             mapped[end - 1] = mapped[end - 1]
 
     def close(self) -> None:
-        """Unmap. Where a view is still alive, the mapping goes with it."""
+        """Unmap. While a view is alive, the mapping stays, and ends with it."""
         self.end_appends()
         try:
             self.view.release()
@@ -194,7 +194,7 @@ class LogFile:
             pass
 
     def end_appends(self) -> None:
-        """Give back what `append` holds open; another one opens it again."""
+        """Close the descriptor of `append`; the next `append` opens it again."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -205,9 +205,9 @@ class LogFile:
         self.close()
 
     def discard(self) -> None:
-        """Delete a file that must not count any more, and unmap it. OSError never.
+        """Delete a file and unmap it. Never raises OSError.
 
-        Where the disk refuses, its first bytes are zeroed: a start takes that for the end, and deletes the file.
+        If the disk refuses, its first bytes are zeroed: a start treats that as the log's end, and deletes the file.
         """
         try:
             self.disk.unlink(self.path)

@@ -1,7 +1,7 @@
 """The message store of one broker: put, read, replicate, flush, recover. Nothing here waits or reads a clock.
 
-All calls belong to one thread, except `FlushJob.run`. Memoryviews it answers lie in mapped files: use them
-within the same pass of the event loop, for a later pass may delete the file below them.
+All calls must be made in one thread, except `FlushJob.run`. Returned memoryviews point into mapped files: use them within
+the same pass of the event loop, because a later pass may delete the file.
 """
 
 import contextlib
@@ -22,8 +22,8 @@ from rmqlab.store.disk import Disk
 from rmqlab.store.dispatch import Dispatcher, DispatchObserver
 from rmqlab.store.filequeue import FileQueue
 from rmqlab.store.flush import MARKS_FILE, FlushedMarks, Flusher, FlushJob
-from rmqlab.store.index import Index, key_hash
-from rmqlab.store.indexing import is_record_of
+from rmqlab.store.index import Index
+from rmqlab.store.keysearch import records_by_key
 from rmqlab.store.lock import AbortFile, StoreLock
 from rmqlab.store.pull import PropertyFilter, Puller, TagsMatch
 from rmqlab.store.put import Putter
@@ -68,10 +68,10 @@ class MessageStore:
         on_progress: Callable[[int], object] = lambda _offset: None,
         on_queue: Callable[[], object] = lambda: None,
     ) -> Self:
-        """Lock, map, recover, dispatch to the log's end. StoreLocked, StoreCorrupt or OSError if it cannot.
+        """Lock, map, recover, and dispatch to the log's end. StoreLocked, StoreCorrupt or OSError if that fails.
 
-        On a full disk it opens as well, and refuses puts. `on_progress` is told to which offset of the log it has come,
-        and `on_queue` is called at each step with one of the queues.
+        On a full disk the store opens and refuses puts. `on_progress` gets the commit log offset that recovery has
+        reached, and `on_queue` is called at each step with one of the queues.
         """
         root, disk = config.store_path_root_dir, disk or Disk()
         for directory in (root, config.store_path_commit_log, root / "consumequeue"):
@@ -110,7 +110,7 @@ class MessageStore:
         return store
 
     def _recover(self, on_progress: Callable[[int], object], on_queue: Callable[[], object]) -> None:
-        """Load, cut what is torn, enter what queues and index lack (section 3.5)."""
+        """Load the files, truncate torn records, dispatch what queues and index lack (section 3.5)."""
         crashed = self._abort.exists
         log, queues, checkpoint = self.log, self.queues, self.checkpoint
         log.files.load()
@@ -137,7 +137,7 @@ class MessageStore:
         self.dispatcher.last_stored_at = found.last_stored_at
         try:
             self.dispatcher.catch_up(found.queues_from, index_from, on_progress)
-        except OSError as problem:  # a full disk: what is in the queues is served
+        except OSError as problem:  # a full disk: dispatched messages are served
             self.putter.no_room(problem)
         queues.recover_counters()
         if self.is_slave:
@@ -149,9 +149,9 @@ class MessageStore:
         self.puller = Puller.of(self.log, config, is_slave=self.is_slave)
 
     def close(self) -> None:
-        """A clean stop: all on disk, `abort` removed if queues and index have everything (store-ha#5) and the disk has room.
+        """Stop cleanly: flush all, remove `abort` if queues and index are complete (store-ha#5) and the disk has room.
 
-        OSError never: where the disk fails, `abort` stays, and the next start looks at everything.
+        Never raises OSError: if the disk fails, `abort` stays, and the next start recovers as after a crash.
         """
         if self._closed:
             return
@@ -179,7 +179,7 @@ class MessageStore:
             self._abort.remove()
 
     def _release(self) -> None:
-        """Give back all that is held open: mappings, descriptors, the lock."""
+        """Release mappings, descriptors and the lock."""
         try:
             if self.index is not None:
                 self.index.close()
@@ -189,7 +189,7 @@ class MessageStore:
             self.flusher.marks.close()
             self._lock.release()
 
-    # ---- where things stand ------------------------------------------------------------------------------
+    # ---- offsets ------------------------------------------------------------------------------------------
 
     @property
     def min_commit_log_offset(self) -> int:
@@ -209,7 +209,7 @@ class MessageStore:
 
     @property
     def dispatch_behind_bytes(self) -> int:
-        """What queues or index lack."""
+        """Bytes of the log that queues or index lack."""
         return self.log.max_offset - self.dispatcher.indexed
 
     @property
@@ -230,25 +230,25 @@ class MessageStore:
         return result
 
     def append(self, message: NewMessage) -> PutResult:
-        """Append one message to the log alone: for who calls `enter_appended` before anybody reads again."""
+        """Append one message to the log only. The caller must call `enter_appended` before the next read."""
         return self.putter.append(message)
 
     def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
-        """As `append`, several messages at once, all or none. `message` has what they share."""
+        """As `append`, for several messages at once, all or none. `message` has their shared fields."""
         return self.putter.append_batch(message, batch)
 
     def enter_appended(self) -> None:
-        """Enter in queues and index what was appended. A disk without room refuses the puts to come (section 3.9)."""
+        """Enter appended messages in queues and index. If the disk has no room, later puts are refused (section 3.9)."""
         self.putter.catch_up()
 
     def put_batch(self, message: NewMessage, batch: Batch) -> PutResult:
-        """Append several messages at once, all or none, and enter them. `message` has what they share."""
+        """Append several messages at once, all or none, and enter them. `message` has their shared fields."""
         result = self.putter.append_batch(message, batch)
         self.enter_appended()
         return result
 
     def write_refused(self) -> str | None:
-        """Why a put would be refused now; None if it would not."""
+        """Return why puts are refused now; None if they are accepted."""
         return self.putter.refusal
 
     def get_message(
@@ -267,25 +267,13 @@ class MessageStore:
         )
 
     def message_at(self, physical_offset: int, size: int | None = None) -> memoryview | None:
-        """The whole record at a commit log offset; with `size`, exactly that many bytes."""
+        """Return the whole record at a commit log offset; with `size`, exactly that many bytes; None if it is not there."""
         return self.log.record(physical_offset) if size is None else self.log.slice(physical_offset, size)
 
     def query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryResult:
-        """Records whose key, or unique key, has this key's hash, stored in [begin, end], oldest first.
-
-        As in RocketMQ, a client compares the key itself. That a record lies there and has the hash is checked here, for
-        after a torn write or a damaged file an entry may lead anywhere (issue 12.13).
-        """
-        if self.index is None or not self.index.files:
-            return QueryResult([], 0, 0)
-        found = self.index.find(f"{topic}#{key}", min(max_num, self.config.max_msgs_num_batch), begin, end)
-        if not found:  # RocketMQ tells of its index only where it found something there
-            return QueryResult([], 0, 0)
-        hashed = key_hash(f"{topic}#{key}".encode("utf-8", "replace"))
-        records = [(offset, self.log.record(offset)) for offset in sorted(found)]
-        right = [one for offset, one in records if one is not None and is_record_of(one, offset, hashed)]
-        newest = self.index.files[-1]
-        return QueryResult(right, newest.end_timestamp, newest.end_physical)
+        """Return messages by the hash of a key (see `rmqlab.store.keysearch`); none without an index."""
+        limit = min(max_num, self.config.max_msgs_num_batch)
+        return records_by_key(self.index, self.log, f"{topic}#{key}", limit, begin, end)
 
     def queue_entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
         """Entries of a queue from one on: commit log offset, size, tags code. They end with their file."""
@@ -333,18 +321,18 @@ class MessageStore:
         return self.log.read(offset, limit)
 
     def append_raw(self, offset: int, data: bytes | memoryview) -> bool:
-        """Append a piece of the master's log; dispatch comes later.
+        """Append a piece of the master's log, without dispatch.
 
-        Creates files as RocketMQ does (section 4.5), also for no bytes. False: they do not fit into the file, and
-        RocketMQ drops them. Whether `offset` is the next one wanted is for the caller to check. OSError: no room.
+        Creates files as RocketMQ does (section 4.5), also for an empty piece. False if it does not fit into the file:
+        RocketMQ drops it. The caller checks that `offset` is the log's end. OSError: no room.
         """
         return self.log.append_stream(offset, data)
 
     def dispatch(self, max_bytes: int | None = None, *, may_index: bool = True) -> int:
-        """Enter received records in queues and index; answer how many bytes were done. OSError: no room.
+        """Enter received records in queues and index; return the bytes done. OSError: no room.
 
-        With `max_bytes`, call it until it answers 0: of a bulk the index comes last (see `Dispatcher.step`), and not
-        at all for now unless it `may`.
+        With `max_bytes`, call it until it returns 0: of a bulk, the index is entered last (see `Dispatcher.step`), and
+        only if it `may`.
         """
         done = self.dispatcher.run() if max_bytes is None else self.dispatcher.step(max_bytes, may_index=may_index)
         if done and self.is_slave:
@@ -352,17 +340,17 @@ class MessageStore:
         return done
 
     def record_before(self, offset: int) -> tuple[int, int] | None:
-        """Offset and size of the last record that has a queue entry and ends at or before `offset`; None without one."""
+        """Return offset and size of the last record with a queue entry that ends at or before `offset`; None without one."""
         return self.queues.record_before(offset)
 
     # ---- flush -------------------------------------------------------------------------------------------
 
     def flush_job(self) -> FlushJob | None:
-        """What would make the whole log durable; None if it is. Run it anywhere, then call `flushed`."""
+        """Return a job that makes the whole log durable; None if it is. Run it in any thread, then call `flushed`."""
         return self.flusher.log_job(self.putter.last_stored_at or self.dispatcher.last_stored_at)
 
     def flush_queues_job(self, *, least_pages: int = 0, at_stop: bool = False) -> FlushJob | None:
-        """What would make the queues durable, then the checkpoint; None if they are.
+        """Return a job that makes the queues durable, then the checkpoint; None if they are.
 
         With `least_pages`, only the queues that have grown by so many, and no checkpoint (section 3.6).
         """
@@ -373,7 +361,7 @@ class MessageStore:
         return self.flusher.queues_job(dispatched, stored_at, least_pages=least_pages, at_stop=at_stop)
 
     def flushed(self, job: FlushJob) -> None:
-        """A job has run: what it covered is durable now."""
+        """Note a job that succeeded: its range is durable now."""
         self.flusher.done(job)
 
     # ---- cleaning ----------------------------------------------------------------------------------------
@@ -383,16 +371,16 @@ class MessageStore:
         return self.cleaner.used_percent() / 100
 
     def check_disk(self) -> None:
-        """Decide whether puts are refused because the disk is full, or taken again; due every 10 s (store-ha#31)."""
+        """Refuse puts on a full disk, or accept them again; due every 10 s (store-ha#31)."""
         if not self._closed:
             self.cleaner.check_disk()
 
     def delete_expired(self, hour: int) -> list[str]:
-        """One round of cleaning, due every 10 s; `hour` is the local one. Answers the commit log files deleted."""
+        """Run one round of cleaning, due every 10 s; `hour` is the local one. Returns the deleted commit log files."""
         return [] if self._closed else self.cleaner.delete_expired(hour)
 
     def delete_by_hand(self) -> None:
-        """Let the next 20 rounds of cleaning delete what is old enough, whatever the hour."""
+        """Let the next 20 rounds of cleaning delete expired files at any hour."""
         self.cleaner.delete_by_hand()
 
     def delete_topic(self, topic: str) -> None:

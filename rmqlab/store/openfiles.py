@@ -1,9 +1,9 @@
-"""How many queue files are open at a time: a bounded number for all queues of a store.
+"""A bounded number of mapped queue files for all queues of a store.
 
-A mapping holds a descriptor and counts against the system's limit of mappings. A broker has as many queue files as
-clients make queues, so a file is mapped when it is used, and the file that was mapped longest ago makes room for it.
-Which one was used last is not recorded: that would cost something at each entry, and would spare a file in use at
-most one mapping for each `limit` others.
+A mapping needs a descriptor and counts against the system's limit of mappings. Clients decide how many queue files a
+broker has, so a file is mapped when it is used, and the file that was mapped longest ago is unmapped for it. The order of
+use is not recorded: that would cost time at each entry, and would save a file in use at most one mapping for each `limit`
+others.
 """
 
 import contextlib
@@ -86,10 +86,10 @@ class OpenFiles:
 
 @attrs.define(eq=False)
 class QueueFile(LogFile):
-    """A file that is mapped when its bytes are asked for, and unmapped when too many others are.
+    """A file that is mapped when its bytes are used, and unmapped when too many others are mapped.
 
     `map` and `view` map it: they raise OSError where the system cannot, and StoreCorrupt for a file whose length
-    has changed. While it is unmapped it has no `room`, so a writer that asks for room maps it before it writes.
+    has changed. While it is unmapped it has no `room`, so a writer that calls `ensure_room` maps it first.
     """
 
     map: mmap.mmap = attrs.field(init=False)
@@ -98,14 +98,14 @@ class QueueFile(LogFile):
 
     @classmethod
     def create(cls, path: Path, size: int, disk: Disk, pool: OpenFiles, first_step: int, last_step: int) -> "QueueFile":
-        """Make a file, or take over one that an error left empty. OSError if it cannot be made now."""
+        """Create a file, or reuse one that an error left empty. OSError if that fails."""
         file = cls.existing(path, size, disk, pool, first_step, last_step)
         file.bring_in(create=True)
         return file
 
     @staticmethod
     def existing(path: Path, size: int, disk: Disk, pool: OpenFiles, first_step: int, last_step: int) -> "QueueFile":
-        """Take a file as it is, unmapped."""
+        """Return an existing file, unmapped."""
         return _Unmapped(path, int(path.name), size, first_step, last_step, disk, pool=pool)
 
     def bring_in(self, *, create: bool) -> None:
@@ -121,7 +121,7 @@ class QueueFile(LogFile):
         self.pool.opening(partial(LogFile.allocate, self, start, end))
 
     def unmap(self) -> None:
-        """Give the mapping back; what was written stays. Where a view is still alive, the mapping goes with it."""
+        """Unmap; written bytes stay. While a view is alive, the mapping stays, and ends with it."""
         with contextlib.suppress(BufferError):
             self.view.release()
             self.map.close()
@@ -137,9 +137,9 @@ class QueueFile(LogFile):
 
 @attrs.define(eq=False)
 class _Unmapped(QueueFile):
-    """What a queue file is while it is not mapped.
+    """A queue file while it is not mapped.
 
-    A class of its own, for one with `__getattr__` is slow at all its attributes, and a mapped file is a hot path.
+    A class of its own, because `__getattr__` slows all attributes of a class, and a mapped file is a hot path.
     """
 
     if not TYPE_CHECKING:  # a type checker shall still find misspelt names

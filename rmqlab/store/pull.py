@@ -1,4 +1,4 @@
-"""Read messages of a queue for one pull: how many, which, and what the reader is told (sections 6.1 to 6.3)."""
+"""Read messages of a queue for one pull: selection, limits and status (sections 6.1 to 6.3)."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -14,12 +14,12 @@ from rmqlab.store.results import GetResult, GetStatus
 TagsMatch = Callable[[int], bool]
 PropertyFilter = Callable[[Mapping[str, str]], bool]
 
-_LEAST_EXAMINED: Final = 16_000  # bytes of queue entries examined at least, however few messages are asked for
+_LEAST_EXAMINED: Final = 16_000  # minimum bytes of queue entries examined, for any number of requested messages
 
 
 @attrs.define(slots=True)
 class _Limits:
-    """What ends an answer, by where the messages are."""
+    """Limits of one reply, for messages in memory and on disk."""
 
     near_bytes: int
     memory_size: int

@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_TEXT: Final = 32767  # of a properties string: its length is an int16
 _MAX_TOPIC: Final = 127
-_RECORD_SLACK: Final = 65_536  # what a record may be larger than the largest body
+_RECORD_SLACK: Final = 65_536  # bytes by which a record may exceed the largest body
 _SHORT: Final = struct.Struct(">h")
 _PACK: Final = {
     (len_born, len_store): HEADS[bits].pack
@@ -62,7 +62,7 @@ class Putter:
     last_stored_at: int = 0
     _topics: dict[str, bytes] = attrs.field(factory=dict, init=False)  # as stored: length, then text
     _batches: list[tuple[ConsumeQueue, PutResult, BatchRecords]] = attrs.field(factory=list, init=False)
-    """Appended and not entered yet: what is known of them need not be read from the log."""
+    """Appended batches that are not entered yet: their fields are known and need not be read from the log."""
 
     _max_body: int = attrs.field(init=False)
     _max_record: int = attrs.field(init=False)
@@ -117,7 +117,7 @@ class Putter:
     def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
         """Append messages as records of their own, all in one file or none (section 2.8, store-ha#17).
 
-        `message` has what they share; its properties are the batch's and follow each one's own.
+        `message` has their shared fields; its properties are the batch's and follow each message's own.
         """
         if self.refusal is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
@@ -144,7 +144,7 @@ class Putter:
             return self.no_room(problem)
         queue.next_offset = queue_offset + len(batch)
         result = PutResult(PutStatus.PUT_OK, first, end, queue_offset, stored_at, offsets)
-        if message.topic != SCHEDULE_TOPIC:  # whose entries bear the time of delivery
+        if message.topic != SCHEDULE_TOPIC:  # its entries have times of delivery instead of tags codes
             self._batches.append((queue, result, records))
         return result
 
@@ -164,7 +164,7 @@ class Putter:
         return None
 
     def _enter_batch(self, queue: ConsumeQueue, put: PutResult, records: BatchRecords) -> None:
-        """Enter a batch in queue and index from what is known, without reading it again."""
+        """Enter a batch in queue and index from its known fields, without reading the log."""
         dispatcher, prefix = self.dispatcher, f"{queue.topic}#".encode()
         offsets, stored_at = put.physical_offsets or [], put.store_timestamp
         topic_parts = topic_parts_of(prefix)
@@ -204,7 +204,7 @@ class Putter:
             self.no_room(problem)
 
     def no_room(self, problem: OSError) -> PutResult:
-        """The disk refused, or the process has too many files: so do we, until a look at the disk tries again (section 3.9)."""
+        """Refuse puts after an error of the disk or too many open files, until the next check of the disk (section 3.9)."""
         self.refusal = f"{problem.strerror}: {problem.filename or self.config.store_path_root_dir}"
         logger.error("no more puts: %s", self.refusal)
         return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)

@@ -1,4 +1,4 @@
-"""Where the entries of a queue file end (sections 3.1 and 3.5)."""
+"""The end of the entries in a queue file (sections 3.1 and 3.5)."""
 
 import contextlib
 import struct
@@ -12,12 +12,12 @@ from rmqlab.store.logfile import LogFile
 from rmqlab.store.sparse import first_hole
 
 OFFSET_AND_SIZE: Final = struct.Struct(">qi8x")
-"""Of an entry: where its record lies in the commit log, and the record's size. The rest is the tags code."""
+"""The first fields of an entry: commit log offset and size of its record. The tags code follows."""
 _WORDS: Final = QUEUE_ENTRY_SIZE // 4
 
 
 def written_bytes(file: LogFile, *, crashed: bool) -> int:
-    """How many bytes at the begin of a file are entries. What lies in a hole was never written."""
+    """Return the bytes of entries at the begin of a file. A hole was never written."""
     room = first_hole(file.path, file.size, file.disk) // QUEUE_ENTRY_SIZE
     entries = file.view[: room * QUEUE_ENTRY_SIZE]
     if crashed:
@@ -31,9 +31,9 @@ def _is_entry(entries: memoryview, i: int) -> bool:
 
 
 def valid_count(view: memoryview) -> int:
-    """How many entries of a file come before the first that is none: one with a negative offset, or without a size.
+    """Return the number of entries before the first invalid one: with a negative offset, or without a size.
 
-    A start after a crash looks at all entries of up to three files of every queue: hence arrays, and no loop.
+    A start after a crash checks all entries of up to three files of every queue, so this uses arrays instead of a loop.
     """
     words = view.cast("i")  # five to an entry
     sizes, highs = (_big_endian(words[first::_WORDS]) for first in (2, 0))

@@ -1,6 +1,6 @@
-"""One consume queue file as bytes, for those who look at a store from outside (sections 3.1 and 3.2).
+"""One consume queue file as bytes, for readers of a store that is not open (sections 3.1 and 3.2).
 
-Written entries come first, and their commit log offsets only rise: both are found by halving.
+Written entries are at the begin, and their commit log offsets only rise: bisection finds the end and an offset.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ def count_until(raw: memoryview, is_beyond: Callable[[int, int], bool]) -> int:
 
 
 def last_end(raw: memoryview) -> int:
-    """Where the record of the last entry ends, as an offset of the commit log; 0 without one."""
+    """Return the commit log offset of the end of the last entry's record; 0 without an entry."""
     count = written_count(raw)
     offset, size = _entry(raw, count - 1) if count else (0, 0)
     return offset + size if size != PRE_BLANK_SIZE else 0

@@ -23,7 +23,7 @@ _LONGEST_NAME: Final = 255
 
 
 def can_have_queues(topic: str) -> bool:
-    """Whether a directory of the queues can be called like this, and lie nowhere else: a topic may be what anybody sent."""
+    """Return True if a topic is a valid name of one directory: clients may send any topic, such as `../x`."""
     is_name = topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
     return is_name and len(topic.encode(errors="replace")) <= _LONGEST_NAME
 
@@ -47,7 +47,7 @@ class Queues:
                     on_loaded()
 
     def open(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """The queue, made in memory if it is new: files come with its first entry."""
+        """Return the queue, created in memory if it is new: its first entry creates files."""
         queue = self.table.get((topic, queue_id))
         if queue is None:
             files = FileQueue(
@@ -66,13 +66,13 @@ class Queues:
 
     @property
     def max_physical(self) -> int:
-        """End of the last record known to any queue; 0 if there is none."""
+        """The end of the last record in any queue; 0 without one."""
         return max((queue.max_physical for queue in self), default=0)
 
     def record_before(self, log_offset: int) -> tuple[int, int] | None:
-        """Commit log offset and size of the last record in any queue that ends at or before an offset of the log.
+        """Return commit log offset and size of the last record in any queue that ends at or before a log offset.
 
-        A queue that ends before what was found in another need not be opened.
+        Queues that end before a record found in another queue are not opened.
         """
         found: tuple[int, int] | None = None
         for queue in sorted(self, key=lambda queue: min(queue.max_physical, log_offset), reverse=True):

@@ -1,4 +1,4 @@
-"""What to keep of a commit log after a stop: decisions over bytes, without files (section 3.5)."""
+"""Recovery: find the end of a commit log after a stop, from bytes, without files (section 3.5)."""
 
 import enum
 import struct
@@ -26,11 +26,11 @@ _INT: Final = struct.Struct(">i")
 _LONG: Final = struct.Struct(">q")
 _SHORT: Final = struct.Struct(">h")
 _WINDOW: Final = 32 * 2**20
-"""Bytes of the log whose records are held against the queues at once."""
+"""Bytes of the log whose records are compared with the queues at once."""
 
 
 class Walk(enum.Enum):
-    """Why a walk over one file's records ended."""
+    """The reason why a walk over one file's records ended."""
 
     BLANK = "the rest of the file is declared empty: go on with the next"
     END = "no whole record follows"
@@ -38,7 +38,7 @@ class Walk(enum.Enum):
 
 
 def record_size(view: memoryview, at: int, *, check_crc: bool) -> int:
-    """Size of the whole, consistent record at `at`; 0 if there is none."""
+    """Return the size of the whole, consistent record at `at`; 0 without one."""
     if at + 88 > len(view):
         return 0
     size: int
@@ -66,10 +66,10 @@ def record_size(view: memoryview, at: int, *, check_crc: bool) -> int:
 def walk_records(
     view: memoryview, start: int = 0, limit: int | None = None, *, check_crc: bool, entered: list[int] | None = None
 ) -> tuple[int, Walk]:
-    """Go from whole record to whole record, those that start from `start` up to `limit`. Answer where they end, and why.
+    """Walk over whole records that start from `start` up to `limit`. Return the end of the last one, and the reason.
 
-    `start` is where a record begins. To `entered` are added the positions of records that have a queue entry.
-    The judgement is `record_size`'s, said again for speed: a start after a crash spends most of its time here.
+    `start` is the begin of a record. Positions of records that have a queue entry are appended to `entered`. The checks
+    of `record_size` are repeated inline for speed: a start after a crash spends most of its time here.
     """
     length, unpack, short, entries = (
         len(view),
@@ -111,7 +111,7 @@ def walk_records(
 
 @attrs.frozen
 class FirstRecord:
-    """What an abnormal recovery looks at in each file."""
+    """The fields of each file's first record that recovery after a crash reads."""
 
     magic: int
     stored_at: int

@@ -1,7 +1,8 @@
-"""What a start makes of the files it finds: cut what is torn, find what queues and index lack (section 3.5).
+"""Recovery at a start: truncate torn records, find the records that queues and index lack (section 3.5).
 
-After a crash RocketMQ enters every record of the files it walks once more, and its queues skip what they have. Here
-the queues' entries are held against the log first: after a mere kill they have everything, and nothing is left to do.
+After a crash, RocketMQ dispatches every record of the files it walks once more, and its queues skip known entries. Here
+the queues' entries are compared with the log first: after a kill of the process they are usually complete, and nothing
+is dispatched again.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ class Restart:
     queues_from: int = 0
     index_from: int = 0
     last_stored_at: int = 0
-    """Store time of the last record, if the walk came to it; else 0."""
+    """Store time of the last record in ms, if the walk reached it; else 0."""
 
 
 def restart(
@@ -37,9 +38,9 @@ def restart(
     indexed: int,
     on_recovered: Callable[[], object] = lambda: None,
 ) -> Restart:
-    """Cut log and queues to what is whole. `indexed` is how far the index had come, before files of it were dropped.
+    """Truncate log and queues to whole records. `indexed`: end of the index before files of it were dropped.
 
-    `on_recovered` is called after each queue, and `on_progress` with the commit log offset that was looked at last.
+    `on_recovered` is called after each queue, and `on_progress` with the last checked commit log offset.
     """
     queues.recover(crashed=crashed, on_recovered=on_recovered)
     files = log.files.files
@@ -80,6 +81,6 @@ def _walk_to_end(walk: recovery.LogWalk, queues: Queues | None, on_progress: Cal
 
 
 def _index_start(log: CommitLog, queues: Queues) -> int:
-    """Where the index of a bulk that came before a crash had at least come to: see `Dispatcher.step`."""
+    """Return an offset that the index had reached before the crash: see INDEX_LAG in `Dispatcher.step`."""
     file = log.files.file_at(max(queues.max_physical - 2 * INDEX_LAG, log.min_offset))
     return file.first_offset if file is not None else 0

@@ -1,4 +1,4 @@
-"""What the store answers: RocketMQ's status names, with the offsets and bytes that go with them."""
+"""Results of the store: RocketMQ's status names, with offsets and bytes."""
 
 import enum
 

@@ -16,11 +16,11 @@ def is_delete_hour(config: StoreConfig, hour: int) -> bool:
 def expired_count(
     written_until: Sequence[int], config: StoreConfig, *, now: int, hour: int, used_percent: int, by_hand: bool = False
 ) -> int:
-    """How many of the oldest files to delete now (store-ha#30).
+    """Return how many of the oldest files to delete now (store-ha#30).
 
-    `written_until` says for each file but the last, which always stays, when it was last written to. A disk of which
-    nothing is known (below 0 per cent) counts as crowded. One that is full beyond the limit at which age is ignored
-    must also be beyond `disk_max_used_space_ratio`, or the hour must have come, as in RocketMQ.
+    `written_until` has the time of the last write of each file but the last, which always stays. An unknown disk usage
+    (below 0 per cent) counts as full. Above the limit at which age is ignored, files are deleted only if usage is also
+    above `disk_max_used_space_ratio`, or at the configured hour, as in RocketMQ.
     """
     crowded = not 0 <= used_percent <= config.disk_max_used_space_ratio
     if not (by_hand or crowded or is_delete_hour(config, hour)):

@@ -8,7 +8,6 @@ truncated, and not yet overwritten, look like records behind a hole.
 
 import contextlib
 import mmap
-import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +24,8 @@ from rmqlab.remoting.message import (
     StoredMessage,
     decode_message,
 )
-from rmqlab.store.sparse import data_ranges
+from rmqlab.store.disk import Disk
+from rmqlab.store.sparse import data_end
 
 _HEAD: Final = struct.Struct(">ii20xq")
 _PREFIX: Final = struct.Struct(">ii")
@@ -69,7 +69,7 @@ class LogScan:
             if not path.stat().st_size:
                 continue
             with _mapped(path) as view:
-                for message in self._messages_of(view, int(path.name), written=data_end(path)):
+                for message in self._messages_of(view, int(path.name), written=data_end(path, Disk())):
                     self.holes += self._unreadable
                     self._unreadable.clear()
                     self.end_offset = message.physical_offset + message.store_size
@@ -138,10 +138,3 @@ def _mapped(path: Path) -> Iterator[memoryview]:
         memoryview(mapped) as view,
     ):
         yield view
-
-
-def data_end(path: Path) -> int:
-    """The end of the last part of a file that may have bytes that are not zero. OSError."""
-    with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        return max((end for _, end in data_ranges(file.fileno(), 0, size)), default=0)

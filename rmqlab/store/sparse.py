@@ -1,6 +1,6 @@
-"""Files of which a small part was ever written: where their data lies, without reading the rest.
+"""Data ranges of sparse files, without reading their holes.
 
-A file system that cannot say where the holes of a file are is taken to have none in it.
+On a file system that does not report holes, a file counts as having none.
 """
 
 import errno
@@ -19,7 +19,7 @@ SEEK_HOLE: Final[int | None] = getattr(os, "SEEK_HOLE", None)
 
 
 def data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where, from `start` up to `end`, a file may have bytes that are not zero: begins and ends, rising."""
+    """Yield ranges from `start` up to `end` that may have bytes other than zero: begin and end, in rising order."""
     at = start
     while at < end and (at := _seek(descriptor, at, SEEK_DATA, at, end)) < end:
         hole = min(end, _seek(descriptor, at, SEEK_HOLE, end, end))
@@ -28,9 +28,16 @@ def data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, in
 
 
 def first_hole(path: Path, size: int, disk: Disk) -> int:
-    """Where the first hole of a file of this size begins; its size without one. OSError."""
+    """Return the begin of the first hole in a file of this size; its size without one. OSError."""
     with disk.opened(path, os.O_RDONLY) as descriptor:
         return min(size, _seek(descriptor, 0, SEEK_HOLE, size, size))
+
+
+def data_end(path: Path, disk: Disk) -> int:
+    """Return the end of the last range that may have bytes other than zero; 0 without one. OSError."""
+    with disk.opened(path, os.O_RDONLY) as descriptor:
+        size = os.fstat(descriptor).st_size
+        return max((end for _, end in data_ranges(descriptor, 0, size)), default=0)
 
 
 def _seek(descriptor: int, at: int, whence: int | None, unknown: int, none: int) -> int:

@@ -1,4 +1,4 @@
-"""For tests of the store and of what is built on it: a clock to set, small files, plain messages."""
+"""For tests of the store and of its users: a manual clock, small files, plain messages."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ HOST = ("127.0.0.1", 10911)
 
 @attrs.define
 class ManualClock:
-    """Stands still until told; with a step, moves on by it at each look."""
+    """A clock that tests set; with a step, it advances by that at each call."""
 
     now: int = SOME_DAY
     step: int = 0

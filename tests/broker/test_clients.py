@@ -8,8 +8,9 @@ import pytest
 
 from rmqlab.broker.clients import ConsumerTable, Member, ProducerTable, TooManyClientsError, subscriptions_size
 from rmqlab.broker.locks import LOCK_LIFE, LockedQueue, QueueLocks
+from rmqlab.broker.scripted import ScriptedPeer
 from rmqlab.broker.stats import MAX_KEYS, BrokerStats
-from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.heartbeat import ConsumerData, SubscriptionData
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import attrs
 import pytest
 
-from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.broker.scripted import ScriptedPeer
+from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.codec import decode_command
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import Command

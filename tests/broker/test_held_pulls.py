@@ -7,7 +7,7 @@ import pytest
 
 from rmqlab.broker.filter.message_filter import MessageFilter
 from rmqlab.broker.held_pulls import CHECKS_AT_ONCE, QUEUES_SWEPT_AT_ONCE, WAKES_AT_ONCE, HeldPull, PullHold
-from rmqlab.broker.testing import ScriptedPeer, ScriptedTurns
+from rmqlab.broker.scripted import ScriptedPeer, ScriptedTurns
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.runtime.boundary import InternalErrors

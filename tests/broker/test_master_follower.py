@@ -9,7 +9,7 @@ import pytest
 from rmqlab.broker.ha.known_master import KnownMaster
 from rmqlab.broker.ha.settings import HaSettings
 from rmqlab.broker.master_follower import HandbackAtConnect, MasterFollower
-from rmqlab.broker.testing import ScriptedTasks
+from rmqlab.broker.scripted import ScriptedTasks
 
 MASTER, HA = "10.0.0.1:10911", "10.0.0.1:10912"
 

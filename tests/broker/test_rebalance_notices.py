@@ -6,7 +6,7 @@ import pytest
 
 from rmqlab.broker.clients import ConsumerGroup, Member
 from rmqlab.broker.rebalance_notices import NOTICES_AT_ONCE, SMALL_GROUP, RebalanceNotices
-from rmqlab.broker.testing import ScriptedPeer
+from rmqlab.broker.scripted import ScriptedPeer
 
 Turns = list[Callable[[], None]]
 

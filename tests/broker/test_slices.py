@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from rmqlab.broker.scripted import ScriptedPeer, ScriptedTurns
 from rmqlab.broker.slices import MAX_WAITING, UNITS_AT_ONCE, Parts, Slices, Work
-from rmqlab.broker.testing import ScriptedPeer, ScriptedTurns, TalkingBroker
+from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.offset import ConsumeStats, ConsumeStatsList
 from rmqlab.remoting.bodies.topic import TopicStatsTable
 from rmqlab.remoting.codes import RequestCode, ResponseCode

@@ -6,7 +6,8 @@ import trio
 import trio.testing
 
 from rmqlab.broker.halfmessages import MILLIS_PER_HOUR
-from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.broker.scripted import ScriptedPeer
+from rmqlab.broker.testing import TalkingBroker
 from rmqlab.broker.transactions import TransactionCheck
 from rmqlab.remoting import names
 from rmqlab.remoting.codes import RequestCode

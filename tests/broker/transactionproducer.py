@@ -1,6 +1,7 @@
 """A producer that a broker asks about its transactions."""
 
-from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.broker.scripted import ScriptedPeer
+from rmqlab.broker.testing import TalkingBroker
 from rmqlab.broker.transactions import TransactionCheck
 from rmqlab.remoting import names
 from rmqlab.remoting.bodies.heartbeat import HeartbeatData, ProducerData

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rmqlab.broker.testing import ScriptedPeer, TalkingBroker, send_fields
+from rmqlab.broker.scripted import ScriptedPeer
+from rmqlab.broker.testing import TalkingBroker, send_fields
 from rmqlab.remoting.acl import Credentials, sign
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command, request

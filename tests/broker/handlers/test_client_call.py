@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.broker.scripted import ScriptedPeer
+from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.offset import ResetOffsetBody
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command

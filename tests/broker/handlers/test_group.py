@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rmqlab.broker.testing import ScriptedPeer, TalkingBroker
+from rmqlab.broker.scripted import ScriptedPeer
+from rmqlab.broker.testing import TalkingBroker
 from rmqlab.remoting.bodies.group import (
     ConsumerConnection,
     ProducerConnection,

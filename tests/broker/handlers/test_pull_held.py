@@ -7,7 +7,8 @@ import pytest
 
 from rmqlab.broker.filter.message_filter import MessageFilter
 from rmqlab.broker.held_pulls import WAKES_AT_ONCE
-from rmqlab.broker.testing import ScriptedPeer, TalkingBroker, pull_fields
+from rmqlab.broker.scripted import ScriptedPeer
+from rmqlab.broker.testing import TalkingBroker, pull_fields
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.runtime.dispatch import OVERLOAD
 from tests.broker.handlers.pulls import bodies, outcome, pull, replicate

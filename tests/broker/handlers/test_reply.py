@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rmqlab.broker.testing import ScriptedPeer, TalkingBroker, send_fields
+from rmqlab.broker.scripted import ScriptedPeer
+from rmqlab.broker.testing import TalkingBroker, send_fields
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
 from rmqlab.remoting.headers.send import ReplyMessageRequestHeader

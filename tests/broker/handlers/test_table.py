@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from rmqlab.broker.handlers import HANDLERS, HANDLERS_OF_5X, NOT_SERVED, SERVED_BY_CLIENTS, handlers_of
-from rmqlab.broker.testing import TalkingBroker, over_the_wire, pull_fields, send_fields
+from rmqlab.broker.scripted import over_the_wire
+from rmqlab.broker.testing import TalkingBroker, pull_fields, send_fields
 from rmqlab.nameserver.handlers import HANDLERS as NAMESERVER_HANDLERS
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import Command
