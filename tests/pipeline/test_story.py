@@ -84,6 +84,14 @@ def test_numbers_lead_to_the_rows_of_their_metrics(tmp_path: pathlib.Path) -> No
     assert links == {"nodes", anchor_of("lost"), anchor_of("write_unavailable broker-a")}
 
 
+@pytest.mark.parametrize(
+    ("count", "says"),
+    [(1, "1 acknowledged message was lost."), (1200, "1,200 acknowledged messages were lost.")],
+)
+def test_lost_messages_are_counted_in_the_grammatical_number(tmp_path: pathlib.Path, count: int, says: str) -> None:
+    assert text_of(tell_story(run_data(tmp_path, [], {"lost": finding(count)}))[3]) == says
+
+
 def test_missing_evidence_is_said_and_comes_first_in_what_to_do(tmp_path: pathlib.Path) -> None:
     data = run_data(tmp_path, [], {"lost": finding(None, missing="the journal of produce-1 is cut")})
     data = attrs.evolve(data, summary={**data.summary, "verdict": "unknown"})
