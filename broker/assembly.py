@@ -95,7 +95,7 @@ def assemble(env: Environment, store: MessageStore, arrivals: Arrivals, tasks: T
         on_received=growth.received,
         emit=link.emit,
         connection_observer=HandbackAtConnect(known_master, sync, registration, tasks),
-        caution=MasterPrecheck(
+        master_check=MasterPrecheck(
             store, Identity(config.broker_cluster_name, config.broker_name), client, link.emit, known_master
         ),
         source_ip=_source_ip(config),

@@ -52,7 +52,7 @@ class _Syncs:
             await trio.to_thread.run_sync(job.run)
         except OSError as exc:
             if not self._is_failing:
-                log.error("cannot write to disk: %s; tried again and again", exc)  # noqa: TRY400 - the disk's fault, not the code's
+                log.error("cannot write to disk: %s; retrying", exc)  # noqa: TRY400 - the disk's fault, not the code's
             self._is_failing = True
             return False
         if self._is_failing:
@@ -177,12 +177,12 @@ async def sample_log_forever(broker: Broker) -> NoReturn:
 
     All brokers of a cluster sample at the same instants, because their clocks agree: so samples can be compared.
     """
-    told = None
+    sampled = None
     while True:
         await trio.sleep_until((trio.current_time() // SAMPLE_PERIOD + 1) * SAMPLE_PERIOD)
         end = broker.store.max_commit_log_offset
-        if end != told:
-            told = end
+        if end != sampled:
+            sampled = end
             broker.emit("log_sampled", max_offset=end, acknowledged=broker.ha_master.push_to_slave_max_offset)
 
 

@@ -147,9 +147,9 @@ async def _open_store(
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
-                _tell_progress_forever,
+                _emit_progress_forever,
                 lambda: (reached.offset, reached.queues),
-                lambda told: link.emit("recovering", offset=told[0], queues=told[1]),
+                lambda reached: link.emit("recovering", offset=reached[0], queues=reached[1]),
             )
             try:
                 opened.append(await trio.to_thread.run_sync(opening))
@@ -172,7 +172,7 @@ async def _close_store(store: MessageStore, link: ControlLink) -> None:
     with trio.CancelScope(shield=True):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
-                _tell_progress_forever,
+                _emit_progress_forever,
                 lambda: store.indexed_offset,
                 lambda offset: link.emit("indexing", offset=offset),
             )
@@ -180,13 +180,13 @@ async def _close_store(store: MessageStore, link: ControlLink) -> None:
             nursery.cancel_scope.cancel()
 
 
-async def _tell_progress_forever(come_to: Callable[[], T], tell: Callable[[T], None]) -> NoReturn:
-    told = come_to()
+async def _emit_progress_forever(progress: Callable[[], T], emit: Callable[[T], None]) -> NoReturn:
+    emitted = progress()
     while True:
         await trio.sleep(real_seconds(PROGRESS_PERIOD))
-        if come_to() != told:
-            told = come_to()
-            tell(told)
+        if (current := progress()) != emitted:
+            emitted = current
+            emit(current)
 
 
 def _open_access(settings: BrokerSettings) -> AccessControl | None:

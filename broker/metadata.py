@@ -65,7 +65,7 @@ class MetadataSync:
     _boot: str | None = attrs.field(default=None, init=False)  # when the master was started, by its own account
     _has_forgotten: bool = attrs.field(default=False, init=False)
     _is_syncing: bool = attrs.field(default=False, init=False)
-    _told_kept: dict[str, dict[int, tuple[int, int]]] = attrs.field(factory=dict, init=False)
+    _reported_kept: dict[str, dict[int, tuple[int, int]]] = attrs.field(factory=dict, init=False)
 
     async def sync_forever(self) -> NoReturn:
         """Copy after 3 s, then every 10 s."""
@@ -144,10 +144,10 @@ class MetadataSync:
             stay = {queue_id: newer.pop(queue_id) for queue_id in kept.get(key, ()) if queue_id in newer}
             if newer:
                 self.emit("consumer_offsets_overwritten", key=key, queues=newer)
-            if stay and stay != self._told_kept.get(key):  # once, not every 10 s
+            if stay and stay != self._reported_kept.get(key):  # once, not every 10 s
                 self.emit("consumer_offsets_kept", key=key, queues=stay)
             stays[key] = stay
-        self._told_kept = stays
+        self._reported_kept = stays
         table.merge(fresh, kept)
 
     async def _hand_back(self, master: str) -> None:

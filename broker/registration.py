@@ -65,7 +65,7 @@ def address_fault(address: str) -> str | None:
     if not host or not _PORT.fullmatch(port) or not 1 <= int(port) <= 65535:
         return f"{address[:_LONGEST_ADDRESS]!r} is not host:port"
     if len(address) > _LONGEST_ADDRESS or not address.isascii() or not address.isprintable():
-        return f"{address[:_LONGEST_ADDRESS]!r} is no address"
+        return f"{address[:_LONGEST_ADDRESS]!r} is not a valid address"
     return None
 
 
@@ -229,7 +229,7 @@ class Registration:
         except RemotingError as exc:
             self._complaints.say(address, f"not registered: {exc}")
         except (HeaderError, BodyError) as exc:
-            self._complaints.say(address, f"not registered: the answer of {address} does not parse: {short(exc)}")
+            self._complaints.say(address, f"not registered: the reply of {address} does not parse: {short(exc)}")
         except Exception as exc:  # noqa: BLE001 - a boundary: one nameserver may not keep us from the others
             self.errors.caught("registration", exc, address)
 
@@ -278,7 +278,7 @@ class Registration:
         if fault is None:
             self._complaints.clear(whose)
             return address
-        self._complaints.say(whose, f"a nameserver sent an address of the {whose} that is not used: {fault}")
+        self._complaints.say(whose, f"a nameserver sent an invalid address of the {whose}: {fault}")
         return None
 
     async def _is_needed(self) -> bool:

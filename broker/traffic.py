@@ -76,10 +76,12 @@ def _handle(route: Route[Broker], broker: Broker, header: Header, request: Reque
             took=broker.now_millis() - began,
         )
 
-    told = WatchedRequest(request.command, request.channel, errors=request.errors, answered=answered, original=request)
+    watched_request = WatchedRequest(
+        request.command, request.channel, errors=request.errors, answered=answered, original=request
+    )
     before = _committed(broker, header)
     try:
-        reply = route.handle(broker, header, told)
+        reply = route.handle(broker, header, watched_request)
     except Refusal as exc:
         answered(exc.code, str(exc), None)
         raise
@@ -88,7 +90,7 @@ def _handle(route: Route[Broker], broker: Broker, header: Header, request: Reque
         name, peer = route.code.name, request.channel.peer
         broker.emit("offset_committed", request=name, peer=peer, **where, before=before, offset=offset)
     if reply is not None:
-        told.reply(reply)
+        watched_request.reply(reply)
     return None
 
 

@@ -118,7 +118,7 @@ class AccessControl:
     def _load(self, path: pathlib.Path) -> None:
         document = read_acl_file(path)
         if not document:
-            log.warning("%s is empty: what it said before counts on", path)
+            log.warning("%s is empty: its former content stays in force", path)
             return
         self.files[path] = AclFile.of(document, self.now_millis())
         for key in self.files[path].accounts:

@@ -128,10 +128,10 @@ class MasterPrecheck:
         try:
             await self._examine(ask, settings, ha_address)
         except (MasterRejected, RemotingError, OSError) as exc:
-            self._say(f"master {ha_address} is not followed: {exc}")
+            self._report_verdict(f"master {ha_address} is not followed: {exc}")
             return False
         except CheckUnsupported as exc:
-            self._say(f"master {ha_address} is followed unexamined, as 4.9 does it: {exc}")
+            self._report_verdict(f"master {ha_address} is followed unexamined, as 4.9 does it: {exc}")
         else:
             self.verdict = ""
         return True
@@ -144,7 +144,7 @@ class MasterPrecheck:
         host, _, port = ha_address.rpartition(":")
         return f"{host}:{int(port) - HA_PORT_DISTANCE}"
 
-    def _say(self, text: str) -> None:
+    def _report_verdict(self, text: str) -> None:
         if text != self.verdict:  # once, not every 5 s
             log.warning("%s", text)
             self.emit("ha_master_examined", verdict=text)

@@ -84,10 +84,10 @@ class HaClient:
         settings: HaSettings,
         *,
         on_received: Callable[[], None],
-        caution: MasterCheck,
+        master_check: MasterCheck,
         now: Callable[[], float],
     ) -> None:
-        caution.begin(settings)
+        master_check.begin(settings)
         self.closed = trio.Event()
         self.close_reason = ""
         self.was_sent_badly = False
@@ -100,7 +100,7 @@ class HaClient:
         self._reactor = reactor
         self._store = store
         self._on_received = on_received
-        self._caution = caution
+        self._master_check = master_check
         self._now = now
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -166,7 +166,7 @@ class HaClient:
             trouble, self.was_sent_badly = str(exc), isinstance(exc, BadFrameError)
         except OSError as exc:
             trouble = exc.strerror or str(exc)
-        if (fault := self._caution.find_fault()) is not None:
+        if (fault := self._master_check.find_fault()) is not None:
             trouble, self.was_sent_badly = fault, True
         # Whole frames before the fault are acknowledged, as in 4.9. The report is sent before dispatch, because a send on
         # the master may wait for it.
@@ -206,7 +206,7 @@ class HaSlave:
         on_received: Callable[[], None],
         emit: Callable[..., None],
         connection_observer: ConnectionObserver | None = None,
-        caution: MasterCheck | None = None,
+        master_check: MasterCheck | None = None,
         source_ip: str | None = None,
         now: Callable[[], float] = trio.current_time,
     ) -> None:
@@ -218,7 +218,7 @@ class HaSlave:
         self._on_received = on_received
         self._connection_observer = connection_observer
         self._emit = emit
-        self._caution = caution or NoCheck()
+        self._master_check = master_check or NoCheck()
         self._source_ip = source_ip
         self._now = now
         self._address_changed = known_master.ha_address_changed
@@ -231,7 +231,7 @@ class HaSlave:
         return {
             "master_address": self._known_master.ha_address,
             "connected": client is not None,
-            "verdict": self._caution.verdict,
+            "verdict": self._master_check.verdict,
             "reported_offset": client.stream.reported if client is not None else self._store.max_commit_log_offset,
             "received_bytes_per_second": client.rate.per_second(now) if client is not None else 0,
             "seconds_since_receipt": round(now - client.stream.last_read_at, 3) if client is not None else None,
@@ -273,7 +273,7 @@ class HaSlave:
         # is lost, so the checked master is the one that is followed.
         is_fit = False
         try:
-            is_fit = await self._caution.is_fit(address, self.settings)
+            is_fit = await self._master_check.is_fit(address, self.settings)
         finally:
             if not is_fit:
                 sock.close()
@@ -296,7 +296,7 @@ class HaSlave:
                 self._store,
                 self.settings,
                 on_received=self._on_received,
-                caution=self._caution,
+                master_check=self._master_check,
                 now=self._now,
             )
         except OSError:  # gone already

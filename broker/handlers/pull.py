@@ -61,10 +61,10 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
     except Refusal as exc:
         return Reply(exc.code, {}, remark=str(exc))
     if header.max_msg_nums < 0 or (header.sys_flag & SUSPEND and header.suspend_timeout_millis is None):
-        raise HeaderError(f"a pull of {header.max_msg_nums} messages, or one that waits without an end")
+        raise HeaderError(f"maxMsgNums is {header.max_msg_nums}, or suspendTimeoutMillis is missing")
     if header.sys_flag & COMMIT_OFFSET and not broker.is_slave:
         if header.commit_offset is None:
-            raise HeaderError("a pull that commits no offset")
+            raise HeaderError("commitOffset is missing, but the sysFlag asks for a commit")
         place = (header.consumer_group, header.topic, header.queue_id)
         commit_offset(broker, place, header.commit_offset, request.channel.peer)
     result = _read(broker, header, wanted)
@@ -193,7 +193,7 @@ def _wanted_by_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tu
             f"group {header.consumer_group} does not subscribe to {header.topic} by heartbeat",
         )
     if header.sub_version is None:
-        raise HeaderError("a pull without the version of its subscription")
+        raise HeaderError("subVersion is missing")
     if subscription.sub_version < header.sub_version:
         raise Refusal(
             ResponseCode.SUBSCRIPTION_NOT_LATEST,

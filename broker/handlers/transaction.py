@@ -66,7 +66,9 @@ def _checked_half(broker: Broker, header: EndTransactionRequestHeader) -> Stored
             f"that half message is number {half.queue_offset}, not {header.tran_state_table_offset}",
         )
     if half.physical_offset != header.commit_log_offset:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"that half message says it lies at {half.physical_offset}")
+        raise Refusal(
+            ResponseCode.SYSTEM_ERROR, f"the half message has offset {half.physical_offset}, not the requested one"
+        )
     return half
 
 

@@ -213,7 +213,7 @@ class Producer:
             queue = self._choose(outgoing.topic, queues, to, attempts[-1].broker_name if attempts else None)
             attempt, result = await self._attempt(number, outgoing, queue, deadline)
             attempts.append(attempt)
-            self._tell(attempt)
+            self._report(attempt)
             if not self._is_worth_another(attempt):
                 break
         if result is not None:
@@ -231,7 +231,7 @@ class Producer:
         began_at = trio.current_time()
         address = await self._master(queue)
 
-        def told(**what: object) -> Attempt:
+        def attempt(**what: object) -> Attempt:
             return Attempt(
                 number=number,
                 topic=outgoing.topic,
@@ -244,20 +244,20 @@ class Producer:
             )
 
         if address is None:
-            return told(code=BROKER_NOT_EXIST, error=f"broker {queue.broker_name} has no known master"), None
+            return attempt(code=BROKER_NOT_EXIST, error=f"broker {queue.broker_name} has no known master"), None
         try:
             response = await self._request(address, self._command(outgoing, queue), deadline)
         except ConnectError as exc:
-            return told(error=str(exc)), None
+            return attempt(error=str(exc)), None
         except RemotingError as exc:
-            return told(error=str(exc), is_indeterminate=True), None
+            return attempt(error=str(exc), is_indeterminate=True), None
         status = STATUSES.get(response.code)  # type: ignore[call-overload]  # a plain int looks up an IntEnum
         if status is None:
-            return told(code=response.code, error=response.remark or f"response code {response.code}"), None
+            return attempt(code=response.code, error=response.remark or f"response code {response.code}"), None
         try:
             header = response.header(SendMessageResponseHeader)
         except HeaderError as exc:
-            return told(error=f"the answer does not parse: {exc}", is_indeterminate=True), None
+            return attempt(error=f"the answer does not parse: {exc}", is_indeterminate=True), None
         stored_in = MessageQueue(
             topic=outgoing.topic,
             broker_name=queue.broker_name,
@@ -273,7 +273,7 @@ class Producer:
         )
         if self.tracer is not None:
             self.tracer.published(outgoing, address, result, header, trio.current_time() - began_at)
-        return told(status=status), result
+        return attempt(status=status), result
 
     async def _request(self, address: str, command: Command, deadline: float) -> Command:
         """Send a request to a broker, until the deadline. ConnectError: certainly nothing was written."""
@@ -291,7 +291,7 @@ class Producer:
         header = outgoing.header(self.group, queue, self.config, wall_millis())
         return self.client.command(outgoing.code, header, outgoing.body, oneway=oneway)
 
-    def _tell(self, attempt: Attempt) -> None:
+    def _report(self, attempt: Attempt) -> None:
         if self._on_attempt is not None:
             self._on_attempt(attempt)
 
@@ -315,7 +315,7 @@ class Producer:
                 code=code,
                 error=str(exc),
             )
-            self._tell(attempt)
+            self._report(attempt)
             raise RefusedError(str(exc), (attempt,), code=code, remark=str(exc)) from exc
 
     def _known_queues(self, topic: str) -> list[MessageQueue]:

@@ -178,7 +178,7 @@ class PushConsumer(Member):
             await self._on_messages([message])
         except ConsumeLaterError as exc:
             result, remark = CMResult.CR_LATER, str(exc)
-        except Exception as exc:  # noqa: BLE001 - it is told to whoever asked
+        except Exception as exc:  # noqa: BLE001 - it is reported to the requesting tool
             result, remark = CMResult.CR_THROW_EXCEPTION, repr(exc)
         spent = int((trio.current_time() - began_at) * 1000)
         answer = ConsumeMessageDirectlyResult(consume_result=result, remark=remark, spent_time_mills=spent)

@@ -136,7 +136,7 @@ class TransactionProducer(Producer):
             if self.tracer is not None:
                 self.tracer.ended_transaction(half, address, sent.message_id, _WORDS[state], is_asked_for=False)
         except FAILURES as exc:
-            log.warning("end of transaction %s not told: %s", sent.message_id, exc)
+            log.warning("end of transaction %s not sent: %s", sent.message_id, exc)
 
     def _asked(self, header: CheckTransactionStateRequestHeader, half: StoredMessage, request: Request) -> None:
         self.client.nursery.start_soon(self._answer, header, half, request.channel)

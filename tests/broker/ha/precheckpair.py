@@ -88,7 +88,7 @@ class Pair:
             settings,
             KnownMaster.from_settings(settings),
             on_received=received,
-            caution=self.examination(),
+            master_check=self.examination(),
             emit=self.told.emit,
         )
         self.nursery.start_soon(slave.run_forever)

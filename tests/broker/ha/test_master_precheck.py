@@ -1,4 +1,4 @@
-"""A slave's caution before it follows, and what comes without it: pairs of 4.9 and the switches, on real stores."""
+"""A slave's master_check before it follows, and what comes without it: pairs of 4.9 and the switches, on real stores."""
 
 from collections.abc import Callable
 
