@@ -199,7 +199,7 @@ def _drop_silent_clients(broker: Broker) -> None:
 
 
 async def _save_offsets_forever(broker: Broker) -> NoReturn:
-    """Write consumerOffset.json every 5 s, first after 10 s (store-ha#63), and files that failed on a full disk before."""
+    """Write consumerOffset.json every 5 s, first after 10 s (store-ha#63), and files that a full disk refused."""
     await broker.topics.file.prepare(broker.topics.topics)
     await broker.subscriptions.file.prepare(broker.subscriptions.groups)
     await trio.sleep(FIRST_SAVE)

@@ -47,7 +47,7 @@ class AccessControl:
 
     @classmethod
     def open(cls, home: pathlib.Path, now_millis: Callable[[], int]) -> "AccessControl":
-        """Read all files below `home`; create an empty conf/plain_acl.yml if it is missing. AclDenied for invalid files."""
+        """Read all files below `home`; create a missing conf/plain_acl.yml. AclDenied for invalid files."""
         control = cls(home, now_millis)
         plain = plain_acl_file(home)
         try:
@@ -160,7 +160,7 @@ class AccessControl:
         return True
 
     def update_white_addresses(self, addresses: Sequence[str], file_name: str | None) -> bool:
-        """Replace the global white addresses of a file, by default conf/plain_acl.yml. False if it is not an ACL file."""
+        """Replace a file's global white addresses (default conf/plain_acl.yml). False if it is not an ACL file."""
         path = pathlib.Path(file_name) if file_name else plain_acl_file(self.home)
         if path not in find_acl_files(self.home):
             log.error("%s is no ACL file below %s", path, self.home)

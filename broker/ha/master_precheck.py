@@ -3,8 +3,8 @@
 The slave checks that the master belongs to its own broker name and cluster, and that both logs have a common past.
 
 The HA protocol has no such messages, so the slave sends requests that every broker serves to the master's remoting
-port: settings (26), runtime values (28), a record by commit log offset (33). A real master serves them too. If the master
-rejects them, the slave follows it unchecked, as 4.9 does; if it does not reply, the slave waits until it does.
+port: settings (26), runtime values (28), a record by commit log offset (33). A real master serves them too. If the
+master rejects them, the slave follows it unchecked, as 4.9 does; if it does not reply, the slave waits until it does.
 """
 
 import logging
@@ -74,7 +74,7 @@ def identity_of(settings: bytes) -> Identity:
 
 
 def log_span_of(runtime_info: bytes) -> tuple[int, int]:
-    """Return the first offset and the end of a broker's commit log (request 28). CheckUnsupported if they are missing."""
+    """Return begin and end of a broker's commit log (request 28). CheckUnsupported if they are missing."""
     try:
         values = KVTable.decode(runtime_info).table
         first, end = (java_long(values[name]) for name in ("commitLogMinOffset", "commitLogMaxOffset"))
@@ -182,7 +182,7 @@ class MasterPrecheck:
         self.emit("log_dropped", master=ha_address, begin=begin, end=end, master_begin=first)
 
     async def _compare(self, ask: Ask, ha_address: str, first: int, end: int) -> None:
-        """Truncate our log at the common end with the master's. A partial record at the end is dropped as well."""
+        """Truncate our log at the common end with the master's, and drop a partial record at the end."""
         store = self.store
         while store.dispatch(_DISPATCH_CHUNK, may_index=False):  # records are known by their queue entries
             await trio.lowlevel.checkpoint()
@@ -210,7 +210,7 @@ class MasterPrecheck:
             is_same = await self._has(ask, span)
 
     def _record_before(self, offset: int, first: int) -> Span | None:
-        """Return our last record that ends at or before `offset` and that the master, whose log begins at `first`, can have.
+        """Return our last record that ends by `offset` and that the master, whose log begins at `first`, can have.
 
         Queues also have entries of records that have expired here: those cannot be compared.
         """

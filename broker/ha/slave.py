@@ -168,8 +168,8 @@ class HaClient:
             trouble = exc.strerror or str(exc)
         if (fault := self._master_check.find_fault()) is not None:
             trouble, self.was_sent_badly = fault, True
-        # Whole frames before the fault are acknowledged, as in 4.9. The report is sent before dispatch, because a send on
-        # the master may wait for it.
+        # Whole frames before the fault are acknowledged, as in 4.9. The report is sent before dispatch, because a send
+        # on the master may wait for it.
         if (report := self.stream.advanced(self._store.max_commit_log_offset, now)) is not None:
             self._write(report)
         if trouble:
@@ -179,7 +179,7 @@ class HaClient:
             self._on_received()
 
     def _write(self, report: bytes) -> None:
-        """Send a report in at most three attempts, then close (section 4.2): a master that cannot read 8 bytes is stuck."""
+        """Send a report in at most three attempts, then close (section 4.2): such a master is stuck."""
         try:
             for _ in range(_WRITE_ATTEMPTS):
                 try:
@@ -194,7 +194,7 @@ class HaClient:
 
 
 class HaSlave:
-    """The slave's side of replication. Brokers of any role have one; without a master's address it idles (section 4.1)."""
+    """The slave's side of replication, in brokers of any role; it idles without a master's address (section 4.1)."""
 
     def __init__(
         self,

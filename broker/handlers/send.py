@@ -165,7 +165,7 @@ def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str
 
 
 def _check_store(broker: Broker) -> None:
-    """Refuse a message that the store cannot accept at all, before its checks (DefaultMessageStore.checkStoreStatus)."""
+    """Refuse messages while the store accepts none (DefaultMessageStore.checkStoreStatus)."""
     if (reason := broker.store.write_refused()) is not None:
         broker.stats.count_put_failure()
         raise Refusal(ResponseCode.SERVICE_NOT_AVAILABLE, reason)
