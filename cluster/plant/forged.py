@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from rmqlab.cluster.checks.history import Queue
 from rmqlab.cluster.plant.journalfile import PlacedEntry, insert, placed_entries, remove, rewrite
 from rmqlab.cluster.plant.model import Change, Expected, Kind, Nodes, NothingToPlantError
 from rmqlab.cluster.plant.site import Site, any_consumer, any_node, any_producer
@@ -40,19 +41,12 @@ def _acknowledged_entries(site: Site, node: str) -> list[PlacedEntry]:
 def forge_acknowledgement(site: Site, nodes: Nodes) -> Change:
     """Write a send that was acknowledged, of a message that was never stored."""
     path, like = site.journal(nodes[0]), site.choose(_acknowledged_entries(site, nodes[0]), "acknowledged send")
-    last = _last(site, nodes[0], "sent")
-    fields = dict(like.fields)
-    stranger = site.stranger_id(fields["message_id"])
-    ends = [
-        send.offset
-        for send in site.history.sends
-        if send.queue and (send.queue.broker, send.queue.queue_id, send.topic)
-        == (fields["broker"], fields["queue"], fields["topic"]) and send.offset is not None
-    ]  # fmt: skip
+    last, fields = _last(site, nodes[0], "sent"), like.fields
+    stranger = site.stranger_id(str(fields["message_id"]))
     forged = {
         "number": int(last.fields.get("number") or 0) + 1,
         "message_id": stranger,
-        "offset": max(ends) + 1,
+        "offset": _acknowledged_end(site, Queue(fields["topic"], fields["broker"], fields["queue"])),
         "began_at": last.at_millis - 1,
         "took": 1,
     }
@@ -61,20 +55,24 @@ def forge_acknowledgement(site: Site, nodes: Nodes) -> Change:
     return Change(edits=(edit,), victims=(stranger,), broker=str(fields["broker"]))
 
 
+def _acknowledged_end(site: Site, queue: Queue) -> int:
+    """The queue offset behind the last message that a producer was acknowledged for."""
+    return max(send.offset for send in site.history.sends if send.queue == queue and send.offset is not None) + 1
+
+
 def remove_send(site: Site, nodes: Nodes) -> Change:
     """Remove the entry of an acknowledged send."""
     path, placed = site.journal(nodes[0]), site.choose(_acknowledged_entries(site, nodes[0]), "acknowledged send")
     message_id = str(placed.fields["message_id"])
     remove(path, placed)
-    return Change(
-        edits=(site.edit(nodes[0], path, placed.start, f"the send of {message_id} removed"),), victims=(message_id,)
-    )
+    edit = site.edit(nodes[0], path, placed.start, f"the send of {message_id} removed")
+    return Change(edits=(edit,), victims=(message_id,))
 
 
 def forge_delivery(site: Site, nodes: Nodes) -> Change:
     """Write the delivery of a message that was never stored."""
     path, last = site.journal(nodes[0]), _last(site, nodes[0], "delivered")
-    fields = dict(last.fields)
+    fields = last.fields
     stranger = site.stranger_id(str(fields["message_id"]))
     forged = {"message_id": stranger, "offset": int(fields["offset"]) + 1, "number": int(fields.get("number") or 0) + 1}
     insert(path, last, last.changed(forged))
