@@ -1,0 +1,186 @@
+"""Metrics of messages: what was lost, repeated or out of order."""
+
+from typing import Final
+
+from rmqlab.verdict.catalogue.shared import (
+    BROKERS,
+    DELIVERIES,
+    DELIVERIES_JOURNALS,
+    MESSAGES,
+    NOTHING_SENT,
+    SENDS,
+    STORE_MISSING,
+)
+from rmqlab.verdict.causes import DUPLICATE_CAUSES
+from rmqlab.verdict.metrics import Metric
+from rmqlab.verdict.outcomes import OUTCOMES, STORED
+
+LOSS: Final = (
+    Metric(
+        name="lost",
+        unit=MESSAGES,
+        says="acknowledged, and in no store",
+        definition="Messages whose send ended in an outcome that says stored, and of which no store of the run has a"
+        " readable copy under any topic (delayed and half messages lie under a system topic).",
+        blind_to="messages of clients that keep no journal; copies on machines whose stores were not given",
+        unknown_when=f"{NOTHING_SENT}; {STORE_MISSING}; an acknowledged send carries no unique id",
+        rests_on=SENDS,
+        is_floor=True,
+    ),
+    *(
+        Metric(
+            name=f"lost.{outcome}",
+            unit=MESSAGES,
+            says=f"acknowledged with {outcome}, and in no store",
+            rests_on=SENDS,
+            is_floor=True,
+        )
+        for outcome in STORED
+    ),
+    Metric(
+        name="unreadable",
+        unit=MESSAGES,
+        says="lost, with damaged records of them left",
+        definition="The part of `lost` of which a store has a record whose body fails its CRC, or a consume queue"
+        " entry that points into a hole of the commit log (see `corrupt`).",
+        unknown_when="as `lost`",
+        rests_on=SENDS,
+        is_floor=True,
+    ),
+    Metric(
+        name="expired",
+        unit=MESSAGES,
+        says="acknowledged, and deleted for their age",
+        definition="Like `lost`, where the broker deleted commit log files and no longer has the queue up to the"
+        " message's offset.",
+        unknown_when="as `lost`",
+        rests_on=SENDS,
+        is_floor=True,
+    ),
+    Metric(
+        name="missing",
+        target="NODE",
+        unit=MESSAGES,
+        says="acknowledged, and not in this node's store",
+        definition="Acknowledged messages of the node's broker name that this store does not hold, whether another"
+        " store holds them or not: what would be lost with all other stores.",
+        unknown_when="no send to the node's broker name was acknowledged",
+        rests_on=SENDS,
+        is_floor=True,
+    ),
+    Metric(
+        name="unreplicated",
+        target="BROKER",
+        unit=MESSAGES,
+        says="answered SEND_OK by a SYNC_MASTER, and in no slave's store",
+        definition="Messages whose send ended in SEND_OK, in a cluster of SYNC_MASTERs, and that no slave of the broker"
+        " name holds, where no slave removed records afterwards (wiped store, power loss, deleted file, cut log).",
+        blind_to="a message that its slave never had, if the slave removed other records later",
+        unknown_when="a slave's store was not given; the cluster's role is ASYNC_MASTER or not recorded",
+        rests_on=SENDS,
+        is_floor=True,
+    ),
+    Metric(
+        name="sent",
+        unit=MESSAGES,
+        says="sends, whatever came of them",
+        unknown_when="the journal of a producer is incomplete",
+        rests_on=SENDS,
+        is_floor=True,
+    ),
+    *(
+        Metric(
+            name=f"sent.{outcome}", unit=MESSAGES, says=f"sends that ended in {outcome}", rests_on=SENDS, is_floor=True
+        )
+        for outcome in OUTCOMES
+    ),
+    Metric(
+        name="stored.indeterminate",
+        unit=MESSAGES,
+        says="indeterminate for their producer, and in a store",
+        unknown_when="a store is missing: then it is at least the value",
+        rests_on=SENDS,
+        is_floor=True,
+    ),
+    Metric(
+        name="stored.refused",
+        unit=MESSAGES,
+        says="refused, and in a store all the same",
+        unknown_when="a store is missing: then it is at least the value",
+        rests_on=SENDS,
+        is_floor=True,
+    ),
+    Metric(
+        name="unclaimed",
+        unit=MESSAGES,
+        says="in a store, and sent by nobody in the journal",
+        definition="Messages stored since the run began, in a topic that the run sent to or that is no system topic,"
+        " whose unique id no send and no failed attempt of any journal names.",
+        blind_to="which client sent them: a deleted journal and a client that keeps none look the same",
+        unknown_when="no store was given",
+    ),
+)
+
+DUPLICATES: Final = (
+    Metric(
+        name="stored_twice",
+        unit=MESSAGES,
+        says="stored at more than one place",
+        definition="Messages at more than one place (broker name, queue, queue offset) of the topic they were sent"
+        " to. A client that retries causes this: the first attempt was carried out, but its answer was lost.",
+        unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
+        rests_on=SENDS,
+        is_floor=True,
+    ),
+    Metric(
+        name="duplicates",
+        unit=DELIVERIES,
+        says="deliveries of a message to a group beyond the first",
+        definition="Each counts under exactly one cause.",
+        blind_to="broadcasting groups, whose consumers each receive every message",
+        unknown_when="nothing was delivered to a workload of the journal",
+        rests_on=DELIVERIES_JOURNALS,
+        is_floor=True,
+    ),
+    *(
+        Metric(
+            name=f"duplicates.{cause}",
+            unit=DELIVERIES,
+            says=f"such, {says}",
+            rests_on=DELIVERIES_JOURNALS | SENDS | BROKERS,
+        )
+        for cause, says in DUPLICATE_CAUSES.items()
+    ),
+)
+
+ORDER: Final = (
+    Metric(
+        name="order.stored",
+        unit=MESSAGES,
+        says="stored behind one that was sent only after them",
+        definition="Per queue, in any node's log: the later send began only after the earlier one was acknowledged.",
+        blind_to="sends that overlapped, and delayed and half messages",
+        unknown_when="nothing was acknowledged or no store was given",
+        rests_on=SENDS,
+        is_floor=True,
+    ),
+    Metric(
+        name="order.delivered",
+        target="GROUP",
+        unit=MESSAGES,
+        says="first delivered after a later one of the queue",
+        definition="Orderly consumers never see this. Concurrent consumers may.",
+        blind_to="messages that come a second time (`duplicates`), and those of a retry topic",
+        unknown_when="the group received nothing",
+        rests_on=DELIVERIES_JOURNALS,
+    ),
+)
+
+DELIVERED_UNSTORED: Final = Metric(
+    name="delivered_unstored",
+    unit=MESSAGES,
+    says="delivered, and in no store",
+    definition="Messages that a consumer received and of which no store has a readable copy under any topic, without"
+    " those that their broker deleted for their age.",
+    unknown_when="nothing was delivered, or a store that could hold one of the messages cannot be read",
+)

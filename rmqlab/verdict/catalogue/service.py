@@ -1,0 +1,135 @@
+"""Metrics of the service that clients got: outages, routes, consumer offsets, clocks."""
+
+from typing import Final
+
+from rmqlab.verdict.catalogue.shared import (
+    BROKERS,
+    DELIVERIES_JOURNALS,
+    MESSAGES,
+    NAMESERVERS,
+    SECONDS,
+    SENDS,
+    SUPERVISOR,
+    TIMES,
+)
+from rmqlab.verdict.metrics import Metric
+
+UNAVAILABILITY: Final = (
+    *(
+        Metric(
+            name=f"{way}_unavailable",
+            target=target,
+            unit=SECONDS,
+            says=f"longest time without a {what}",
+            definition="From the last success to the next one, where at least one attempt failed in between."
+            " A window that no success has ended runs to its last failure, and is at least that long.",
+            blind_to="time in which nobody tried" + more,
+            unknown_when=f"nothing was {done} the target",
+            rests_on=rests_on,
+        )
+        for way, what, done, more, rests_on in (
+            ("write", "send that was stored", "sent to", "", SENDS),
+            (
+                "read",
+                "pull that was answered",
+                "read from",
+                "; a broker that stops while it holds pulls, until they are overdue",
+                DELIVERIES_JOURNALS,
+            ),
+        )
+        for target in ("BROKER", "QUEUE")
+    ),
+    Metric(
+        name="group_read_unavailable",
+        target="GROUP",
+        unit=SECONDS,
+        says="longest time without an answered pull at one broker name",
+        definition="Like `read_unavailable`, for one consumer group, at the broker name where it lasted longest.",
+        unknown_when="the group pulled nothing",
+        rests_on=DELIVERIES_JOURNALS,
+    ),
+)
+
+DETECTION: Final = (
+    Metric(
+        name="detection",
+        target="WATCHER",
+        unit=SECONDS,
+        says="longest time until an absent broker was named no longer",
+        definition="From the moment a broker was killed, stopped, paused or isolated until the watcher no longer names"
+        " its address.",
+        blind_to="brokers that came back before the watcher dropped them (see `stale_route`)",
+        unknown_when="no broker that the watcher named was away long enough, or the watcher was away itself",
+        rests_on=SUPERVISOR,
+    ),
+)
+
+ROUTES: Final = (
+    Metric(
+        name="stale_route",
+        target="WATCHER",
+        unit=SECONDS,
+        says="longest time it named a broker that was away",
+        unknown_when="the workload records no routes",
+        rests_on=SUPERVISOR,
+    ),
+    Metric(
+        name="missing_route",
+        target="NAMESERVER",
+        unit=SECONDS,
+        says="longest time it did not name one that was ready",
+        rests_on=SUPERVISOR,
+    ),
+    Metric(
+        name="route_disagreement",
+        unit=SECONDS,
+        says="longest time in which two nameservers named different brokers",
+        unknown_when="there are fewer than two nameservers",
+        rests_on=NAMESERVERS,
+    ),
+)
+
+ROLLBACKS: Final = (
+    Metric(
+        name="offset_rollbacks",
+        unit=TIMES,
+        says="a consumer offset went back",
+        definition="By a commit that a broker took, by a slave's metadata sync, by a correction of a consumer whose"
+        " offset is out of bounds, or by a group whose next commit is below its last one.",
+        unknown_when="no consumer group consumed or committed anything",
+        rests_on=DELIVERIES_JOURNALS | BROKERS,
+        is_floor=True,
+    ),
+    Metric(
+        name="offset_rollbacks",
+        target="GROUP",
+        unit=TIMES,
+        says="an offset of this group went back",
+        rests_on=DELIVERIES_JOURNALS | BROKERS,
+        is_floor=True,
+    ),
+    Metric(
+        name="rolled_back",
+        target="GROUP",
+        unit=MESSAGES,
+        says="the farthest that an offset of it went back",
+        rests_on=DELIVERIES_JOURNALS | BROKERS,
+        is_floor=True,
+    ),
+)
+
+CLOCKS: Final = (
+    Metric(
+        name="clock_disagreement",
+        target="NODE",
+        unit=SECONDS,
+        says="furthest that its events contradict those of others",
+        definition="A message delivered before it was sent or stored, stored before it was sent or after it was"
+        " acknowledged, or an event written before the cluster's start or after the node's end. The node that disagrees"
+        " with more others is named.",
+        blind_to="differences below 1 s, and a node that is ahead by less than it lived on after its last event",
+        unknown_when="no event of the node can be compared with another's",
+        rests_on=SENDS | DELIVERIES_JOURNALS,
+        is_floor=True,
+    ),
+)

@@ -1,0 +1,23 @@
+"""Units, and what several declarations share: the journals that metrics rest on, and reasons to be unknown."""
+
+from typing import Final
+
+from rmqlab.verdict.metrics import Source
+
+MESSAGES: Final = "messages"
+DELIVERIES: Final = "deliveries"
+BYTES: Final = "bytes"
+SECONDS: Final = "s"
+TIMES: Final = "times"
+RECORDS: Final = "records"
+ENTRIES: Final = "entries"
+TOPICS: Final = "topics"
+GROUPS: Final = "groups"
+
+SUPERVISOR: Final = frozenset({Source.SUPERVISOR})
+SENDS: Final = SUPERVISOR | {Source.PRODUCERS}
+DELIVERIES_JOURNALS: Final = SUPERVISOR | {Source.CONSUMERS}
+BROKERS: Final = SUPERVISOR | {Source.BROKERS}
+NAMESERVERS: Final = SUPERVISOR | {Source.NAMESERVERS}
+NOTHING_SENT = "no workload of the journal sent anything, or the journal of a producer is incomplete"
+STORE_MISSING = "a store that could hold one of the messages was not given or cannot be read"

@@ -1,0 +1,148 @@
+"""Metrics of the stores: logs against each other, and queues, index and tables against the log."""
+
+from typing import Final
+
+from rmqlab.verdict.catalogue.shared import (
+    BROKERS,
+    BYTES,
+    DELIVERIES_JOURNALS,
+    ENTRIES,
+    GROUPS,
+    MESSAGES,
+    RECORDS,
+    TOPICS,
+)
+from rmqlab.verdict.metrics import Metric
+
+OFFSET_FILES: Final = (
+    Metric(
+        name="offset_file_behind",
+        target="NODE",
+        unit=MESSAGES,
+        says="furthest that a stored offset is below a commit",
+        definition="consumerOffset.json of the node, against the last commit to it that it had time to save (every"
+        " 5 s, first 10 s after a start, and at a stop in good order).",
+        blind_to="offsets that no workload of the journal committed, and those that a slave got from its master",
+        unknown_when="the file cannot be read, or no commit must be in it",
+        rests_on=DELIVERIES_JOURNALS,
+        is_floor=True,
+    ),
+)
+
+REPLICATION: Final = (
+    Metric(
+        name="replication_lag",
+        target="SLAVE",
+        unit=BYTES,
+        says="the most it was behind its master's log",
+        definition="The largest difference of both logs' ends in the samples of one instant (one a second).",
+        blind_to="what comes and goes between two samples",
+        unknown_when="the master or the slave recorded no sample",
+        rests_on=BROKERS,
+        is_floor=True,
+    ),
+    Metric(
+        name="replication_lag_left",
+        target="SLAVE",
+        unit=BYTES,
+        says="how far it was behind in the end",
+        unknown_when="as `replication_lag`",
+        rests_on=BROKERS,
+    ),
+)
+
+DIVERGENCE: Final = (
+    Metric(
+        name="divergence",
+        target="SLAVE",
+        unit=BYTES,
+        says="of its log that are not its master's",
+        definition="Bytes that differ, as far as both logs go. RocketMQ copies bytes, so any difference is for good.",
+        unknown_when="one of the stores was not given, or the logs have no byte in common",
+    ),
+    Metric(name="behind", target="SLAVE", unit=BYTES, says="its log ends so much before its master's"),
+    Metric(name="ahead", target="SLAVE", unit=BYTES, says="its log ends so much beyond its master's"),
+)
+
+RECORDS_AND_QUEUES: Final = (
+    Metric(
+        name="corrupt",
+        target="NODE",
+        unit=RECORDS,
+        says="of its log that cannot be read",
+        definition="Records whose body fails its CRC, and records in holes of the log: bytes that are no record, with"
+        " records behind them. Consume queue entries that point into a hole say what it held. Records behind a hole"
+        " count as stored, but a broker that starts after a crash cuts its log off at the hole.",
+        blind_to="altered bytes that no CRC covers (all but the body), holes that no queue entry points into, and"
+        " a log that ends early",
+    ),
+    Metric(
+        name="dangling",
+        target="NODE",
+        unit=ENTRIES,
+        says="of its consume queues that point at no record of theirs",
+        definition="The commit log has another record at the entry's place, or none: of another topic, queue, queue"
+        " offset or size. Entries below the first file of the log belong to expired messages.",
+        blind_to="records that no entry points at",
+        unknown_when="the store has records and no consume queues, or lost power and was not started again",
+    ),
+    Metric(
+        name="unqueued",
+        target="NODE",
+        unit=RECORDS,
+        says="of its log that no consume queue entry points at",
+        definition="Readable records without an entry of their topic, queue and queue offset at their place.",
+        unknown_when="the node was not stopped in good order: records are entered after they are stored",
+    ),
+)
+
+STORE_FILES: Final = (
+    Metric(
+        name="unindexed",
+        target="NODE",
+        unit=MESSAGES,
+        says="in its log, and in the range of no index file",
+        definition="Readable messages with a unique id that the run stored, between no begin and end that the head"
+        " of an index file states.",
+        blind_to="single entries of an index file; files of a broker with messageIndexEnable=false count as missing",
+        unknown_when="the node was not stopped in good order each time it ended",
+    ),
+    Metric(
+        name="topics_missing",
+        target="NODE",
+        unit=TOPICS,
+        says="with messages in its log, and not in topics.json",
+        definition="Topics, except those of RocketMQ itself, whose first record is at least 30 s older than the run's"
+        " end: a slave learns of a topic later than of its messages.",
+        unknown_when="topics.json cannot be read, or the node lost power or its store and was not started again",
+    ),
+    Metric(
+        name="offset_file_ahead",
+        target="NODE",
+        unit=MESSAGES,
+        says="furthest that a stored offset is beyond its queue's end",
+        definition="consumerOffset.json of the node, against the end of the queue in all stores of its broker name.",
+        blind_to="offsets that skip messages without leaving the queue, and queues whose messages all expired",
+        unknown_when="the file cannot be read, or a store of the broker name is missing",
+    ),
+)
+
+GROUPS_MISSING: Final = Metric(
+    name="groups_missing",
+    target="NODE",
+    unit=GROUPS,
+    says="that consumed from a master, and not in subscriptionGroup.json",
+    blind_to="tables of slaves, and groups that consumed before the node's last start only",
+    unknown_when="the file cannot be read, or the node lost power or its store and was not started again",
+)
+
+DELAY_OFFSET_BEHIND: Final = Metric(
+    name="delay_offset_behind",
+    target="NODE",
+    unit=MESSAGES,
+    says="furthest that a delay level delivered beyond its stored offset",
+    definition="delayOffset.json of a master, against delayed messages that its log has under their own topic, too.",
+    unknown_when="the file cannot be read, or the node was not stopped in good order",
+)
+
+TABLE_FILES: Final = (GROUPS_MISSING, DELAY_OFFSET_BEHIND)
