@@ -147,6 +147,48 @@ GROUNDS: Final = (
         source="store-and-ha section 3.1",
     ),
     Ground(
+        metric="unqueued",
+        effect=Effect.WARNS,
+        because="Consumers do not receive a message that no queue entry points at.",
+        source="store-and-ha section 3.1",
+    ),
+    Ground(
+        metric="unindexed",
+        effect=Effect.WARNS,
+        because="Queries by key and by unique id do not find the message.",
+        source="store-and-ha section 3.2",
+    ),
+    Ground(
+        metric="delivered_unstored",
+        effect=Effect.WARNS,
+        because="A consumer received a message that was lost afterwards.",
+        source="broker-requests section 1.6",
+    ),
+    Ground(
+        metric="topics_missing",
+        effect=Effect.WARNS,
+        because="A broker that starts without a topic's configuration refuses pulls of it.",
+        source="store-and-ha section 5.4",
+    ),
+    Ground(
+        metric="groups_missing",
+        effect=Effect.WARNS,
+        because="A broker that starts without a group's configuration creates it with defaults.",
+        source="store-and-ha section 5.4",
+    ),
+    Ground(
+        metric="offset_file_ahead",
+        effect=Effect.WARNS,
+        because="A group whose offset is beyond its queue is corrected, and may skip messages.",
+        source="broker-requests section 2.4",
+    ),
+    Ground(
+        metric="delay_offset_behind",
+        effect=Effect.WARNS,
+        because="Delayed messages are delivered again.",
+        source="store-and-ha section 5.4",
+    ),
+    Ground(
         metric="stored_twice",
         effect=Effect.WARNS,
         because="A client that retries stores a message twice if only the response was lost.",

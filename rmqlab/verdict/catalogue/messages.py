@@ -3,12 +3,12 @@
 from typing import Final
 
 from rmqlab.verdict.catalogue.shared import (
-    BROKERS,
+    BROKER_JOURNALS,
+    CONSUMER_JOURNALS,
     DELIVERIES,
-    DELIVERIES_JOURNALS,
     MESSAGES,
     NOTHING_SENT,
-    SENDS,
+    PRODUCER_JOURNALS,
     STORE_MISSING,
 )
 from rmqlab.verdict.causes import DUPLICATE_CAUSES
@@ -24,7 +24,7 @@ LOSS: Final = (
         " readable copy under any topic (delayed and half messages lie under a system topic).",
         blind_to="messages of clients that keep no journal; copies on machines whose stores were not given",
         unknown_when=f"{NOTHING_SENT}; {STORE_MISSING}; an acknowledged send carries no unique id",
-        rests_on=SENDS,
+        rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
     *(
@@ -32,7 +32,7 @@ LOSS: Final = (
             name=f"lost.{outcome}",
             unit=MESSAGES,
             says=f"acknowledged with {outcome}, and in no store",
-            rests_on=SENDS,
+            rests_on=PRODUCER_JOURNALS,
             is_floor=True,
         )
         for outcome in STORED
@@ -44,7 +44,7 @@ LOSS: Final = (
         definition="The part of `lost` of which a store has a record whose body fails its CRC, or a consume queue"
         " entry that points into a hole of the commit log (see `corrupt`).",
         unknown_when="as `lost`",
-        rests_on=SENDS,
+        rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
     Metric(
@@ -54,7 +54,7 @@ LOSS: Final = (
         definition="Like `lost`, where the broker deleted commit log files and no longer has the queue up to the"
         " message's offset.",
         unknown_when="as `lost`",
-        rests_on=SENDS,
+        rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
     Metric(
@@ -65,7 +65,7 @@ LOSS: Final = (
         definition="Acknowledged messages of the node's broker name that this store does not hold, whether another"
         " store holds them or not: what would be lost with all other stores.",
         unknown_when="no send to the node's broker name was acknowledged",
-        rests_on=SENDS,
+        rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
     Metric(
@@ -77,7 +77,7 @@ LOSS: Final = (
         " name holds, where no slave removed records afterwards (wiped store, power loss, deleted file, cut log).",
         blind_to="a message that its slave never had, if the slave removed other records later",
         unknown_when="a slave's store was not given; the cluster's role is ASYNC_MASTER or not recorded",
-        rests_on=SENDS,
+        rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
     Metric(
@@ -85,12 +85,16 @@ LOSS: Final = (
         unit=MESSAGES,
         says="sends, whatever came of them",
         unknown_when="the journal of a producer is incomplete",
-        rests_on=SENDS,
+        rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
     *(
         Metric(
-            name=f"sent.{outcome}", unit=MESSAGES, says=f"sends that ended in {outcome}", rests_on=SENDS, is_floor=True
+            name=f"sent.{outcome}",
+            unit=MESSAGES,
+            says=f"sends that ended in {outcome}",
+            rests_on=PRODUCER_JOURNALS,
+            is_floor=True,
         )
         for outcome in OUTCOMES
     ),
@@ -99,7 +103,7 @@ LOSS: Final = (
         unit=MESSAGES,
         says="indeterminate for their producer, and in a store",
         unknown_when="a store is missing: then it is at least the value",
-        rests_on=SENDS,
+        rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
     Metric(
@@ -107,7 +111,7 @@ LOSS: Final = (
         unit=MESSAGES,
         says="refused, and in a store all the same",
         unknown_when="a store is missing: then it is at least the value",
-        rests_on=SENDS,
+        rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
     Metric(
@@ -129,7 +133,7 @@ DUPLICATES: Final = (
         definition="Messages at more than one place (broker name, queue, queue offset) of the topic they were sent"
         " to. A client that retries causes this: the first attempt was carried out, but its answer was lost.",
         unknown_when="nothing was sent or no store was given; with a store missing it is at least the value",
-        rests_on=SENDS,
+        rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
     Metric(
@@ -139,7 +143,7 @@ DUPLICATES: Final = (
         definition="Each counts under exactly one cause.",
         blind_to="broadcasting groups, whose consumers each receive every message",
         unknown_when="nothing was delivered to a workload of the journal",
-        rests_on=DELIVERIES_JOURNALS,
+        rests_on=CONSUMER_JOURNALS,
         is_floor=True,
     ),
     *(
@@ -147,7 +151,7 @@ DUPLICATES: Final = (
             name=f"duplicates.{cause}",
             unit=DELIVERIES,
             says=f"such, {says}",
-            rests_on=DELIVERIES_JOURNALS | SENDS | BROKERS,
+            rests_on=CONSUMER_JOURNALS | PRODUCER_JOURNALS | BROKER_JOURNALS,
         )
         for cause, says in DUPLICATE_CAUSES.items()
     ),
@@ -161,7 +165,7 @@ ORDER: Final = (
         definition="Per queue, in any node's log: the later send began only after the earlier one was acknowledged.",
         blind_to="sends that overlapped, and delayed and half messages",
         unknown_when="nothing was acknowledged or no store was given",
-        rests_on=SENDS,
+        rests_on=PRODUCER_JOURNALS,
         is_floor=True,
     ),
     Metric(
@@ -172,7 +176,7 @@ ORDER: Final = (
         definition="Orderly consumers never see this. Concurrent consumers may.",
         blind_to="messages that come a second time (`duplicates`), and those of a retry topic",
         unknown_when="the group received nothing",
-        rests_on=DELIVERIES_JOURNALS,
+        rests_on=CONSUMER_JOURNALS,
     ),
 )
 

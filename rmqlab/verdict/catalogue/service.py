@@ -3,13 +3,13 @@
 from typing import Final
 
 from rmqlab.verdict.catalogue.shared import (
-    BROKERS,
-    DELIVERIES_JOURNALS,
+    BROKER_JOURNALS,
+    CONSUMER_JOURNALS,
     MESSAGES,
-    NAMESERVERS,
+    NAMESERVER_JOURNALS,
+    PRODUCER_JOURNALS,
     SECONDS,
-    SENDS,
-    SUPERVISOR,
+    SUPERVISOR_JOURNAL,
     TIMES,
 )
 from rmqlab.verdict.metrics import Metric
@@ -28,13 +28,13 @@ UNAVAILABILITY: Final = (
             rests_on=rests_on,
         )
         for way, what, done, more, rests_on in (
-            ("write", "send that was stored", "sent to", "", SENDS),
+            ("write", "send that was stored", "sent to", "", PRODUCER_JOURNALS),
             (
                 "read",
                 "pull that was answered",
                 "read from",
                 "; a broker that stops while it holds pulls, until they are overdue",
-                DELIVERIES_JOURNALS,
+                CONSUMER_JOURNALS,
             ),
         )
         for target in ("BROKER", "QUEUE")
@@ -46,7 +46,7 @@ UNAVAILABILITY: Final = (
         says="longest time without an answered pull at one broker name",
         definition="Like `read_unavailable`, for one consumer group, at the broker name where it lasted longest.",
         unknown_when="the group pulled nothing",
-        rests_on=DELIVERIES_JOURNALS,
+        rests_on=CONSUMER_JOURNALS,
     ),
 )
 
@@ -60,7 +60,7 @@ DETECTION: Final = (
         " its address.",
         blind_to="brokers that came back before the watcher dropped them (see `stale_route`)",
         unknown_when="no broker that the watcher named was away long enough, or the watcher was away itself",
-        rests_on=SUPERVISOR,
+        rests_on=SUPERVISOR_JOURNAL,
     ),
 )
 
@@ -71,21 +71,21 @@ ROUTES: Final = (
         unit=SECONDS,
         says="longest time it named a broker that was away",
         unknown_when="the workload records no routes",
-        rests_on=SUPERVISOR,
+        rests_on=SUPERVISOR_JOURNAL,
     ),
     Metric(
         name="missing_route",
         target="NAMESERVER",
         unit=SECONDS,
         says="longest time it did not name one that was ready",
-        rests_on=SUPERVISOR,
+        rests_on=SUPERVISOR_JOURNAL,
     ),
     Metric(
         name="route_disagreement",
         unit=SECONDS,
         says="longest time in which two nameservers named different brokers",
         unknown_when="there are fewer than two nameservers",
-        rests_on=NAMESERVERS,
+        rests_on=NAMESERVER_JOURNALS,
     ),
 )
 
@@ -97,7 +97,7 @@ ROLLBACKS: Final = (
         definition="By a commit that a broker took, by a slave's metadata sync, by a correction of a consumer whose"
         " offset is out of bounds, or by a group whose next commit is below its last one.",
         unknown_when="no consumer group consumed or committed anything",
-        rests_on=DELIVERIES_JOURNALS | BROKERS,
+        rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
     ),
     Metric(
@@ -105,7 +105,7 @@ ROLLBACKS: Final = (
         target="GROUP",
         unit=TIMES,
         says="an offset of this group went back",
-        rests_on=DELIVERIES_JOURNALS | BROKERS,
+        rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
     ),
     Metric(
@@ -113,7 +113,7 @@ ROLLBACKS: Final = (
         target="GROUP",
         unit=MESSAGES,
         says="the farthest that an offset of it went back",
-        rests_on=DELIVERIES_JOURNALS | BROKERS,
+        rests_on=CONSUMER_JOURNALS | BROKER_JOURNALS,
         is_floor=True,
     ),
 )
@@ -129,7 +129,7 @@ CLOCKS: Final = (
         " with more others is named.",
         blind_to="differences below 1 s, and a node that is ahead by less than it lived on after its last event",
         unknown_when="no event of the node can be compared with another's",
-        rests_on=SENDS | DELIVERIES_JOURNALS,
+        rests_on=PRODUCER_JOURNALS | CONSUMER_JOURNALS,
         is_floor=True,
     ),
 )

@@ -14,10 +14,10 @@ ENTRIES: Final = "entries"
 TOPICS: Final = "topics"
 GROUPS: Final = "groups"
 
-SUPERVISOR: Final = frozenset({Source.SUPERVISOR})
-SENDS: Final = SUPERVISOR | {Source.PRODUCERS}
-DELIVERIES_JOURNALS: Final = SUPERVISOR | {Source.CONSUMERS}
-BROKERS: Final = SUPERVISOR | {Source.BROKERS}
-NAMESERVERS: Final = SUPERVISOR | {Source.NAMESERVERS}
+SUPERVISOR_JOURNAL: Final = frozenset({Source.SUPERVISOR})
+PRODUCER_JOURNALS: Final = SUPERVISOR_JOURNAL | {Source.PRODUCERS}
+CONSUMER_JOURNALS: Final = SUPERVISOR_JOURNAL | {Source.CONSUMERS}
+BROKER_JOURNALS: Final = SUPERVISOR_JOURNAL | {Source.BROKERS}
+NAMESERVER_JOURNALS: Final = SUPERVISOR_JOURNAL | {Source.NAMESERVERS}
 NOTHING_SENT = "no workload of the journal sent anything, or the journal of a producer is incomplete"
 STORE_MISSING = "a store that could hold one of the messages was not given or cannot be read"

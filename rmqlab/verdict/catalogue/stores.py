@@ -3,9 +3,9 @@
 from typing import Final
 
 from rmqlab.verdict.catalogue.shared import (
-    BROKERS,
+    BROKER_JOURNALS,
     BYTES,
-    DELIVERIES_JOURNALS,
+    CONSUMER_JOURNALS,
     ENTRIES,
     GROUPS,
     MESSAGES,
@@ -24,7 +24,7 @@ OFFSET_FILES: Final = (
         " 5 s, first 10 s after a start, and at a stop in good order).",
         blind_to="offsets that no workload of the journal committed, and those that a slave got from its master",
         unknown_when="the file cannot be read, or no commit must be in it",
-        rests_on=DELIVERIES_JOURNALS,
+        rests_on=CONSUMER_JOURNALS,
         is_floor=True,
     ),
 )
@@ -38,7 +38,7 @@ REPLICATION: Final = (
         definition="The largest difference of both logs' ends in the samples of one instant (one a second).",
         blind_to="what comes and goes between two samples",
         unknown_when="the master or the slave recorded no sample",
-        rests_on=BROKERS,
+        rests_on=BROKER_JOURNALS,
         is_floor=True,
     ),
     Metric(
@@ -47,7 +47,7 @@ REPLICATION: Final = (
         unit=BYTES,
         says="how far it was behind in the end",
         unknown_when="as `replication_lag`",
-        rests_on=BROKERS,
+        rests_on=BROKER_JOURNALS,
     ),
 )
 
