@@ -156,7 +156,7 @@ GROUNDS: Final = (
         metric="unindexed",
         effect=Effect.WARNS,
         because="Queries by key and by unique id do not find the message.",
-        source="store-and-ha section 3.2",
+        source="store-and-ha section 3.3",
     ),
     Ground(
         metric="delivered_unstored",
