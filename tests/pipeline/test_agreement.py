@@ -15,7 +15,7 @@ from rmqlab.cluster.checks import judge_directory
 from rmqlab.cluster.scenario.catalogue import list_scenarios
 from rmqlab.pipeline.audit.audit import audit_run
 from rmqlab.pipeline.runs import home
-from tests.pipeline.test_audit import differences
+from tests.pipeline.violations import differences
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from rmqlab.cluster.plant.kinds import KINDS
 from rmqlab.cluster.plant.planting import plant
 from rmqlab.pipeline.audit.audit import audit_run
 from tests.cluster.plant.smallrun import made_up_run, write_run
-from tests.pipeline.test_audit import differences
+from tests.pipeline.violations import differences
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -35,7 +35,7 @@ QUIETLY = (
 def page(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """The page of a made-up run with everything in it."""
     from rmqlab.pipeline.audit.audit import audit_run
-    from tests.pipeline.test_audit import PLANTED, clean_run, write_run
+    from tests.pipeline.violations import PLANTED, clean_run, write_run
 
     run = clean_run()
     for plant in dict(PLANTED):

@@ -1,0 +1,180 @@
+"""The audit of stores: logs that differ, damaged records, queues, tables; both judges agree."""
+
+import pathlib
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from rmqlab.cluster.checks import judge_directory
+from rmqlab.cluster.checks.testing import MadeUpRun
+from rmqlab.pipeline.audit.audit import audit_run
+from rmqlab.store.consumequeue import ENTRY
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.pipeline.conftest import Lab
+from tests.pipeline.violations import MAGIC, clean_run, compare, lose, wipe_and_start, write_run
+
+
+def test_a_log_that_differs_is_found_at_its_first_byte(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    directory = write_run(clean_run(), tmp_path)
+    path = directory / "broker-a-s" / "store" / "commitlog" / f"{0:020d}"
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"UNIQ_KEY\x01ID000007") + 16] ^= 1
+    path.write_bytes(raw)
+    summary = compare(spark, directory)
+    assert summary.verdict == "violated"
+    assert summary.findings["divergence broker-a-s"].value
+
+
+def overwrite_record(directory: pathlib.Path, node: str, message_id: str, at: int, raw: bytes) -> None:
+    """Change bytes of a message's record in one log, `at` bytes behind its begin."""
+    path = directory / node / "store" / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    begin = content.rindex(MAGIC, 0, content.index(f"UNIQ_KEY\x01{message_id}".encode())) - 4
+    content[begin + at : begin + at + len(raw)] = raw
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("at", "raw"),
+    [
+        pytest.param(8, b"\0\0\0\7", id="another CRC"),
+        pytest.param(0, bytes(40), id="zeros"),
+        pytest.param(0, b"\0\0\3\xff", id="another size"),
+        pytest.param(28, b"\0\0\0\0\0\0\0\7", id="another place"),
+        pytest.param(84, b"\0\0\0\7", id="another body length"),
+    ],
+)
+@pytest.mark.parametrize("nodes", [("broker-a", "broker-a-s"), ("broker-a",)])
+def test_a_damaged_record_is_no_copy_and_ends_no_log(
+    spark: "SparkSession", tmp_path: pathlib.Path, nodes: tuple[str, ...], at: int, raw: bytes
+) -> None:
+    """Issue 14.4: it counted as stored, or everything behind it as lost."""
+    directory = write_run(clean_run(), tmp_path)
+    for node in nodes:
+        overwrite_record(directory, node, "ID000004", at, raw)
+    findings = compare(spark, directory).findings
+    is_lost = len(nodes) == 2
+    counted = ("lost", "unreadable", "corrupt broker-a", "missing broker-a", "corrupt broker-a-s", "dangling broker-a")
+    assert [findings[metric].value for metric in counted] == [is_lost, is_lost, 1, 1, is_lost, 0]
+    assert findings["behind broker-a-s"].value == 0
+    quick = judge_directory(directory)
+    assert quick["corrupt broker-a"].message_ids == ("ID000004",)
+    for metric in ("lost", "unreadable") if is_lost else ():
+        assert quick[metric].message_ids == ("ID000004",)
+        assert "broker-a, commit log offset " in findings[metric].evidence[0].says
+
+
+@pytest.mark.parametrize("entry", [bytes(20), ENTRY.pack(7, 300, 0), ENTRY.pack(10**6, 300, 0), None])
+def test_a_queue_entry_to_nowhere_is_found(spark: "SparkSession", tmp_path: pathlib.Path, entry: bytes | None) -> None:
+    directory = write_run(clean_run(), tmp_path)
+    path = directory / "broker-a" / "store" / "consumequeue" / "orders" / "1" / f"{0:020d}"
+    entries = bytearray(path.read_bytes())
+    entries[40:60] = entries[60:80] if entry is None else entry
+    path.write_bytes(entries)
+    findings = compare(spark, directory).findings
+    assert [findings[f"dangling {node}"].value for node in ("broker-a", "broker-a-s")] == [1, 0]
+    assert findings["corrupt broker-a"].value == 0
+    assert judge_directory(directory)["dangling broker-a"].message_ids == ("ID000005",)
+
+
+def test_a_record_with_another_queue_offset_is_not_what_its_queue_points_at(
+    spark: "SparkSession", tmp_path: pathlib.Path
+) -> None:
+    directory = write_run(clean_run(), tmp_path)
+    overwrite_record(directory, "broker-a", "ID000004", 20, b"\0\0\0\0\0\0\0\x09")
+    assert compare(spark, directory).findings["dangling broker-a"].value == 1
+    assert judge_directory(directory)["dangling broker-a"].message_ids == ("ID000004",)
+
+
+def test_a_store_without_its_queues_is_not_judged_by_them(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    directory = write_run(clean_run(), tmp_path)
+    shutil.rmtree(directory / "broker-a" / "store" / "consumequeue")
+    assert compare(spark, directory).findings["dangling broker-a"].missing == "the store has no consume queues"
+
+
+def test_a_run_without_workloads_and_stores_is_judged(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = MadeUpRun()
+    run.unread |= {"broker-a", "broker-a-s"}
+    assert compare(spark, write_run(run, tmp_path)).verdict == "unknown"
+
+
+def test_what_cannot_be_known_is_unknown(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = clean_run()
+    lose(run)
+    run.unread.add("broker-a-s")
+    summary = compare(spark, write_run(run, tmp_path))
+    assert summary.verdict == "unknown"
+    assert "its store was not given" in summary.findings["lost"].missing
+
+
+def test_a_file_of_offsets_that_was_set_back_is_found(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    """The master stopped with the cluster; the slave was killed after a pause, and had time to save one commit."""
+    run = MadeUpRun()
+    run.add("", "cluster_starting", rate=1.0)
+    run.wait(60)
+    for offset in (50, 100):
+        run.commit(offset)
+        run.add("consume-1", "committed", group="shop", topic="orders", broker="broker-a", queue=1, offset=offset,
+                broker_id=1)  # fmt: skip
+        run.wait(30)
+    run.add("", "fault_applied", id="f1", fault="link")
+    run.commit(400)
+    run.add("", "fault_healed", id="f1", fault="link")
+    run.wait(30)
+    run.end("broker-a-s", "pause", "node_paused")
+    run.add("consume-1", "committed", group="shop", topic="orders", broker="broker-a", queue=1, offset=200, broker_id=1)
+    run.end("broker-a-s")
+    run.commit(110)
+    run.add("broker-a", "offset_moved_back", group="shop", topic="orders", queue_id=0, before=110, after=105, peer="p")
+    run.wait(2)
+    run.add("", "cluster_stopping")
+    run.end("broker-a", "stop", "node_stopped")
+    run.offset_files = {"broker-a": {"orders@shop": {0: 75}}, "broker-a-s": {"orders@shop": {1: 93}}}
+    findings = compare(spark, write_run(run, tmp_path)).findings
+    assert findings["offset_file_behind broker-a"].value == 30
+    assert "offset 75 in the file, and must be 105" in findings["offset_file_behind broker-a"].evidence[0].says
+    assert findings["offset_file_behind broker-a-s"].value == 7
+
+
+def test_a_node_that_started_again_after_its_store_was_wiped_is_unread(
+    spark: "SparkSession", tmp_path: pathlib.Path
+) -> None:
+    run = clean_run()
+    wipe_and_start(run)
+    assert "broker-a: its store was not given" in compare(spark, write_run(run, tmp_path)).findings["lost"].missing
+
+
+def test_a_slave_that_deleted_what_it_lacks_says_so(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    run = clean_run()
+    run.wait(3600)
+    run.add("broker-a-s", "file_deleted", file="commitlog/00000000000000000000")
+    del run.logs["broker-a-s"][:1]
+    (told,) = compare(spark, write_run(run, tmp_path)).findings["missing broker-a-s"].evidence
+    assert "; then broker-a-s: file_deleted at 360" in told.says
+
+
+def test_a_torn_journal_makes_the_verdict_unknown(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
+    directory = write_run(clean_run(), tmp_path)
+    path = directory / "journal" / "produce-1.msgpack"
+    path.write_bytes(path.read_bytes() + b"\x85\xa1v\x01\xa2at")
+    assert audit_run(spark, directory).verdict == "unknown"
+
+
+@pytest.mark.long
+def test_a_real_run_in_which_a_master_is_killed(spark: "SparkSession", own_lab: "Lab") -> None:
+    own_lab.create_topic("rmqlab", 4)
+    produced = own_lab.start("produce", "--name", "broken", "--rate-per-second", "20", "--count", "600")
+    consumed = own_lab.start("consume", "--name", "broken", "--count", "100")
+    consumed.wait(timeout=200)
+    own_lab.run("kill", "broker-a:master", "--name", "broken")
+    produced.wait(timeout=300)
+    own_lab.run("start", "broker-a:master", "--name", "broken")
+    own_lab.run("down", "--name", "broken")
+    summary = compare(spark, own_lab.home / "broken")
+    assert summary.findings["sent"].value == 600
+    assert summary.findings["sent.refused"].value
+    own_lab.run("up", "--detach", "--name", "broken")
