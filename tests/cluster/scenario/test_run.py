@@ -141,7 +141,7 @@ def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_p
     history = (latest / "history.txt").read_text()
     assert history.index("fault_applied") < history.index("fault_healed") < history.index("cluster_stopped")
     assert not (latest / "control.sock").exists()
-    checked = json.loads(rmqlab(tmp_path, "check", str(latest), "--json").stdout)
+    checked = json.loads(rmqlab(tmp_path, "check", str(latest), "--json").stdout)["findings"]
     assert (checked["lost"]["value"], checked["sent.SEND_OK"]["value"]) == (0, 20)
     told = rmqlab(tmp_path, "events", "--name", str(latest), "--all", "-l", "1000").stdout
     assert told.count(" sent ") == 20
