@@ -174,13 +174,21 @@ class LogImage:
         view, first, at = self.views[number], self.firsts[number], 0
         while at + BLANK_SIZE <= len(view):
             if begins_record(view, at, first):
-                size = _HEAD.unpack_from(view, at)[0]
-                yield first + at, first + at + size
-                at += size
+                end = self._record_end(number, at)
+                yield first + at, first + end
+                at = end
             elif _HEAD.unpack_from(view, at) == (len(view) - at, BLANK_MAGIC):
                 return
             else:
                 at = next_record(view, at + 1, first, self.written[number])
+
+    def _record_end(self, number: int, at: int) -> int:
+        """Where a record ends, in its file. A length that leads to no record may be wrong: the next one decides."""
+        view, first = self.views[number], self.firsts[number]
+        end: int = at + _HEAD.unpack_from(view, at)[0]
+        if end + BLANK_SIZE <= len(view) and not begins_record(view, end, first):
+            end = min(end, next_record(view, at + 1, first, self.written[number]))
+        return end
 
     def _end(self) -> int:
         """Where the last record ends whose lengths agree with each other; where the log begins without one."""

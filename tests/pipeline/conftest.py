@@ -34,6 +34,8 @@ GOLDEN = HERE.parent / "golden" / "store"
 
 collect_ignore_glob = [] if importlib.util.find_spec("pyspark") else ["test_*.py"]
 
+pytest.register_assert_rewrite("tests.pipeline.violations")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:

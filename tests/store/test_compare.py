@@ -123,6 +123,19 @@ def test_a_zeroed_record_ends_no_log(open_store: Open) -> None:
     assert (found.a.beyond, found.b.beyond) == (None, None)
 
 
+@pytest.mark.parametrize("size", [b"\0\0\3\xff", b"\0\0\x30\0", b"\0\0\0\x60"])
+def test_a_record_of_a_false_length_ends_no_log(open_store: Open, size: bytes) -> None:
+    """Longer than the record, than all that follows it, and shorter than the record."""
+    store = open_store()
+    offsets = filled(store, 12, size=60)
+    copy = copied(store, "copy")
+    spoil(copy, offsets[7], size)
+    found = compared(store.config.store_path_root_dir, copy)
+    assert (found.a.max_offset, found.b.max_offset) == (store.max_commit_log_offset,) * 2
+    assert (found.a.beyond, found.b.beyond) == (None, None)
+    assert 0 < found.differing_bytes <= 4
+
+
 def test_a_torn_tail_is_no_part_of_the_log(open_store: Open) -> None:
     store = open_store()
     offsets = filled(store, 30)
