@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import PySparkException
 
-from tests.pipeline.test_topicsource import read, write
+from tests.pipeline.test_topicsource import read
+from tests.pipeline.test_topicwriter import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -40,7 +40,7 @@ def page(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> pat
     run = clean_run()
     for plant in dict(PLANTED):
         plant(run)
-    run.add("produce-1", "mark", text="<script>alert('not run')</script>")
+    run.add("", "fault_applied", id="f1", fault="disk", target="<script>alert('not run')</script>")
     directory = write_run(run, tmp_path_factory.mktemp("report") / "master-killed")
     audit_run(spark, directory)
     return write_report(directory, directory / "report.html")

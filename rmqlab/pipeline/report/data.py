@@ -13,7 +13,7 @@ SUMMARY = "audit.json"
 FOLDER = "audit"
 _TOLD_KINDS = (
     "command", "fault_applied", "fault_healed", "node_ready", "node_killed", "node_stopped", "node_crashed",
-    "node_paused", "node_resumed", "power_lost", "store_wiped", "mark",
+    "node_paused", "node_resumed", "power_lost", "store_wiped",
 )  # fmt: skip
 _MOST_EVENTS = 2000
 

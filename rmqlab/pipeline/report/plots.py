@@ -38,7 +38,7 @@ def _mark_faults(data: RunData, plot: Plot) -> Plot:
             end = data.seconds if row["until"] is None else at(row["until"])
             plot.shade(at(row["at"]), end, f"{row['node']} {row['how']} for {end - at(row['at']):.2f} s")
     for event in data.events:
-        if event["kind"] in ("fault_applied", "fault_healed", "mark"):
+        if event["kind"] in ("fault_applied", "fault_healed"):
             words = " ".join(str(value) for value in event["fields"].values() if value not in (None, False, ""))
             plot.rule(at(event["at"]), "fault", f"{event['kind'].replace('_', ' ')}: {words}")
     return plot
