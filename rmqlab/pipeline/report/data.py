@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 SUMMARY = "audit.json"
 FOLDER = "audit"
 _TOLD_KINDS = (
-    "command", "fault_applied", "fault_healed", "node_ready", "node_killed", "node_stopped", "node_crashed",
+    "cluster_starting", "command", "fault_applied", "fault_healed", "node_ready", "node_killed", "node_stopped", "node_crashed",
     "node_paused", "node_resumed", "power_lost", "store_wiped",
 )  # fmt: skip
 _MOST_EVENTS = 2000
@@ -123,26 +123,28 @@ def read_run(directory: Path) -> RunData:
     tables = Path(summary["tables"])
     told = _json(directory / "verdict.json")
     scenario = _json(directory / "run.json")
+    events = _events(tables / "raw_happenings")
+    started = next((event["fields"] for event in events if event["kind"] == "cluster_starting"), {})
     return RunData(
         directory=directory,
         summary=summary,
         claim=str(told.get("claim") or scenario.get("claim") or ""),
         told=told,
-        facts=_facts(_json(directory / "cluster.json").get("spec") or {}, scenario),
-        events=_events(tables / "raw_happenings"),
+        facts=_facts(_json(directory / "cluster.json").get("spec") or {}, started, scenario),
+        events=events,
         tables=tables,
     )
 
 
-def _facts(spec: Mapping[str, Any], run: Mapping[str, Any]) -> Facts:
-    """From a cluster's record, and from a scenario's."""
+def _facts(spec: Mapping[str, Any], started: Mapping[str, Any], run: Mapping[str, Any]) -> Facts:
+    """From a cluster's record, from the event of its start, and from a scenario's record."""
     return Facts(
         role=str(spec.get("role") or ""),
         flush=str(spec.get("flush") or ""),
         profile=str(run.get("profile") or spec.get("profile") or ""),
         rate=spec.get("rate"),
-        version=str(run.get("version") or ""),
-        seed=str(run.get("seed", "")),
+        version=str(run.get("version") or started.get("version") or ""),
+        seed=str(run.get("seed") or started.get("seed") or ""),
         command=str(run.get("command") or ""),
         groups=int(spec.get("groups") or 0),
         slaves=int(spec.get("slaves") or 0),
