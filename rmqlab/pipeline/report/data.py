@@ -124,7 +124,7 @@ def read_run(directory: Path) -> RunData:
     told = _json(directory / "verdict.json")
     scenario = _json(directory / "run.json")
     events = _events(tables / "raw_happenings")
-    started = next((event["fields"] for event in events if event["kind"] == "cluster_starting"), {})
+    started: Mapping[str, Any] = next((event["fields"] for event in events if event["kind"] == "cluster_starting"), {})
     return RunData(
         directory=directory,
         summary=summary,
