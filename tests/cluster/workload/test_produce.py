@@ -1,0 +1,125 @@
+"""What a producer's journal records of each send: the outcome that its client knows, never a safer or a worse one."""
+
+import collections
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+import trio
+
+from rmqlab.client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError
+from rmqlab.client.message import Attempt, Message, SendResult, SendStatus
+from rmqlab.cluster.workload.produce import ProduceConfig, _send_one, tell_attempt
+from rmqlab.remoting.bodies.queue import MessageQueue
+
+if TYPE_CHECKING:
+    from rmqlab.client.transaction import TransactionProducer
+    from rmqlab.runtime.control import ControlLink
+
+Send = Callable[[], Awaitable[SendResult]]
+
+
+class Link:
+    """Takes the place of the control link, and keeps what is emitted."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def emit(self, kind: str, **fields: Any) -> None:
+        self.events.append({"kind": kind, **fields})
+
+
+class Producer:
+    """Ends each send as it is told."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+
+    def new_id(self) -> str:
+        return "ID1"
+
+    async def send(self, _message: Message, *, message_id: str) -> SendResult:
+        assert message_id == "ID1"
+        return await self._send()
+
+
+async def sent_entry(send: Send, *, cancel: bool = False) -> tuple[dict[str, Any], collections.Counter[str]]:
+    """The entry `sent` of one send, and the producer's counts."""
+    link, counts, free = Link(), collections.Counter[str](), trio.Semaphore(0)
+    producer = cast("TransactionProducer", Producer(send))
+    with trio.CancelScope() as scope:
+        if cancel:
+            scope.cancel()
+        await _send_one(ProduceConfig(), producer, cast("ControlLink", link), counts, 1, free)
+    assert free.value == 1  # the next send may begin
+    (entry,) = link.events
+    return entry, counts
+
+
+def failing(exc: Exception) -> Send:
+    async def send() -> SendResult:
+        await trio.lowlevel.checkpoint()
+        raise exc
+
+    return send
+
+
+@pytest.mark.parametrize(
+    ("exc", "outcome"),
+    [
+        (IndeterminateError("no answer in time"), "indeterminate"),
+        (RefusedError("no permission", code=16), "refused"),
+        (NoRouteError("orders"), "refused"),
+        (NoNameServerError("none answers"), "refused"),
+    ],
+)
+async def test_a_send_that_fails_is_recorded_as_what_is_known_of_it(exc: Exception, outcome: str) -> None:
+    entry, counts = await sent_entry(failing(exc))
+    assert (entry["kind"], entry["outcome"], entry["message_id"]) == ("sent", outcome, "ID1")
+    assert entry["error"] == str(exc)
+    assert counts == {outcome: 1}
+
+
+async def test_a_send_that_is_cancelled_may_be_stored() -> None:
+    entry, counts = await sent_entry(failing(AssertionError("not reached")), cancel=True)
+    assert (entry["outcome"], entry["error"]) == ("indeterminate", "the producer was stopped")
+    assert counts == {"indeterminate": 1}
+
+
+@pytest.mark.parametrize("status", list(SendStatus))
+async def test_a_send_that_is_acknowledged_is_recorded_with_its_place(status: SendStatus) -> None:
+    async def send() -> SendResult:
+        await trio.lowlevel.checkpoint()
+        queue = MessageQueue(broker_name="broker-a", queue_id=2, topic="orders")
+        return SendResult(
+            status=status, message_id="ID1", offset_message_id="7F", queue=queue, queue_offset=7, attempts=2
+        )
+
+    entry, counts = await sent_entry(send)
+    assert (entry["outcome"], entry["broker"], entry["queue"], entry["offset"]) == (status.value, "broker-a", 2, 7)
+    assert counts == {status.value: 1}
+
+
+def attempt(**more: Any) -> Attempt:
+    fields: dict[str, Any] = {
+        "number": 1,
+        "topic": "orders",
+        "message_id": "ID1",
+        "broker_name": "broker-a",
+        "address": "a:1",
+    }
+    return Attempt(**fields, began_at=0.0, took=0.0101, **more)
+
+
+@pytest.mark.parametrize(("is_indeterminate", "outcome"), [(True, "indeterminate"), (False, "refused")])
+def test_an_attempt_that_failed_is_recorded_with_its_own_outcome(is_indeterminate: bool, outcome: str) -> None:  # noqa: FBT001
+    link = Link()
+    tell_attempt(cast("ControlLink", link), attempt(is_indeterminate=is_indeterminate))
+    (entry,) = link.events
+    assert (entry["kind"], entry["outcome"], entry["took"]) == ("attempt_failed", outcome, 11)
+
+
+def test_an_attempt_that_succeeded_is_no_failure() -> None:
+    link = Link()
+    tell_attempt(cast("ControlLink", link), attempt(status=SendStatus.SEND_OK))
+    assert link.events == []

@@ -1,0 +1,153 @@
+"""`make mutants`: put one fault after the other into a copy of the code, and see whether the tests notice.
+
+Prints one line per survivor and a table at the end. Exit status 1 if a fault survives that is not marked as equivalent.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import attrs
+
+from tests.mutants.faults import Fault, ListError, read_faults
+
+ROOT = Path(__file__).parents[2]
+COPIED = ("broker", "nameserver", "cluster", "rmqlab", "tests", "examples", "docs", "pyproject.toml")
+LIMITED = ("sh", "-c", 'ulimit -v 4194304; exec "$@"', "sh")
+"""4 GiB of address space: some faults make a loop that never ends grow."""
+PYTEST = ("-m", "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider")
+SECONDS = 240.0
+"""For the tests of one fault. One that makes them hang counts as noticed."""
+
+
+@attrs.frozen
+class Result:
+    """What became of one fault."""
+
+    fault: Fault
+    outcome: str
+    """`noticed`, `hung`, `survived`, `equivalent`."""
+    seconds: float
+
+
+class Workshop:
+    """A copy of the project for one thread, in which one fault at a time is."""
+
+    def __init__(self) -> None:
+        self._root = Path(tempfile.mkdtemp(prefix="rmqlab-mutants-"))
+        for name in COPIED:
+            source = ROOT / name
+            if source.is_dir():
+                ignored = shutil.ignore_patterns("__pycache__", "golden") if name != "tests" else None
+                shutil.copytree(source, self._root / name, symlinks=True, ignore=ignored)
+            else:
+                shutil.copy(source, self._root / name)
+
+    def examine(self, fault: Fault) -> Result:
+        """Run the tests of a fault with it in place."""
+        path = self._root / fault.file
+        source = path.read_text()
+        began = time.monotonic()
+        path.write_text(fault.applied_to(source))
+        try:
+            outcome = self._outcome(fault)
+        finally:
+            path.write_text(source)
+        return Result(fault, outcome, time.monotonic() - began)
+
+    def _outcome(self, fault: Fault) -> str:
+        command = [*LIMITED, sys.executable, *PYTEST, *fault.tests]
+        environment = {**os.environ, "PYTHONPATH": str(self._root), "PYTHONDONTWRITEBYTECODE": "1", "CI": "true"}
+        with subprocess.Popen(
+            command,
+            cwd=self._root,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        ) as ran:
+            try:
+                output, _ = ran.communicate(timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                return "hung"
+            finally:
+                if ran.poll() is None:
+                    os.killpg(ran.pid, signal.SIGKILL)
+        if ran.returncode == 0:
+            return "equivalent" if fault.is_equivalent else "survived"
+        if ran.returncode != 1 and "error" not in output.lower():
+            raise ListError(f"{fault.place}: pytest ended with {ran.returncode}: {output[-400:]}")
+        return "noticed"
+
+    def remove(self) -> None:
+        """Delete the copy."""
+        shutil.rmtree(self._root, ignore_errors=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Put faults into the code, one at a time.")
+    parser.add_argument("--changed", action="store_true", help="only in files that differ from the branch main")
+    parser.add_argument("--only", default="", help="only faults whose file or list contains this")
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    faults = [fault for fault in read_faults() if options.only in fault.file or options.only in fault.place]
+    if options.changed:
+        changed = _changed_files()
+        faults = [fault for fault in faults if fault.file in changed]
+    began = time.monotonic()
+    results = _examine_all(faults, options.jobs)
+    _print_table(results, time.monotonic() - began)
+    return 1 if any(result.outcome == "survived" for result in results) else 0
+
+
+def _changed_files() -> set[str]:
+    listed = subprocess.run(
+        ["git", "diff", "--name-only", "main"], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return set(listed.stdout.split())
+
+
+def _examine_all(faults: list[Fault], jobs: int) -> list[Result]:
+    own = threading.local()
+    made: list[Workshop] = []
+
+    def examine(fault: Fault) -> Result:
+        if not hasattr(own, "workshop"):
+            own.workshop = Workshop()
+            made.append(own.workshop)
+        result: Result = own.workshop.examine(fault)
+        if result.outcome == "survived":
+            print(f"survived  {fault.place}  {fault.file}\n    - {fault.old}\n    + {fault.new}", flush=True)
+        return result
+
+    try:
+        with concurrent.futures.ThreadPoolExecutor(jobs) as threads:
+            return list(threads.map(examine, faults))
+    finally:
+        for workshop in made:
+            workshop.remove()
+
+
+def _print_table(results: list[Result], seconds: float) -> None:
+    areas = sorted({result.fault.place.partition(".")[0] for result in results})
+    outcomes = ("noticed", "hung", "equivalent", "survived")
+    print(f"{'area':14}" + "".join(f"{outcome:>12}" for outcome in outcomes))
+    for area in [*areas, ""]:
+        of_area = [result for result in results if result.fault.place.startswith(f"{area}." if area else "")]
+        counts = Counter(result.outcome for result in of_area)
+        print(f"{area or 'all':14}" + "".join(f"{counts[outcome]:12}" for outcome in outcomes))
+    print(f"{len(results)} faults in {seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
