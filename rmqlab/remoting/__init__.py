@@ -1,1 +1,1 @@
-"""The wire: frames, header codecs, typed headers, connections. Knows no broker."""
+"""The wire protocol: frames, header codecs, typed headers and bodies, messages. Independent of the broker."""

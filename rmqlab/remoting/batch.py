@@ -1,8 +1,8 @@
-"""The body of a batch send: its messages one after the other, each with flag, body and properties of its own.
+"""The body of a batch send: consecutive messages, each with its own flag, body and properties.
 
     size        field
-    i32         bytes of this message, these four included
-    i32, i32    magic and CRC: 0, and not looked at
+    i32         size of this message in bytes, including this field
+    i32, i32    magic and CRC: sent as 0, ignored by the receiver
     i32         flag
     i32         body size, then the body
     i16         properties size, then the properties, as UTF-8 text
@@ -25,7 +25,7 @@ _SHORT: Final = struct.Struct(">h")
 
 @attrs.define(slots=True)
 class BatchItem:
-    """One message inside a batch request. Properties are the item's own, as UTF-8 text."""
+    """One message of a batch request. `properties` is the UTF-8 text of this message's own properties."""
 
     body: Buffer
     properties: bytes = b""
@@ -34,7 +34,7 @@ class BatchItem:
 
 @attrs.define(slots=True)
 class Batch:
-    """The messages of a batch request, by columns: a store has to do the same with all of them."""
+    """The messages of a batch request as columns, because the store processes them column by column."""
 
     bodies: list[Buffer]
     properties: list[bytes]
@@ -42,7 +42,7 @@ class Batch:
 
     @classmethod
     def of(cls, items: Iterable[BatchItem]) -> Self:
-        """The same messages, from one object each."""
+        """Return the batch of these messages."""
         batch = cls([], [], [])
         for item in items:
             batch.bodies.append(item.body)
@@ -58,7 +58,7 @@ class Batch:
 
 
 def encode_batch(items: Sequence[BatchItem]) -> bytes:
-    """The body of a batch send. Magic and CRC are sent as 0."""
+    """Return the body of a batch send. Magic and CRC are 0."""
     pieces: list[Buffer] = []
     for item in items:
         size = _ITEM.size + len(item.body) + 2 + len(item.properties)
@@ -68,7 +68,7 @@ def encode_batch(items: Sequence[BatchItem]) -> bytes:
 
 
 def decode_batch(body: bytes) -> Batch:
-    """The messages of a batch send. RecordError where lengths disagree."""
+    """Parse the body of a batch send. RecordError if lengths are inconsistent."""
     batch = Batch([], [], [])
     add_body, add_properties, add_flag = batch.bodies.append, batch.properties.append, batch.flags.append
     unpack_head, unpack_short, at, whole = _HEAD.unpack_from, _SHORT.unpack_from, 0, len(body)
@@ -79,11 +79,11 @@ def decode_batch(body: bytes) -> Batch:
             (properties_size,) = unpack_short(body, properties_at - 2)
             end = properties_at + properties_size
             if body_size < 0 or properties_size < 0 or end != at + size or end > whole:
-                raise RecordError(f"batch item at {at} says {size} bytes, its parts fill {end - at}")
+                raise RecordError(f"batch item at {at} has a size field of {size} bytes, but its parts have {end - at}")
             add_body(body[at + 20 : properties_at - 2])
             add_properties(body[properties_at:end])
             add_flag(flag)
             at = end
     except struct.error:
-        raise RecordError(f"batch item at {at} is cut") from None
+        raise RecordError(f"batch item at {at} is truncated") from None
     return batch

@@ -1,7 +1,7 @@
-"""Typed bodies: JSON as one frozen class per kind, read liberally, written as RocketMQ writes it.
+"""Typed JSON bodies: one frozen class per body, parsed leniently, written exactly as RocketMQ does.
 
-A class declares its members in the order of their names, which is the order that fastjson writes. None means:
-the member is absent. A map by number or by message queue is declared as just that.
+A class declares its members in alphabetical order, because fastjson writes them in that order. None means that the
+member is absent. Maps whose keys are numbers or message queues are declared with these key types.
 
 Sources: broker-requests sections 0.3, 6.4; remoting-and-nameserver section 3.8; class RemotingSerializable.
 """
@@ -17,23 +17,26 @@ from rmqlab.remoting.fastjson import MAX_TABLE_VALUES, MAX_VALUES, FastJsonError
 
 
 class BodyError(ValueError):
-    """The body is not what the request or response should carry. Answered with code 1."""
+    """The body does not fit the request or response. Servers respond with code 1 (SYSTEM_ERROR)."""
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What all JSON bodies share: reading, and the forms of writing."""
+    """Base class of all JSON bodies: one parser and several output formats."""
 
     max_values: ClassVar[int] = MAX_VALUES
-    """Members and items that are read where the text is not JSON of the declared types. See `Table`."""
+    """Maximum number of members and items in text that is not strict JSON of the declared types. See `Table`."""
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        """Read JSON, or fastjson's dialect of it. Unknown members are ignored; BodyError where it does not fit."""
+        """Parse JSON or fastjson's dialect of it. BodyError if the text does not fit.
+
+        Unknown members are ignored.
+        """
         if (decoder := _decoder(cls)) is not None and b"$ref" not in raw:
             try:
                 body: Self = decoder.decode(raw)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                pass  # the slow road takes more
+                pass  # the slow path below accepts more
             else:
                 return body
         try:
@@ -43,52 +46,58 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def mended(cls, value: Any) -> Any:
-        """Bring what an odd client wrote into the usual shape; only for values that did not fit at once."""
+        """Return a value of unusual clients in the usual shape. Called only if the strict parser rejects it."""
         return value
 
     def encode(self) -> bytes:
-        """Write as a broker does: no blanks, bare digits as the keys of a map by number (broker-requests#54)."""
+        """Return JSON as a broker writes it.
+
+        No spaces; the keys of maps by number are digits without quotes (broker-requests#54).
+        """
         return _compact(self, bare=True).encode()
 
     def encode_standard(self) -> bytes:
-        """Write with all keys quoted: strict JSON, but for maps by message queue, which JSON cannot say."""
+        """Return JSON with quoted keys: strict JSON, except maps by message queue."""
         return _compact(self, bare=False).encode()
 
     def encode_pretty(self) -> bytes:
-        """Write as in the files under `config/`: a tab per level, maps by number on one line."""
+        """Return JSON as in the files under `config/`: a tab per level, maps by number on one line."""
         return _pretty(self, "\n").encode()
 
     def encode_browser_compatible(self) -> bytes:
-        """Write strict JSON in ASCII with sorted keys: the route for clients of 4.9.4 and later (remoting#16)."""
+        """Return strict ASCII JSON with sorted keys.
+
+        Routes are sent to clients of 4.9.4 and later in this format (remoting#16).
+        """
         value = msgspec.json.decode(self.encode_standard())
         return json.dumps(value, sort_keys=True, separators=(",", ":")).replace("/", "\\/").encode()
 
 
 class Table(Body, frozen=True, kw_only=True):
-    """A body that lists a whole broker's topics, groups or queues: it may have more values than others."""
+    """A body that lists all topics, groups or queues of a broker, with a higher limit of values."""
 
     max_values: ClassVar[int] = MAX_TABLE_VALUES
 
 
 def encode_part(value: object) -> bytes:
-    """Write an item of a list as `Body.encode` does: for a body that is too long to be written at once."""
+    """Return a list item in the format of `Body.encode`, for bodies that are written in parts."""
     return _compact(value, bare=True).encode()
 
 
 def encode_entry(key: object, value: object) -> bytes:
-    """Write an entry of a map, likewise."""
+    """Return a map entry in the format of `Body.encode`, for bodies that are written in parts."""
     return f"{_key(key, bare=True)}:{_compact(value, bare=True)}".encode()
 
 
 def encode_pretty_entry(key: object, value: object) -> bytes:
-    """Write an entry of a map that is a member of a body, as `Body.encode_pretty` does, with the line feed before it."""
+    """Return an entry of a map member in the format of `Body.encode_pretty`, after a line feed."""
     inner = "\n\t\t"
     return f"{inner}{_key(key, bare=True)}:{_pretty(value, inner)}".encode()
 
 
 @functools.cache
 def _decoder(kind: type[Body]) -> msgspec.json.Decoder[Any] | None:
-    """Give the fast road, or None where there is none: JSON proper has no objects as keys."""
+    """Return msgspec's decoder, or None for classes with objects as map keys, which strict JSON lacks."""
     for info in _types_in(msgspec.inspect.type_info(kind)):
         if isinstance(info, msgspec.inspect.DictType) and isinstance(info.key_type, msgspec.inspect.StructType):
             return None
@@ -97,7 +106,7 @@ def _decoder(kind: type[Body]) -> msgspec.json.Decoder[Any] | None:
 
 @functools.cache
 def _is_plain(kind: type[msgspec.Struct]) -> bool:
-    """True where msgspec writes just what we would: nothing may be None, and all keys are text."""
+    """Return True if msgspec's output needs no change: no member can be None, all keys are text."""
     return not any(
         isinstance(info, msgspec.inspect.NoneType)
         or (isinstance(info, msgspec.inspect.DictType) and not isinstance(info.key_type, msgspec.inspect.StrType))
@@ -106,7 +115,7 @@ def _is_plain(kind: type[msgspec.Struct]) -> bool:
 
 
 def _types_in(info: msgspec.inspect.Type) -> Iterator[msgspec.inspect.Type]:
-    """Give a type and all that it is made of."""
+    """Yield a type and, recursively, the types that it contains."""
     yield info
     parts: Iterable[msgspec.inspect.Type] = ()
     match info:
@@ -131,7 +140,7 @@ def _without_nulls(value: Any) -> Any:
 
 
 def name_in(names: Sequence[str], given: object) -> str | None:
-    """Give the name that an enum's name or ordinal stands for, or None where there is none such."""
+    """Return the enum name for a name or an ordinal, or None if it is unknown."""
     by_ordinal = {str(ordinal): str(name) for ordinal, name in enumerate(names)}
     text = str(given)
     return text if text in names else by_ordinal.get(text)
@@ -165,7 +174,7 @@ def _compact(value: object, *, bare: bool) -> str:
 
 
 def _pretty(value: object, line: str) -> str:
-    """`line` is a line feed and the indentation of the level around this value."""
+    """Return a value as indented JSON. `line` is a line feed and the indentation of the enclosing level."""
     if isinstance(value, msgspec.Struct):
         value = {
             name: item for attribute, name in _members(type(value)) if (item := getattr(value, attribute)) is not None
@@ -173,7 +182,7 @@ def _pretty(value: object, line: str) -> str:
     if not isinstance(value, Mapping) or not value:
         return _compact(value, bare=True)
     inner = line + "\t"
-    if all(isinstance(key, int) for key in value):  # fastjson breaks the line only at the end of these
+    if all(isinstance(key, int) for key in value):  # fastjson breaks these maps only before the closing brace
         return "{" + ",".join(f"{key}:{_pretty(item, inner)}" for key, item in value.items()) + line + "}"
     lines = (f"{inner}{_key(key, bare=True)}:{_pretty(item, inner)}" for key, item in value.items())
     return "{" + ",".join(lines) + line + "}"

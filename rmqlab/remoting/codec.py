@@ -1,4 +1,4 @@
-"""The two header codecs: JSON, and RocketMQ's binary form. Bytes in, commands out; no I/O.
+"""The two header codecs: JSON and RocketMQ's binary format. No I/O.
 
 Sources: remoting-and-nameserver sections 1.3 to 1.5; classes RemotingCommand, RemotingSerializable,
 RocketMQSerializable.
@@ -25,14 +25,14 @@ _SHORT = struct.Struct(">h")
 _MAX_SHORT = 2**15 - 1
 
 MAX_DIALECT_VALUES = 20_000
-"""Members and items of a JSON header that is not strict JSON of the usual types."""
+"""Maximum number of members and items in a JSON header that is not strict JSON of the usual types."""
 
 _LANGUAGE_NAMES = {code.value: code.name for code in LanguageCode}
 _LANGUAGE_CODES = {code.name: code.value for code in LanguageCode}
 
 
 class _JsonHeader(msgspec.Struct, rename="camel", kw_only=True):
-    """Every member may be missing; unknown ones are ignored (remoting#7)."""
+    """A received header. Every member is optional; unknown members are ignored (remoting#7)."""
 
     code: Int = 0
     language: str | int | None = None
@@ -44,7 +44,7 @@ class _JsonHeader(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class _JsonHeaderOut(msgspec.Struct, rename="camel", omit_defaults=True):
-    """Members in the order that fastjson gives them: by name."""
+    """A header to send. Members are in alphabetical order, as fastjson writes them."""
 
     code: int
     ext_fields: dict[str, str] | msgspec.UnsetType
@@ -62,7 +62,7 @@ _NO_FIELDS = msgspec.Raw(b"null")
 
 
 def decode_command(frame: Frame) -> Command:
-    """Understand the header of a frame. RemoteProtocolError where that cannot be done."""
+    """Return the command in a frame. RemoteProtocolError if the header is invalid."""
     if frame.serialize_type == JSON:
         return _command_from_json(frame.header, frame.body)
     return _command_from_binary(frame.header, frame.body)
@@ -88,11 +88,14 @@ def _command_from_json(raw: bytes, body: bytes) -> Command:
 
 
 def _lenient_json_header(raw: bytes) -> _JsonHeader:
-    """Take what fastjson takes: bare and single-quoted names, null for a number, a number for text, and so on."""
+    """Parse a header as leniently as fastjson.
+
+    Accepts bare and single-quoted names, null instead of a number, numbers instead of text, and so on.
+    """
     try:
         value = parse_fastjson(raw, MAX_DIALECT_VALUES)
         if not isinstance(value, dict):
-            raise RemoteProtocolError(f"a header that is no object: {raw[:80]!r}")
+            raise RemoteProtocolError(f"JSON header is not an object: {raw[:80]!r}")
         fields = value.pop("extFields", None)
         for name in _NUMBERS & value.keys():
             value[name] = _number_as_java(value[name])
@@ -102,9 +105,9 @@ def _lenient_json_header(raw: bytes) -> _JsonHeader:
         if isinstance(fields, dict):
             header.ext_fields = msgspec.Raw(_encode_json(fields))
     except (FastJsonError, msgspec.ValidationError) as exc:
-        raise RemoteProtocolError(f"a header that does not parse: {exc}") from None
-    except (TypeError, RecursionError) as exc:  # an object as a key, where only text can be
-        raise RemoteProtocolError(f"a header of values that JSON has no form for: {exc}") from None
+        raise RemoteProtocolError(f"invalid JSON header: {exc}") from None
+    except (TypeError, RecursionError) as exc:  # an object as a key, where only text is allowed
+        raise RemoteProtocolError(f"JSON header with values that JSON cannot represent: {exc}") from None
     return header
 
 
@@ -112,7 +115,10 @@ _NUMBERS = {"code", "flag", "opaque", "version"}
 
 
 def _number_as_java(value: object) -> object:
-    """What fastjson puts into an int: nothing is 0, true is 1, of a fraction the whole. The bounds are looked at later."""
+    """Return a value as fastjson converts it to int: null is 0, true is 1, fractions are truncated.
+
+    The range is checked later.
+    """
     if value is None or value == "":
         return 0
     return int(value) if isinstance(value, bool | float) and math.isfinite(value) else value
@@ -122,24 +128,24 @@ def _command_from_binary(raw: bytes, body: bytes) -> Command:
     try:
         code, language, version, opaque, flag, remark_size = _BINARY.unpack_from(raw)
         if remark_size < 0:
-            raise RemoteProtocolError(f"a remark of {remark_size} bytes")
+            raise RemoteProtocolError(f"invalid remark size: {remark_size} bytes")
         at = _BINARY.size
         remark = text_of(raw[at : at + remark_size]) if remark_size else None
         at += remark_size
         (fields_size,) = _INT.unpack_from(raw, at)
         fields = _fields_from_binary(raw, at + 4, fields_size) if fields_size > 0 else None
     except (struct.error, IndexError) as exc:
-        raise RemoteProtocolError(f"a binary header that does not parse: {exc}") from None
+        raise RemoteProtocolError(f"invalid binary header: {exc}") from None
     return Command(code, opaque, flag, _LANGUAGE_NAMES.get(language, "OTHER"), version, remark, body, ROCKETMQ, fields)
 
 
 _templates: dict[int, Template] = {}
-"""By the size of the block."""
+"""Templates by size of the ext fields in bytes."""
 
 
 def _fields_from_binary(raw: bytes, at: int, size: int) -> dict[str, str] | AlikeFields:
     if at + size > len(raw):
-        raise RemoteProtocolError(f"{size} bytes of ext fields in a header of {len(raw)}")
+        raise RemoteProtocolError(f"{size} bytes of ext fields exceed a header of {len(raw)} bytes")
     block, template = raw[at : at + size], _templates.get(size)
     if template is not None and (alike := template.match(block)) is not None:
         return alike
@@ -154,7 +160,7 @@ def _fields_from_binary(raw: bytes, at: int, size: int) -> dict[str, str] | Alik
 
 
 def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
-    """Read field by field; also the sizes of the values, or none where the block is no model for others."""
+    """Return the fields and the sizes of their values; no sizes if the block is unsuitable as a template."""
     at, end = 0, len(raw)
     fields: dict[str, str] = {}
     sizes: list[int] = []
@@ -166,7 +172,7 @@ def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
         key = text_of(raw[at + 2 : key_end])
         at = value_at + value_size
         if value_size < 0 or at > end:
-            raise RemoteProtocolError(f"ext field {key[:80]!r} of {value_size} bytes runs over its header")
+            raise RemoteProtocolError(f"ext field {key[:80]!r} of {value_size} bytes exceeds its header")
         if key and value_size:  # an empty name or value is null (remoting#8)
             is_plain = is_plain and key not in fields and key.isascii()
             fields[key] = text_of(raw[value_at:at])
@@ -178,13 +184,13 @@ def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
 
 
 def encode_command(command: Command) -> bytes:
-    """Put a whole command on the wire, in its own serialize type."""
+    """Return the bytes of a whole command, in its own serialize type."""
     head = encode_head(command, len(command.body))
     return head + command.body if command.body else head
 
 
 def encode_head(command: Command, body_size: int) -> bytes:
-    """Give everything that comes before the body. HeaderTooLargeError if that does not fit into a frame."""
+    """Return the bytes before the body. HeaderTooLargeError if they do not fit into a frame."""
     header = _json_header(command) if command.serialize_type == JSON else _binary_header(command)
     return frame_prefix(command.serialize_type, len(header), body_size) + header
 
@@ -207,12 +213,12 @@ def _json_header(command: Command) -> bytes:
 def _sized_short_name(name: str) -> bytes:
     raw = _utf8(name)
     if len(raw) > _MAX_SHORT:
-        raise HeaderTooLargeError(f"ext field {name[:80]!r}: a name of {len(raw)} bytes; at most {_MAX_SHORT}")
+        raise HeaderTooLargeError(f"ext field {name[:80]!r}: name has {len(raw)} bytes; at most {_MAX_SHORT} fit")
     return _SHORT.pack(len(raw)) + raw
 
 
 def _sized_name(name: str) -> bytes:
-    """Give a name behind its size. The cache keeps short ones only: foreign names are as long as a frame."""
+    """Return a name after its size. Only short names are cached: a peer's can be as long as a frame."""
     return _sized_short_name(name) if len(name) <= _CACHED_NAME else _sized_short_name.__wrapped__(name)
 
 
@@ -220,17 +226,17 @@ _CACHED_NAME = 64
 
 
 def _utf8(text: str) -> bytes:
-    """As Java: half a surrogate pair, which has no bytes, becomes a question mark."""
+    """Return text as UTF-8. As in Java, a lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace")
 
 
 def _as_short(value: int) -> int:
-    """Keep the low 16 bits, as Java's writeShort does with a code or a version that does not fit."""
+    """Return the low 16 bits as a signed number, as Java's writeShort writes a code or version."""
     return (value + 0x8000 & 0xFFFF) - 0x8000
 
 
 def _binary_header(command: Command) -> bytes:
-    """Encode a header. HeaderTooLargeError if an ext field's name does not fit."""
+    """Return a binary header. HeaderTooLargeError if the name of an ext field is too long."""
     remark = _utf8(command.remark) if command.remark else b""
     parts: list[bytes] = []
     for key, value in command.ext_fields.items():
@@ -247,12 +253,13 @@ def _binary_header(command: Command) -> bytes:
 def encode_reply_head(
     request: Command, code: int, fields: dict[str, str] | None, remark: str | None, body_size: int
 ) -> bytes:
-    """Give what comes before the body of a reply: the request's opaque and codec, flag exactly 1 (remoting#3, #4).
+    """Return the bytes before the body of a reply.
 
-    A reply that the binary codec has no form for goes out as JSON, which every peer reads. HeaderTooLargeError if it
-    does not fit into a frame.
+    The reply has the opaque and the codec of the request, and the flag is exactly 1 (remoting#3, #4). A reply that the
+    binary codec cannot represent is sent as JSON, which every peer reads. HeaderTooLargeError if it does not fit into
+    a frame.
     """
-    # 4.9 servers are written in Java, and say so; old clients know few other names
+    # 4.9 servers send language JAVA; old clients reject most other names
     reply = Command(code, request.opaque, RESPONSE, "JAVA", VERSION, remark, b"", request.serialize_type, fields)
     if reply.serialize_type == ROCKETMQ:
         with contextlib.suppress(HeaderTooLargeError):
@@ -262,9 +269,9 @@ def encode_reply_head(
 
 
 class ReplyHead:
-    """The head of replies whose ext fields bear the same names each time: laid out once, filled in for each.
+    """Preformatted head of replies that always have the same ext field names.
 
-    Answering a send costs a broker as much as storing it, and of each answer only the numbers are new.
+    Encoding the reply to a send costs as much as storing the message, and only the numbers differ between replies.
     """
 
     def __init__(self, constants: Mapping[str, str], names: Sequence[str]) -> None:
@@ -282,7 +289,7 @@ class ReplyHead:
         self._binary_size = len(fixed) + sum(map(len, sized_names))
 
     def encode(self, request: Command, code: int, values: Sequence[bytes]) -> bytes:
-        """Give the head of a reply without remark and body. The values are plain ASCII: digits, hex, commas."""
+        """Return the head of a reply without remark and body. Values are ASCII digits, hex or commas."""
         if request.serialize_type == JSON:
             header = self._json % (code, *values, request.opaque)
             return frame_prefix(JSON, len(header), 0) + header
@@ -296,7 +303,7 @@ class ReplyHead:
 
 
 def _literal(raw: bytes) -> bytes:
-    """As part of a format."""
+    """Escape bytes for use in a format."""
     return raw.replace(b"%", b"%%")
 
 
@@ -305,6 +312,6 @@ def _sized_text(text: str) -> bytes:
     return _INT.pack(len(raw)) + raw
 
 
-_REPLY_PREFIX = struct.Struct(">iI hBhiii i")  # a frame's prefix, a binary header without remark, the fields' size
+_REPLY_PREFIX = struct.Struct(">iI hBhiii i")  # frame prefix, binary header without remark, size of the fields
 _REPLY_FIXED = _BINARY.size + _INT.size
 _JAVA = _LANGUAGE_CODES["JAVA"]

@@ -8,7 +8,7 @@ import enum
 
 
 class RequestCode(enum.IntEnum):
-    """Every request code that 4.9.8 defines, and the three that clients and tools of 5.x cannot do without."""
+    """Every request code of 4.9.8, and three of 5.x that its clients and tools require."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -111,7 +111,7 @@ class RequestCode(enum.IntEnum):
 
 
 class ResponseCode(enum.IntEnum):
-    """What a reply says. 10, 11 and 12 mean: stored, but."""
+    """Status of a reply. 10, 11 and 12 mean: stored, but not flushed or not replicated."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -153,7 +153,7 @@ class ResponseCode(enum.IntEnum):
 
 
 class LanguageCode(enum.IntEnum):
-    """Who wrote the peer. JSON headers carry the name, binary ones the number."""
+    """Implementation language of a peer. JSON headers contain the name, binary headers the number."""
 
     JAVA = 0
     CPP = 1
@@ -172,12 +172,12 @@ class LanguageCode(enum.IntEnum):
 
 
 def version_number(major: int, minor: int, patch: int) -> int:
-    """Place of a release in MQVersion's list, for 4.0.0 and later; minor and patch are 0 to 9."""
+    """Return MQVersion's ordinal of a release, 4.0.0 or later; minor and patch are 0 to 9."""
     return 213 + 200 * (major - 4) + 20 * minor + 2 * patch
 
 
 def version_name(number: int) -> str:
-    """The name that MQVersion gives a number, such as `V4_9_8`; for 4.0.0 and later."""
+    """Return MQVersion's name of an ordinal, such as `V4_9_8`; for 4.0.0 and later."""
     is_snapshot = (number - 213) % 2 == 1
     major, rest = divmod(number - 213 + is_snapshot, 200)
     minor, twice_patch = divmod(rest, 20)

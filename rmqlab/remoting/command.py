@@ -1,4 +1,4 @@
-"""A command: one request or response, understood but not yet typed."""
+"""A command: one decoded request or response, before its ext fields become a typed header."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -13,16 +13,16 @@ from rmqlab.remoting.templates import AlikeFields
 RESPONSE = 1
 """Flag bit 0."""
 ONEWAY = 2
-"""Flag bit 1: nobody waits for a reply."""
+"""Flag bit 1: the sender expects no reply."""
 
 H = TypeVar("H", bound=Header)
 
 
 class Command(msgspec.Struct, eq=False):
-    """What a frame says (remoting-and-nameserver section 1.3).
+    """The content of a frame (remoting-and-nameserver section 1.3).
 
-    `raw_fields` holds the ext fields as they came: an undecoded JSON object, or names and text, or what they differ in
-    from others before them, or None where the command had none at all.
+    `raw_fields` holds the ext fields as received: an undecoded JSON object, a map of text, the values that differ from
+    a template, or None if the command has no ext fields.
     """
 
     code: int
@@ -37,17 +37,17 @@ class Command(msgspec.Struct, eq=False):
 
     @property
     def is_response(self) -> bool:
-        """True for the answer to a request of ours."""
+        """True for the response to a request."""
         return self.flag & RESPONSE != 0
 
     @property
     def is_oneway(self) -> bool:
-        """True where the peer waits for no answer."""
+        """True if the peer expects no response."""
         return self.flag & ONEWAY != 0
 
     @property
     def ext_fields(self) -> dict[str, str]:
-        """The ext fields as text by name, whatever JSON type they came in (remoting#6). HeaderError if unreadable."""
+        """The ext fields as text by name, whatever their JSON type (remoting#6). HeaderError if unreadable."""
         fields = self.raw_fields
         if fields is None:
             return {}
@@ -58,7 +58,7 @@ class Command(msgspec.Struct, eq=False):
         return fields
 
     def header(self, kind: type[H]) -> H:
-        """Read the ext fields as a typed header. HeaderError where they do not make one."""
+        """Return the ext fields as a typed header. HeaderError if they do not fit."""
         fields = self.raw_fields
         if isinstance(fields, AlikeFields):
             return fields.header(kind)
@@ -76,7 +76,7 @@ def request(
     language: str = "JAVA",
     serialize_type: int = JSON,
 ) -> Command:
-    """Make a request. Its opaque is set by the channel that sends it."""
+    """Return a new request. The channel that sends it sets its opaque."""
     return Command(
         code,
         flag=ONEWAY if oneway else 0,
@@ -88,7 +88,7 @@ def request(
 
 
 def fields_of(header: Header | Mapping[str, str] | None) -> dict[str, str] | None:
-    """Give the ext fields of a header in either form."""
+    """Return the ext fields of a header, which is typed or a map."""
     if header is None:
         return None
     return header_to_fields(header) if isinstance(header, Header) else dict(header)

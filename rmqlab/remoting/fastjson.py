@@ -1,14 +1,14 @@
-"""Reader of fastjson's dialect of JSON, as Java peers write it and as C++ and Go ones half imitate it.
+"""Parser of fastjson's dialect of JSON, which Java peers write and C++ and Go peers partly imitate.
 
-What it takes beyond JSON (broker-requests section 0.3, remoting-and-nameserver section 1.4):
+Extensions of JSON that it accepts (broker-requests section 0.3, remoting-and-nameserver section 1.4):
 
-    {0:"a"}                      bare keys, of digits or letters; read as the text they show
-    {{"queueId":0}:5}            an object as a key; read as an ObjectKey
+    {0:"a"}                      keys of digits or letters without quotes; parsed as text
+    {{"queueId":0}:5}            an object as a key; parsed as an ObjectKey
     {'a':'b'}                    single quotes
-    {"$ref":"$.list[0]"}         the value that stands at that path, written once and used again
+    {"$ref":"$.list[0]"}         a reference to the value at that path
 
-A bare key gives the same value as a quoted one, so that a reader need not know which one the peer chose.
-pyjson5 was tried: it takes letters as bare keys and single quotes, but neither digits nor objects as keys.
+A bare key is equal to the same key in quotes, so callers need not distinguish them. pyjson5 is no alternative: it
+accepts single quotes and letters as bare keys, but neither digits nor objects as keys.
 """
 
 import contextlib
@@ -19,21 +19,21 @@ import attrs
 import msgspec
 
 MAX_DEPTH = 100
-"""Objects and lists inside each other; the deepest real body has eight."""
+"""Maximum nesting of objects and lists; the deepest body of RocketMQ has eight levels."""
 MAX_REFERENCES = 1000
-"""`$ref` members of one body."""
+"""Maximum number of `$ref` members in one body."""
 MAX_EXPANDED = 2**20
-"""Weight of all values that one body's references repeat; the size of a larger body in bytes is allowed, too.
+"""Maximum total weight of the values that the references of one body repeat, or the body's size if that is larger.
 
-A value weighs 8, a text one more for each character. Without a limit, 1 MB of JSON with 1,000 references to its half
-becomes 284 MB of objects (issue 12.6).
+A value has weight 8, text 1 more per character. Without a limit, 1 MB of JSON with 1,000 references to half of it
+expands to 284 MB of objects (issue 12.6).
 """
 MAX_VALUES = 200_000
-"""Members and items of one text; a fifth of a second of work at most."""
+"""Maximum number of members and items in one text: parsing takes at most 0.2 s."""
 MAX_TABLE_VALUES = 2_000_000
-"""As above, for the tables of a whole broker: the longest frame (16 MiB) of consumer offsets has about that many."""
+"""The same for tables of a whole broker: a frame of consumer offsets of maximum size, 16 MiB, has about as many."""
 _INT_DIGITS = 20
-"""Longer numbers become floats: unbounded integers with equal hashes would make maps slow (CPython's hash of an int)."""
+"""Longer numbers become floats: a peer could choose huge integers with equal hashes, which make dicts slow."""
 
 
 class FastJsonError(ValueError):
@@ -41,14 +41,14 @@ class FastJsonError(ValueError):
 
 
 class ObjectKey(dict[str, Any]):
-    """An object in the place of a key, such as a message queue. Not to be changed once it is a key."""
+    """An object that is the key of a map, such as a message queue. Do not modify it: it is hashed by value."""
 
     def __hash__(self) -> int:  # type: ignore[override]  # dict has none; equal content hashes equal here
         return hash(frozenset(self.items()))
 
 
 def parse_fastjson(raw: bytes, max_values: int = MAX_VALUES) -> Any:
-    """Read JSON, or the dialect where it is not JSON. FastJsonError where it is neither, or has too many values."""
+    """Parse JSON, or else the dialect. FastJsonError if it is neither or has too many values."""
     if sum(map(raw.count, _BEFORE_VALUES)) > max_values:
         raise FastJsonError(f"more than {max_values} values")
     try:
@@ -57,13 +57,13 @@ def parse_fastjson(raw: bytes, max_values: int = MAX_VALUES) -> Any:
         except (msgspec.DecodeError, UnicodeDecodeError):
             value = parse_dialect(raw)
         return resolve_references(value, max(MAX_EXPANDED, len(raw))) if b"$ref" in raw else value
-    except RecursionError:  # JSON proper goes to Python's own limit
+    except RecursionError:  # msgspec stops only at Python's recursion limit
         raise FastJsonError("objects or lists nested too deep") from None
 
 
 def parse_dialect(raw: bytes) -> Any:
-    """Read the dialect in one pass, references left as they stand. JSON proper is part of it."""
-    reader = _Reader(raw.decode("utf-8", "replace"))  # Java reads broken text the same way
+    """Parse the dialect, which includes JSON, without resolving references."""
+    reader = _Reader(raw.decode("utf-8", "replace"))  # Java decodes invalid UTF-8 the same way
     value = reader.value(reader.next(), MAX_DEPTH)
     if reader.at < len(reader.text.rstrip()):
         raise reader.error("the end")
@@ -83,8 +83,8 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE | re.DOTALL,
 )
-# What is skipped can be read in one way only, and tokens are possessive: no text makes it step back far. (What is skipped
-# is not possessive, for Python before 3.11.5 loses matches if a possessive group has to step back inside: gh-106052.)
+# Spaces and comments match in one way only, and tokens are possessive: no input causes long backtracking. (The part for
+# spaces is not possessive, because Python before 3.11.5 loses matches that backtrack in a possessive group: gh-106052.)
 
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|x([0-9a-fA-F]{2})|(.))", re.DOTALL)
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "0": "\0"}
@@ -95,7 +95,7 @@ def _unescape(text: str) -> str:
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(_unescaped, text)
-    # Two \u escapes may be the halves of one character; a half alone stands for nothing.
+    # Two \u escapes can be a surrogate pair; a lone surrogate becomes a replacement character.
     return plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -106,7 +106,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 @attrs.define
 class _Reader:
-    """A recursive descent over the tokens of one text."""
+    """A recursive descent parser of one text."""
 
     text: str
     at: int = 0
@@ -176,7 +176,7 @@ class _Reader:
             token = self.next()
 
     def ends_with(self, closing: str) -> bool:
-        """Pass a comma, or several, which are as good as one; True for the end, with commas before it or none."""
+        """Skip one or more commas. Return True at the closing mark, with or without commas before it."""
         mark = self.next()["mark"]
         if mark not in {",", closing}:
             raise self.error(f"a comma or {closing} before this")
@@ -190,7 +190,7 @@ class _Reader:
 
 
 def _number(text: str) -> int | float | None:
-    for kind in (int, float) if len(text) <= _INT_DIGITS else (float,):  # a fraction is no int
+    for kind in (int, float) if len(text) <= _INT_DIGITS else (float,):  # int() rejects fractions
         with contextlib.suppress(ValueError):
             return kind(text)
     return None  # `0e`
@@ -200,24 +200,24 @@ _STEP = re.compile(r"\.((?:\\+.|[^.\[\\])++)|\[([0-9]++)\]", re.DOTALL)
 
 
 def resolve_references(root: Any, max_expanded: int = MAX_EXPANDED) -> Any:
-    """Put in place of each `$ref` the value it names. FastJsonError where that is too much.
+    """Replace each `$ref` by the value at its path. FastJsonError if that exceeds a limit.
 
-    fastjson writes one for an instance that it has already written. Only such repetitions are taken: a
-    reference to something around it would be a value without end, one to a value with references in it can be
-    made to grow without bound. The value itself stands in all its places: it is not copied.
+    fastjson writes a reference for an object that it has already written. Only such repetitions are accepted: a
+    reference to an enclosing value would be infinite, and references to values with references can grow exponentially.
+    The value is shared between all its places, not copied.
     """
     return _Resolver(root, max_expanded).resolved(root)
 
 
 @attrs.define
 class _Resolver:
-    """Walks through one value, and counts what its references repeat."""
+    """Resolves the references in one value, within limits of number and weight."""
 
     root: Any
     weight_left: int
     references_left: int = MAX_REFERENCES
     _weights: dict[int, int] = attrs.field(factory=dict)
-    """By id of a value that a reference named; such values hold no reference."""
+    """Weights of referenced values, by id() of the value; these values contain no references."""
 
     def resolved(self, value: Any) -> Any:
         if isinstance(value, list):
@@ -234,7 +234,7 @@ class _Resolver:
             raise FastJsonError(f"more than {MAX_REFERENCES} references")
         value = _value_at(self.root, path)
         weight = self._weights.get(id(value))
-        if weight is None:  # a value that weighs more than is left is not walked through to its end
+        if weight is None:  # stops early in a value that is heavier than weight_left
             weight = self._weights[id(value)] = self.weight_left - _left_after(value, self.weight_left, path)
         self.weight_left -= weight
         if self.weight_left < 0:
@@ -243,13 +243,13 @@ class _Resolver:
 
 
 def _left_after(value: Any, left: int, path: str) -> int:
-    """Subtract the weight of a value. FastJsonError if nothing is left, or the value holds a reference."""
+    """Return `left` minus the weight of a value. FastJsonError below 0 or if the value has references."""
     left -= 8 + (len(value) if isinstance(value, str) else 0)
     if left < 0:
         raise _too_heavy()
     if isinstance(value, dict):
         if "$ref" in value:
-            raise FastJsonError(f"what stands at {path[:80]!r} has references in it")
+            raise FastJsonError(f"the value at {path[:80]!r} contains references")
         for key, item in value.items():
             left = _left_after(item, left - len(key), path)
     elif isinstance(value, list):
@@ -272,6 +272,6 @@ def _value_at(root: Any, path: str) -> Any:
             name = re.sub(r"\\+(.)", r"\1", step[1]) if step[1] else step[2]
             value = value[int(name)] if isinstance(value, list) else value[name]
         except (LookupError, TypeError, ValueError):
-            raise FastJsonError(f"nothing stands at {path[:80]!r}") from None
+            raise FastJsonError(f"reference to {path[:80]!r}, where there is no value") from None
         at = step.end()
     return value

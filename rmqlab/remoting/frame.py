@@ -1,7 +1,7 @@
-"""Frames: a length, a header, a body. Bytes in, frames out; nothing here awaits or logs.
+"""Frames: a length, a header, a body. No I/O, no logging.
 
     offset  size  field
-    0       i32   bytes that follow this field: 4 + header + body
+    0       i32   number of bytes after this field: 4 + header + body
     4       u8    serialize type: 0 JSON header, 1 ROCKETMQ binary header
     5       u24   header size
     8             header, then body
@@ -22,26 +22,26 @@ JSON = 0
 ROCKETMQ = 1
 
 MAX_FRAME = 16 * 2**20
-"""Bytes, counting the four of the length field: a length of 16777212 is the largest taken (remoting#1)."""
+"""Maximum frame size in bytes, including the length field: lengths up to 16777212 are accepted (remoting#1)."""
 
 MAX_HEADER = 2**24 - 1
-"""Bytes: its size has 24 bits."""
+"""Maximum header size in bytes: its size field has 24 bits."""
 
 
 class RemoteProtocolError(Exception):
-    """The peer broke the protocol. The connection cannot be trusted: close it, without a reply (remoting#2)."""
+    """The peer violated the protocol. Close the connection without a reply (remoting#2)."""
 
 
 class StrangerError(RemoteProtocolError):
-    """The peer speaks another protocol. The text names it, and says what to do."""
+    """The peer uses another protocol. The message names the protocol and suggests a remedy."""
 
 
 class HeaderTooLargeError(ValueError):
-    """A header that we were to send has no form on the wire: its size, or a part's, does not fit its field."""
+    """A header cannot be sent: it, or a part of it, is too long for its size field."""
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """One frame, taken apart but not understood."""
+    """One frame, split into header and body but not decoded."""
 
     serialize_type: int
     header: bytes
@@ -49,31 +49,31 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def encode_frame(frame: Frame) -> bytes:
-    """Put a frame on the wire."""
+    """Return the bytes of a frame."""
     return frame_prefix(frame.serialize_type, len(frame.header), len(frame.body)) + frame.header + frame.body
 
 
 def frame_prefix(serialize_type: int, header_size: int, body_size: int) -> bytes:
-    """Give the eight bytes before the header. HeaderTooLargeError if its size has more than 24 bits."""
+    """Return the eight bytes before the header. HeaderTooLargeError if the header is too long."""
     if header_size > MAX_HEADER:
-        raise HeaderTooLargeError(f"a header of {header_size} bytes; at most {MAX_HEADER}")
+        raise HeaderTooLargeError(f"header of {header_size} bytes; at most {MAX_HEADER} fit")
     return _PREFIX.pack(4 + header_size + body_size, serialize_type << 24 | header_size)
 
 
 @attrs.define
 class FrameDecoder:
-    """Feed it whatever arrived; it answers the frames that are complete, and keeps the rest."""
+    """Splits a stream of bytes into frames, and buffers an incomplete frame."""
 
     max_frame: int = MAX_FRAME
     _kept: bytearray = attrs.field(factory=bytearray, init=False)
     _needed: int = attrs.field(default=0, init=False)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Take bytes as they were cut by the network. RemoteProtocolError for a frame that cannot be."""
+        """Append received bytes; return the complete frames. RemoteProtocolError for an invalid frame."""
         if self._kept:
             self._kept += data
             if len(self._kept) < self._needed:
-                return []  # a large body arrives: do not look at it again with every piece
+                return []  # avoid copying a large incomplete body for every piece
             data = bytes(self._kept)
             self._kept.clear()
         frames, at = [], 0
@@ -81,7 +81,7 @@ class FrameDecoder:
         while size - at >= 8:
             length, marked = _PREFIX.unpack_from(data, at)
             header_size = marked & 0xFFFFFF
-            # Checked before its bytes arrive: a hostile length must not make us buffer.
+            # Checked before the body arrives: a hostile length must not fill the buffer.
             if not 4 + header_size <= length <= self.max_frame - 4 or marked >> 24 > ROCKETMQ:
                 raise _refused(
                     data[at : at + 4],
@@ -96,7 +96,7 @@ class FrameDecoder:
             frames.append(Frame(marked >> 24, data[at + 8 : body_at], data[body_at:end]))
             at = end
         else:
-            self._needed = 8 if size - at >= 4 else 4  # the length is looked at as soon as it is there
+            self._needed = 8 if size - at >= 4 else 4  # the length is checked as soon as it is complete
             if size - at >= 4 and not 4 <= _LENGTH.unpack_from(data, at)[0] <= self.max_frame - 4:
                 length = _LENGTH.unpack_from(data, at)[0]
                 raise _refused(data[at : at + 4], f"length {length}: expected 4 to {self.max_frame - 4}")
@@ -106,17 +106,17 @@ class FrameDecoder:
 
     @property
     def missing(self) -> int:
-        """Bytes that the unfinished frame still needs, as far as is known."""
+        """Number of bytes until the next check: the end of the incomplete frame, or of its prefix."""
         return self._needed - len(self._kept)
 
     @property
     def buffered(self) -> int:
-        """Bytes of an unfinished frame."""
+        """Number of bytes of the incomplete frame."""
         return len(self._kept)
 
 
 def _refused(beginning: bytes, text: str) -> RemoteProtocolError:
-    """Say what is wrong with a frame; where it is none but another protocol, which one."""
+    """Return the error for an invalid frame, or for the protocol that its first bytes identify."""
     named = stranger(beginning)
     return RemoteProtocolError(text) if named is None else StrangerError(named)
 

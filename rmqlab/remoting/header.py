@@ -1,8 +1,8 @@
 """Typed headers: the ext fields of a command as one frozen class per request.
 
 On the wire every value is text (remoting-and-nameserver section 1.8); some clients send JSON numbers and
-booleans, which mean their text. A header class names its fields in Python's form; `rename="camel"` gives
-the wire's.
+booleans, which are converted to text. Header classes use Python's field names; `rename="camel"` converts them to the
+names on the wire.
 """
 
 import enum
@@ -15,13 +15,13 @@ import msgspec
 
 
 class HeaderError(Exception):
-    """The ext fields do not make the header that the request code asks for. Answered with code 1."""
+    """The ext fields do not fit the header of the request code. Servers respond with code 1."""
 
 
 class JavaBoolean(enum.Enum):
     """True only for the text `true` in any case: `1` is false (broker-requests#4).
 
-    An enumeration of the two usual texts, for msgspec reads those without coming back to Python.
+    An enumeration, because msgspec parses the two usual texts of one without calling Python code.
     """
 
     FALSE = "false"
@@ -45,11 +45,11 @@ Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Base of all typed headers. None means: the key is absent.
+    """Base class of all typed headers. None means: the key is absent.
 
-    A field without default is one that RocketMQ stumbles over when it is absent. A number that is none counts as
-    absent; but where `is_strict` it makes the whole header unreadable (RemotingCommand.decodeCommandCustomHeader,
-    and class FastCodesHeader).
+    Fields without default are those that RocketMQ requires. An invalid number counts as absent, but in a header with
+    `is_strict` it makes the whole header invalid (RemotingCommand.decodeCommandCustomHeader, and class
+    FastCodesHeader).
     """
 
     is_strict: ClassVar[bool] = False
@@ -64,20 +64,20 @@ def _text(value: object) -> str:
 
 _NUMBER = re.compile(r"[+-]?[0-9]{1,100}")
 _DECIMAL = b'.0"'
-"""In JSON that has this, a number may be one that msgspec takes for whole, and Java for none."""
+"""JSON with this may contain a number that msgspec accepts as an integer and Java rejects."""
 
 _decode_fields = msgspec.json.Decoder(dict[str, Any]).decode
 _decoders: dict[type[Header], msgspec.json.Decoder[Any]] = {}
 
 
 def header_from_json(kind: type[H], raw: bytes | msgspec.Raw) -> H:
-    """Read the JSON object of the ext fields. HeaderError where it does not fit."""
+    """Parse the JSON object of the ext fields. HeaderError if it does not fit."""
     decoder = _decoders.get(kind)
     if decoder is None:
         decoder = _decoders[kind] = msgspec.json.Decoder(kind, strict=False)
     try:
         header: H = decoder.decode(raw)
-    except UnicodeDecodeError:  # Java reads what is no text with replacement characters
+    except UnicodeDecodeError:  # Java decodes invalid UTF-8 to replacement characters
         return header_from_json(kind, bytes(raw).decode("utf-8", "replace").encode())
     except (msgspec.DecodeError, RecursionError):
         return _header_as_java(kind, raw)
@@ -85,12 +85,12 @@ def header_from_json(kind: type[H], raw: bytes | msgspec.Raw) -> H:
 
 
 def _header_as_java(kind: type[H], raw: bytes | msgspec.Raw) -> H:
-    """Take the slow road: a number where text is due, or what is no number in Java."""
+    """Parse on the slow path: numbers instead of text, or numbers that Java rejects."""
     return _read_as_java(kind, fields_from_json(raw))
 
 
 def fields_from_json(raw: bytes | msgspec.Raw) -> dict[str, str]:
-    """Read the JSON object of the ext fields as text by name. HeaderError where it is no object of readable values."""
+    """Parse the JSON object of the ext fields to text by name. HeaderError if it is invalid."""
     try:
         fields = _decode_fields(bytes(raw).decode("utf-8", "replace"))
         return {key: _text(value) for key, value in fields.items() if value is not None}
@@ -99,7 +99,7 @@ def fields_from_json(raw: bytes | msgspec.Raw) -> dict[str, str]:
 
 
 def header_from_fields(kind: type[H], fields: Mapping[str, str]) -> H:
-    """Read ext fields that are already split into names and text. HeaderError where they do not fit."""
+    """Return the typed header of these names and texts. HeaderError if they do not fit."""
     try:
         return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError:
@@ -115,26 +115,26 @@ def _read_as_java(kind: type[H], fields: Mapping[str, str]) -> H:
             values[field.name] = value
         elif field.is_required or (text is not None and kind.is_strict):
             raise HeaderError(
-                f"{kind.__name__}: {field.wire_name} is {'missing' if text is None else f'no number: {text[:80]!r}'}"
+                f"{kind.__name__}: {field.wire_name} is {'missing' if text is None else f'not a number: {text[:80]!r}'}"
             )
     return kind(**values)
 
 
 class FieldReader(NamedTuple):
-    """What makes a value of a field's text."""
+    """Converts the text of one field to its value."""
 
     name: str
     wire_name: str
     is_required: bool
     read: Callable[[str], object]
-    """Answers None where the text is none of the field's type."""
+    """Returns None if the text is not of the field's type."""
     sure_digits: int
-    """So many digits always make a number within its bounds; 0 for what is no number."""
+    """Numbers of up to this many digits are always in range; 0 for fields of other types."""
 
 
 @functools.cache
 def field_readers(kind: type[Header]) -> list[FieldReader]:
-    """One for each field of a header."""
+    """Return the readers of all fields of a header class."""
     info = msgspec.inspect.type_info(kind)
     assert isinstance(info, msgspec.inspect.StructType)
     return [FieldReader(field.name, field.encode_name, field.required, *_reader(field.type)) for field in info.fields]
@@ -151,28 +151,28 @@ def _reader(info: msgspec.inspect.Type) -> tuple[Callable[[str], object], int]:
 
 
 def java_int(value: int) -> int:
-    """Give a sum as Java's 32-bit arithmetic does: 2^31 becomes -2^31."""
+    """Return a sum wrapped to 32 bits, as in Java: 2^31 becomes -2^31."""
     return (value + 2**31) % 2**32 - 2**31
 
 
 def java_number(text: str) -> int:
-    """Read what Java's parseInt reads. ValueError for all else: blanks, a point, what does not fit into 32 bits."""
+    """Parse an int as Java's parseInt. ValueError for spaces, fractions, or more than 32 bits."""
     value = _whole(-(2**31), 2**31 - 1, text)
     if value is None:
-        raise ValueError(f"no number: {text[:80]!r}")
+        raise ValueError(f"not a number: {text[:80]!r}")
     return value
 
 
 def java_long(text: str) -> int:
-    """Read what Java's parseLong reads. ValueError for all else, as in `java_number`, but with 64 bits."""
+    """Parse a long as Java's parseLong. ValueError as in `java_number`, but for more than 64 bits."""
     value = _whole(-(2**63), 2**63 - 1, text)
     if value is None:
-        raise ValueError(f"no number: {text!r}")
+        raise ValueError(f"not a number: {text!r}")
     return value
 
 
 def _whole(lowest: int | None, highest: int | None, text: str) -> int | None:
-    """As Java's parseInt and parseLong: a sign, digits, within bounds; else None."""
+    """Parse an integer as Java's parseInt and parseLong do. None if it is invalid or out of range."""
     value = int(text) if _NUMBER.fullmatch(text) else None
     if value is None or (lowest is not None and value < lowest) or (highest is not None and value > highest):
         return None
@@ -183,7 +183,7 @@ _wire_names: dict[type[Header], tuple[tuple[str, str], ...]] = {}
 
 
 def header_to_fields(header: Header) -> dict[str, str]:
-    """Give the ext fields of a header: every value as text, nothing for None."""
+    """Return the ext fields of a header: every value as text, without those that are None."""
     kind = type(header)
     names = _wire_names.get(kind)
     if names is None:

@@ -1,7 +1,7 @@
 """The stored message: its bytes in the commit log, its properties, its ids.
 
-The same record lies in the commit log, in the body of a pull response and in the answer to a query by id
-(store-and-ha section 2). Nothing here does I/O or reads a clock. Text is UTF-8, integers are big-endian.
+The commit log, pull responses and responses to queries by id contain the same record (store-and-ha section 2). No I/O,
+no clocks. Text is UTF-8, integers are big-endian.
 """
 
 import functools
@@ -20,7 +20,7 @@ Buffer = bytes | bytearray | memoryview
 MESSAGE_MAGIC: Final = -626843481  # 0xDAA320A7
 BLANK_MAGIC: Final = -875286124  # 0xCBD43194: the rest of a commit log file is empty
 BLANK_SIZE: Final = 8
-FIXED_SIZE: Final = 91  # a record with IPv4 hosts, without body, topic and properties
+FIXED_SIZE: Final = 91  # size of a record with IPv4 hosts, without body, topic and properties
 
 # sysFlag bits (section 2.2)
 COMPRESSED: Final = 0x1
@@ -37,7 +37,7 @@ COMPRESSION_ZSTD: Final = 0x200
 COMPRESSION_ZLIB: Final = 0x300
 COMPRESSION_MASK: Final = 0x700
 
-# Property names that clients, broker and store act on (section 2.4)
+# Property names that clients, broker and store interpret (section 2.4)
 PROPERTY_KEYS: Final = "KEYS"
 PROPERTY_TAGS: Final = "TAGS"
 PROPERTY_WAIT: Final = "WAIT"
@@ -72,14 +72,14 @@ PAIR_END: Final = "\x02"
 
 
 class RecordError(ValueError):
-    """Bytes that are not a whole, well-formed record, batch item or id."""
+    """Bytes that are not a complete, well-formed record, batch item or message id."""
 
 
 # ---- properties ------------------------------------------------------------------------------------------
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Read the stored text. Pieces without a name or a value vanish, as in RocketMQ (store-ha#13)."""
+    """Parse stored properties. Pairs without name or value are dropped, as in RocketMQ (store-ha#13)."""
     properties: dict[str, str] = {}
     for piece in text.split(PAIR_END):
         name, _, value = piece.partition(NAME_END)
@@ -94,17 +94,20 @@ def format_properties(properties: Mapping[str, str]) -> str:
 
 # ---- Java's String.hashCode ------------------------------------------------------------------------------
 
-# A hash is a number in base 31 whose digits exceed 30. Each latin-1 character c is 31 * high + low; read as
-# base-31 numerals, the low parts and the high parts are two numbers that int() reads at the speed of C.
+# A hash is a number in base 31 with digits above 30. Each latin-1 character c is 31 * high + low, so the hash is the
+# sum of two proper base-31 numbers, of the low and the high parts, which int() parses at the speed of C.
 _DIGITS = b"0123456789abcdefghijklmnopqrstu"
 HASH_HIGH: Final = bytes(_DIGITS[c // 31] for c in range(256))
 HASH_LOW: Final = bytes(_DIGITS[c % 31] for c in range(256))
-HASH_CHUNK: Final = 2000  # int() refuses texts longer than 4300 digits
+HASH_CHUNK: Final = 2000  # int() rejects texts longer than 4300 digits
 _short_hashes: dict[str, int] = {}
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode` as a signed 32-bit number: tags codes and index keys are made of it (store-ha#19)."""
+    """Return Java's `String.hashCode`, a signed 32-bit number.
+
+    Tags codes and index keys are such hashes (store-ha#19).
+    """
     if (known := _short_hashes.get(text)) is not None:
         return known
     try:
@@ -112,7 +115,7 @@ def java_hash(text: str) -> int:
     except UnicodeEncodeError:
         return _signed(_hash_of_utf16(text))
     hashed = _signed(unsigned_hash(units))
-    if len(text) <= 16:  # tags repeat, keys do not
+    if len(text) <= 16:  # cache short texts only: tags repeat, keys do not
         if len(_short_hashes) >= 4096:
             _short_hashes.clear()
         _short_hashes[text] = hashed
@@ -120,7 +123,7 @@ def java_hash(text: str) -> int:
 
 
 def unsigned_hash(units: bytes) -> int:
-    """The hash of latin-1 text, mod 2**32."""
+    """Return the hash of latin-1 text, mod 2**32."""
     if 0 < len(units) <= HASH_CHUNK:
         return (31 * int(units.translate(HASH_HIGH), 31) + int(units.translate(HASH_LOW), 31)) & 0xFFFFFFFF
     hashed = 0
@@ -149,7 +152,7 @@ _texts: dict[bytes, str] = {}
 
 
 def pack_host(host: Host) -> bytes:
-    """Address and port as stored: 8 bytes, or 20 for IPv6 (store-ha#10)."""
+    """Return address and port as stored: 8 bytes, or 20 for IPv6 (store-ha#10)."""
     packed = _packed_hosts.get(host)
     if packed is None:
         if len(_packed_hosts) >= 4096:
@@ -168,36 +171,36 @@ def _ip_text(packed: bytes) -> str:
 
 
 def offset_message_id(host: str, port: int, offset: int) -> str:
-    """The msgId of a send response: where the message lies (section 2.7, store-ha#16)."""
+    """Return the msgId of a send response: broker and commit log offset (section 2.7, store-ha#16)."""
     return f"{host_id(host, port)}{offset:016X}"
 
 
 @functools.lru_cache(256)
 def host_id(host: str, port: int) -> str:
-    """The part of a message's id that tells the broker."""
+    """Return the prefix of message ids that identifies the broker."""
     return pack_host((host, port)).hex().upper()
 
 
 def offset_message_ids(host: str, port: int, offsets: Sequence[int]) -> bytes:
-    """The ids of a batch, joined by commas, as they go on the wire."""
+    """Return the ids of a batch, joined by commas, as sent on the wire."""
     one = _ids_of(host, port)
     return one % offsets[0] if len(offsets) == 1 else b",".join([one % offset for offset in offsets])
 
 
 @functools.lru_cache(256)
 def _ids_of(host: str, port: int) -> bytes:
-    """The format of a broker's ids: a commit log offset is still to be filled in."""
+    """Return the format of a broker's message ids, for a commit log offset."""
     return host_id(host, port).encode() + b"%016X"
 
 
 def parse_offset_message_id(message_id: str) -> tuple[str, int, int]:
-    """Answer host, port and commit log offset. RecordError if the text is no such id."""
+    """Return host, port and commit log offset of a message id. RecordError if it is invalid."""
     try:
         raw = bytes.fromhex(message_id)
     except ValueError:
         raise RecordError(f"message id {message_id!r} is not hexadecimal") from None
     if len(raw) not in (16, 28):
-        raise RecordError(f"message id {message_id!r} has {len(message_id)} characters, not 32 or 56")
+        raise RecordError(f"message id {message_id!r} has {len(message_id)} characters; expected 32 or 56")
     port, offset = struct.unpack(">iq", raw[-12:])
     return str(ip_address(raw[:-12])), port, offset
 
@@ -209,7 +212,7 @@ def _head(born: int, store: int) -> struct.Struct:
     return struct.Struct(f">iiiiiqqiq{born}sq{store}siqi")
 
 
-# From totalSize to the body's length, by sysFlag & IPV6_MASK >> 4. Hosts stay packed.
+# Fields from totalSize to the body length, by (sysFlag & IPV6_MASK) >> 4. Hosts stay packed.
 HEADS: Final = (_head(8, 8), _head(20, 8), _head(8, 20), _head(20, 20))
 SYS_FLAG_AT: Final = 36
 _INT = struct.Struct(">i")
@@ -218,7 +221,7 @@ _SHORT = struct.Struct(">h")
 
 
 class NewMessage(msgspec.Struct, eq=False):
-    """What the broker hands to the store."""
+    """A message that the broker passes to the store."""
 
     topic: str
     queue_id: int
@@ -230,12 +233,12 @@ class NewMessage(msgspec.Struct, eq=False):
     sys_flag: int = 0
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
-    properties: str = ""  # exactly the text to store; tags and keys are found in it
+    properties: str = ""  # the exact text to store; tags and keys are parsed from it
 
 
 @attrs.define(slots=True)
 class StoredMessage:
-    """One record, decoded. `body` is as stored: see `decompress_body`."""
+    """One decoded record. `body` is as stored: see `decompress_body`."""
 
     store_size: int
     body_crc: int
@@ -265,25 +268,25 @@ class StoredMessage:
 
 
 def body_crc(body: Buffer) -> int:
-    """CRC-32 without its sign bit (store-ha#9)."""
+    """Return the CRC-32 without its sign bit (store-ha#9)."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def decode_message(view: Buffer, at: int = 0) -> StoredMessage:
-    """Decode the record that starts at `at`. RecordError if it is cut or its lengths disagree."""
+    """Decode the record at `at`. RecordError if it is truncated or its lengths are inconsistent."""
     try:
         (sys_flag,) = _INT.unpack_from(view, at + SYS_FLAG_AT)
         head = HEADS[(sys_flag & IPV6_MASK) >> 4]
         (size, magic, crc, queue_id, flag, queue_offset, physical_offset, _, born_at, born, stored_at, store,
          reconsume_times, prepared, body_size) = head.unpack_from(view, at)  # fmt: skip
     except struct.error:
-        raise RecordError(f"{len(view) - at} bytes are no whole record") from None
+        raise RecordError(f"{len(view) - at} bytes are too few for a record") from None
     if magic != MESSAGE_MAGIC:
-        raise RecordError(f"magic {magic & 0xFFFFFFFF:08X} at {at} is not that of a message")
+        raise RecordError(f"magic {magic & 0xFFFFFFFF:08X} at {at} is not a message magic")
     end, body_at = at + size, at + head.size
     tail = bytes(view[body_at + body_size : end])
     if body_size < 0 or end > len(view) or len(tail) < 3:
-        raise RecordError(f"record at {at} says {size} bytes, its body {body_size}; {len(view) - at} are there")
+        raise RecordError(f"record at {at} has size {size} and body size {body_size}; {len(view) - at} bytes follow")
     properties_at = 1 + tail[0] + 2
     if len(tail) < properties_at or properties_at + _SHORT.unpack_from(tail, properties_at - 2)[0] != len(tail):
         raise RecordError(f"record at {at}: topic and properties do not fill its {size} bytes")
@@ -298,7 +301,10 @@ def decode_message(view: Buffer, at: int = 0) -> StoredMessage:
 
 
 def decode_properties(view: Buffer, at: int = 0) -> dict[str, str]:
-    """Decode no more than the properties of the whole record that starts at `at`. RecordError if its lengths disagree."""
+    """Decode only the properties of the complete record at `at`.
+
+    RecordError if its lengths are inconsistent.
+    """
     try:
         (sys_flag,) = _INT.unpack_from(view, at + SYS_FLAG_AT)
         head = HEADS[(sys_flag & IPV6_MASK) >> 4]
@@ -307,12 +313,12 @@ def decode_properties(view: Buffer, at: int = 0) -> dict[str, str]:
         size_at = topic_at + 1 + view[topic_at]
         (size,) = _SHORT.unpack_from(view, size_at)
     except (struct.error, IndexError):
-        raise RecordError(f"record at {at}: its lengths do not fit into {len(view) - at} bytes") from None
+        raise RecordError(f"record at {at}: its parts exceed the {len(view) - at} bytes that follow") from None
     return parse_properties(bytes(view[size_at + 2 : size_at + 2 + size]).decode("utf-8", "replace"))
 
 
 def decode_messages(body: Buffer) -> Iterator[StoredMessage]:
-    """The records of a pull or query response, which are merely joined."""
+    """Yield the records of a pull or query response, which are concatenated."""
     at = 0
     while at < len(body):
         message = decode_message(body, at)
@@ -321,7 +327,7 @@ def decode_messages(body: Buffer) -> Iterator[StoredMessage]:
 
 
 def encode_message(message: StoredMessage) -> bytes:
-    """The record of a message; its size comes from its parts."""
+    """Return the bytes of a record; `store_size` is ignored and computed from the parts."""
     head, body = HEADS[(message.sys_flag & IPV6_MASK) >> 4], message.body
     topic, properties = message.topic.encode(), message.properties_text.encode()
     tail = bytes([len(topic)]) + topic + _SHORT.pack(len(properties)) + properties
@@ -334,13 +340,13 @@ def encode_message(message: StoredMessage) -> bytes:
 
 
 MAX_INFLATED: Final = 64 * 2**20
-"""Bytes of one body as the application gave it. Brokers and producers refuse more than 4 MiB unless set otherwise."""
+"""Maximum size of a decompressed body in bytes. By default brokers and producers reject bodies above 4 MiB."""
 
 
 def decompress_body(body: bytes, sys_flag: int, limit: int = MAX_INFLATED) -> bytes:
-    """The body as the application gave it. Old clients left the type bits at 0 and meant ZLIB.
+    """Return the uncompressed body. RecordError if it is invalid or larger than the limit.
 
-    RecordError where it cannot be decompressed, or has more bytes than the limit.
+    Old clients leave the bits of the compression type at 0 for ZLIB.
     """
     if not sys_flag & COMPRESSED:
         return body
@@ -358,7 +364,7 @@ def _inflated(body: bytes, limit: int) -> bytes:
     except zlib.error as exc:
         raise RecordError(f"cannot decompress a body: {exc}") from None
     if len(plain) > limit:
-        raise RecordError(f"a body of {len(body)} bytes inflates to more than {limit}")
+        raise RecordError(f"body of {len(body)} bytes decompresses to more than {limit} bytes")
     if not stream.eof:
-        raise RecordError(f"a compressed body of {len(body)} bytes is cut short")
+        raise RecordError(f"compressed body of {len(body)} bytes is truncated")
     return plain

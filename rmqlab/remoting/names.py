@@ -1,10 +1,10 @@
-"""Names of topics and groups that RocketMQ itself gives (classes TopicValidator, MixAll)."""
+"""Built-in names of topics and groups of RocketMQ (classes TopicValidator, MixAll)."""
 
 import functools
 import re
 
 DEFAULT_TOPIC = "TBW102"
-"""The template of topics that are created by a first send."""
+"""Template of topics that are created on their first send."""
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
 BENCHMARK_TOPIC = "BenchmarkTest"
 OFFSET_MOVED_EVENT = "OFFSET_MOVED_EVENT"
@@ -14,18 +14,18 @@ OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 TRANS_CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
-"""Of the topic, named after the cluster, that replies to requests go to."""
+"""Suffix, after the cluster's name, of the topic for replies to request messages."""
 
 RETRY_PREFIX = "%RETRY%"
 DLQ_PREFIX = "%DLQ%"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
-"""Its consumer offsets say how far half messages and op records are done."""
+"""Its consumer offsets record the progress in half messages and op records."""
 
 NO_SEND_TOPICS = frozenset(
     {SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, TRANS_CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_EVENT}
 )
-"""A client that sends to one of these is told NO_PERMISSION (broker-requests section 1.2)."""
+"""Sends of clients to these topics fail with NO_PERMISSION (broker-requests section 1.2)."""
 
 SYSTEM_TOPICS = NO_SEND_TOPICS | {DEFAULT_TOPIC, BENCHMARK_TOPIC, TRACE_TOPIC}
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
@@ -47,13 +47,13 @@ MAX_GROUP_LENGTH = 255
 _LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
 
 
-@functools.lru_cache(4096)  # asked for each send; who asks has looked at the length
+@functools.lru_cache(4096)  # called on every send, with names of at most MAX_TOPIC_LENGTH
 def _is_legal(topic: str) -> bool:
     return _LEGAL.fullmatch(topic) is not None
 
 
 def topic_fault(topic: str) -> str | None:
-    """Say what is wrong with a topic's name, or None (broker-requests#16)."""
+    """Return why a topic name is invalid, or None (broker-requests#16)."""
     if not topic.strip():
         return "the topic is blank"
     if len(topic) > MAX_TOPIC_LENGTH:
@@ -64,7 +64,7 @@ def topic_fault(topic: str) -> str | None:
 
 
 def group_fault(group: str) -> str | None:
-    """Say what is wrong with a producer's or consumer's group, or None. Only clients ask (class Validators)."""
+    """Return why a group name is invalid, or None. Only clients check this (class Validators)."""
     if not group.strip():
         return "the group is blank"
     if len(group) > MAX_GROUP_LENGTH:
@@ -75,5 +75,5 @@ def group_fault(group: str) -> str | None:
 
 
 def is_system_topic(topic: str) -> bool:
-    """True for a topic that an operator may neither create nor delete."""
+    """Return True for a topic that operators can neither create nor delete."""
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)

@@ -1,7 +1,7 @@
-"""Java's `key=value` text: configuration files, and the bodies of requests 25, 26, 318 and 319.
+"""Java properties: configuration files, and the bodies of requests 25, 26, 318 and 319.
 
-Reading follows java.util.Properties. Bodies are written as RocketMQ does, which escapes nothing
-(MixAll.properties2String); files with java.util.Properties' escapes, so that they are read back as they were.
+The parser follows java.util.Properties. Bodies are written without escapes, as RocketMQ does
+(MixAll.properties2String); files are written with the escapes of java.util.Properties, so that they round-trip.
 """
 
 import re
@@ -18,7 +18,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def parse_properties_text(text: str) -> dict[str, str]:
-    """Read `key=value` lines: comments, continued lines and escapes as in Java. The last of a key wins."""
+    """Parse `key=value` lines with Java's comments, continuation lines and escapes. Last key wins."""
     pairs = {}
     for line in _logical_lines(text):
         end = _end(_KEY, line, 0)
@@ -27,14 +27,14 @@ def parse_properties_text(text: str) -> dict[str, str]:
 
 
 def write_properties_text(pairs: Mapping[str, str]) -> str:
-    """Write one `key=value` line each, as the body of a request or a reply."""
+    """Return one `key=value` line per pair, without escapes, for the body of a request or reply."""
     return "".join(f"{key}={value}\n" for key, value in pairs.items())
 
 
 def properties_file_text(pairs: Mapping[str, str]) -> str:
-    """Write one line each such that `parse_properties_text` gives the same pairs, whatever characters they have.
+    """Return one line per pair, escaped so that `parse_properties_text` returns the same pairs.
 
-    RocketMQ's own file writer escapes nothing: there a backslash at the end of a value swallows the next line.
+    RocketMQ's own writer does not escape: there a backslash at the end of a value joins the next line to it.
     """
     return "".join(f"{key.translate(_WRITTEN_IN_KEY)}={_file_value(value)}\n" for key, value in pairs.items())
 
@@ -66,7 +66,7 @@ def _end(pattern: re.Pattern[str], line: str, at: int) -> int:
 
 
 def _unescape(text: str) -> str:
-    """Replace escapes. Two `\\u` may be the halves of one character; a half alone cannot be written as UTF-8."""
+    """Replace escapes. Two `\\u` can be a surrogate pair; lone surrogates, invalid in UTF-8, are replaced."""
     if "\\" not in text:
         return text
     plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPED.get(match[2], match[2]), text)

@@ -1,16 +1,16 @@
-"""Peers that speak another protocol: what they are told apart by, and what was probably meant.
+"""Detects peers that use another protocol, by their first bytes, and suggests a remedy.
 
-A frame begins with its length. Each of the beginnings below is a length of more than 16 MiB, which no frame has: they
-are looked at only where a frame is refused anyway, at no cost to well-formed ones.
+A frame begins with its length. Each prefix below is a length above the maximum of 16 MiB, so it is compared only after
+a frame has been rejected, at no cost for valid frames.
 """
 
 from typing import Final
 
-_HTTP: Final = "HTTP, but this is a RocketMQ remoting port: it serves RocketMQ clients and mqadmin, no web pages"
-_TLS: Final = "a TLS handshake, but rmqlab has no TLS: let the client use plaintext (tls.enable=false)"
+_HTTP: Final = "HTTP, but this is a RocketMQ remoting port: it serves RocketMQ clients and mqadmin, not web pages"
+_TLS: Final = "a TLS handshake, but rmqlab does not support TLS: configure the client for plaintext (tls.enable=false)"
 _GRPC: Final = (
     "HTTP/2, as gRPC speaks it, but this is a RocketMQ remoting port: a gRPC client of RocketMQ 5.x needs a proxy, which"
-    " 4.9 has not; use a remoting client (for Java: rocketmq-client)"
+    " 4.9 does not have; use a remoting client (for Java: rocketmq-client)"
 )
 _BEGINNINGS: Final = (
     (b"PRI ", _GRPC),
@@ -23,30 +23,30 @@ _BEGINNINGS: Final = (
     (b"PATC", _HTTP),
     (b"CONN", _HTTP),
     (b"TRAC", _HTTP),
-    (b"HTTP", "an answer in HTTP: a web server listens at this address, not a RocketMQ broker or nameserver"),
+    (b"HTTP", "an HTTP response: a web server listens at this address, not a RocketMQ broker or nameserver"),
     (b"SSH-", "SSH: this address is not that of a RocketMQ broker or nameserver"),
-    (b"\x15\x03", "a TLS alert: the server expects TLS, which rmqlab has not"),
+    (b"\x15\x03", "a TLS alert: the server expects TLS, which rmqlab does not support"),
     (b"\x16\x03", _TLS),
 )
 
 
 def stranger(data: bytes) -> str | None:
-    """Name the protocol that bytes begin with, and what to do. None where it is not known."""
+    """Return the protocol that bytes begin with and a remedy, or None if it is unknown."""
     return next((text for beginning, text in _BEGINNINGS if data.startswith(beginning)), None)
 
 
 MAX_HOSTS: Final = 1000
-"""Hosts that are remembered; then all are forgotten, and may be logged once more."""
+"""Maximum number of remembered hosts; then all are dropped and can be logged once more."""
 
 
 class OncePerHost:
-    """Says whether a host is seen for the first time. Bounded."""
+    """Detects the first connection of each host. Memory is bounded by MAX_HOSTS."""
 
     def __init__(self) -> None:
         self._hosts: set[str] = set()
 
     def is_first(self, peer: str) -> bool:
-        """Look at a peer, `host:port`, and remember its host."""
+        """Return True if the host of a peer, `host:port`, is new, and remember it."""
         host = peer.rpartition(":")[0]
         if host in self._hosts:
             return False

@@ -1,8 +1,8 @@
-"""Binary ext fields that are like others before them.
+"""Fast parsing of binary ext fields that resemble previous ones.
 
-One client's requests of a kind differ in a few values, seldom in the lengths of these: a queue id, a time, a message
-id. A block that is like one before it but for such values is taken apart by one call, and of its typed header only
-they are read anew.
+Successive requests of a client differ in few values, and rarely in their lengths: a queue id, a time, a message id. A
+template splits a block that differs from previous ones only in such values with one call of struct.unpack, and only
+these values of the typed header are parsed again.
 """
 
 import functools
@@ -16,32 +16,32 @@ import msgspec
 from rmqlab.remoting.header import Header, HeaderError, field_readers, header_from_fields
 
 MAX_SIZE = 2048
-"""Bytes of a block that is worth a template."""
+"""Maximum size of a block with a template, in bytes."""
 MAX_TEMPLATES = 512
 PATIENCE = 8
-"""So many blocks of a template's size, but of other names or lengths, and it gives way."""
+"""Number of blocks of a template's size, but with other names or lengths, after which it is replaced."""
 
 H = TypeVar("H", bound=Header)
 
 
 def text_of(raw: bytes) -> str:
-    """Names and values, as Java reads them: what is no UTF-8 becomes replacement characters."""
+    """Decode UTF-8 as Java does: invalid bytes become replacement characters."""
     return raw.decode("utf-8", "replace")
 
 
 class AlikeFields(msgspec.Struct, eq=False):
-    """Ext fields by what they are like, and the values that are their own."""
+    """Ext fields that match a template, and their values of its varying fields."""
 
     template: "Template"
     values: Sequence[bytes]
 
     def as_dict(self) -> dict[str, str]:
-        """All of them by name, in their order."""
+        """Return all fields by name, in their order on the wire."""
         own = zip(self.template.varying, map(text_of, self.values), strict=True)
         return {**self.template.fields, **dict(own)}
 
     def header(self, kind: type[H]) -> H:
-        """Read them as a typed header. HeaderError where they do not make one."""
+        """Return the fields as a typed header. HeaderError if they do not fit."""
         base, reads = self.template.reader(kind)
         if base is not None:
             changes: dict[str, Any] = {}
@@ -56,19 +56,19 @@ class AlikeFields(msgspec.Struct, eq=False):
 
 
 class _Reader(NamedTuple):
-    """What makes a typed header of alike fields."""
+    """Makes typed headers of the fields that match one template."""
 
     base: Any
-    """One that was made of such; None where they make none."""
+    """The header of the template's own fields; None if they are invalid."""
     reads: Sequence[tuple[int, str, Callable[[bytes], object]]]
-    """Which of the varying values becomes which field, and how: None where that needs a closer look."""
+    """Index of each varying value, its field, and its parser, which returns None if the slow path must parse it."""
 
 
 class Template:
-    """A block of ext fields of which some values may vary, but not in size."""
+    """A block of ext fields in which some values vary, but not their sizes."""
 
     def __init__(self, block: bytes, fields: Mapping[str, str], sizes: Sequence[int], varying: Sequence[str]) -> None:
-        """`sizes` are those of the values, in bytes."""
+        """`sizes` are the sizes of the values, in bytes."""
         self.fields, self.sizes, self.varying = dict(fields), list(sizes), list(varying)
         self._misses = 0
         self._readers: dict[type[Header], _Reader] = {}
@@ -78,7 +78,7 @@ class Template:
         self._fixed = self._unpack(block)[::2]
 
     def _varying_edges(self) -> Iterator[int]:
-        """Where the values that vary begin and end."""
+        """Yield the start and end of each varying value, in bytes."""
         at = 0
         for name, size in zip(self.fields, self.sizes, strict=True):
             at += 2 + len(name.encode()) + 4 + size
@@ -86,12 +86,12 @@ class Template:
                 yield from (at - size, at)
 
     def match(self, block: bytes) -> AlikeFields | None:
-        """Take a block of the template's size apart. None where it is not like it."""
+        """Split a block of the template's size. None if it does not match."""
         parts = self._unpack(block)
         return AlikeFields(self, parts[1::2]) if parts[::2] == self._fixed else None
 
     def grown(self, block: bytes, fields: Mapping[str, str], sizes: Sequence[int]) -> "Template":
-        """What to go on with after a block that did not match: as `fields` and `sizes` it was taken apart by hand."""
+        """Return the template to use after a block that did not match, given its parsed fields and sizes."""
         if [*fields] == [*self.fields] and sizes == self.sizes:
             varying = {name for name, value in fields.items() if value != self.fields[name]}.union(self.varying)
             return Template(block, fields, sizes, [name for name in fields if name in varying])
@@ -99,7 +99,7 @@ class Template:
         return self if self._misses < PATIENCE else Template(block, fields, sizes, [])
 
     def reader(self, kind: type[Header]) -> _Reader:
-        """What makes typed headers of this kind."""
+        """Return the reader for headers of this class."""
         reader = self._readers.get(kind)
         if reader is None:
             reader = self._readers[kind] = self._make_reader(kind)

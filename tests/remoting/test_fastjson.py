@@ -122,7 +122,7 @@ def test_a_reference_stands_for_what_was_written_before() -> None:
     raw = (
         rb'{"sets":[{"topic":"T"},{"$ref":"$.sets[0]"}],"by\\.name":{"$ref":"$.sets"},0:{"$ref":"$.x[1]"},"x":{1:"%"}}'
     )
-    with pytest.raises(FastJsonError, match="references in it"):
+    with pytest.raises(FastJsonError, match="contains references"):
         parse_fastjson(raw)
     raw = rb'{"sets":[{"topic":"T"},{"$ref":"$.sets[0]"}],"%R%.g":{"a":[7]},"c":{"$ref":"$.\\%R\\%\\.g.a[0]"}}'
     assert parse_fastjson(raw) == {"sets": [{"topic": "T"}, {"topic": "T"}], "%R%.g": {"a": [7]}, "c": 7}
