@@ -82,8 +82,8 @@ def _reason(error: str, outcome: str) -> str:
     """The kind of an error: without what differs from one send to the next."""
     if not error:
         return ""
-    if outcome == "indeterminate" and "did not answer" not in error and "stopped" not in error:
-        return _REASONS["closed before it answered"]  # an attempt is in doubt, whatever became of the later ones
+    if outcome == "indeterminate" and "no response" not in error and "stopped" not in error:
+        return _REASONS["closed before the response"]  # the in-doubt attempt decides, not later ones
     for sign, reason in _REASONS.items():
         if sign in error:
             return reason
@@ -91,8 +91,8 @@ def _reason(error: str, outcome: str) -> str:
 
 
 _REASONS = {
-    "closed before it answered": "the connection broke while they waited; perhaps stored, perhaps not",
-    "did not answer": "no answer in time; perhaps stored, perhaps not, and the producer tries again",
+    "closed before the response": "the connection broke while they waited; perhaps stored, perhaps not",
+    "no response": "no response in time; perhaps stored, perhaps not, and the producer retries",
     "onnection refused": "nobody listens at the master's address any more",
     "no broker of topic": "the route names no master",
     "no known master": "the route names no master",

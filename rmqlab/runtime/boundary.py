@@ -1,6 +1,6 @@
-"""Boundaries: the places where an unexpected exception ends, so that the process goes on.
+"""Boundaries: the places that catch unexpected exceptions, so that the process continues.
 
-Foreign input meets our code in a request handler, a released reply, a deferred call, `on_close`, a timer, a control
+Foreign input reaches our code in a request handler, a released reply, a deferred call, `on_close`, a timer, a control
 message, a file, or a background loop. Each of these kinds has one boundary, and each boundary reports to the
 `InternalErrors` of its process: one log line at a limited rate, and a count by place, shown in `status` as
 `internal_errors` (docs/architecture.md, issue 12).
@@ -17,27 +17,27 @@ import trio
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0
-"""Seconds between the failure of a background loop and its next run; doubled with each failure in a row."""
+"""Seconds between the failure of a background loop and its restart; doubled on each consecutive failure."""
 LONGEST_PAUSE = 30.0
 CALM_AFTER = 60.0
-"""Seconds without a failure after which the next one counts as the first in a row."""
+"""Seconds without a failure after which the restart delay is reset."""
 
 
 class FatalError(Exception):
-    """A named reason for which a node ends itself. Passes every boundary; the message says what an operator can do."""
+    """An error that ends the node. No boundary catches it; the message suggests what an operator can do."""
 
 
 @attrs.define(eq=False)
 class InternalErrors:
-    """Counts exceptions that reached a boundary, by place, and logs the 1st, 10th, 100th, ... of each place.
+    """Counts exceptions at boundaries by place, and logs the 1st, 10th, 100th, ... of each place.
 
-    Limiting by count needs no clock: a peer that causes a million failures writes seven lines.
+    A limit by count needs no clock: a peer that causes a million failures adds seven lines to the log.
     """
 
     counts: collections.Counter[str] = attrs.field(factory=collections.Counter)
 
     def caught(self, place: str, exc: Exception, detail: str = "") -> None:
-        """Record an exception. Raises it again if it is a FatalError."""
+        """Count and log an exception. Raises it again if it is a FatalError."""
         if isinstance(exc, FatalError):
             raise exc
         self.counts[place] += 1
@@ -47,7 +47,7 @@ class InternalErrors:
             log.error("internal error in %s (number %d)", text[:1000], count, exc_info=exc)
 
     def call(self, place: str, fn: Callable[..., object], *args: object) -> bool:
-        """Call a function. False if it raised."""
+        """Call a function. Return False if it raised."""
         try:
             fn(*args)
         except Exception as exc:  # noqa: BLE001 - this is the boundary
@@ -56,14 +56,14 @@ class InternalErrors:
         return True
 
     async def run(self, place: str, fn: Callable[..., Awaitable[object]], *args: object) -> None:
-        """Run one background task to its end, whatever that is."""
+        """Run one background task, and record the exception if it fails."""
         try:
             await fn(*args)
         except Exception as exc:  # noqa: BLE001 - this is the boundary
             self.caught(place, exc)
 
     async def keep_running(self, place: str, loop: Callable[..., Awaitable[object]], *args: object) -> NoReturn:
-        """Run a background loop; after a failure pause and run it again. Cancellation passes."""
+        """Run a background loop and restart it, after a delay, when it fails. Cancelled raises as usual."""
         pause = FIRST_PAUSE
         while True:
             began = trio.current_time()

@@ -1,8 +1,8 @@
-"""Bounded copies of values that peers chose: what an event, a snapshot or a journal entry may weigh. Pure.
+"""Bounded copies of values from peers, for events, snapshots and journal entries. No I/O.
 
-A registration may name an address of 6 MB, and a broker may have 100,000 groups. Before such values are encoded for the
-supervisor, a journal or a command, texts are cut to a length and end in `...(6000000 characters)`, maps and lists are
-cut to a number of items and say how many were left out, and all together stay below a total weight (issue 12.5).
+A registration can contain an address of 6 MB, and a broker can have 100,000 groups. Before such values are encoded for
+the supervisor, a journal or a command, long texts are truncated and end in `...(6000000 characters)`, long maps and
+lists are truncated and end in the number of omitted items, and the total size is limited (issue 12.5).
 """
 
 import re
@@ -13,35 +13,35 @@ from typing import Any
 import attrs
 
 LEFT_OUT = "..."
-"""Key of a map that was cut; its value is the number of entries left out."""
+"""Additional key of a truncated map; its value is the number of omitted entries."""
 DEEPEST = 12
-"""Maps and lists in each other; what lies deeper is left out, also of a structure that contains itself."""
+"""Maximum nesting of maps and lists; deeper values are omitted, which also ends cyclic structures."""
 
 _MARK = re.compile(r"\.\.\.\([0-9]+ characters\)$")
 _LONGEST_MARK = 40
 _LEAST_INT = -(2**63)
 _MOST_INT = 2**64 - 1
-"""Integers that msgpack can encode."""
+"""The integers that msgpack can encode."""
 _SCALAR_BYTES = 9
 _PLAIN = frozenset({bool, float, type(None)})
 
 
 @attrs.frozen(kw_only=True)
 class Bounds:
-    """How much of a value is kept."""
+    """Limits for a copy of a value."""
 
     text: int = 4096
-    """Characters of one text."""
+    """Maximum characters of one text."""
     items: int
-    """Entries of one map or list."""
+    """Maximum entries of one map or list."""
     total: int
-    """Bytes of all together, as encoded. Marks of what was cut may exceed it by a few hundred."""
+    """Maximum encoded size in bytes. The marks of truncated values can exceed it by a few hundred."""
 
 
 EVENT = Bounds(items=5000, total=256 * 2**10)
-"""For the fields of an event, in a journal and on the way to the supervisor."""
+"""Limits for the fields of an event, in a journal and in messages to the supervisor."""
 SNAPSHOT = Bounds(items=2000, total=2**20)
-"""For the live facts of a node."""
+"""Limits for the snapshot of a node."""
 
 
 def bounded(value: object, bounds: Bounds) -> Any:
@@ -50,7 +50,7 @@ def bounded(value: object, bounds: Bounds) -> Any:
 
 
 def bounded_fields(fields: Mapping[str, object], bounds: Bounds = EVENT) -> Mapping[str, Any]:
-    """Return the fields of an event within bounds: the map itself where it holds only small plain values."""
+    """Return the bounded fields of an event: the same map if all its values are small and plain."""
     for value in fields.values():
         kind = type(value)
         if kind is str and len(value) <= bounds.text and value.isascii():  # type: ignore[arg-type,attr-defined]
@@ -67,9 +67,9 @@ def bounded_fields(fields: Mapping[str, object], bounds: Bounds = EVENT) -> Mapp
 
 
 def cut_text(text: str, limit: int) -> str:
-    """Return a text of at most `limit` characters, and of a longer one how long it was. No lone surrogates.
+    """Return a text of `limit` characters at most, plus the original length if it is truncated.
 
-    A text that was cut at the same limit before stays as it is.
+    Replaces lone surrogates. A text that was truncated before with the same limit stays unchanged.
     """
     if len(text) > limit and not (len(text) <= limit + _LONGEST_MARK and _MARK.search(text, limit)):
         text = f"{text[: max(limit, 0)]}...({len(text)} characters)"
@@ -82,7 +82,7 @@ def cut_text(text: str, limit: int) -> str:
 
 @attrs.define
 class _Copy:
-    """One copy in the making: it stops adding when the total weight is reached."""
+    """Builds one copy, and omits values once the total size is reached."""
 
     bounds: Bounds
     left: int = attrs.field(init=False)
@@ -128,7 +128,7 @@ class _Copy:
         copy: dict[Any, Any] = {}
         missing = value.get(LEFT_OUT)
         entries, length = value.items(), len(value)
-        if type(missing) is int and missing > 0:  # it was cut before
+        if type(missing) is int and missing > 0:  # already truncated
             entries = ((key, item) for key, item in entries if key != LEFT_OUT)  # type: ignore[assignment]
             length += missing - 1
         taken = 0

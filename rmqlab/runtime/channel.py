@@ -1,8 +1,8 @@
-"""A channel: one TCP connection that carries commands both ways.
+"""A channel: one TCP connection for commands in both directions.
 
-What is written during a pass leaves in one send at its end. What a peer is owed counts from the moment it is
-written: above a limit no request of that peer is served, whether it is still in the socket or was received in the same
-pass with others. Requests are served in portions, so that one peer does not hold up the others (issue 12.6).
+Bytes written during a pass of the event loop are sent together at its end. The bytes owed to a peer are those written
+but not yet sent: above a limit the channel serves no further request of that peer, neither received nor unread ones.
+Requests are served in portions, so that one peer does not delay the others (issue 12.6).
 """
 
 import logging
@@ -22,58 +22,58 @@ from rmqlab.runtime.reactor import READ, WRITE, Reactor
 log = logging.getLogger(__name__)
 
 RECEIVE_SIZE = 256 * 1024
-"""Bytes asked for in one receive, at most."""
+"""Maximum size of one receive, in bytes."""
 FRAMES_PER_PASS = 24
-"""Where a receive brings more frames than this, less is asked for next time.
+"""If a receive returns more frames than this, the next one is smaller.
 
-A client with many threads sends their requests together, gets the replies together, and waits meanwhile: so do we
-and the slave. In portions all three work at once, which is worth a fifth of the rate at 64 threads.
+A client with many threads sends their requests together and waits for all the replies; meanwhile broker and slave are
+idle in turn. In smaller portions all three work concurrently: 20 % more requests per second with 64 threads.
 """
 _SMALLEST_RECEIVE = 4 * 1024
 FRAMES_AT_ONCE = 2 * FRAMES_PER_PASS
-"""Frames of one channel that are served in one pass, at most; the others wait for the next pass."""
+"""Maximum number of frames of one channel served in one pass; the others wait for the next pass."""
 SECONDS_AT_ONCE = 0.02
-"""Seconds after which the other frames of a channel wait too: some requests take a hundred times as long as others."""
+"""Seconds after which the remaining frames wait for the next pass: the cost of requests varies 100-fold."""
 HIGH_WATER = 8 * 2**20
-"""Bytes owed to a peer above which its requests are neither read nor served."""
+"""Bytes owed to a peer from which on its requests are neither read nor served."""
 SCARCE_HIGH_WATER = 64 * 2**10
-"""The same while the process owes more than PROCESS_HIGH_WATER to all peers together."""
+"""The same limit while the process owes PROCESS_HIGH_WATER or more to all peers together."""
 PROCESS_HIGH_WATER = 256 * 2**20
 MAX_OWED = 256 * 2**20
 """Bytes owed to a peer above which its connection is closed."""
 PROCESS_MAX_OWED = 768 * 2**20
 """Bytes owed to all peers above which a congested connection is closed."""
 PROCESS_MAX_BUFFERED = 512 * 2**20
-"""Bytes of unfinished frames of all peers above which a connection that adds to them is closed."""
+"""Bytes of incomplete frames of all peers above which a connection that adds to them is closed."""
 PARKED_COST = 1024
-"""Bytes that a request with an outstanding reply counts for, besides its own."""
+"""Bytes counted for a request with an outstanding reply, in addition to its own size."""
 MAX_PARKED = 128 * 2**20
-"""Bytes of one peer's parked requests above which no other is served."""
+"""Bytes of one peer's parked requests from which on no further request of it is served."""
 SCARCE_MAX_PARKED = 2**20
-"""The same while those of all peers count for more than PROCESS_MAX_PARKED."""
+"""The same limit while the parked requests of all peers count for PROCESS_MAX_PARKED or more."""
 PROCESS_MAX_PARKED = 512 * 2**20
 _JOIN_BELOW = 128 * 1024
-_MAX_BUFFERS = 512  # below IOV_MAX, which is 1024 on the systems that matter
+_MAX_BUFFERS = 512  # below IOV_MAX, which is 1024 on Linux and macOS
 
 
 class RemotingError(Exception):
-    """A request that got no response. The message names the address and what happened."""
+    """A request received no response. The message contains the address and the cause."""
 
 
 class ConnectError(RemotingError):
-    """No connection: the request was certainly not received."""
+    """No connection: the peer did not receive the request."""
 
 
 class ConnectionLostError(RemotingError):
-    """The connection ended before the response came: the request may have been carried out."""
+    """The connection closed before the response: the peer may have processed the request."""
 
 
 class RequestTimeoutError(RemotingError):
-    """No response in time: the request may have been carried out."""
+    """No response within the timeout: the peer may have processed the request."""
 
 
 class Channel:
-    """One connection. `serve` gets each request of the peer; responses go to those who wait for them."""
+    """One connection. Passes requests of the peer to `serve`, and its responses to their callbacks."""
 
     def __init__(
         self,
@@ -89,17 +89,17 @@ class Channel:
         self.is_closed = False
         self.close_reason: str | None = None
         self.last_active_at = now()
-        """When bytes last went either way, in seconds of the process's clock."""
+        """Time of the last send or receive, in seconds of the process's clock."""
         self._now = now
         self._reactor = reactor
         self._serve = serve
         self._decoder = FrameDecoder()
         self._receive_size = RECEIVE_SIZE
-        self._kept: list[Frame] = []  # received, not served yet
+        self._kept: list[Frame] = []  # received frames that wait to be served
         self._is_resuming = False
-        self._buffered = 0  # bytes of an unfinished frame, as counted in the reactor
+        self._buffered = 0  # bytes of an incomplete frame, included in the reactor's total
         self._out: list[Buffer] = []
-        self._skip = 0  # bytes of the first of these that were sent
+        self._skip = 0  # bytes of the first of these buffers that are already sent
         self._owed = 0
         self._parked = 0
         self._on_drained: list[Callable[[], None]] = []
@@ -118,7 +118,10 @@ class Channel:
     # -- sending ---------------------------------------------------------------------------------
 
     def write(self, *buffers: Buffer) -> None:
-        """Send at the end of this pass. Views are used until then and not kept. Dropped on a closed channel."""
+        """Send buffers at the end of this pass. On a closed channel they are dropped.
+
+        Views must stay valid until the end of the pass: unsent ones are then copied.
+        """
         if self.is_closed:
             return
         self._out += buffers
@@ -131,26 +134,26 @@ class Channel:
 
     @property
     def is_congested(self) -> bool:
-        """True while the peer is owed so much that replies that can wait should wait (see `when_drained`)."""
+        """True while so many bytes are owed to the peer that large replies should wait (see `when_drained`)."""
         limit = HIGH_WATER if self._reactor.owed < PROCESS_HIGH_WATER else SCARCE_HIGH_WATER
         return self._owed >= limit
 
     def when_drained(self, fn: Callable[[], None]) -> None:
-        """Call once, in a later pass, when the peer has taken enough of what it is owed. Never if the channel closes."""
+        """Call `fn` once, in a later pass, when the channel can serve again. Not called if it closes."""
         self._on_drained.append(fn)
 
     def send_oneway(self, command: Command) -> None:
-        """Send a request that nobody answers."""
+        """Send a oneway request: it has no response."""
         command.opaque = self._next_opaque()
         command.flag |= ONEWAY
         self.write(encode_head(command, len(command.body)))
         if command.body:
-            self.write(command.body)  # apart: it may go to many peers
+            self.write(command.body)  # as its own buffer, which can be shared between peers
 
     def send_request(self, command: Command, on_reply: Callable[[Command | None], None]) -> int:
-        """Send a request; call back with its response, or with None when the channel closes first.
+        """Send a request and return its opaque, for `forget`.
 
-        Answers the opaque, for `forget`.
+        Calls back with the response, or with None if the channel closes first.
         """
         command.opaque = self._next_opaque()
         if self.is_closed:
@@ -161,15 +164,15 @@ class Channel:
         return command.opaque
 
     def _next_opaque(self) -> int:
-        self._opaque = (self._opaque + 1) & 0x7FFFFFFF  # 32 bits on the wire, and a long-lived channel uses them up
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF  # wraps: 32 bits on the wire
         return self._opaque
 
     def forget(self, opaque: int) -> None:
-        """Wait no longer for a response; should it come, it is dropped (remoting#9)."""
+        """Stop waiting for a response; a late response is dropped (remoting#9)."""
         self._pending.pop(opaque, None)
 
     async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the timeout is the protocol's, and names itself in the error
-        """Send a request and wait for its response. ConnectionLostError or RequestTimeoutError where none comes."""
+        """Send a request and return its response. ConnectionLostError or RequestTimeoutError if none arrives."""
         answered = trio.Event()
         got: list[Command | None] = []
 
@@ -182,19 +185,19 @@ class Channel:
             await answered.wait()
         if not got:
             self.forget(opaque)
-            raise RequestTimeoutError(f"{self.peer} did not answer request code {command.code} within {timeout:.3g} s")
+            raise RequestTimeoutError(f"{self.peer}: no response to request code {command.code} within {timeout:.3g} s")
         if got[0] is None:
-            raise ConnectionLostError(f"{self.peer} closed before it answered: {self.close_reason}")
+            raise ConnectionLostError(f"connection to {self.peer} closed before the response: {self.close_reason}")
         return got[0]
 
     def replace_transport(self, sock: Transport) -> None:
-        """Go on with this in the place of the socket: a fault begins or ends."""
+        """Use this transport instead of the current one, when a fault begins or ends."""
         self._sock = sock
 
     # -- life ------------------------------------------------------------------------------------
 
     def close(self, reason: str) -> None:
-        """Close at once. Those who wait for a response are told; then the functions of `on_close` run."""
+        """Close at once. Pending requests are called back with None; then the `on_close` functions run."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -241,22 +244,22 @@ class Channel:
         self._fit_receive_size(len(data), len(frames))
         if self._decoder.buffered != self._buffered and not self._count_buffered():
             return
-        if self._kept:  # an event of this pass from before reading stopped
+        if self._kept:  # this event was selected before the channel stopped reading
             self._kept += frames
         else:
             self._serve_frames(frames)
 
     def _count_buffered(self) -> bool:
-        """Count the unfinished frame with those of all other peers. False if there are too many: closed."""
+        """Update the process's total of incomplete frames. Closes, and returns False, above the limit."""
         buffered = self._decoder.buffered
         grown, self._buffered = buffered - self._buffered, buffered
         self._reactor.buffered += grown
         if grown > 0 and self._reactor.buffered > PROCESS_MAX_BUFFERED:
-            self.close(f"{self._reactor.buffered} bytes of unfinished frames are held in this process")
+            self.close(f"{self._reactor.buffered} bytes of incomplete frames are too many for this process")
         return not self.is_closed
 
     def _serve_frames(self, frames: list[Frame]) -> None:
-        """Serve a portion of these; keep the others until the next pass, or until the peer takes what it is owed."""
+        """Serve a portion of the frames; keep the others for the next pass, or until the channel may serve."""
         served, until = 0, perf_counter() + SECONDS_AT_ONCE
         try:
             for frame in frames:
@@ -287,7 +290,7 @@ class Channel:
 
     @property
     def _may_serve(self) -> bool:
-        """False while the peer is owed too much, in bytes or in replies that are outstanding."""
+        """False while too many bytes are owed to the peer, or too many of its requests are parked."""
         if self._owed >= SCARCE_HIGH_WATER and self.is_congested:
             return False
         limit = MAX_PARKED if self._reactor.parked < PROCESS_MAX_PARKED else SCARCE_MAX_PARKED
@@ -299,7 +302,7 @@ class Channel:
         self._reactor.parked += size
 
     def unpark(self, request: Request) -> None:
-        """A request that was parked needs its reply no longer."""
+        """Remove a parked request from the totals: it is replied to, or needs no reply."""
         size, request.parked_size = request.parked_size, 0
         if not self.is_closed:
             self._parked -= size
@@ -308,7 +311,7 @@ class Channel:
                 self._reactor.defer(self._follow_up)
 
     def _resume(self) -> None:
-        """Serve the next portion of what was kept."""
+        """Serve the next portion of the kept frames."""
         self._is_resuming = False
         frames, self._kept = self._kept, []
         if frames and not self.is_closed:
@@ -317,13 +320,13 @@ class Channel:
 
     def _reject(self, exc: RemoteProtocolError) -> None:
         if not isinstance(exc, StrangerError):
-            log.warning("%s broke the protocol: %s", self.peer, exc)
+            log.warning("%s violated the protocol: %s", self.peer, exc)
         elif self._reactor.strangers.is_first(self.peer):
-            log.warning("%s speaks %s", self.peer, exc)
+            log.warning("%s sent %s", self.peer, exc)
         self.close(f"protocol error: {exc}")
 
     def _fail(self, place: str, exc: Exception) -> None:
-        """Close after an unexpected exception: the state of this connection is unknown, that of others is not."""
+        """Close after an unexpected exception, which leaves the state of this connection undefined."""
         self._reactor.errors.caught(place, exc, self.peer)
         self.close(f"{type(exc).__name__}: {exc}")
 
@@ -331,7 +334,7 @@ class Channel:
         if frames > FRAMES_PER_PASS:
             self._receive_size = max(received // frames * FRAMES_PER_PASS, _SMALLEST_RECEIVE)
         elif frames < FRAMES_PER_PASS // 4 and received == self._receive_size < RECEIVE_SIZE:
-            self._receive_size *= 2  # larger frames than before
+            self._receive_size *= 2  # frames have become larger
 
     def _flush(self) -> None:
         self._is_dirty = False
@@ -341,7 +344,7 @@ class Channel:
             while self._out:
                 self._send_some()
         except BlockingIOError:
-            # Views must not outlive the pass: the file behind them may be closed or rolled over.
+            # Views must not outlive the pass: their file can be closed or truncated afterwards.
             self._out = [self._reactor.copied(one) if isinstance(one, memoryview) else one for one in self._out]
         except OSError as exc:
             self.close(exc.strerror or str(exc))
@@ -353,12 +356,12 @@ class Channel:
         self._reactor.owed -= self._owed - owed
         self._owed = owed
         if owed > MAX_OWED or (self._reactor.owed > PROCESS_MAX_OWED and self.is_congested):
-            self.close(f"takes nothing: {owed} bytes owed, {self._reactor.owed} to all peers")
+            self.close(f"the peer does not read: {owed} bytes owed to it, {self._reactor.owed} to all peers")
         else:
             self._follow_up()
 
     def _follow_up(self) -> None:
-        """After a change of what is owed or kept: wait for the right events, and go on with what can go on."""
+        """Resume what is now possible and update the watched events, after bytes owed or frames kept changed."""
         if self.is_closed:
             return
         may_serve = self._may_serve

@@ -1,11 +1,11 @@
-"""The one place that reads the machine's clocks: trio's time at a rate, and wall time derived from it.
+"""The cluster's clock: trio's time at a configurable rate, and wall time derived from it.
 
-All processes of a cluster are given the same `ClockSettings`. They count from one instant of the machine's
-monotonic clock, which all processes of a machine share, so that their times agree to well under a millisecond
-however late each of them started, and at any rate.
+Only this module reads the machine's clocks. All processes of a cluster have the same `ClockSettings`. They count from
+one instant of the monotonic clock that all processes of a machine share, so that their times agree to well under a
+millisecond, at any rate and for any start time.
 
-At rate 60 an hour passes in a minute: every sleep and time-out of trio is divided, and wall time runs along.
-Threads, the kernel and programs outside the cluster stay in real time.
+At rate 60 an hour takes a minute of real time: trio's sleeps and timeouts are divided by 60, and wall time advances at
+the same rate. Threads, the kernel and programs outside the cluster stay in real time.
 """
 
 import sys
@@ -17,28 +17,28 @@ import trio
 
 from rmqlab.runtime.validators import above, within
 
-MOCK_WALL_EPOCH = 1_700_000_000.0  # wall time at zero of a mock clock: tests see the same dates on every run
+MOCK_WALL_EPOCH = 1_700_000_000.0  # wall time at zero of a mock clock: the same dates in every test run
 
 
 @attrs.frozen(kw_only=True)
 class ClockSettings:
-    """What a process must be told to live in the cluster's time. Seconds."""
+    """The parameters of a cluster's clock, in seconds."""
 
     rate: float = attrs.field(default=1.0, validator=[above(0), within(0, 1000)])
-    """Cluster seconds per real second. Sound up to 60: beyond it, a stall of the machine looks like a time-out."""
+    """Cluster seconds per real second. Reliable up to 60: above, short stalls of the machine cause timeouts."""
     monotonic_epoch: float
-    """The instant of the machine's monotonic clock that is zero of the cluster's."""
+    """The machine's monotonic clock at zero of the cluster's clock."""
     wall_epoch: float
-    """Wall time at that instant, in seconds since 1970."""
+    """Wall time at the epoch, in seconds since 1970."""
 
     @classmethod
     def starting_now(cls, rate: float = 1.0, *, not_before: float = 0.0) -> "ClockSettings":
-        """Time begins now, at the real wall time, or later where a faster cluster had already lived past it."""
+        """Return settings that start now, at the real wall time or a later one of a previous, faster run."""
         return cls(rate=rate, monotonic_epoch=time.monotonic(), wall_epoch=max(time.time(), not_before))
 
 
 class RatedClock(trio.abc.Clock):
-    """A clock for `trio.run` that gains `rate` seconds per real second from a shared epoch."""
+    """A clock for `trio.run` that advances `rate` seconds per real second from a shared epoch."""
 
     def __init__(self, settings: ClockSettings) -> None:
         self.settings = settings
@@ -48,7 +48,7 @@ class RatedClock(trio.abc.Clock):
         self._wall_rate = settings.rate
 
     def start_clock(self) -> None:
-        """Called by trio as the run begins. From now on the threads of this process live by this clock too."""
+        """Make this the clock of all threads of the process. Called by trio when the run begins."""
         global _process_clock  # noqa: PLW0603 -- a process has one time, and its worker threads know no trio run
         _process_clock = self
 
@@ -59,17 +59,17 @@ class RatedClock(trio.abc.Clock):
         return (deadline - self.current_time()) / self.rate
 
     def wall_millis(self) -> int:
-        """The time on this process's wall clock, which may have been set wrong."""
+        """Return this process's wall time, including injected clock errors, in ms since 1970."""
         return int((self._wall_epoch + (time.monotonic() - self._epoch) * self._wall_rate) * 1000)
 
     def cluster_millis(self) -> int:
-        """The true wall time, in which events are told: the same for all processes."""
+        """Return the correct wall time, in ms since 1970: the same in all processes, used for events."""
         return int((self.settings.wall_epoch + (time.monotonic() - self._epoch) * self.rate) * 1000)
 
     def set_wrong(self, *, by_seconds: float = 0.0, ppm: float = 0.0) -> None:
-        """Let wall time be wrong from now on: so far off, and so many millionths too fast. Zeros set it right.
+        """Make wall time wrong by an offset in seconds and a drift in ppm. Zeros correct it.
 
-        Nothing else goes wrong: deadlines and periods are of the monotonic clock.
+        Deadlines and periods are unaffected: they use the monotonic clock.
         """
         elapsed = time.monotonic() - self._epoch
         self._wall_rate = self.rate * (1 + ppm / 1e6)
@@ -80,9 +80,9 @@ _process_clock: RatedClock | None = None
 
 
 def wall_millis() -> int:
-    """Milliseconds since 1970 as this process sees them; callable from any thread, with or without a trio run.
+    """Return this process's wall time in ms since 1970, in any thread, with or without a trio run.
 
-    Under a rated clock: the cluster's time. Under trio's mock clock: a fixed date plus the mock time. Otherwise
+    With a rated clock this is the cluster's time, with trio's mock clock a fixed date plus the mock time, otherwise
     real time.
     """
     try:
@@ -97,9 +97,9 @@ def wall_millis() -> int:
 
 
 def cluster_millis() -> int:
-    """Milliseconds since 1970 of the clock that all processes of a cluster share: the time of the journal.
+    """Return the cluster's correct wall time in ms since 1970, as used in journals.
 
-    It is `wall_millis`, except in a process whose own wall time was put wrong on purpose.
+    It equals `wall_millis`, except in a process with an injected clock error.
     """
     try:
         clock = trio.lowlevel.current_clock()
@@ -109,18 +109,18 @@ def cluster_millis() -> int:
 
 
 def wall_clock() -> Callable[[], int]:
-    """Give the quickest function that answers as `wall_millis` does, for as long as this trio run lasts."""
+    """Return the fastest function equivalent to `wall_millis` for the rest of this trio run."""
     clock = trio.lowlevel.current_clock()
     return clock.wall_millis if isinstance(clock, RatedClock) else wall_millis
 
 
 def real_seconds(seconds: float) -> float:
-    """So many real seconds, in seconds of the running clock: for bounds on what stays in real time (disks, processes)."""
+    """Convert real seconds to seconds of the running clock, for timeouts of disks and processes."""
     clock = trio.lowlevel.current_clock()
     return seconds * clock.rate if isinstance(clock, RatedClock) else seconds
 
 
 def _is_mock(clock: trio.abc.Clock) -> bool:
-    # Looked up, not imported: trio.testing is slow to import, and a clock of its kind exists only if someone else did.
+    # Not imported here: trio.testing is slow to import, and a mock clock exists only if it is already imported.
     testing = sys.modules.get("trio.testing")
     return testing is not None and isinstance(clock, testing.MockClock)

@@ -1,8 +1,8 @@
-"""The control channel: what a process of the cluster and its supervisor tell each other.
+"""The control channel: messages between a process of the cluster and its supervisor.
 
-A Unix stream socket in the cluster's directory carries the messages below as msgpack maps. A process says Hello,
-then Ready once it serves, Events as they happen, and answers every SnapshotRequest and SetRules. The end of the
-stream means that the supervisor is gone, and the process stops itself.
+A Unix stream socket in the cluster's directory transports the messages below as msgpack maps. A process sends Hello,
+Ready once it serves, Events as they happen, and a response to every SnapshotRequest and SetRules. The end of the
+stream means that the supervisor has ended, and the process stops itself.
 """
 
 import collections
@@ -25,12 +25,12 @@ log = logging.getLogger(__name__)
 
 MAX_QUEUED_EVENTS = 10_000
 MAX_QUEUED_BYTES = 16 * 2**20
-"""Of events that wait for a supervisor that does not keep up."""
+"""Maximum bytes of events that wait for a slow supervisor."""
 
 
 @attrs.frozen
 class Hello:
-    """The first message of a process: which node it is."""
+    """The first message of a process: the name of its node."""
 
     name: str
     pid: int
@@ -38,19 +38,19 @@ class Hello:
 
 @attrs.frozen
 class Ready:
-    """The process does its work from now on; facts about it that were not known before, such as bound addresses."""
+    """The process serves. Contains facts that are known only now, such as bound addresses."""
 
     facts: dict[str, Any]
 
 
 @attrs.frozen
 class Stopping:
-    """The process has begun to end, for whatever reason. It may take seconds: the store is closed, peers are told."""
+    """The process has begun to stop. It can take seconds to close the store and to unregister."""
 
 
 @attrs.frozen
 class Event:
-    """Something happened at a time of the cluster's clock."""
+    """An event, with its time on the cluster's clock."""
 
     at_millis: int
     kind: str
@@ -59,14 +59,14 @@ class Event:
 
 @attrs.frozen
 class SnapshotRequest:
-    """The supervisor asks for the node's live facts."""
+    """The supervisor requests the node's live facts."""
 
     id: int
 
 
 @attrs.frozen
 class Snapshot:
-    """The answer to the request of the same id."""
+    """The response to the SnapshotRequest with the same id."""
 
     id: int
     facts: dict[str, Any]
@@ -74,7 +74,7 @@ class Snapshot:
 
 @attrs.frozen
 class SetRules:
-    """The fault rules that are in force from now on, all of them."""
+    """The complete fault rules from now on."""
 
     id: int
     rules: PlainRules
@@ -82,7 +82,7 @@ class SetRules:
 
 @attrs.frozen
 class RulesSet:
-    """The rules of the request of the same id are in force."""
+    """The rules of the SetRules with the same id are in effect."""
 
     id: int
 
@@ -94,17 +94,17 @@ CONTROL: MapCodec[Message] = MapCodec(Message)
 
 @attrs.define(eq=False)
 class ControlLink:
-    """The process's end of the channel. Its methods never wait, and belong to the trio thread.
+    """The process's end of the channel. Its methods never block; call them in the trio thread only.
 
-    Every event goes to the process's journal; the supervisor is told of all but single messages, of which it can
-    ask the numbers. Without a supervisor (`limit=0`) events are logged.
+    Every event is appended to the process's journal. The supervisor receives all events except those of single
+    messages, which are counted in the snapshot. Without a supervisor (`limit=0`) events are logged.
     """
 
     name: str = "standalone"
     limit: int = MAX_QUEUED_EVENTS
     journal: JournalWriter | None = None
     faults: NodeFaults = attrs.field(factory=NodeFaults)
-    """The faults of the process: the supervisor sends their rules."""
+    """The fault rules of the process, which the supervisor sends."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """The internal errors of the process: part of every snapshot."""
     is_ready: bool = attrs.field(default=False, init=False)
@@ -123,8 +123,8 @@ class ControlLink:
     def emit(self, kind: str, **fields: object) -> None:
         """Record an event of a kind that `rmqlab.runtime.journal_schema` lists.
 
-        When the supervisor does not keep up it is not told of the oldest, but of their number. Never raises: events
-        are emitted wherever something happens, with fields that peers chose.
+        If the supervisor is too slow, the oldest events are dropped and their number is reported. Never raises, because
+        events are emitted everywhere, with fields from peers.
         """
         try:
             self._record(kind, fields)
@@ -154,7 +154,7 @@ class ControlLink:
         self._wake()
 
     async def write_journal_forever(self) -> NoReturn:
-        """Hand to the system, once in every pass of the loop, what was recorded in it."""
+        """Flush the journal once per pass of the event loop in which entries were appended."""
         while True:
             await self._appended.wait()
             self._appended = trio.Event()
@@ -162,7 +162,7 @@ class ControlLink:
                 self.journal.flush()
 
     def ready(self, **facts: object) -> None:
-        """Say that this process serves. The supervisor waits for it; say it once."""
+        """Report that this process serves, which the supervisor waits for. Call it once."""
         self.is_ready = True
         log.info("ready %s", " ".join(f"{key}={value}" for key, value in facts.items()))
         if self.limit:
@@ -170,18 +170,18 @@ class ControlLink:
             self._wake()
 
     def stopping(self) -> None:
-        """Report that this process begins to end, so that nobody takes it for ready while it closes. Once is enough."""
+        """Report that this process is stopping, so that it no longer counts as ready. Idempotent."""
         if self.limit and not self.is_stopping:
             self._replies.append(CONTROL.encode(Stopping()))
             self._wake()
         self.is_stopping = True
 
     def set_snapshot(self, snapshot: Callable[[], Mapping[str, object]]) -> None:
-        """Give the function that answers what is true now: plain values, quickly, without side effects."""
+        """Set the function that returns the live facts: plain values, fast, without side effects."""
         self._snapshot = snapshot
 
     async def attend(self, stream: trio.abc.Stream) -> None:
-        """Speak with the supervisor until it is gone."""
+        """Exchange messages with the supervisor until the stream ends."""
         self.faults.on_spent = lambda fault: self.emit("fault_spent", id=fault)
         self._replies.appendleft(CONTROL.encode(Hello(self.name, os.getpid())))
         try:
@@ -189,20 +189,20 @@ class ControlLink:
                 nursery.start_soon(self._write_forever, stream)
                 try:
                     await receive_messages(stream, CONTROL, self._answer)
-                except ControlError as exc:  # as good as gone: nothing it says can be understood any more
+                except ControlError as exc:  # the rest of the stream cannot be decoded: treat it as ended
                     self.errors.caught("control message", exc)
                 nursery.cancel_scope.cancel()
         finally:
-            self.limit = 0  # nobody listens any more
+            self.limit = 0  # from now on events are logged
             self._written.set()
 
     async def wait_written(self) -> None:
-        """Wait until all that was said is with the supervisor."""
+        """Wait until everything queued is sent to the supervisor."""
         while not self._written.is_set():
             await self._written.wait()
 
     def take(self) -> bytes:
-        """All that waits to be sent: replies, for somebody waits for them; events; and that we are ready after these."""
+        """Remove and return the bytes to send: first replies, which the supervisor waits for; events; Ready."""
         if self._dropped:
             lost, self._dropped = self._dropped, 0
             self._replies.append(CONTROL.encode(Event(cluster_millis(), "events_dropped", {"count": lost})))
@@ -221,7 +221,7 @@ class ControlLink:
                 self.errors.call("fault rules", self.faults.set, rules)
                 self._replies.append(CONTROL.encode(RulesSet(number)))
             case _:
-                raise ControlError(f"the supervisor sent a {type(message).__name__}")
+                raise ControlError(f"unexpected {type(message).__name__} from the supervisor")
         self._wake()
 
     def _encode_snapshot(self, number: int) -> bytes:
@@ -257,4 +257,4 @@ class ControlLink:
                 self._queued = trio.Event()
                 await self._queued.wait()
         except trio.BrokenResourceError:
-            await trio.sleep_forever()  # the reader sees the end of the stream, and decides
+            await trio.sleep_forever()  # the reader detects the end of the stream and ends `attend`

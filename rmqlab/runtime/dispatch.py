@@ -1,6 +1,6 @@
-"""From a request to the function that answers it, and from its answer to bytes.
+"""Dispatches requests to their handlers, and encodes the replies.
 
-Handlers are plain functions: each answers now, or keeps the request and answers later (a long poll, a
+Handlers are plain functions: each returns its reply, or parks the request and replies later (a long poll, a
 synchronous send). Nothing here awaits, so that all the frames of one receive are handled in one pass.
 """
 
@@ -23,27 +23,27 @@ from rmqlab.runtime.boundary import InternalErrors
 log = logging.getLogger(__name__)
 
 NO_REMARK_SET = "not set any response code"
-"""What RocketMQ leaves in an answer whose handler sets a code and no remark."""
+"""RocketMQ's remark in a reply whose handler sets a code and no remark."""
 
 OVERLOAD = "[OVERLOAD]system busy, start flow control for a while"
-"""Remark of code 2 where too many requests wait: RocketMQ's when a thread pool's queue is full (NettyRemotingAbstract)."""
+"""Remark of code 2 (SYSTEM_BUSY): RocketMQ's when a thread pool's queue is full (NettyRemotingAbstract)."""
 
 S = TypeVar("S")
 Buffer = bytes | memoryview
 
 
 class Peer(Protocol):
-    """What a handler needs of the connection that a request came by: a Channel, or a test's stand-in."""
+    """The part of a connection that handlers use: a Channel, or a stand-in of tests."""
 
     peer: str
 
     def write(self, *buffers: Buffer) -> None:
-        """Send, in order, at the end of this pass."""
+        """Send these buffers, in order, at the end of this pass."""
 
 
 @attrs.frozen
 class Reply:
-    """An answer. A header of None gives no ext fields at all; an empty one gives `{}`."""
+    """A reply. With header None it has no ext fields at all, with an empty header `{}`."""
 
     code: int = ResponseCode.SUCCESS
     header: Header | Mapping[str, str] | None = None
@@ -53,29 +53,29 @@ class Reply:
 
 @attrs.define(eq=False)
 class Request:
-    """One request on its way to an answer. Whoever parks it owes it a reply, unless its channel closes."""
+    """One request until its reply. A handler that parks it must reply later, unless its channel closes."""
 
     command: Command
     channel: Any  # a Channel, or another Peer
     is_answered: bool = False
     errors: InternalErrors = attrs.field(factory=InternalErrors)
-    """Where a reply that cannot be encoded is reported."""
+    """Counts replies that cannot be encoded."""
     parked_size: int = 0
-    """Bytes that this counts for in its channel while its reply is outstanding; 0 if it was answered at once."""
+    """Bytes counted in its channel while the reply is outstanding; 0 if it is not parked."""
 
     def drop_content(self) -> None:
-        """Forget body and fields: a reply needs the rest only, and what is parked may be large and many."""
+        """Drop body and fields, which a reply does not need: many large requests may be parked."""
         self.command.body = b""
         self.command.raw_fields = None
 
     def settle(self) -> None:
-        """Note that this request needs no reply any more."""
+        """Mark this request as needing no reply."""
         self.is_answered = True
         if self.parked_size:
             self.channel.unpark(self)
 
     def reply(self, reply: Reply) -> None:
-        """Answer, once. A oneway request is never answered, whatever the outcome (remoting#10)."""
+        """Send the reply, once. A oneway request never gets a reply, even on errors (remoting#10)."""
         if self.is_answered or self.command.flag & 2:
             return
         self.settle()
@@ -94,7 +94,7 @@ class Request:
         return (head, *buffers) if size else (head,)
 
     def reply_head(self, head: ReplyHead, code: int, values: Sequence[bytes]) -> None:
-        """Answer with a head that is laid out already, and no body."""
+        """Send a reply of an encoded head, without body."""
         if self.is_answered or self.command.flag & 2:
             return
         self.settle()
@@ -102,7 +102,7 @@ class Request:
 
 
 class Refusal(Exception):
-    """Raised by a handler that turns a request down, with the code and the reason."""
+    """Raised by handlers to reject a request, with a response code and a remark."""
 
     def __init__(self, code: ResponseCode, remark: str) -> None:
         super().__init__(remark)
@@ -114,10 +114,10 @@ Handler = Callable[[S, Any, Request], Reply | None]
 
 @attrs.frozen
 class Route(Generic[S]):
-    """One request code, the header class it carries, the function that answers it.
+    """One request code, its header class, and its handler.
 
-    The function takes (state, header, request) and gives a Reply, or None where it has kept the request or
-    where RocketMQ says nothing. A header_type of None gives it None for a header.
+    The handler is called with (state, header, request) and returns a Reply, or None if it has parked the request or if
+    RocketMQ sends no reply. If header_type is None, header is None.
     """
 
     code: RequestCode
@@ -126,7 +126,7 @@ class Route(Generic[S]):
 
 
 def handler_table(*families: Iterable[Route[S]]) -> Mapping[int, Route[S]]:
-    """Make one table. ValueError where two handlers claim a code."""
+    """Return one table of all routes. ValueError if a code has two handlers."""
     table: dict[int, Route[S]] = {}
     for route in itertools.chain(*families):
         if route.code in table:
@@ -141,24 +141,24 @@ def _keep_silent(_kind: str, **_fields: object) -> None:
 
 @attrs.define(eq=False)
 class Dispatcher(Generic[S]):
-    """The only place where a bad request becomes a response code."""
+    """Calls the handlers of requests, and is the only place that converts invalid requests to response codes."""
 
     table: Mapping[int, Route[S]]
     state: S
     unserved: collections.Counter[tuple[str, int]] = attrs.field(factory=collections.Counter)
-    """How often each peer (its IP address) asked for each code that is not served. Bounded: see MAX_UNSERVED."""
+    """Number of requests with unsupported codes, by IP address of the peer and code. See MAX_UNSERVED."""
     admit: Callable[[Any, Command], Reply | None] | None = None
-    """Asked before anything else about each request, with its channel: None, or the answer that turns it away."""
+    """Called before the handler, with channel and request. Returns None, or the reply that rejects the request."""
     inject_fault: Callable[[Any, Command], bool] | None = None
-    """A fault: asked first, with channel and request. True where the request is not to be handled now."""
+    """Called first, with channel and request. Returns True if a fault holds back or drops the request."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     emit: Callable[..., None] = _keep_silent
-    """Tells of a request that is not served: of the first of its peer and code, the 10th, the 100th, and so on."""
+    """Emits an event for the 1st, 10th, 100th, ... unsupported request of each peer and code."""
 
     def serve(self, channel: Any, command: Command, *, is_late: bool = False) -> Request | None:
-        """Handle one request and send its reply. Return the request if it is parked: its reply comes later.
+        """Handle one request and send its reply. Return the request if it is parked: it is replied to later.
 
-        One that a fault held back comes late.
+        `is_late`: a fault has held the request back before.
         """
         if self.inject_fault is not None and not is_late and self.inject_fault(channel, command):
             return None
@@ -166,7 +166,7 @@ class Dispatcher(Generic[S]):
         route = self.table.get(command.code)
         try:
             if self.admit is not None and (refusal := self.admit(channel, command)) is not None:
-                command.serialize_type = JSON  # said before a handler is asked, as in `_failed`
+                command.serialize_type = JSON  # rejected outside of the handlers, as in `_failed`
                 reply: Reply | None = refusal
             elif route is None:
                 self._count_unserved(channel.peer, command.code)
@@ -203,11 +203,11 @@ MAX_UNSERVED = 1000
 
 
 def _failed(command: Command, remark: str) -> Reply:
-    """Answer what 4.9 answers from outside its handlers: in its own codec, whatever the request's (section 1.4)."""
+    """Return the reply of 4.9 for errors outside of its handlers: always in JSON (section 1.4)."""
     command.serialize_type = JSON
     return Reply(ResponseCode.SYSTEM_ERROR, remark=remark)
 
 
 def not_supported(code: int) -> Reply:
-    """Answer a code that nobody serves as a 4.9 broker does (remoting#14, broker-requests#7)."""
+    """Return the reply of a 4.9 broker for an unsupported code (remoting#14, broker-requests#7)."""
     return Reply(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")

@@ -1,4 +1,4 @@
-"""What an event loop asks about faults: the seam through which `rmqlab.faults` acts on connections and requests.
+"""The hooks of an event loop through which `rmqlab.faults` acts on connections and requests.
 
 Without faults the cost is one attribute check for each accepted and each opened connection (`is_active`), and one for
 each request (`Dispatcher.inject_fault`).
@@ -16,7 +16,7 @@ OnAccept = Callable[[socket.socket], None]
 
 
 class VirtualSocket(Protocol):
-    """Used in the place of a socket while a fault impairs its connection. It never blocks."""
+    """Replaces a socket while a fault impairs its connection. It never blocks."""
 
     def recv(self, size: int, /) -> bytes:
         """As of a socket."""
@@ -34,7 +34,7 @@ class VirtualSocket(Protocol):
         """As of a socket."""
 
     def watch(self, events: int, callback: Callable[[int], None]) -> None:
-        """Call back with those of these events that are ready, instead of what was watched before."""
+        """Call back with those of these events that are ready. Replaces the previous watch."""
 
     def unwatch(self) -> None:
         """Stop calling back."""
@@ -47,33 +47,33 @@ class TransportOwner(Protocol):
     """The owner of a connection's socket."""
 
     def replace_transport(self, sock: Transport) -> None:
-        """Use this transport from now on. Called between two passes of the event loop, never within."""
+        """Use this transport from now on. Called between two passes of the event loop only."""
 
 
 class LinkHook(Protocol):
-    """Asked about each connection of an event loop."""
+    """Hooks for each connection of an event loop."""
 
     served_ports: set[int]
     """Ports that this process listens at."""
 
     @property
     def is_active(self) -> bool:
-        """True while a link of this process is impaired: only then `admit` and `dial` need to be asked."""
+        """True while a link of this process is impaired: only then `admit` and `dial` must be called."""
 
     def attach(self, owner: TransportOwner, sock: socket.socket) -> Transport:
-        """Register a connection. Return what its owner should use instead of the socket."""
+        """Register a connection. Return the transport that its owner must use instead of the socket."""
 
     def forget(self, sock: Transport) -> None:
-        """A connection is about to be closed."""
+        """Unregister a connection before it is closed."""
 
     def admit(self, sock: socket.socket, on_accept: OnAccept) -> None:
-        """Pass an accepted connection on, now or later, or close it."""
+        """Pass on an accepted connection, now or later, or close it."""
 
     async def dial(self, host: str, port: int) -> None:
-        """Wait as long as the network takes before a connect. OSError if the connect should fail."""
+        """Wait for the network's delay before a connect. OSError if the connect must fail."""
 
     def close(self) -> None:
-        """Close what has no owner."""
+        """Close the sockets that have no owner."""
 
 
 class RequestHook(Protocol):
@@ -90,7 +90,7 @@ class ReactorHooks:
     links: LinkHook
     requests: RequestHook
     follow: Callable[[Mapping[str, Any]], None]
-    """Called with the rules of this node whenever they change."""
+    """Called with the rules of this node when they change."""
 
 
 class DirectLinks:
@@ -118,12 +118,12 @@ class DirectLinks:
 
 
 class UnwatchedRequests:
-    """Requests without faults."""
+    """Requests that no fault intercepts."""
 
     def watch(self, dispatcher: Dispatcher[Any]) -> None:
         pass
 
 
 def no_hooks(_faults: object, _selector: object, _timers: object) -> ReactorHooks:
-    """Make the hooks of a process that has no faults."""
+    """Return the hooks of a process without faults."""
     return ReactorHooks(DirectLinks(), UnwatchedRequests(), lambda _rules: None)

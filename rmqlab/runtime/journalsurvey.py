@@ -1,6 +1,6 @@
-"""What the bytes of a journal file show beside its events: damage, missing and repeated entries, and how it ends.
+"""Surveys of journal files: damaged bytes, missing and repeated entries, and whether the file is closed.
 
-A survey can be made of each range of a file apart from the others, and the surveys of all ranges be joined.
+The ranges of a file can be surveyed separately, and their surveys joined.
 """
 
 import collections
@@ -14,46 +14,46 @@ import cattrs
 from rmqlab.runtime.journal import CLOSED, JournalEntry, Torn, journal_files, scan_journal
 
 MOST_NOTED = 100
-"""Damaged places, and breaks of the count, that a survey names. More are counted only."""
+"""Maximum number of damaged places, and of breaks in the sequence numbers, that a survey lists."""
 
 
 @attrs.frozen
 class Break:
-    """A place where entries do not count on."""
+    """A place where the sequence numbers of entries are not consecutive."""
 
     at: int
-    """First byte of the entry that was found."""
+    """Offset in bytes of the entry with the unexpected number."""
     expected: int
     found: int
 
 
 @attrs.define(kw_only=True)
 class JournalSurvey:
-    """What one range of a journal file shows, or, joined, the whole file."""
+    """The survey of one range of a journal file, or, joined, of the whole file."""
 
     process: str
     size: int
-    """Bytes of the whole file."""
+    """Size of the whole file in bytes."""
     begin: int = 0
-    """First byte of the range."""
+    """Offset of the range in bytes."""
     entries: int = 0
     kinds: collections.Counter[str] = attrs.field(factory=collections.Counter)
-    """Entries by kind."""
+    """Number of entries by kind."""
     torn: list[Torn] = attrs.field(factory=list)
-    """The first MOST_NOTED places with bytes that are no entry, a torn tail not among them."""
+    """The first MOST_NOTED places with bytes that are not an entry, without a torn tail."""
     torn_bytes: int = 0
-    """Bytes that are no entry, without the tail."""
+    """Number of bytes that are not part of an entry, without the tail."""
     tail_bytes: int = 0
-    """Bytes at the end of the file that are no entry."""
+    """Number of bytes at the end of the file that are not part of an entry."""
     breaks: list[Break] = attrs.field(factory=list)
-    """The first MOST_NOTED places where entries do not count on."""
+    """The first MOST_NOTED places where sequence numbers are not consecutive."""
     first: tuple[int, int] | None = None
-    """Place and number of the range's first entry. Versions 1 and 2 do not number entries: 0."""
+    """Offset and sequence number of the range's first entry. The number is 0 in versions 1 and 2."""
     last_seq: int = 0
     last_kind: str = ""
 
     def add(self, found: tuple[int, JournalEntry] | Torn) -> None:
-        """Note an entry, or bytes that are none."""
+        """Add an entry, or bytes that are not an entry."""
         if isinstance(found, Torn):
             self._add_torn(found)
             return
@@ -80,7 +80,7 @@ class JournalSurvey:
             self.breaks.append(Break(at, self.last_seq + 1, seq))
 
     def append(self, part: "JournalSurvey") -> None:
-        """Add the survey of the range that follows."""
+        """Add the survey of the next range."""
         if part.first is not None:
             self._count_on(*part.first)
             self.last_seq, self.last_kind = part.last_seq, part.last_kind
@@ -98,22 +98,22 @@ class JournalSurvey:
 
     @property
     def is_closed(self) -> bool:
-        """True if the file ends as that of a process that ended in good order."""
+        """True if the file ends with the entry that a process appends when it stops regularly."""
         return self.last_kind == CLOSED and not self.tail_bytes
 
     def as_fields(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return this survey as plain values."""
         fields: dict[str, Any] = cattrs.unstructure(self)
         return fields
 
 
 def survey_of_fields(fields: Mapping[str, Any]) -> JournalSurvey:
-    """Return the survey that `as_fields` gave."""
+    """Return the survey of the result of `as_fields`."""
     return cattrs.structure({**fields, "kinds": collections.Counter(fields["kinds"])}, JournalSurvey)
 
 
 def join_surveys(parts: Iterable[JournalSurvey]) -> list[JournalSurvey]:
-    """Return one survey for each file, by name, of those of its ranges. Its entries must count from 1."""
+    """Return one survey per file, joined from those of its ranges. Sequence numbers must start at 1."""
     files: dict[str, JournalSurvey] = {}
     for part in sorted(parts, key=lambda part: (part.process, part.begin)):
         files.setdefault(part.process, JournalSurvey(process=part.process, size=part.size)).append(part)
@@ -121,7 +121,7 @@ def join_surveys(parts: Iterable[JournalSurvey]) -> list[JournalSurvey]:
 
 
 def survey_journals(directory: Path) -> tuple[list[list[JournalEntry]], list[JournalSurvey]]:
-    """Read all files of a journal directory: the entries of each, and what the files show. OSError for an unreadable one."""
+    """Return entries and survey of each file of a journal directory. OSError for an unreadable file."""
     journals, surveys = [], []
     for path in journal_files(directory):
         survey = JournalSurvey(process=path.stem, size=path.stat().st_size)

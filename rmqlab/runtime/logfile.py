@@ -1,8 +1,8 @@
-"""How every process logs: at a limited rate for each place in the code, in lines that steer no terminal, in bounded files.
+"""Logging of all processes: rate-limited by line of code, escaped, in files of bounded size.
 
-A peer decides how often a warning is logged and what stands in it. So each place may log MOST records in a period and then
-says how many more there were; control characters are escaped; and the log of a node never takes more than twice FILE_BYTES
-of disk: it is moved to `node.log.1` when it is full (issue 12.14).
+Peers influence how often a warning is logged, and its text. So each line of code logs at most MOST records per period,
+followed by the number of suppressed records; control characters are escaped; and the log of a node uses at most twice
+FILE_BYTES of disk: a full file is renamed to `node.log.1` (issue 12.14).
 """
 
 import copy
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 MOST = 50
-"""Records of one place in a period."""
+"""Maximum number of records of one place per period."""
 PERIOD = 60.0
-"""Real seconds."""
+"""Length of a period in real seconds."""
 FILE_BYTES = 32 * 2**20
-"""Bytes of one log file; there is a full one of before beside it."""
+"""Maximum bytes of one log file; the previous full file is kept, too."""
 _LONGEST_MESSAGE = 8192
 _LONGEST_TRACEBACK = 64 * 2**10
-"""Characters."""
+"""Maximum characters of a traceback."""
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _Place = tuple[str, int, str]
@@ -41,7 +41,7 @@ _ExcInfo = tuple[type[BaseException], BaseException, "TracebackType | None"] | t
 
 @attrs.define
 class _Window:
-    """The records of one place since a period began."""
+    """The number of records of one place in the current period."""
 
     ends_at: float
     like: logging.LogRecord
@@ -49,10 +49,10 @@ class _Window:
 
 
 class RateLimit(logging.Filter):
-    """Passes the first MOST records of each place in a period; what it held back is counted in one line after it.
+    """Passes the first MOST records of each place per period; one line reports the number of the others.
 
-    A place is a line of code, and of those that log several kinds of things, the attribute `group` of the record.
-    The line comes with the next record from anywhere.
+    A place is a line of code, plus the attribute `group` of the record for lines that log different kinds of events.
+    The summary line is logged before the next record of any place after the period.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class RateLimit(logging.Filter):
         return window.count <= self._most
 
     def end_periods(self, until: float = float("inf")) -> None:
-        """Say what was held back in the periods that end until then."""
+        """Log the number of suppressed records of each period that ends by then."""
         for place, window in list(self._windows.items()):
             if window.ends_at <= until:
                 self._windows.pop(place, None)
@@ -103,7 +103,7 @@ class RateLimit(logging.Filter):
 
 
 def _bare(record: logging.LogRecord) -> logging.LogRecord:
-    """Copy what names the place, without the values of this time: a traceback holds on to all that its frames hold."""
+    """Return a copy without arguments and traceback, which would keep the objects of its frames alive."""
     bare = copy.copy(record)
     bare.msg = str(record.msg)
     bare.args, bare.exc_info, bare.exc_text, bare.stack_info = None, None, None, None
@@ -111,7 +111,7 @@ def _bare(record: logging.LogRecord) -> logging.LogRecord:
 
 
 class PlainFormatter(logging.Formatter):
-    """One line for each record, in the cluster's time; more only for a traceback. Everything is cut to a length."""
+    """Formats a record as one line of limited length, plus a limited traceback, in the cluster's time."""
 
     def format(self, record: logging.LogRecord) -> str:
         record = copy.copy(record)
@@ -128,7 +128,7 @@ class PlainFormatter(logging.Formatter):
 
 
 class LogFile(RotatingFileHandler):
-    """A log of bounded size, the owner's alone. Where it takes the process's output too, that follows to the new file."""
+    """A log of bounded size, readable by its owner only. stdout and stderr can be redirected to it."""
 
     def __init__(self, path: Path, *, takes_output: bool, file_bytes: int = FILE_BYTES) -> None:
         self._takes_output = takes_output
@@ -145,23 +145,23 @@ class LogFile(RotatingFileHandler):
 
 
 def open_log(path: Path) -> TextIO:
-    """Open a log for appending; make it, for its owner alone, where it is missing."""
+    """Open a log for appending. A missing file is created, with mode 0600."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 
 
 def log_to_file(path: Path, *, takes_output: bool = False) -> None:
-    """Let this process log to a file. `takes_output`: its stdout and stderr are that file as well."""
+    """Log to a file. `takes_output`: stdout and stderr of this process are redirected to it, too."""
     _log_to(LogFile(path, takes_output=takes_output), FORMAT, logging.INFO)
 
 
 def log_to_stderr(level: int = logging.INFO, layout: str = FORMAT) -> None:
-    """Let this process log to stderr."""
+    """Log to stderr."""
     _log_to(logging.StreamHandler(sys.stderr), layout, level)
 
 
 def _log_to(handler: logging.Handler, layout: str, level: int) -> None:
-    """Make a handler the only one."""
+    """Replace all handlers of the root logger by this one."""
     root = logging.getLogger()
     for before in root.handlers[:]:
         root.removeHandler(before)
@@ -173,7 +173,7 @@ def _log_to(handler: logging.Handler, layout: str, level: int) -> None:
 
 
 def end_logging() -> None:
-    """Say what was held back, and flush: the last thing a process does."""
+    """Log the numbers of suppressed records, and flush. Call it at the end of the process."""
     for handler in logging.getLogger().handlers:
         for limit in handler.filters:
             if isinstance(limit, RateLimit):

@@ -1,7 +1,7 @@
-"""attrs classes as msgpack maps, one after another on a stream: how processes of one machine talk.
+"""Encodes attrs classes as msgpack maps on a stream between processes of one machine.
 
-A codec is made of a union of classes; the `type` of each map names its class. Unknown types and fields are
-errors: both ends come from one source tree.
+A codec is created for a union of classes; the key `type` of each map names its class. Unknown types and fields are
+errors, because both ends run the same version.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,20 +16,20 @@ from rmqlab.runtime.bounds import cut_text
 
 MAX_MESSAGE = 16 * 2**20
 MAX_ITEMS = 200_000
-"""Entries of one list or map. A header of 5 bytes may announce 2^32, and room for them is made at once."""
+"""Maximum entries of a list or map: msgpack preallocates them, and a header of 5 bytes can announce 2^32."""
 CHUNK = 64 * 2**10
 _REASON_CHARACTERS = 300
-"""What is kept of the reason why a message was rejected: it may quote the message."""
+"""Maximum characters of the reason for rejecting a message, which can quote the message."""
 
 M = TypeVar("M")
 
 
 class ControlError(Exception):
-    """The other side sent something that is no message, or one too large. Close the connection."""
+    """A message is invalid or too large. Close the connection."""
 
 
 class MapCodec(Generic[M]):
-    """Bytes of messages and messages of bytes, for one union of classes."""
+    """Encodes and decodes the messages of one union of classes."""
 
     def __init__(self, union: Any) -> None:
         self._union = union
@@ -37,9 +37,9 @@ class MapCodec(Generic[M]):
         configure_tagged_union(union, self._converter, tag_name="type")
 
     def encode(self, message: M) -> bytes:
-        """Bytes of one message. Values that msgpack has no form for are sent as their text.
+        """Return the bytes of one message. Values that msgpack does not support are sent as str().
 
-        ControlError for a message that is too large or cannot be encoded: `rmqlab.runtime.bounds` prevents both.
+        ControlError if the message is too large or cannot be encoded: `rmqlab.runtime.bounds` prevents both.
         """
         try:
             plain = self._converter.unstructure(message, unstructure_as=self._union)
@@ -51,10 +51,10 @@ class MapCodec(Generic[M]):
         return encoded
 
     def decode(self, value: Any) -> M:
-        """The message that a map stands for."""
+        """Return the message of a map. ControlError if it is invalid."""
         try:
             message: M = self._converter.structure(value, self._union)
-        except Exception as exc:  # foreign: any value of any type
+        except Exception as exc:  # the value comes from outside and can have any type
             raise ControlError(f"not a control message: {_reason(exc)}") from exc
         return message
 
@@ -63,7 +63,7 @@ class MapCodec(Generic[M]):
 
 
 class MapDecoder(Generic[M]):
-    """Feed it what arrived, then take the messages that are complete."""
+    """Splits a stream of bytes into messages: feed it received bytes, then iterate over complete messages."""
 
     def __init__(self, codec: MapCodec[M]) -> None:
         self._codec = codec
@@ -86,7 +86,7 @@ class MapDecoder(Generic[M]):
                 value = next(self._unpacker)
             except StopIteration:
                 return
-            except Exception as exc:  # foreign: keys that are lists, texts that are no UTF-8, too deep, too many
+            except Exception as exc:  # for example lists as keys, invalid UTF-8, too deep, too large
                 raise ControlError(f"not msgpack: {_reason(exc)}") from exc
             yield self._codec.decode(value)
 
@@ -96,7 +96,7 @@ def _reason(exc: Exception) -> str:
 
 
 async def receive_messages(stream: trio.abc.ReceiveStream, codec: MapCodec[M], handle: Callable[[M], object]) -> None:
-    """Hand over every message until the end of the stream; a connection that breaks has ended as well."""
+    """Pass on every message until the stream ends or breaks."""
     decoder = codec.decoder()
     try:
         while data := await stream.receive_some(CHUNK):

@@ -1,8 +1,8 @@
-"""Makes text that peers chose safe to print: the one place for every command, view, error and log.
+"""Escapes text of peers for printing: used by all commands, views, errors and logs.
 
-A group id may hold escape sequences that recolour, overwrite or retitle a terminal, line breaks that forge a line of a
-log, and marks that reverse the direction of what follows. Each such character becomes its Python escape, as `\\x1b`.
-Pure.
+A group id can contain escape sequences that recolour, overwrite or retitle a terminal, line breaks that forge a log
+line, and marks that reverse the direction of the following text. Each such character becomes its Python escape, such
+as `\\x1b`.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def printable(text: str) -> str:
-    """Return a text as one line: whatever `str.isprintable` does not hold for is escaped.
+    """Return a text as one line, with characters that `str.isprintable` rejects escaped.
 
     These are control characters, line breaks, bidirectional and other format marks, lone surrogates, private and
     unassigned characters, and spaces other than the usual one.
@@ -19,12 +19,12 @@ def printable(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return a text of several lines, each as `printable` returns it."""
+    """Return a text of several lines, with `printable` applied to each line."""
     return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
 
 
 def printable_values(value: Any) -> Any:
-    """Return a document with every text in it, keys too, as `printable` returns it."""
+    """Return a document with `printable` applied to every text and key in it."""
     match value:
         case str():
             return printable(value)

@@ -1,8 +1,8 @@
 """One selector for all sockets of a process, awaited by one trio task.
 
-A trio wait for each socket costs 11 to 14 us a wake-up, an epoll of our own 4 to 5, and it answers for many
-sockets at once: a broker under load handles everything that is ready in one pass, and sends all that came of
-it at the end of that pass. Timers, files and processes stay ordinary trio tasks.
+A trio wait per socket costs 11 to 14 us per wake-up, our own epoll 4 to 5 us, and it returns many ready sockets at
+once: a broker under load handles all ready sockets in one pass, and sends the resulting bytes at the end of that pass.
+Timers, files and processes stay ordinary trio tasks.
 """
 
 import contextlib
@@ -27,15 +27,15 @@ Callback = Callable[[int], None]
 Ready = tuple[selectors.SelectorKey, int]
 
 _PASSES = 8
-"""In a row, at most. Under load more is ready after each pass, and asking again costs a tenth of a wait; the timers
-and tasks of the process have their turn in between."""
+"""Maximum number of consecutive passes. Under load sockets are ready after each pass, and polling again costs a tenth
+of a trio wait; afterwards timers and tasks of the process run."""
 
 
 class Reactor:
-    """Calls back when a socket is ready. All of it runs in the task that awaits `run_forever`.
+    """Calls back when a socket is ready. All callbacks run in the task that awaits `run_forever`.
 
-    A callback or deferred call that raises is counted in `errors`, and the pass goes on with the next one. A callback
-    that owns a socket closes it first: otherwise the socket stays ready and each pass fails on it again.
+    If a callback or deferred call raises, the exception is counted in `errors` and the pass continues. A callback that
+    owns a socket must close it before it raises: otherwise the socket stays ready and fails again in each pass.
     """
 
     def __init__(self, faults: NodeFaults | None = None, errors: InternalErrors | None = None) -> None:
@@ -48,15 +48,15 @@ class Reactor:
         self.links = self._hooks.links
         self.request_faults = self._hooks.requests
         self.pass_began = 0.0
-        """When the requests of this pass were found waiting, by time.perf_counter."""
+        """Begin of this pass, by time.perf_counter."""
         self.pass_began_cpu = 0.0
-        """The same by time.thread_time: what this thread has worked since is what they wait for."""
+        """Begin of this pass, by time.thread_time: the CPU time since then delays the requests of this pass."""
         self.owed = 0
-        """Bytes that all channels owe to their peers."""
+        """Bytes that all channels together owe to their peers."""
         self.buffered = 0
-        """Bytes of unfinished frames in all channels."""
+        """Bytes of incomplete frames in all channels."""
         self.parked = 0
-        """Bytes of requests in all channels whose replies are outstanding."""
+        """Bytes of parked requests in all channels."""
         self._again: list[tuple[float, float, Callable[[], None]]] = []
         self._copies: dict[bytes, bytes] = {}
         self._urgent: set[int] = set()
@@ -65,10 +65,10 @@ class Reactor:
         self._is_scheduled = False
 
     def register(self, sock: Transport, events: int, callback: Callback, *, is_urgent: bool = False) -> None:
-        """Call back with the events that are ready, from the next pass on.
+        """Call back with the ready events of a socket, from the next pass on.
 
-        An urgent one comes first in a pass, and what it has put off is done before the others have their turn: replies
-        that a slave's acknowledgement sets free are on their way while the next requests are handled.
+        Urgent sockets are handled first in a pass, including their deferred calls: replies that a slave's
+        acknowledgement releases are sent before the next requests are handled.
         """
         if isinstance(sock, socket.socket):
             key = self._selector.register(sock, events, callback)
@@ -78,14 +78,14 @@ class Reactor:
             sock.watch(events, callback)
 
     def modify(self, sock: Transport, events: int, callback: Callback) -> None:
-        """Wait for other events from now on."""
+        """Watch other events from now on."""
         if isinstance(sock, socket.socket):
             self._selector.modify(sock, events, callback)
         else:
             sock.watch(events, callback)
 
     def unregister(self, sock: Transport) -> None:
-        """Forget a socket. To be called before it is closed."""
+        """Remove a socket. Call this before closing it."""
         self.links.forget(sock)
         if isinstance(sock, socket.socket):
             self._urgent.discard(self._selector.unregister(sock).fd)
@@ -93,35 +93,36 @@ class Reactor:
             sock.unwatch()
 
     def follow_faults(self, rules: PlainRules) -> None:
-        """Put these fault rules in force instead of those before."""
+        """Replace the fault rules."""
         self._hooks.follow(rules)
 
     def defer(self, fn: Callable[[], None]) -> None:
-        """Call once at the end of this pass; from outside a pass, as soon as the event loop comes round."""
+        """Call `fn` once at the end of this pass, or, outside of a pass, in the next turn of the event loop."""
         self._deferred.append(fn)
         if not self._is_passing and not self._is_scheduled:
             self._is_scheduled = True
             trio.lowlevel.current_trio_token().run_sync_soon(self._run_scheduled)
 
     def again(self, fn: Callable[[], None]) -> None:
-        """Call in a pass of its own, once sockets, timers and tasks had their turn.
+        """Call `fn` in a pass of its own, after sockets, timers and tasks.
 
-        That pass counts as begun when this one did: what has waited so far goes on growing old (see rmqlab.broker.overload).
+        That pass keeps the begin time of this one, so that the age of waiting requests includes the wait (see
+        rmqlab.broker.overload).
         """
         if not self._again:
             trio.lowlevel.current_trio_token().run_sync_soon(self._run_again)
         self._again.append((self.pass_began, self.pass_began_cpu, fn))
 
     def copied(self, view: memoryview) -> bytes:
-        """Return the bytes of a view; the same object for the same bytes until the pass ends.
+        """Return the bytes of a view; equal bytes are one shared object until the pass ends.
 
-        A message that many peers wait for, and that their sockets do not take at once, is in memory once.
+        So a message that waits in the send buffers of many peers is in memory only once.
         """
         data = bytes(view)
         return self._copies.setdefault(data, data)
 
     async def run_forever(self) -> NoReturn:
-        """Serve until cancelled."""
+        """Run passes until cancelled."""
         fd = self._selector.fileno()
         while True:
             await trio.lowlevel.wait_readable(fd)
@@ -130,7 +131,7 @@ class Reactor:
                     break
 
     def run_pass(self) -> bool:
-        """Handle what is ready now, then what that has put off to the end. False where nothing was ready."""
+        """Handle all ready sockets, then the deferred calls. Return False if no socket was ready."""
         self._is_passing = True
         try:
             ready = self._selector.select(0)
@@ -143,7 +144,7 @@ class Reactor:
         return bool(ready)
 
     def _after_urgent(self, ready: list[Ready]) -> list[Ready]:
-        """Do what is urgent; answer the rest."""
+        """Handle the urgent sockets; return the others."""
         urgent = [one for one in ready if one[0].fd in self._urgent]
         for key, events in urgent:
             self._handle(key, events)
@@ -161,7 +162,7 @@ class Reactor:
         self.errors.call("timer", self.run, fn)
 
     def run(self, fn: Callable[[], None]) -> None:
-        """Make a pass of this call: what it puts off happens at its end."""
+        """Call `fn` as a pass: its deferred calls run at the end."""
         self._run_as_of(time.perf_counter(), time.thread_time(), fn)
 
     def _run_as_of(self, began: float, began_cpu: float, fn: Callable[[], None]) -> None:
@@ -174,7 +175,7 @@ class Reactor:
             self._is_passing = False
 
     def close(self) -> None:
-        """Give the selector back. Sockets belong to those who registered them."""
+        """Close the selector. Sockets are closed by their owners."""
         self.links.close()
         self._selector.close()
 
@@ -207,9 +208,9 @@ def _nothing() -> None:
 async def open_reactor(
     faults: NodeFaults | None = None, errors: InternalErrors | None = None
 ) -> AsyncIterator[Reactor]:
-    """Run a reactor until the block ends: even while the block is being cancelled, for goodbyes need it.
+    """Run a reactor until the block ends, also during the block's cleanup after a cancellation.
 
-    It follows these faults, or those of the process.
+    The reactor applies these faults, or by default those of the process.
     """
     faults = faults or process_faults()
     reactor = Reactor(faults, errors)

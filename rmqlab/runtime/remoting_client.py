@@ -1,4 +1,4 @@
-"""A remoting client: one channel to each address, opened when first needed, used by everybody.
+"""A remoting client: one shared channel per address, opened on first use.
 
 Source: class NettyRemotingClient.
 """
@@ -22,16 +22,16 @@ _NO_TABLE: Mapping[int, Route[object]] = {}
 
 @attrs.define(eq=False)
 class _Attempt:
-    """A connection being made, and those who wait for it."""
+    """A connection attempt that several tasks may wait for."""
 
     ended: trio.Event = attrs.field(factory=trio.Event)
     failure: str | None = None
 
 
 class RemotingClient:
-    """Requests to servers, by address.
+    """Sends requests to servers by address.
 
-    Requests that a server sends to us go to the dispatcher; without one they are answered with code 3.
+    Requests of a server to this client are passed to the dispatcher; without one they get a reply with code 3.
     """
 
     def __init__(
@@ -52,24 +52,25 @@ class RemotingClient:
         reactor.request_faults.watch(self._dispatcher)
 
     def connected(self, address: str) -> Channel | None:
-        """The channel to an address, if it is open now."""
+        """Return the channel to an address if it is open, or None."""
         return self._channels.get(address)
 
     async def channel(self, address: str) -> Channel:
-        """Give the open channel to `host:port`, connecting where there is none. ConnectError where that fails."""
+        """Return the channel to `host:port`, and open it if needed. ConnectError if that fails."""
         await trio.lowlevel.checkpoint()
         while (channel := self._channels.get(address)) is None:
             if (attempt := self._connecting.get(address)) is None:
                 return await self._connect(address)
             await attempt.ended.wait()
-            if attempt.failure is not None:  # ours would fail alike, and many would wait for one another
+            if attempt.failure is not None:  # retrying here would serialize the failures of all waiting tasks
                 raise ConnectError(attempt.failure)
         return channel
 
     async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - as Channel.request
-        """Ask and wait. ConnectError, ConnectionLostError or RequestTimeoutError where no response comes.
+        """Send a request and return its response.
 
-        After a time-out the connection is closed, as Java's client does: its state is unknown.
+        ConnectError, ConnectionLostError or RequestTimeoutError if there is none. `timeout` is in seconds. After a
+        timeout the connection is closed, as in Java's client, because its state is unknown.
         """
         deadline = trio.current_time() + timeout
         channel = await self.channel(address)
@@ -80,16 +81,16 @@ class RemotingClient:
             raise
 
     async def send_oneway(self, address: str, command: Command) -> None:
-        """Send a request that nobody answers. ConnectError where there is no connection."""
+        """Send a oneway request. ConnectError if there is no connection."""
         (await self.channel(address)).send_oneway(command)
 
     def close_channel(self, address: str, reason: str) -> None:
-        """Close the connection to one address, if there is one."""
+        """Close the connection to one address if it is open."""
         if (channel := self._channels.get(address)) is not None:
             channel.close(reason)
 
     def close(self) -> None:
-        """Close all connections, and open none any more: who still asks gets a ConnectError."""
+        """Close all connections. Later requests raise ConnectError."""
         self._is_closed = True
         for channel in list(self._channels.values()):
             channel.close("the client stops")
@@ -120,7 +121,7 @@ class RemotingClient:
         try:
             self._check_open(address)
             return Channel(self._reactor, sock, self._dispatcher.serve)
-        except OSError as exc:  # the peer took the connection and reset it at once
+        except OSError as exc:  # the peer accepted the connection and reset it at once
             sock.close()
             raise ConnectError(f"no connection to {address}: {exc}") from None
         except ConnectError:
@@ -139,16 +140,16 @@ class RemotingClient:
 async def open_connection(
     address: str, *, source_ip: str | None, connect_timeout: float, links: LinkHook | None = None
 ) -> socket.socket:
-    """Connect to `host:port`, from an address of our own if one is given, over what is left of the links.
+    """Return a socket connected to `host:port`. ConnectError if that fails.
 
-    ConnectError where that fails.
+    `source_ip` is the local address to bind. `links` can delay the connect or make it fail.
     """
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         sock = trio.socket.socket(family, socket.SOCK_STREAM)
-    except OSError as exc:  # too many open files, or a machine without IPv6
+    except OSError as exc:  # too many open files, or no IPv6 on this machine
         raise ConnectError(f"no connection to {address}: {exc}") from None
     try:
         if source_ip:
@@ -160,7 +161,7 @@ async def open_connection(
         return socket.socket(fileno=sock.detach())
     except trio.TooSlowError:
         raise ConnectError(f"no connection to {address} within {connect_timeout:g} s") from None
-    except (OSError, ValueError, OverflowError) as exc:  # OverflowError: a port that is none
+    except (OSError, ValueError, OverflowError) as exc:  # OverflowError: invalid port
         raise ConnectError(f"no connection to {address}: {exc}") from None
     finally:
         sock.close()

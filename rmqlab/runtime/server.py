@@ -1,4 +1,4 @@
-"""A listening server: accepts connections, hands their requests to a dispatcher, closes idle ones."""
+"""A listening server: accepts connections, passes their requests to a dispatcher, closes idle connections."""
 
 import errno
 import logging
@@ -19,19 +19,19 @@ S = TypeVar("S")
 
 BACKLOG = 1024
 IDLE_TIMEOUT = 120.0
-"""Seconds without a byte either way after which a server closes a connection (remoting#13)."""
+"""Seconds without a byte in either direction after which a server closes a connection (remoting#13)."""
 MAX_CONNECTIONS = 20_000
 _ACCEPTS_PER_PASS = 64
 _LATE_LOOK: Final = 5.0
-"""Times its period after which a look for idle connections comes late."""
+"""A check for idle connections is skipped if it comes later than its period times this factor."""
 
 
 class AddressTakenError(OSError):
-    """Somebody else listens at this address."""
+    """Another process listens at this address."""
 
 
 def open_listener(host: str, port: int, backlog: int = BACKLOG) -> socket.socket:
-    """Listen at an address. AddressTakenError where it is taken, OSError where this machine has no such address."""
+    """Return a listening socket. AddressTakenError if the address is taken; OSError if it is not local."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -48,25 +48,25 @@ def open_listener(host: str, port: int, backlog: int = BACKLOG) -> socket.socket
 
 
 class Acceptor:
-    """Accepts on one listening socket. The function it is given owns what it is handed."""
+    """Accepts connections of one listening socket and passes them, with ownership, to `on_accept`."""
 
     def __init__(self, reactor: Reactor, sock: socket.socket, on_accept: Callable[[socket.socket], None]) -> None:
         self._reactor = reactor
         self._sock = sock
         self._on_accept = on_accept
-        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # given up to turn somebody away, see `_shed`
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)  # a spare file descriptor, see `_shed`
         self._is_short = False
         reactor.links.served_ports.add(sock.getsockname()[1])
         reactor.register(sock, READ, self._accept)
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens: host and port."""
+        """Host and port of the listening socket."""
         host, port = self._sock.getsockname()[:2]
         return host, port
 
     def close(self) -> None:
-        """Listen no longer. Connections that were accepted live on."""
+        """Stop listening. Accepted connections stay open."""
         self._reactor.unregister(self._sock)
         self._sock.close()
         os.close(self._spare)
@@ -78,7 +78,7 @@ class Acceptor:
             except BlockingIOError:
                 return
             except OSError as exc:
-                if exc.errno not in (errno.EMFILE, errno.ENFILE):  # a peer that is gone already
+                if exc.errno not in (errno.EMFILE, errno.ENFILE):  # the peer has closed already
                     log.warning("cannot accept at %s: %s", self._sock.getsockname(), exc)
                     return
                 self._shed(exc)
@@ -90,14 +90,17 @@ class Acceptor:
                 self._take(sock)
 
     def _shed(self, exc: OSError) -> None:
-        """No more files may be open: turn the next peer away, for what waits in the backlog would wake us for ever."""
-        if not self._is_short:  # said once, until there is room again
-            log.warning("cannot accept at %s: %s: peers are turned away", self._sock.getsockname(), exc.strerror)
+        """Reject the next connection when no file descriptor is free.
+
+        A connection that stays in the backlog would keep the listening socket ready, and the event loop busy.
+        """
+        if not self._is_short:  # log once until descriptors are free again
+            log.warning("cannot accept at %s: %s: connections are rejected", self._sock.getsockname(), exc.strerror)
         self._is_short = True
         os.close(self._spare)
         try:
             self._sock.accept()[0].close()
-        except OSError:  # gone, or another thread has taken the spare
+        except OSError:  # the peer has closed, or another thread has used the spare descriptor
             pass
         finally:
             self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -105,7 +108,7 @@ class Acceptor:
     def _take(self, sock: socket.socket) -> None:
         try:
             self._on_accept(sock)
-        except OSError:  # gone between accept and the first look at it
+        except OSError:  # the peer closed right after accept
             sock.close()
         except Exception as exc:  # noqa: BLE001 - a boundary
             self._reactor.errors.caught("accepted connection", exc)
@@ -113,7 +116,7 @@ class Acceptor:
 
 
 class Server(Generic[S]):
-    """Serves one dispatcher at one address or several."""
+    """Serves a dispatcher at one or more addresses."""
 
     def __init__(
         self,
@@ -134,17 +137,17 @@ class Server(Generic[S]):
         reactor.request_faults.watch(dispatcher)
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; answer where, for a port of 0 is chosen by the system. Errors as `open_listener`."""
+        """Listen and return host and port: port 0 lets the system choose. Raises as `open_listener`."""
         return self.accept_on(open_listener(host, port))
 
     def accept_on(self, sock: socket.socket) -> tuple[str, int]:
-        """Serve a socket that listens already, and own it from now on."""
+        """Serve a listening socket, whose ownership passes to this server. Return host and port."""
         acceptor = Acceptor(self._reactor, sock, self._accept)
         self._acceptors.append(acceptor)
         return acceptor.address
 
     def stop_listening(self) -> None:
-        """Accept no more."""
+        """Stop accepting connections."""
         for acceptor in self._acceptors:
             acceptor.close()
         self._acceptors.clear()
@@ -156,13 +159,13 @@ class Server(Generic[S]):
             channel.close("the server stops")
 
     async def close_idle_forever(self) -> NoReturn:
-        """Close connections on which nothing moved for `idle_timeout` seconds; none where that is 0 or less.
+        """Close connections without traffic for `idle_timeout` seconds; none if that is 0 or less.
 
-        What came while this process stood still is no silence: a look that comes too late is left out, so that it can
-        be read before the next one (Netty, too, reads before it looks at the time).
+        A check that comes too late is skipped: this process was stalled, and must first read the bytes that arrived
+        meanwhile (Netty, too, reads before it checks the time).
         """
         period = self._idle_timeout / 120
-        if period <= 0:  # Netty's IdleStateHandler takes that for off
+        if period <= 0:  # off, as in Netty's IdleStateHandler
             await trio.sleep_forever()
         while True:
             looked_at = trio.current_time()
@@ -176,7 +179,7 @@ class Server(Generic[S]):
 
     def _accept(self, sock: socket.socket) -> None:
         if len(self.channels) >= self._max_connections:
-            log.warning("%d connections: %s is turned away", len(self.channels), sock.getpeername())
+            log.warning("%d connections, the maximum: %s is rejected", len(self.channels), sock.getpeername())
             sock.close()
             return
         channel = Channel(self._reactor, sock, self._dispatcher.serve)

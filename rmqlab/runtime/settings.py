@@ -1,8 +1,8 @@
-"""Settings from a file: TOML in Python's names, or a `.properties` file written for RocketMQ in its own.
+"""Settings from a file: TOML with Python's names, or a `.properties` file with RocketMQ's names.
 
-One flat file may feed several classes: each takes the keys that it knows. An unknown key in TOML is an error
-that names the near miss; in a properties file it is kept aside, for RocketMQ ignores it too (store-ha#7). A key counts in
-its one known spelling only: any other is an unknown key (issue 12.1).
+One flat file can contain the settings of several classes. An unknown key in TOML is an error that suggests a similar
+key; in a properties file it is ignored, as in RocketMQ (store-ha#7). Each key has exactly one valid spelling (issue
+12.1).
 """
 
 import difflib
@@ -26,10 +26,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LARGEST_CHANGE: Final = 128 * 1024
-"""Bytes of the text of requests 25 and 318; all settings of 4.9.8 take some 10 kB."""
+"""Maximum size of the body of requests 25 and 318 in bytes; all settings of 4.9.8 need about 10 kB."""
 
 NO_KEY: Final = {"is_key": False}
-"""Metadata of a field that is no setting."""
+"""Metadata of a field that is not a setting."""
 
 _IRREGULAR = {
     "broker_ip1": "brokerIP1",
@@ -43,25 +43,25 @@ _IRREGULAR_BACK = {wire: name for name, wire in _IRREGULAR.items()}
 
 
 PROPERTIES_SUFFIXES: Final = (".properties", ".conf")
-_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")  # as Java: no 1_000
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]{1,20}")  # as in Java, without underscores as in 1_000
 
 
 class SettingsError(Exception):
-    """A settings file that cannot be used. The text names file, key, and what was expected."""
+    """Invalid settings. The message contains file, key, and the expected value."""
 
 
 def camel(name: str) -> str:
-    """RocketMQ's name for a key: `listen_port` gives `listenPort`."""
+    """Return RocketMQ's name of a key: `listenPort` for `listen_port`."""
     return _IRREGULAR.get(name) or re.sub(r"_(\w)", lambda match: match[1].upper(), name)
 
 
 def snake(name: str) -> str:
-    """Our name for a key of RocketMQ's: `listenPort` gives `listen_port`."""
+    """Return our name of a RocketMQ key: `listen_port` for `listenPort`."""
     return _IRREGULAR_BACK.get(name) or re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
 
 
 def setting_fields(*kinds: type[Any]) -> "dict[str, attrs.Attribute[Any]]":
-    """Give the settings of these classes by RocketMQ's names."""
+    """Return the settings of these classes by RocketMQ's names."""
     return {
         camel(field.name): field
         for kind in kinds
@@ -71,9 +71,9 @@ def setting_fields(*kinds: type[Any]) -> "dict[str, attrs.Attribute[Any]]":
 
 
 def forbidden_keys(changes: Iterable[str], kinds: Sequence[type[Any]], *listed: str) -> list[str]:
-    """Give those of the keys that no request may change: settings with FIXED, and what is listed.
+    """Return those of the keys that requests must not change: settings with FIXED, and the listed keys.
 
-    Keys are compared without case and punctuation, so that no spelling of one passes.
+    Keys are compared without case and punctuation, so that no other spelling is accepted.
     """
     fixed = [key for key, field in setting_fields(*kinds).items() if field.metadata.get("is_fixed")]
     forbidden = set(map(_plain, [*fixed, *listed])) - {""}
@@ -86,14 +86,14 @@ def _plain(key: str) -> str:
 
 @attrs.frozen
 class Settings:
-    """What a file says: values by our names, and the keys that nobody here knows."""
+    """The content of a settings file: values by our names, and unknown keys."""
 
     source: str
     values: Mapping[str, Any]
     unknown: Mapping[str, str]
 
     def bind(self, kind: type[T]) -> T:
-        """Make the settings class of the keys that it knows. SettingsError for a value that does not fit."""
+        """Return a settings class filled from its known keys. SettingsError for an invalid value."""
         fields = {field.name: field for field in attrs.fields(kind)}  # type: ignore[arg-type]  # any attrs class
         known = {}
         for name, value in self.values.items():
@@ -104,12 +104,12 @@ class Settings:
                     raise SettingsError(f"{self.source}: {exc}") from None
         try:
             return kind(**known)
-        except (ValueError, TypeError) as exc:  # attrs' validators put what they checked behind the text
+        except (ValueError, TypeError) as exc:  # attrs' validators add the checked values as further arguments
             raise SettingsError(f"{self.source}: {exc.args[0]}") from None
 
 
 def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Settings:
-    """Read a settings file for these classes. SettingsError where it is missing, unreadable or misspelt."""
+    """Read a settings file for these classes. SettingsError if it is missing or invalid."""
     path = pathlib.Path(path)
     try:
         text = path.read_text("utf-8")
@@ -149,7 +149,7 @@ def _from_properties(
 
 
 def settings_lines(*settings: Any) -> dict[str, str]:
-    """Give settings under RocketMQ's names, as text, for requests 26 and 319."""
+    """Return settings by RocketMQ's names, as text, for requests 26 and 319."""
     lines = {}
     for value in settings:
         for field in attrs.fields(type(value)):
@@ -162,7 +162,7 @@ def settings_lines(*settings: Any) -> dict[str, str]:
 
 
 def parse_change(body: bytes, errors: str = "strict") -> dict[str, str]:
-    """Parse the body of request 25 or 318. SettingsError for one that is too long, or is not text."""
+    """Parse the body of request 25 or 318. SettingsError if it is too long or not text."""
     if len(body) > LARGEST_CHANGE:
         raise SettingsError(f"{len(body)} bytes of settings: expected at most {LARGEST_CHANGE}")
     try:
@@ -172,9 +172,9 @@ def parse_change(body: bytes, errors: str = "strict") -> dict[str, str]:
 
 
 def change_settings(settings: T, changes: Mapping[str, str]) -> tuple[T, dict[str, Any]]:
-    """Make those of the changes, in RocketMQ's names and as text, that these settings know.
+    """Return the settings with the known ones of these changes, and the changed values by our names.
 
-    Answers the settings, and what was changed by our names. SettingsError for a value that does not fit.
+    `changes` has RocketMQ's names, and values as text. SettingsError for an invalid value.
     """
     fields = setting_fields(type(settings))
     changed = {}
@@ -185,7 +185,7 @@ def change_settings(settings: T, changes: Mapping[str, str]) -> tuple[T, dict[st
 
 
 def evolved(settings: T, changed: Mapping[str, Any]) -> T:
-    """Give these settings with other values, by our names. SettingsError where a validator refuses one."""
+    """Return settings with these values, by our names. SettingsError if a validator rejects a value."""
     try:
         return attrs.evolve(settings, **changed)  # type: ignore[misc]
     except (ValueError, TypeError) as exc:  # as above
@@ -193,7 +193,7 @@ def evolved(settings: T, changed: Mapping[str, Any]) -> T:
 
 
 def settings_text(settings: Settings) -> str:
-    """Write settings in the form that their file has: TOML in our names, or properties in RocketMQ's."""
+    """Return settings in the format of their file: TOML with our names, or properties with RocketMQ's."""
     if pathlib.Path(settings.source).suffix in PROPERTIES_SUFFIXES:
         lines = {camel(name): _property_text(value) for name, value in settings.values.items()}
         return properties_file_text({**lines, **settings.unknown})
@@ -201,7 +201,7 @@ def settings_text(settings: Settings) -> str:
 
 
 def converted(name: str, value: Any, kind: Any) -> Any:
-    """Give a value as its setting's type has it. SettingsError for one that is of another type."""
+    """Return a value converted to the type of its setting. SettingsError if that is impossible."""
     try:
         return converter.structure(value, kind)
     except (cattrs.BaseValidationError, ValueError, TypeError):
@@ -209,7 +209,7 @@ def converted(name: str, value: Any, kind: Any) -> Any:
 
 
 def _wanted(kind: Any) -> str:
-    """A type of a setting as a reader of the file knows it."""
+    """Return the description of a setting's type for error messages."""
     for known, text in ((bool, "true or false"), (int, "a whole number"), (float, "a number"), (str, "text")):
         if kind in (known, known | None):
             return text
@@ -252,7 +252,7 @@ def _structure_float(value: object, _kind: object) -> float:
 
 
 def _structure_text(value: object, _kind: object) -> str:
-    """`--set brokerName=5` means the text 5. A list, a table or a date is not text."""
+    """Return a number or boolean as text, as in `--set brokerName=5`. TypeError for lists, tables and dates."""
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, (str, int, float)):

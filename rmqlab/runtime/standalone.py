@@ -1,7 +1,7 @@
-"""The command line of a server that runs without any supervisor: `python -m rmqlab.broker`, `python -m rmqlab.nameserver`.
+"""The command line of a server without a supervisor: `python -m rmqlab.broker`, `python -m rmqlab.nameserver`.
 
-Exit status 0: it was stopped, or the settings can be used. 1: they cannot, or it did not start; one line on stderr
-says why. 2: the command line made no sense.
+Exit status 0: the server was stopped, or the settings are valid. 1: the settings are invalid, or the server did not
+start; the reason is one line on stderr. 2: invalid command line.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def run_standalone(
     *,
     name_of: Callable[[Config], str],
 ) -> None:
-    """Read the command line, then run that server. Changes of state go to stderr, a line each."""
+    """Parse the command line and run the server. Changes of state are logged to stderr, one line each."""
     arguments = _parser(what).parse_args()
     log_to_stderr()
     try:
@@ -42,9 +42,9 @@ def run_standalone(
 def _parser(what: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"python -m rmqlab.{what}",
-        description=f"Run one {what} of RocketMQ 4.9, without any supervisor, until Ctrl-C or SIGTERM.",
-        epilog="Exit status: 0 stopped; 1 not started, stderr says why; 2 the command line made no sense.",
+        description=f"Run one {what} of RocketMQ 4.9, without a supervisor, until Ctrl-C or SIGTERM.",
+        epilog="Exit status: 0 stopped; 1 not started, see stderr; 2 invalid command line.",
     )
-    parser.add_argument("config", metavar="CONFIG", help="a .toml file, or a .properties or .conf file of RocketMQ's")
-    parser.add_argument("--check", action="store_true", help="only say whether the file can be used")
+    parser.add_argument("config", metavar="CONFIG", help="a .toml file, or a .properties or .conf file of RocketMQ")
+    parser.add_argument("--check", action="store_true", help="only check whether the file is valid")
     return parser

@@ -10,19 +10,19 @@ from rmqlab.runtime.channel import ConnectError
 
 @attrs.define
 class ScriptedClient:
-    """In the place of a RemotingClient: notes what is asked, and answers from a script.
+    """Stand-in for a RemotingClient: records requests, and returns responses from a script.
 
-    The script is by address, or by address and request code; None stands for a peer that is not there. What the
-    script does not name is answered with an empty success.
+    The script's keys are an address, or an address and a request code; the value None means that the peer is
+    unreachable. Other requests get an empty response with code 0.
     """
 
     answers: dict[str | tuple[str, int], Command | None] = attrs.field(factory=dict)
     asked: list[tuple[float, str, Command]] = attrs.field(factory=list)
-    """Requests: when, whom, what."""
+    """Recorded requests: time, address, command."""
     oneways: list[tuple[str, Command]] = attrs.field(factory=list)
 
     async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ARG002, ASYNC109 - the real one's form
-        """Answer as the script says."""
+        """Return the response of the script."""
         await trio.lowlevel.checkpoint()
         self.asked.append((trio.current_time(), address, command))
         by_address = self.answers.get(address, Command(ResponseCode.SUCCESS))
@@ -32,6 +32,6 @@ class ScriptedClient:
         return answer
 
     async def send_oneway(self, address: str, command: Command) -> None:
-        """Note it."""
+        """Record the request."""
         await trio.lowlevel.checkpoint()
         self.oneways.append((address, command))

@@ -1,4 +1,4 @@
-"""Calls at moments to come: one task for all of them, asleep while there is none."""
+"""Timers: one task makes all scheduled calls, and sleeps while there are none."""
 
 import heapq
 import itertools
@@ -12,22 +12,22 @@ import trio
 
 @attrs.define(eq=False)
 class Timers:
-    """Calls functions at moments of the running clock, in order. `run` is the boundary for what they raise."""
+    """Calls functions at times of trio's clock, in order. `run` must catch their exceptions."""
 
     run: Callable[[Callable[[], None]], None] = lambda fn: fn()
-    """How a call is made."""
+    """Makes one call."""
     _heap: list[tuple[float, int, Callable[[], None]]] = attrs.field(factory=list, init=False)
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def call_at(self, moment: float, fn: Callable[[], None]) -> None:
-        """Call once, not before the moment; never within this call. It cannot be taken back."""
+        """Call `fn` once at this time or soon after, never from within this method. It cannot be cancelled."""
         heapq.heappush(self._heap, (moment, next(self._numbers), fn))
         if self._heap[0][2] is fn:
             self._changed.set()
 
     async def run_forever(self) -> NoReturn:
-        """Make the calls."""
+        """Make the calls when they are due."""
         while True:
             with trio.move_on_at(self._heap[0][0] if self._heap else math.inf):
                 await self._changed.wait()

@@ -1,6 +1,6 @@
-"""What a setting may be, as attrs validators whose errors a user can read: key, value, and what was expected.
+"""attrs validators of settings, whose errors contain key, value, and the expected value.
 
-The same validators run wherever a value comes from: a file, `--set`, the Python API, request 25 or 318 (issue 12.1).
+The same validators check values from a file, `--set`, the Python API, and requests 25 and 318 (issue 12.1).
 """
 
 import unicodedata
@@ -17,36 +17,36 @@ INT32: Final = 2**31 - 1
 INT64: Final = 2**63 - 1
 """Largest value of a Java long."""
 LONGEST_TEXT: Final = 4096
-"""Characters of a setting: more than any path of Linux has."""
+"""Maximum characters of a setting: longer than any path on Linux."""
 FIXED: Final = {"is_fixed": True}
-"""Metadata of a field that no request may change, for it decides where files lie (CVE-2023-37582, issue 12.1)."""
+"""Metadata of a field that requests must not change, such as paths of files (CVE-2023-37582, issue 12.1)."""
 _UNWRITABLE: Final = frozenset({"Cc", "Cs", "Zl", "Zp"})
-"""Unicode categories of what ends a line, controls a terminal, or has no UTF-8 form (a lone surrogate)."""
+"""Unicode categories of line breaks, control characters, and lone surrogates, which UTF-8 cannot encode."""
 _SHOWN: Final = 100
 
 
 def at_least(least: float) -> Check:
-    """ValueError for what is less."""
+    """Return a validator: ValueError for smaller values."""
     return _check(lambda value: value >= least, f"at least {least}")
 
 
 def above(limit: float) -> Check:
-    """ValueError for what is not more."""
+    """Return a validator: ValueError for values that are not above the limit."""
     return _check(lambda value: value > limit, f"more than {limit}")
 
 
 def within(least: float, most: float) -> Check:
-    """ValueError for what is outside, the ends not included."""
+    """Return a validator: ValueError for values outside of the range, whose ends are valid."""
     return _check(lambda value: least <= value <= most, f"{least} to {most}")
 
 
 def one_of(known: Collection[str]) -> Check:
-    """ValueError for any other text. An empty one among them stands for none, and is not told."""
+    """Return a validator: ValueError for any other text. Its message omits the empty text, if that is valid."""
     return _check(lambda value: value in known, " or ".join(filter(None, known)))
 
 
 def addresses(*, separator: str = ";") -> Check:
-    """ValueError for text that is not `host:port`, or several of them. Empty text is legal."""
+    """Return a validator: ValueError for text that is not a list of `host:port`. Empty text is valid."""
 
     def check(_instance: object, field: Any, value: str) -> None:
         for part in filter(None, map(str.strip, value.split(separator))):
@@ -59,13 +59,13 @@ def addresses(*, separator: str = ";") -> Check:
 
 
 def is_address(text: str) -> bool:
-    """True for `host:port` that a socket can be asked to connect to."""
+    """Return True for a valid `host:port`."""
     host, _, port = text.rpartition(":")
     return is_host(host) and port.isascii() and port.isdecimal() and len(port) < 6 and 0 < int(port) < 65536
 
 
 def is_host(text: str) -> bool:
-    """True for an IP address or a name that the resolver takes. Other text makes `bind` and `connect` raise UnicodeError."""
+    """Return True for an IP address or a host name. Other text makes `bind` and `connect` raise UnicodeError."""
     try:
         text.encode("idna")
     except UnicodeError:
@@ -74,7 +74,7 @@ def is_host(text: str) -> bool:
 
 
 def line_fault(text: str) -> str | None:
-    """Say what was expected of text that cannot stand in one line of a settings file, or None for text that can."""
+    """Return the expectation that a text violates as one line of a settings file, or None if it is valid."""
     if len(text) > LONGEST_TEXT:
         return f"at most {LONGEST_TEXT} characters, not {len(text)}"
     if any(unicodedata.category(character) in _UNWRITABLE for character in text):
@@ -83,16 +83,16 @@ def line_fault(text: str) -> str | None:
 
 
 def shown(value: object) -> str:
-    """A value as an error shows it, cut off where it is long."""
+    """Return a value for an error message, truncated if it is long."""
     try:
         text = repr(value)
-    except ValueError:  # an int of more digits than Python converts
+    except ValueError:  # an int with more digits than Python converts
         return "a number of several thousand digits"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def one_line_texts(_kind: type[Any], fields: "list[attrs.Attribute[Any]]") -> "list[attrs.Attribute[Any]]":
-    """An attrs field_transformer: every text and path of a settings class must fit in one line of its file."""
+    """Require every text and path of a settings class to be one line. An attrs field_transformer."""
     return [
         field.evolve(validator=attrs.validators.and_(_is_one_line, *([field.validator] if field.validator else [])))
         if field.type in (str, Path)

@@ -268,5 +268,5 @@ async def test_a_stranger_is_closed_and_logged_once_per_host(
             await stream.send_all(arrives)
             with trio.fail_after(10):
                 assert await stream.receive_some() == b""
-    assert caplog.text.count("speaks HTTP") == 1
+    assert caplog.text.count("sent HTTP") == 1
     assert (await client.request(peer.address, request(ECHO), 3)).code == ResponseCode.SUCCESS

@@ -87,7 +87,7 @@ def test_a_missing_supervisor_is_told(tmp_path: pathlib.Path) -> None:
     with start("fine", tmp_path / "none") as process:
         _, stderr = process.communicate()
     assert process.returncode == 1
-    assert stderr == f"node-1: no supervisor listens at {tmp_path / 'none'}: No such file or directory\n"
+    assert stderr == f"node-1: cannot connect to the supervisor at {tmp_path / 'none'}: No such file or directory\n"
 
 
 def test_a_term_signal_lets_the_server_say_its_last_words(listener: socket.socket) -> None:

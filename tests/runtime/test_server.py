@@ -140,7 +140,7 @@ def test_a_process_that_may_open_no_more_files_turns_peers_away_and_says_so_once
     assert accepted == []
     assert [peer.recv(1) for peer in peers] == [b""] * 20
     assert [record.message for record in caplog.records] == [
-        f"cannot accept at {acceptor.address}: Too many open files: peers are turned away"
+        f"cannot accept at {acceptor.address}: Too many open files: connections are rejected"
     ]
     peers.append(socket.create_connection(acceptor.address))
     reactor.run_pass()

@@ -27,7 +27,10 @@ def test_sends_are_told_when_their_outcome_changes_and_counted_meanwhile() -> No
 
 def test_sends_in_doubt_are_one_news_whatever_their_errors() -> None:
     narrator = Narrator(ROLES)
-    errors = ["127.77.1.20:10911 closed before it answered: x", "127.77.1.20:10911 did not answer request code 310"]
+    errors = [
+        "connection to 127.77.1.20:10911 closed before the response: x",
+        "127.77.1.20:10911: no response to request code 310",
+    ]
     lines = [
         line
         for number, error in enumerate(errors)
