@@ -1,1 +1,1 @@
-"""The main job: a cluster under load, its master killed, and the truth shown."""
+"""The demo: a cluster under load whose master is killed, and the fate of every message."""

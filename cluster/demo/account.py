@@ -1,6 +1,6 @@
-"""What became of every message: what the sender was told, against what is on which disk and what was consumed. Pure.
+"""The account of all messages: send outcomes, compared with the logs on disk and the deliveries. No I/O.
 
-A send is in doubt when its outcome is `indeterminate`: then neither its presence nor its absence is a loss.
+If the outcome of a send is `indeterminate`, neither presence nor absence of the message is an error.
 """
 
 import collections
@@ -30,22 +30,22 @@ class Row:
     on_slave: int
     consumed: int
     lost: tuple[int, ...]
-    """Numbers of messages that were acknowledged and are on no disk."""
+    """Numbers of acknowledged messages that are on no disk."""
     duplicated: tuple[int, ...]
-    """Numbers of messages that are stored twice, or that one consumer group was given twice."""
+    """Numbers of messages that are stored twice, or delivered twice to one consumer group."""
 
 
 @attrs.frozen
 class Reckoning:
-    """One row for each outcome that occurred, and what the logs hold besides."""
+    """One row per outcome that occurred, and the messages in the logs without a known send."""
 
     rows: tuple[Row, ...]
     unknown: int
-    """Messages on a disk that nobody is known to have sent."""
+    """Messages on a disk without a known send."""
 
     @property
     def sent(self) -> int:
-        """Messages that were handed to the producer."""
+        """Messages passed to the producer."""
         return sum(row.sent for row in self.rows)
 
     @property
@@ -65,7 +65,10 @@ def reckon(
     on_slave: Iterable[int],
     deliveries: Mapping[str, Iterable[int]],
 ) -> Reckoning:
-    """Join by message number. `outcomes` by number; the logs' numbers as often as stored; deliveries by group."""
+    """Join outcomes, logs and deliveries by message number.
+
+    `outcomes` is by number; the logs have a number as often as it is stored; `deliveries` are by group.
+    """
     master, slave = collections.Counter(on_master), collections.Counter(on_slave)
     by_group = {group: collections.Counter(numbers) for group, numbers in deliveries.items()}
     consumed = {number for counts in by_group.values() for number in counts}

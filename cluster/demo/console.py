@@ -1,4 +1,4 @@
-"""The demo on a terminal, or in a log."""
+"""Prints the demo to a terminal or a file."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _STYLES = {"good": "green", "bad": "red", "news": "bold cyan", "plain": ""}
 
 
 class Terminal(Stage):
-    """Prints line by line, so that it reads the same in a terminal and in a file."""
+    """Prints line by line, so that the output is the same in a terminal and in a file."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
@@ -51,7 +51,7 @@ class Terminal(Stage):
         self.console.print(render_nodes(document))
 
     def ending(self, ending: Ending, directory: str) -> None:
-        """Show the table, what its words mean, and the verdict."""
+        """Print the table of outcomes, the meaning of each outcome, and the verdict."""
         rows = ending.reckoning.rows
         table = Table(header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
         table.add_column("outcome", no_wrap=True)

@@ -1,6 +1,6 @@
-"""Turns a cluster's events into the lines that a newcomer can follow. Pure: events in, lines out.
+"""Converts a cluster's events into lines for newcomers. No I/O.
 
-What repeats is told when it begins, and counted when it ends: hundreds of sends fail in the same way.
+Repetitions are one line at their begin and a count at their end, because hundreds of sends fail in the same way.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,12 +13,12 @@ from rmqlab.runtime.journal import JournalEntry
 QUIET = frozenset(
     {"sent", "delivered", "rebalanced", "attempt_failed", "command", "registered", "node_starting", "pull_failed"}
 )
-"""Kinds that are only counted, or told in other words."""
+"""Kinds of events that have no lines of their own."""
 
 
 @attrs.frozen
 class Line:
-    """One line of the timeline. The style is one of good, bad, news, plain."""
+    """One line of the timeline. `style` is one of good, bad, news, plain."""
 
     at_millis: int
     who: str
@@ -28,20 +28,20 @@ class Line:
 
 @attrs.define
 class Narrator:
-    """Knows which node is what, and what was told already."""
+    """Returns the lines for each event, without repetitions."""
 
     roles: Mapping[str, str]
-    """How each node is called, by its address, and by its IP where that is its own."""
+    """Descriptions of nodes, by address, and by IP if no other node has it."""
     outcomes: dict[int, str] = attrs.field(factory=dict)
-    """What the sender was told about each message, by its number."""
+    """Outcomes of sends, by message number."""
     deliveries: dict[str, list[int]] = attrs.field(factory=dict)
-    """Numbers of delivered messages by the workload that got them."""
+    """Numbers of delivered messages, by workload."""
     _sending: tuple[str, str] = ("", "")
     _in_a_row: int = 0
     _told: set[tuple[str, ...]] = attrs.field(factory=set)
 
     def lines(self, event: JournalEntry) -> Iterator[Line]:
-        """Give what there is to say about one event: mostly nothing."""
+        """Yield the lines for one event: for most events none."""
         tell = _TELL.get(event.kind)
         if event.kind == "sent":
             yield from self._sent(event)
@@ -57,14 +57,14 @@ class Narrator:
                     yield Line(event.at_millis, event.node, text, style)
 
     def renew(self) -> None:
-        """Tell again what was told before: another act begins."""
+        """Allow repetition of earlier lines, at the beginning of an act."""
         self._told.clear()
 
     def _sent(self, event: JournalEntry) -> Iterator[Line]:
         outcome = str(event.fields["outcome"])
         self.outcomes[int(event.fields["number"])] = outcome
         reason = _reason(str(event.fields.get("error", "")), outcome)
-        # Sends in doubt fail in many ways at once; that they are in doubt is the news.
+        # Indeterminate sends have many different errors at the same time: only the outcome matters.
         now = (outcome, reason if outcome == "refused" else "")
         if now != self._sending:
             before = f", after {self._in_a_row} {self._sending[0]}" if self._in_a_row else ""
@@ -79,7 +79,7 @@ class Narrator:
 
 
 def _reason(error: str, outcome: str) -> str:
-    """The kind of an error: without what differs from one send to the next."""
+    """Return the kind of an error, without the details of a single send."""
     if not error:
         return ""
     if outcome == "indeterminate" and "no response" not in error and "stopped" not in error:
@@ -145,4 +145,4 @@ _TELL: dict[str, Callable[[Mapping[str, Any], Name], Said]] = {
     "node_ready": lambda _fields, _name: ("is ready", "good"),
 }
 _ONCE = frozenset({"pulling_from", "committing_to", "commit_failed", "consumer_offsets_overwritten"})
-"""Kinds that come once for each queue, or again and again: told once an act."""
+"""Kinds of events that occur per queue or repeatedly: at most one line of the same text per act."""

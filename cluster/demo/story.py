@@ -1,4 +1,4 @@
-"""The demo itself: five acts, each a thing done and the facts waited for. What is seen is printed as it happens."""
+"""The acts of the demo: each performs an action and waits for its effects. Events are printed as they happen."""
 
 import functools
 from collections.abc import Callable
@@ -23,13 +23,13 @@ TOPIC = "orders"
 MASTER, SLAVE = "broker-a:master", "broker-a:slave"
 SPEC = ClusterSpec(name="demo", role="SYNC_MASTER", rate=5.0)
 PATIENCE = 40.0
-"""Real seconds for anything that is waited for."""
+"""Timeout of each wait, in real seconds."""
 HOLD = 0.25
-"""Real seconds for which a line is held back: what happened before it may be read after it."""
+"""Real seconds by which each line is delayed, because earlier events of other journals can be read later."""
 
 
 class Stage(Protocol):
-    """Where the story is shown."""
+    """The output of the story."""
 
     def act(self, title: str, explanation: str) -> None:
         """Begin another act."""
@@ -38,15 +38,15 @@ class Stage(Protocol):
         """Show one line of the timeline."""
 
     def say(self, text: str) -> None:
-        """Say something outside the timeline."""
+        """Show text outside the timeline."""
 
     def nodes(self, document: dict[str, Any]) -> None:
-        """Show who there is."""
+        """Show the nodes of the cluster."""
 
 
 @attrs.frozen
 class Ending:
-    """What the story came to."""
+    """The result of the demo."""
 
     reckoning: Reckoning
     is_promoted: bool
@@ -55,23 +55,23 @@ class Ending:
 
     @property
     def holds(self) -> bool:
-        """True if all is as RocketMQ promises: nothing acknowledged is lost, and nobody was promoted."""
+        """True if RocketMQ keeps its promises: no acknowledged message is lost, and no slave was promoted."""
         return not self.reckoning.lost and not self.is_promoted
 
 
 @attrs.define
 class Story:
-    """One showing."""
+    """One run of the demo."""
 
     cluster: Cluster
     stage: Stage
     narrator: Narrator = attrs.field(init=False)
     seen: list[JournalEntry] = attrs.field(factory=list, init=False)
-    """All that happened, as the journals tell it."""
+    """All events read from the journals."""
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)
     timeline: Timeline = attrs.field(factory=Timeline, init=False)
     killed_at: int = 0
-    """Milliseconds of the cluster's clock."""
+    """Time of the kill, in ms of the cluster's clock."""
 
     def __attrs_post_init__(self) -> None:
         nodes = list(self.cluster.supervisor.nodes.values())
@@ -81,7 +81,7 @@ class Story:
         self.narrator = Narrator(names)
 
     async def run(self) -> Ending:
-        """Play it through."""
+        """Run all acts, and return the result."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._narrate_forever)
             nursery.start_soon(self._show_forever)
@@ -103,7 +103,7 @@ class Story:
             "A nameserver knows who serves which topic. The master takes messages; its\n"
             "slave copies them. SYNC_MASTER: a send is answered SEND_OK only when the\n"
             "slave has the message, too.",
-            at_millis=0,  # before the births of its nodes, which the journal tells
+            at_millis=0,  # before the node_spawned events in the journal
         )
         document = await self.cluster.status()
         self._show(lambda: self.stage.nodes(document))
@@ -115,7 +115,7 @@ class Story:
         producer = await self.cluster.run_workload(
             "rmqlab.cluster.workload.produce", {"topic": TOPIC, "group": "web", "rate_per_second": 20.0}
         )
-        # A consumer that comes before its topic finds it 30 s later, with its next look at the route.
+        # A consumer that starts before its topic exists finds it up to 30 s later, when it polls the route again.
         await self._until(self._happened(_is_sent("SEND_OK")), "the first message")
         consumer = await self.cluster.run_workload("rmqlab.cluster.workload.consume", {"topic": TOPIC, "group": "shop"})
         await self._until(lambda: len(self._delivered_to(consumer)) >= 200, "deliveries")
@@ -134,7 +134,7 @@ class Story:
         await self._until(self._happened(_goes_to("committing_to", 1)), "the consumer to commit to the slave")
 
     async def _read_from_slave(self) -> int:
-        """Let another group read everything, with only the slave there; answer how much it got."""
+        """Let another group read all messages from the slave. Return the number of deliveries."""
         stored = sum(outcome == "SEND_OK" for outcome in self.narrator.outcomes.values())
         reader = await self.cluster.run_workload("rmqlab.cluster.workload.consume", {"topic": TOPIC, "group": "late"})
         await self._until(lambda: len(self._delivered_to(reader)) >= stored, "the late reader")
@@ -149,7 +149,7 @@ class Story:
         masters = [address for view in document["routes"].values() for address in view["broker-a"].get("0", ())]
         code, remark = await send_straight(slave["address"], TOPIC)
         if code is None:
-            raise TimeoutError(f"the slave does not answer a send: {remark}")
+            raise TimeoutError(f"no response of the slave to a send: {remark}")
         is_promoted = bool(masters) or slave["role"] != "SLAVE" or code != ResponseCode.SERVICE_NOT_AVAILABLE
         self._say(
             "nobody was promoted: the slave is still a SLAVE, the route has no broker id 0, and a message sent"
@@ -219,15 +219,15 @@ class Story:
         self._show(lambda: self.stage.say(text))
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait until something is so. TimeoutError, naming it, where it is not so in time."""
+        """Wait until a condition holds. TimeoutError, with its description, after PATIENCE."""
         with trio.move_on_after(real_seconds(PATIENCE)):
             while not holds():
                 await self._news.wait()
             return
-        raise TimeoutError(f"waited {PATIENCE:g} s in vain for {what}")
+        raise TimeoutError(f"timeout after {PATIENCE:g} s while waiting for {what}")
 
     def _happened(self, matches: Callable[[JournalEntry], bool], since_millis: int = 0) -> Callable[[], bool]:
-        """Make the question whether such an event was recorded."""
+        """Return a condition that holds once a matching event was read."""
         return lambda: any(event.at_millis >= since_millis and matches(event) for event in self.seen)
 
     def _delivered_to(self, workload: Workload) -> list[int]:
@@ -251,6 +251,6 @@ def _is_sent(outcome: str) -> Callable[[JournalEntry], bool]:
 
 
 def _numbers_in(root: Path) -> list[int]:
-    """The numbers of the demo's messages in a store, as often as they are stored."""
+    """Return the numbers of the demo's messages in a store, each as often as it is stored."""
     messages = LogScan(root / "commitlog").messages()
     return [int(message.body.partition(b" ")[0]) for message in messages if message.topic == TOPIC]

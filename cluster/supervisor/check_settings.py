@@ -1,6 +1,6 @@
-"""Whether a broker takes the settings that somebody wants for all of them: asked before anything starts.
+"""Checks the brokers' settings of a cluster before any node starts.
 
-Only the broker's own reader knows its keys, and it is another program: a process of a moment (0.2 s) reads them.
+Only the broker's own parser knows its keys, and the broker is another program: a short-lived process (0.2 s) runs it.
 """
 
 import math
@@ -20,13 +20,13 @@ _KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class BadSettingsError(ValueError):
-    """No broker takes these settings. The text names key and value, and what was expected."""
+    """Brokers reject these settings. The message contains key, value, and the expected value."""
 
 
 def try_settings(settings: Mapping[str, Any]) -> list[str]:
-    """Let a broker read these settings, by our names; its remarks, such as what has no effect.
+    """Let a broker check these settings, by our names. Return its warnings, such as keys without effect.
 
-    BadSettingsError where it refuses them.
+    BadSettingsError if it rejects them.
     """
     if not settings:
         return []
@@ -44,12 +44,12 @@ def try_settings(settings: Mapping[str, Any]) -> list[str]:
         )
     lines = [line.partition(f"{path}: ")[2] or line for line in done.stderr.splitlines()]
     if done.returncode:
-        raise BadSettingsError(lines[-1] if lines else f"a broker that reads them ends with status {done.returncode}")
+        raise BadSettingsError(lines[-1] if lines else f"the check of the settings ended with status {done.returncode}")
     return lines
 
 
 def _check_value(key: str, value: Any) -> None:
-    """BadSettingsError for what TOML cannot say: the Python API passes any object."""
+    """BadSettingsError for values that TOML cannot represent: the Python API passes any object."""
     if not _KEY.fullmatch(key):
         raise BadSettingsError(f"unknown key {shown(key)}; expected RocketMQ's keys in this form: listen_port")
     if not isinstance(value, (str, int, float)) or (isinstance(value, float) and not math.isfinite(value)):

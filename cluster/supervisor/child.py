@@ -1,7 +1,7 @@
-"""From birth to main function: what every process of a cluster does first, forked or executed.
+"""The start of every process of a cluster, forked or executed, up to its main function.
 
-Run as a module it is the plain way to start one, for where forking is not to be trusted:
-`python -m rmqlab.cluster.supervisor.child BIRTH PARENT`, the birth as JSON.
+Platforms where forking is unsafe start processes by running this module:
+`python -m rmqlab.cluster.supervisor.child BIRTH PARENT`, with the birth as JSON.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _PR_SET_NAME = 15
 
 @attrs.frozen(kw_only=True)
 class SpawnRequest:
-    """All that a new process must know."""
+    """The parameters of a new process."""
 
     id: int
     name: str
@@ -42,20 +42,20 @@ class SpawnRequest:
     """A module with `load_config(path)` and `async main(config, link)`."""
     config: str
     log: str
-    """The file that stdout and stderr are appended to."""
+    """The file to which stdout and stderr are appended."""
     journal: str
-    """The file that its events are appended to."""
+    """The file to which its events are appended."""
     control: str
-    """The socket where the supervisor listens."""
+    """The socket on which the supervisor listens."""
     clock: ClockSettings
     rules: PlainRules = attrs.field(factory=dict)
-    """The fault rules in force when it starts."""
+    """The fault rules in effect at its start."""
     seed: str = ""
-    """What its random choices follow from; empty: chance."""
+    """Random seed; empty means unseeded."""
 
 
 def live(birth: SpawnRequest, parent: int) -> NoReturn:
-    """Be that process until its end. `parent` is the process that must not go before it."""
+    """Run the process until it ends. `parent`: the id of the process with which it ends at the latest."""
     status = 1
     try:
         _redirect_output(birth.log)
@@ -73,7 +73,7 @@ def live(birth: SpawnRequest, parent: int) -> NoReturn:
             end_logging()
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(status)  # not sys.exit: a forked process must not run what its parent registered for its own exit
+        os._exit(status)  # not sys.exit: a forked process must not run the exit handlers of its parent
 
 
 def _run(birth: SpawnRequest) -> None:
@@ -104,7 +104,7 @@ def _redirect_output(path: str) -> None:
 
 
 def _die_with_parent(parent: int, name: str) -> None:
-    """Ask Linux to kill us with our parent: a process that is stopped cannot see the end of its control channel."""
+    """Ask Linux to kill this process with its parent: a paused process cannot detect the end of its channel."""
     if sys.platform != "linux":
         return
     import ctypes  # noqa: PLC0415 -- of use on Linux only
@@ -112,12 +112,12 @@ def _die_with_parent(parent: int, name: str) -> None:
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
-    if os.getppid() != parent:  # it went before we asked
+    if os.getppid() != parent:  # the parent ended before prctl
         os._exit(1)
 
 
 def _reseed(birth: SpawnRequest) -> None:
-    """Forked processes share what their parent's generators would say next; trio shuffles its tasks by its own."""
+    """Reseed the random generators, whose state a forked process inherits. trio has one of its own."""
     random.seed(f"{birth.seed} {birth.name}" if birth.seed else None)
     with contextlib.suppress(AttributeError):
         trio._core._run._r.seed()  # noqa: SLF001

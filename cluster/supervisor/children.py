@@ -1,4 +1,4 @@
-"""The supervisor's side of the fork server: births, signals, and what became of whom."""
+"""The supervisor's side of the fork server: starts processes, signals them, and receives reports of their state."""
 
 import logging
 import socket
@@ -32,12 +32,12 @@ CLOSE_SECONDS = 5.0
 
 
 class ForkServerGoneError(Exception):
-    """The fork server ended, and all its children with it."""
+    """The fork server has ended, and all its children with it."""
 
 
 @attrs.define(eq=False)
 class ForkServer:
-    """A running fork server: started at once, attended by a task, closed in the end."""
+    """A running fork server: start it, run `attend` in a task, close it at the end."""
 
     process: subprocess.Popen[bytes]
     connection: socket.socket
@@ -47,11 +47,11 @@ class ForkServer:
 
     @classmethod
     def start(cls, modules: Sequence[str], log: Path, way: str | None = None) -> "ForkServer":
-        """Start one that imports these modules. It is busy with it for a while, and hears orders meanwhile."""
+        """Start a fork server that imports these modules, and accepts orders meanwhile."""
         return cls(*launch(log, modules, way))
 
     async def attend(self, changed: Callable[[int, Report], object]) -> None:
-        """Hand over what becomes of each birth, by its id, until the fork server ends."""
+        """Pass on each report, with the id of its birth, until the fork server ends."""
 
         def handle(report: Report) -> None:
             match report:
@@ -70,19 +70,19 @@ class ForkServer:
 
         try:
             await receive_messages(self._connected(), REPORTS, handle)
-        except ControlError as exc:  # nothing that it says can be understood any more
+        except ControlError as exc:  # the rest of the stream cannot be decoded
             log.error("the fork server: %s", exc)  # noqa: TRY400 -- one line
 
     async def spawn(self, birth: SpawnRequest) -> None:
-        """Order a birth. What became of it is reported to whoever attends."""
+        """Order a birth. Its result is reported to the function passed to `attend`."""
         await self._order(Spawn(birth))
 
     async def signal(self, pid: int, number: int) -> None:
-        """Signal one of its children; one that has ended is left alone."""
+        """Send a signal to one of its children. No effect on one that has ended."""
         await self._order(Signal(pid, number))
 
     def close(self) -> None:
-        """End it; it kills what it has started. Blocks for the few milliseconds that this takes."""
+        """Stop the fork server, which kills its children. Blocks for a few milliseconds."""
         if self._stream is not None:
             self._stream.socket.close()
         self.connection.close()
@@ -98,7 +98,7 @@ class ForkServer:
         return self._stream
 
     async def _order(self, order: Order) -> None:
-        # Shielded: half an order would garble all that follow. It never waits long: the fork server always reads.
+        # Shielded: a partial order would corrupt the stream. The wait is short, because the fork server always reads.
         with trio.CancelScope(shield=True):
             async with self._sending:
                 try:

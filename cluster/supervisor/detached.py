@@ -1,6 +1,7 @@
-"""A detached supervisor as a process: `python -m rmqlab.cluster.supervisor.detached ARGUMENTS FD`, as `rmqlab.cluster.supervisor.serve.run_detached` starts it.
+"""A detached supervisor as a process: `python -m rmqlab.cluster.supervisor.detached ARGUMENTS FD`.
 
-It tells through the pipe FD how the start went, then serves until it is stopped.
+`rmqlab.cluster.supervisor.serve.run_detached` starts it.
+It reports the result of the start through the pipe FD, then serves until it is stopped.
 """
 
 import json
@@ -13,13 +14,13 @@ from rmqlab.cluster.supervisor.forklaunch import launch
 
 
 def main() -> None:
-    """Be the detached supervisor."""
+    """Run the detached supervisor."""
     given = json.loads(sys.argv[1])
     os.set_inheritable(int(sys.argv[2]), False)
     directory = Path(given["directory"])
     launched = launch(directory / "forkserver.log")
 
-    # What follows takes a while, and the fork server imports its own meanwhile. It ends with us, whatever happens.
+    # The imports below are slow; the fork server imports its modules in parallel. It always ends with this process.
     import cattrs  # noqa: PLC0415
 
     from rmqlab.cluster.lab import Cluster  # noqa: PLC0415

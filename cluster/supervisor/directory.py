@@ -1,10 +1,10 @@
-"""What a cluster keeps on disk: its record, settings, stores, logs, journal and sockets; one supervisor at a time.
+"""A cluster's directory: record, settings, stores, logs, journals, sockets, and the lock of its supervisor.
 
 <home>/<cluster>/            mode 0700; home is ~/.rmqlab, or $RMQLAB_HOME
-    cluster.json             the record: what was asked for, and the addresses, used again at every start
-    <node>/config.toml       written anew at every start
+    cluster.json             the record: specification and addresses, reused at every start
+    <node>/config.toml       rewritten at every start
     <node>/node.log  store/  ...
-    journal/<node>.msgpack   what each process saw (see rmqlab.runtime.journal); journal.old is that of the last time
+    journal/<node>.msgpack   events of each process (see rmqlab.runtime.journal); journal.old is that of the last run
     supervisor.log  forkserver.log  supervisor.lock  control.sock  command.sock
 """
 
@@ -26,7 +26,7 @@ import cattrs
 from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement
 from rmqlab.runtime.journal import journal_path
 
-_LONGEST_SOCKET_PATH = 100  # the system's limit is 104 to 108 bytes
+_LONGEST_SOCKET_PATH = 100  # systems limit paths of sockets to 104 to 108 bytes
 _RECORD_VERSION = 1
 _LOCK_SECONDS = 0.01
 _LOCK_ATTEMPTS = 4
@@ -38,22 +38,22 @@ class AlreadyUpError(Exception):
 
 
 class NoPlaceError(Exception):
-    """A cluster cannot be where it was said to be: its directory cannot be made, or its network is none."""
+    """The cluster's directory cannot be created, or the configured network is invalid."""
 
 
 class NoClusterError(Exception):
-    """There is no such cluster, or it is not running."""
+    """The cluster does not exist or is not running."""
 
 
 @attrs.frozen(kw_only=True)
 class Record:
-    """What outlives a supervisor."""
+    """The data of a cluster that outlive its supervisor."""
 
     version: int = _RECORD_VERSION
     spec: ClusterSpec
     placement: Placement
     clock_millis: int = 0
-    """The cluster's time when it last stopped in order."""
+    """The cluster's time at its last regular stop."""
 
 
 def home() -> Path:
@@ -62,11 +62,11 @@ def home() -> Path:
 
 @attrs.frozen
 class ClusterDirectory:
-    """The paths of one cluster. Making one of these touches nothing."""
+    """The paths of one cluster. Creating an instance does not access the disk."""
 
     path: Path
     is_lasting: bool = True
-    """False for a cluster that is started once only: its addresses are free for others when it has ended."""
+    """False for a cluster that is started once: its addresses are free when it has ended."""
 
     @classmethod
     def named(cls, name: str) -> "ClusterDirectory":
@@ -88,7 +88,7 @@ class ClusterDirectory:
         return journal_path(self.journal_dir, node)
 
     def begin_journal(self) -> None:
-        """Make room for new journals; those of the last time are kept beside them as `journal.old`."""
+        """Create an empty journal directory. The journals of the last run are kept as `journal.old`."""
         if self.journal_dir.exists():
             old = self.journal_dir.with_name("journal.old")
             if old.exists():
@@ -102,12 +102,12 @@ class ClusterDirectory:
 
     @property
     def control_socket(self) -> Path:
-        """Where the processes of the cluster report to."""
+        """The socket for the control channels of the cluster's processes."""
         return self._socket("control.sock")
 
     @property
     def command_socket(self) -> Path:
-        """Where the command line speaks with the supervisor."""
+        """The socket for requests of the command line to the supervisor."""
         return self._socket("command.sock")
 
     def data_dir(self, node: str) -> Path:
@@ -120,15 +120,15 @@ class ClusterDirectory:
         return self.data_dir(node) / "node.log"
 
     def create(self) -> None:
-        """Make the directory where it is missing. NoPlaceError where that cannot be."""
+        """Create the directory if it is missing. NoPlaceError if that fails."""
         try:
             for path in (self.path.parent, self.path):
                 path.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as exc:
-            raise NoPlaceError(f"{self.path} cannot be made: {exc.strerror} (see RMQLAB_HOME)") from None
+            raise NoPlaceError(f"cannot create {self.path}: {exc.strerror} (see RMQLAB_HOME)") from None
 
     def read_record(self) -> Record | None:
-        """The record of the last start; None for a cluster that never was."""
+        """Return the record of the last start; None for a new cluster."""
         try:
             text = self.record_path.read_text()
         except (FileNotFoundError, NotADirectoryError):
@@ -136,7 +136,7 @@ class ClusterDirectory:
         return cattrs.structure(json.loads(text), Record)
 
     def restore_record(self, record: Record | None) -> None:
-        """Put back what was recorded before, or nothing: a start that failed shall not shape the next one."""
+        """Restore the previous record, or remove it: a failed start must not affect the next one."""
         if record is None:
             self.record_path.unlink(missing_ok=True)
         else:
@@ -149,17 +149,20 @@ class ClusterDirectory:
         fresh.replace(self.record_path)
 
     def siblings(self) -> Iterator[Record]:
-        """Records of the other lasting clusters of this home."""
+        """Return the records of the other lasting clusters in this home."""
         around = self.path.parent if self.is_lasting else home()
         for path in around.glob("*/cluster.json"):
-            with contextlib.suppress(OSError, ValueError, cattrs.BaseValidationError):  # not ours to mend
+            with contextlib.suppress(OSError, ValueError, cattrs.BaseValidationError):  # another cluster's problem
                 other = ClusterDirectory(path.parent)
                 if other.path != self.path and (record := other.read_record()):
                     yield record
 
     @contextlib.contextmanager
     def locked(self, *, patient: bool = False) -> Iterator[None]:
-        """Be the one supervisor of this cluster. AlreadyUpError if another one keeps running: for 40 ms, patient 10 s."""
+        """Hold the lock of this cluster's supervisor.
+
+        AlreadyUpError if another process holds it for longer than 40 ms, or 10 s if `patient`.
+        """
         descriptor = os.open(self.path / "supervisor.lock", os.O_RDWR | os.O_CREAT, 0o600)
         with os.fdopen(descriptor, "r+") as lock:
             if not _lock(lock, _PATIENT_ATTEMPTS if patient else _LOCK_ATTEMPTS):
@@ -170,7 +173,7 @@ class ClusterDirectory:
             yield
 
     def is_up(self) -> bool:
-        """Tell whether a supervisor runs this cluster."""
+        """Return True if a supervisor runs this cluster."""
         try:
             with (self.path / "supervisor.lock").open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -188,16 +191,16 @@ class ClusterDirectory:
         short = Path(tempfile.gettempdir()) / f"rmqlab-{os.getuid()}"
         short.mkdir(mode=0o700, exist_ok=True)
         if short.stat().st_uid != os.getuid() or short.stat().st_mode & 0o077:
-            raise PermissionError(f"{short} is not ours alone")
+            raise PermissionError(f"{short} has another owner or is accessible to other users")
         return short / f"{key}-{name}"
 
 
 def _lock(file: TextIO, attempts: int) -> bool:
-    """Lock a file exclusively; False if it is still locked after so many attempts, 10 ms apart."""
+    """Lock a file exclusively. Return False if all attempts, 10 ms apart, fail."""
     for attempt in range(attempts):
         if attempt:
-            time.sleep(_LOCK_SECONDS)  # flock has no timeout, and a signal would interrupt it in the main thread only
-        with contextlib.suppress(BlockingIOError):  # by a supervisor, or for a moment by `is_up`
+            time.sleep(_LOCK_SECONDS)  # flock has no timeout, and signals interrupt it in the main thread only
+        with contextlib.suppress(BlockingIOError):  # locked by a supervisor, or briefly by `is_up`
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
     return False

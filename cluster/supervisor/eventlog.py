@@ -1,7 +1,7 @@
-"""What happened in a cluster, in the order in which the supervisor learnt it: kept in memory, and followed.
+"""The events of a cluster, in the order in which the supervisor received them: kept in memory, and followed.
 
-Single messages are not among it (`rmqlab.runtime.journal.MESSAGE_KINDS`): their processes write them down, and who wants
-them reads the journals.
+It excludes events of single messages (`rmqlab.runtime.journal.MESSAGE_KINDS`), which are only in the journals of their
+processes.
 """
 
 import collections
@@ -15,16 +15,16 @@ from rmqlab.runtime.journal import JournalEntry, JournalWriter, pack_entry
 
 RING_EVENTS = 20_000
 RING_BYTES = 64 * 2**20
-"""Of the events in memory, as the journal encodes them."""
+"""Maximum bytes of the events in memory, as encoded in the journal."""
 FOLLOWER_EVENTS = 20_000
 
 
 @attrs.define(eq=False)
 class EventLog:
-    """The latest events. Iterating gives them, oldest first."""
+    """The latest events. Iteration yields them, oldest first."""
 
     journal: JournalWriter | None = None
-    """Where the supervisor's own events are written."""
+    """The journal of the supervisor's own events."""
     _ring: collections.deque[JournalEntry] = attrs.field(factory=collections.deque, init=False)
     _weights: collections.deque[int] = attrs.field(factory=collections.deque, init=False)
     _bytes: int = attrs.field(default=0, init=False)
@@ -35,25 +35,25 @@ class EventLog:
         return iter(tuple(self._ring))
 
     def record(self, event: JournalEntry) -> None:
-        """Take an event of the supervisor's own, and write it down."""
+        """Add an event of the supervisor, and append it to the journal."""
         if self.journal is not None:
             self.journal.append(event)
             self.journal.flush()
         self.heard(event)
 
     def heard(self, event: JournalEntry) -> None:
-        """Take an event that another process has written down."""
+        """Add an event that is in the journal of another process."""
         self._keep(event)
         for follower in tuple(self._followers):
             try:
                 follower.send_nowait(event)
-            except trio.WouldBlock:  # it reads too slowly, and is told by the end of its events
+            except trio.WouldBlock:  # too slow: the end of its stream signals this
                 self._followers.discard(follower)
                 follower.close()
         self.pulse()
 
     def _keep(self, event: JournalEntry) -> None:
-        """Add an event to those in memory, and forget the oldest beyond their limits."""
+        """Keep an event in memory, and drop the oldest above the limits."""
         weight = len(pack_entry(event))
         self._ring.append(event)
         self._weights.append(weight)
@@ -63,13 +63,13 @@ class EventLog:
             self._bytes -= self._weights.popleft()
 
     def pulse(self) -> None:
-        """Wake those who wait for any change."""
+        """Wake all tasks that wait for a change."""
         self._changed.set()
         self._changed = trio.Event()
 
     @property
     def changed(self) -> trio.Event:
-        """Set at the next change: who takes it before a look misses nothing that happens during the look."""
+        """An event set at the next change. Get it before reading state, so that no change is missed."""
         return self._changed
 
     async def wait_changed(self) -> None:
@@ -77,7 +77,10 @@ class EventLog:
 
     @contextlib.asynccontextmanager
     async def follow(self, *, replay: bool = False) -> AsyncIterator[trio.MemoryReceiveChannel[JournalEntry]]:
-        """All events from now on, after those in memory where asked. Ends early for a reader that falls far behind."""
+        """Open a stream of all events from now on, with `replay` after those in memory.
+
+        The stream ends early for a reader that falls far behind.
+        """
         past = tuple(self._ring) if replay else ()
         send, receive = trio.open_memory_channel[JournalEntry](FOLLOWER_EVENTS + len(past))
         for event in past:
@@ -90,9 +93,9 @@ class EventLog:
             self._followers.discard(send)
 
     async def wait_event(self, matches: Callable[[JournalEntry], bool]) -> JournalEntry:
-        """The first event that matches, past ones in memory included."""
+        """Return the first event that matches, including past ones in memory."""
         async with self.follow(replay=True) as events:
             async for event in events:
                 if matches(event):
                     return event
-        raise RuntimeError("events came faster than they were looked at")
+        raise RuntimeError("events arrived faster than they were read")

@@ -1,7 +1,7 @@
-"""Start a fork server: `python -m rmqlab.cluster.supervisor.forkserver`.
+"""Starts a fork server: `python -m rmqlab.cluster.supervisor.forkserver`.
 
-Apart from what talks to it, and quick to import: a detached supervisor does this before it imports itself, so that both
-import at once.
+A separate module that imports fast: a detached supervisor starts the fork server before its own imports, so that both
+import in parallel.
 """
 
 import os
@@ -15,18 +15,18 @@ NAMESERVER_MODULE = "rmqlab.nameserver.main"
 BROKER_MODULE = "rmqlab.broker.main"
 WORKLOAD_MODULES = ("rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.consume")
 PRELOADED = (NAMESERVER_MODULE, BROKER_MODULE, *WORKLOAD_MODULES)
-"""What it imports: in this order, as soon as somebody needs it or nobody anything."""
+"""Modules to import, in this order, when a process needs them or while no order is pending."""
 
 
 def spawn_way() -> str:
-    """Forking is trusted on Linux; elsewhere the system's own libraries may have started threads."""
+    """Fork on Linux only; elsewhere system libraries may have started threads, which makes forking unsafe."""
     return "fork" if sys.platform == "linux" else "exec"
 
 
 def launch(
     log: Path, modules: Sequence[str] = PRELOADED, way: str | None = None
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start one that imports these modules: its process, and the connection that it ends with."""
+    """Start a fork server that imports these modules. Return its process and connection; it ends with both."""
     ours, theirs = socket.socketpair()
     command = [
         sys.executable,
@@ -43,6 +43,6 @@ def launch(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # Ctrl-C in the terminal is for the supervisor, which stops the nodes in order
+            start_new_session=True,  # Ctrl-C must reach only the supervisor, which stops the nodes gracefully
         )
     return process, ours

@@ -1,13 +1,13 @@
-"""The fork server: a process that imports everything once, and becomes every node of the cluster by forking.
+"""The fork server: a process that imports all modules once, and forks every node of the cluster.
 
     python -m rmqlab.cluster.supervisor.forkserver FD fork|exec MODULE...
 
-Importing costs a process 120 ms and 15 MB; forking one that has imported costs 3 ms, and its memory is shared. Each
-module is imported when the first process needs it; or while there is no order yet, or none for a while: so that the
-first nodes start while the rest is still to come.
-It is one plain loop without threads and without trio, so that what it forks is whole. It is the parent of all
-nodes: it alone signals them and collects their ends, so no signal can reach a process that merely inherited a
-number. When the supervisor goes, however it goes, the socket ends, and the fork server kills all it has started.
+The imports of a process cost 120 ms and 15 MB; forking a process that has them costs 3 ms, with shared memory. Each
+module is imported when the first process needs it, or while no order is pending, so that the first nodes start before
+all modules are imported.
+The server is a loop without threads and without trio, so that forking is safe. It is the parent of all nodes: only this
+process signals them and reaps them, so a signal cannot hit another process with a reused pid. When the supervisor
+ends, for any reason, the socket closes, and the fork server kills all its children.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from rmqlab.cluster.supervisor.child import SpawnRequest, live, spawn_argument
 from rmqlab.runtime.mapcodec import CHUNK, MapCodec
 
 QUIET_TIME = 0.2
-"""Seconds without an order after which there is time to import what nobody has needed yet."""
+"""Seconds without an order after which the next module is imported in advance."""
 
 
 @attrs.frozen
@@ -40,7 +40,7 @@ class Spawn:
 
 @attrs.frozen
 class Signal:
-    """Signal a process, unless it has already ended."""
+    """Send a signal to a process, unless it has already ended."""
 
     pid: int
     number: int
@@ -56,7 +56,7 @@ class Spawned:
 
 @attrs.frozen
 class NotSpawned:
-    """The machine refused."""
+    """The process could not be started."""
 
     id: int
     reason: str
@@ -64,7 +64,7 @@ class NotSpawned:
 
 @attrs.frozen
 class Exited:
-    """A process ended: with an exit status, or by a signal where negative."""
+    """A process ended, with this exit status, or by this signal if negative."""
 
     pid: int
     status: int
@@ -72,14 +72,14 @@ class Exited:
 
 @attrs.frozen
 class Stopped:
-    """A process stands still (SIGSTOP)."""
+    """A process is paused (SIGSTOP)."""
 
     pid: int
 
 
 @attrs.frozen
 class Continued:
-    """A process moves again (SIGCONT)."""
+    """A process is running again (SIGCONT)."""
 
     pid: int
 
@@ -92,22 +92,22 @@ REPORTS: MapCodec[Report] = MapCodec(Report)
 
 @attrs.define(eq=False)
 class ForkLoop:
-    """The fork server's state: a connection to the supervisor, and the children that have not ended."""
+    """The fork server's state: the connection to the supervisor, and the running children."""
 
     connection: socket.socket
     is_forking: bool
     modules: list[str] = attrs.field(factory=list)
-    """What is still to be imported."""
+    """Modules that are not imported yet."""
     _is_ordered: bool = attrs.field(default=False, init=False)
     _children: set[int] = attrs.field(factory=set, init=False)
     _wakeup: tuple[socket.socket, socket.socket] = attrs.field(factory=socket.socketpair, init=False)
 
     def serve(self) -> None:
-        """Obey until the supervisor is gone; then leave nothing behind."""
+        """Execute orders until the supervisor ends; then kill all children."""
         decoder = ORDERS.decoder()
         self._wakeup[1].setblocking(False)
         signal.set_wakeup_fd(self._wakeup[1].fileno(), warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # only to be woken
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # only to wake the selector
         try:
             with selectors.DefaultSelector() as selector:
                 selector.register(self.connection, selectors.EVENT_READ)
@@ -128,7 +128,7 @@ class ForkLoop:
                         else:
                             return
         except ConnectionError:
-            return  # as good as an end of file
+            return  # equivalent to the end of the stream
         finally:
             self._kill_all()
 
@@ -144,15 +144,15 @@ class ForkLoop:
                     self._report(Spawned(birth.id, pid))
             case Signal(pid, number) if (
                 pid in self._children
-            ):  # ours and not yet collected: the number is still its own
-                with contextlib.suppress(OSError):  # a number that is no signal's
+            ):  # a child that is not reaped yet: its pid cannot be reused
+                with contextlib.suppress(OSError):  # invalid signal number
                     os.kill(pid, number)
             case _:
                 pass
 
     @property
     def _patience(self) -> float | None:
-        """Seconds to wait for an order until there is time to import."""
+        """Seconds to wait for an order before importing the next module."""
         if not self.modules:
             return None
         return QUIET_TIME if self._is_ordered else 0.0
@@ -175,7 +175,7 @@ class ForkLoop:
             for end in (self.connection, *self._wakeup):
                 end.close()
             live(birth, parent)
-        finally:  # whatever happens, a child must never return into its parent's loop
+        finally:  # a child must never return into its parent's loop
             os._exit(1)
 
     def _report_changes(self) -> None:
@@ -210,20 +210,20 @@ def _execute(birth: SpawnRequest) -> int:
 
 
 def preload(module: str) -> None:
-    """Import what children will need. What cannot be imported is the child's failure, not ours."""
+    """Import modules for children. A failed import is reported by the child that needs it."""
     try:
         importlib.import_module(module)
     except Exception:  # noqa: BLE001 -- told here, and again, with its node's name, by the child
         traceback.print_exc()
     gc.collect()
-    gc.freeze()  # the collector of a child must not touch, and so copy, the pages it shares with us
+    gc.freeze()  # garbage collection in a child must not write to, and so copy, shared pages
 
 
 def main() -> NoReturn:
     descriptor, way, *modules = sys.argv[1:]
     is_forking = way == "fork"
     if is_forking:
-        trio.run(trio.lowlevel.checkpoint)  # what trio sets up at its first run, set up once
+        trio.run(trio.lowlevel.checkpoint)  # initialize trio once, before forking
     with socket.socket(fileno=int(descriptor)) as connection:
         ForkLoop(connection, is_forking, modules if is_forking else []).serve()
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""The log files of nodes: their last lines, and what is added."""
+"""The log files of nodes: their last lines, and appended lines."""
 
 import os
 from collections.abc import Iterator
@@ -13,11 +13,11 @@ _TAIL_BYTES = 64 * 2**10
 
 
 def last_lines(path: Path, count: int = 10, *, since: int = 0) -> list[str]:
-    """The last lines of what was written after a position, whole or not."""
+    """Return the last lines written after a position, including an incomplete one."""
     try:
         with path.open("rb") as file:
             end = file.seek(0, os.SEEK_END)
-            if end < since:  # the log was full, and this is its next file
+            if end < since:  # the full log was replaced by a new file
                 since = 0
             file.seek(max(since, end - _TAIL_BYTES))
             return file.read().decode(errors="replace").splitlines()[-count:]
@@ -27,7 +27,7 @@ def last_lines(path: Path, count: int = 10, *, since: int = 0) -> list[str]:
 
 @attrs.define(eq=False)
 class LogTail:
-    """Follows a log from its present end on, into the next file when it is full."""
+    """Follows a log from its current end, also across rotation."""
 
     path: Path
     _file: BinaryIO = attrs.field(init=False)
@@ -38,9 +38,9 @@ class LogTail:
         self._file.seek(0, os.SEEK_END)
 
     def added_lines(self) -> Iterator[str]:
-        """Whole lines written since the last call. The beginning of a line stays for the next one."""
+        """Yield the complete lines since the last call. An incomplete line stays for the next call."""
         while True:
-            is_last = not self._is_left()  # asked before: what comes until it is left is read still
+            is_last = not self._is_left()  # checked before reading, so that lines before the rotation are not lost
             yield from self._lines()
             if is_last:
                 return
@@ -51,10 +51,10 @@ class LogTail:
         self._file.close()
 
     def _is_left(self) -> bool:
-        """True if the path is another file by now."""
+        """Return True if the path is now another file."""
         try:
             return not os.path.samestat(os.fstat(self._file.fileno()), self.path.stat())
-        except FileNotFoundError:  # between the two
+        except FileNotFoundError:  # during the rotation
             return False
 
     def _lines(self) -> Iterator[str]:

@@ -30,19 +30,19 @@ _SHOWN_CHARACTERS = 300
 
 @attrs.define(eq=False)
 class NodeLink:
-    """A connection to a process that has said who it is."""
+    """A connection to a process that has sent its Hello."""
 
     stream: trio.abc.Stream
     hello: Hello
     rules: NodeRules = attrs.field(factory=NodeRules, init=False)
-    """The fault rules that are in force in the process, as far as it has said."""
+    """The fault rules that the process has acknowledged."""
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _asked: dict[int, trio.MemorySendChannel[Mapping[str, Any]]] = attrs.field(factory=dict, init=False)
     _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
     _told: dict[int, tuple[NodeRules, trio.Event]] = attrs.field(factory=dict, init=False)
 
     async def snapshot(self, seconds: float) -> Mapping[str, Any] | None:
-        """The process's live facts; None when it does not answer within so many real seconds."""
+        """Return the process's live facts; None without a response within `seconds`, in real time."""
         number = next(self._numbers)
         send, receive = trio.open_memory_channel[Mapping[str, Any]](1)
         self._asked[number] = send
@@ -60,7 +60,7 @@ class NodeLink:
         return None
 
     async def set_rules(self, rules: NodeRules) -> None:
-        """Tell the process its fault rules, and wait until they are in force: as long as it takes, paused or not."""
+        """Send fault rules and wait for the acknowledgement, without timeout, even while the process is paused."""
         number = next(self._numbers)
         taken = trio.Event()
         self._told[number] = rules, taken
@@ -69,13 +69,13 @@ class NodeLink:
         await taken.wait()
 
     def rules_set(self, answer: RulesSet) -> None:
-        """They are in force."""
+        """Handle the acknowledgement of fault rules."""
         if told := self._told.pop(answer.id, None):
             self.rules, taken = told
             taken.set()
 
     def answered(self, snapshot: Snapshot) -> None:
-        """Give an answer to who waits for it; one that comes too late has nobody."""
+        """Pass a snapshot to the task that waits for it. A late one is dropped."""
         if waiting := self._asked.pop(snapshot.id, None):
             waiting.send_nowait(bounded(snapshot.facts, SNAPSHOT))
 
@@ -85,10 +85,10 @@ async def attend_connection(
     admit: Callable[[NodeLink], bool],
     heard: Callable[[NodeLink, Ready | Event | Stopping], object],
 ) -> None:
-    """Serve one connection to its end. The first message must be a Hello that is admitted, and come soon.
+    """Serve one connection until it ends. It must begin, within HELLO_SECONDS, with a Hello that `admit` accepts.
 
-    Raises ControlError for bytes that are no message, and for a message that does not belong here. `heard` gets what is
-    not an answer, and does not raise.
+    Raises ControlError for invalid and for unexpected messages. `heard` is called with messages that are not responses,
+    and must not raise.
     """
     link: NodeLink | None = None
 
@@ -115,5 +115,5 @@ async def attend_connection(
 
 
 def unexpected(message: object) -> ControlError:
-    """Return the error for a message that is well-formed, but not expected here."""
+    """Return the error for a message that is well-formed but unexpected."""
     return ControlError(f"unexpected {cut_text(repr(message), _SHOWN_CHARACTERS)}")

@@ -1,9 +1,9 @@
-"""The files of a node that does not run: what a start, a power loss and a wipe work on.
+"""The files of a stopped node: used by starts, power losses and wipes.
 
-Where they lie follows from the cluster's own record, never from the settings file, which the node itself writes
-(request 25 and 318). Nothing outside the node's directory is touched, links resolved (issue 12.1).
+Their paths follow from the cluster's record, never from the settings file, which the node itself writes (requests 25
+and 318). No file outside the node's directory is accessed, with links resolved (issue 12.1).
 
-Source: issue 3 item 7. All of it blocks, for files may be large: call it in a thread.
+Source: issue 3 item 7. All functions block, possibly for long with large files: call them in a thread.
 """
 
 import os
@@ -21,15 +21,15 @@ from rmqlab.store.powerloss import Lost, has_store, lose_unsynced, wipe_store
 
 
 class NothingToWipeError(Exception):
-    """The node keeps nothing on disk, or has nothing there."""
+    """The node has no data on disk."""
 
 
 class OutsideError(Exception):
-    """A node's files lie outside its directory, or its settings say so. The text names the path and what to do."""
+    """A node's files, or the paths in its settings, are outside its directory. The message suggests a remedy."""
 
 
 def write_settings(directory: ClusterDirectory, node: str, settings: Mapping[str, Any]) -> None:
-    """Write a node's settings file anew, never through a link. OutsideError for a node's directory that is one."""
+    """Replace a node's settings file, never through a link. OutsideError if the node's directory is a link."""
     data_dir, path = directory.data_dir(node), directory.config_path(node)
     data_dir.mkdir(mode=0o700, exist_ok=True)
     _refuse_outside(directory, node, data_dir)
@@ -40,21 +40,21 @@ def write_settings(directory: ClusterDirectory, node: str, settings: Mapping[str
 
 
 def store_config(directory: ClusterDirectory, node: str) -> StoreConfig:
-    """The store of a broker."""
+    """Return the path of a broker's store."""
     return StoreConfig(store_path_root_dir=node_paths(NodeKind.BROKER, directory.data_dir(node))["store_path_root_dir"])
 
 
 def lose_power(directory: ClusterDirectory, node: Node) -> Lost:
-    """Erase what a broker had not synced; other nodes have nothing that waits for a sync.
+    """Erase the data that a broker has not synced to disk. Other nodes have no unsynced data.
 
-    StoreError if it cannot be; OutsideError as `check_inside`.
+    StoreError if that fails; OutsideError as in `check_inside`.
     """
     check_inside(directory, node.name)
     return lose_unsynced(store_config(directory, node.name)) if node.kind is NodeKind.BROKER else Lost()
 
 
 def check_wipeable(directory: ClusterDirectory, node: Node) -> None:
-    """NothingToWipeError for a node that has no data; OutsideError as `check_inside`."""
+    """NothingToWipeError for a node without data; OutsideError as in `check_inside`."""
     check_inside(directory, node.name)
     match node.kind:
         case NodeKind.BROKER:
@@ -68,9 +68,9 @@ def check_wipeable(directory: ClusterDirectory, node: Node) -> None:
 
 
 def wipe(directory: ClusterDirectory, node: Node) -> int:
-    """Delete the data of a node, and neither its settings nor its log; answer how many files it were.
+    """Delete the data of a node, but not its settings and log. Return the number of deleted files.
 
-    OutsideError as `check_inside`.
+    OutsideError as in `check_inside`.
     """
     check_inside(directory, node.name)
     if node.kind is NodeKind.BROKER:
@@ -82,26 +82,26 @@ def wipe(directory: ClusterDirectory, node: Node) -> int:
 
 
 def check_startable(directory: ClusterDirectory, node: Node) -> None:
-    """OutsideError for a node that would write elsewhere than in its directory."""
+    """OutsideError for a node that would write outside its directory."""
     check_inside(directory, node.name)
     config_path = directory.config_path(node.name)
     try:
         settings = tomllib.loads(config_path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError):
-        return  # the node says what is wrong with the file, better than we could
+        return  # the node reports the error in its file at its start
     paths = node_paths(node.kind, directory.data_dir(node.name))
     if node.kind is NodeKind.BROKER and "store_path_commit_log" in settings:
         paths["store_path_commit_log"] = store_config(directory, node.name).store_path_commit_log
     for key, path in paths.items():
         if settings.get(key) != str(path):
             raise OutsideError(
-                f"{config_path}: {key} = {settings.get(key)!r}: expected {str(path)!r}, for a node keeps its files in"
-                " its own directory; write that there, or stop the cluster and start it again with `rmqlab up`"
+                f"{config_path}: {key} = {settings.get(key)!r}: expected {str(path)!r}, because a node keeps its files"
+                " in its own directory; correct the value, or stop the cluster and start it again with `rmqlab up`"
             )
 
 
 def check_inside(directory: ClusterDirectory, node: str) -> None:
-    """OutsideError for a node's directory that is, or has, a link to somewhere outside of it."""
+    """OutsideError if a node's directory is a link, or contains a link, to a path outside of it."""
     data_dir = directory.data_dir(node)
     _refuse_outside(directory, node, data_dir)
     for folder, directories, files in os.walk(data_dir):
@@ -114,12 +114,12 @@ def _refuse_outside(directory: ClusterDirectory, node: str, path: Path) -> None:
     home, real = directory.path.resolve() / node, path.resolve()
     if real != home and not real.is_relative_to(home):
         raise OutsideError(
-            f"{path} is a link to {real}, outside the node's directory, where nothing is written or deleted: put the"
-            " files in its place, or the whole cluster on that disk (RMQLAB_HOME)"
+            f"{path} is a link to {real}, outside the node's directory, where nothing is written or deleted: replace"
+            " the link by the files, or keep the whole cluster on that disk (RMQLAB_HOME)"
         )
 
 
 def _nameserver_files(directory: ClusterDirectory, node: Node) -> list[Path]:
-    """What a nameserver may have written: nothing, until somebody sets a key or changes a setting."""
+    """Return the data files of a nameserver, which exist only after a key or a setting was changed."""
     paths = [*node_paths(node.kind, directory.data_dir(node.name)).values()]
     return [*paths, *map(backup_path, paths)]

@@ -1,4 +1,4 @@
-"""Find a place for a cluster on this machine: the recorded one, or one that nobody holds."""
+"""Finds addresses for a cluster on this machine: the recorded ones, or free ones."""
 
 import contextlib
 import hashlib
@@ -24,36 +24,36 @@ _SHIFTS = range(0, 40_000, SHIFT_STEP)
 
 
 class AddressesClaimedError(PortTakenError):
-    """Another cluster lives at the addresses of this one."""
+    """Another cluster uses the addresses of this one."""
 
 
 @attrs.frozen
 class Place:
-    """Where a cluster lives from now on."""
+    """The addresses of a cluster."""
 
     placement: Placement
     moved_from: str = ""
-    """Its addresses of before, where it had to leave them."""
+    """Its previous addresses if they have changed; else empty."""
     reason: str = ""
-    """Why it had to."""
+    """The reason for the change."""
 
     @property
     def note(self) -> str:
-        """One line for who starts it; empty where it did not move."""
+        """One line about a change of addresses, for the user; empty without a change."""
         if not self.moved_from:
             return ""
         return (
             f"addresses moved from {self.moved_from} to {addresses_of(self.placement)}: {self.reason}. The stores are kept;"
-            " clients need the new NAMESRV_ADDR, and offset message ids of before name the old addresses"
+            " clients need the new NAMESRV_ADDR, and earlier offset message ids contain the old addresses"
         )
 
 
 @contextmanager
 def placed(spec: ClusterSpec, directory: ClusterDirectory, record: Record | None) -> Iterator[Place]:
-    """Hold a place where all ports are free.
+    """Hold addresses at which all ports are free, while the block runs.
 
-    A recorded one is used again. It is left for another only where another cluster has claimed its addresses, and the
-    place says so; a port that something else has taken is an error: PortTakenError names the holder.
+    Recorded addresses are reused, unless another cluster has claimed them: then the result contains the new ones and
+    the reason. A port used by any other process is an error: PortTakenError names the process.
     """
     is_single = spec.single_address or not has_loopback_network()
     free = _shifts(directory) if is_single else _subnets(directory)
@@ -67,7 +67,7 @@ def placed(spec: ClusterSpec, directory: ClusterDirectory, record: Record | None
 
 
 def addresses_of(placement: Placement) -> str:
-    """The addresses of a placement in a word or three."""
+    """Return a short description of a placement's addresses."""
     if placement.subnet is None:
         return f"127.0.0.1 with ports shifted by {placement.shift}"
     return f"{placement.network}.{placement.subnet}.*"
@@ -79,7 +79,7 @@ def _again(
     try:
         return Place(before), _hold(spec, before, directory)
     except AddressesClaimedError as exc:
-        others = (attrs.evolve(empty, slots=before.slots) for empty in free)  # each node keeps its number
+        others = (attrs.evolve(empty, slots=before.slots) for empty in free)  # each node keeps its last number
         try:
             placement, claim = _first_free(spec, directory, others)
         except PortTakenError:
@@ -88,7 +88,7 @@ def _again(
 
 
 def _hold(spec: ClusterSpec, placement: Placement, directory: ClusterDirectory) -> socket.socket:
-    """Claim a place all of whose ports are free. PortTakenError names the holder of what is not."""
+    """Claim addresses at which all ports are free. PortTakenError names the holders of taken ports."""
     claim = _claim(placement, directory)
     try:
         check_free(nodes_of(spec, placement))
@@ -123,7 +123,7 @@ def _first_free(
 def _subnets(directory: ClusterDirectory) -> Iterator[Placement]:
     network = loopback_network()
     recorded = {(sibling.placement.network, sibling.placement.subnet) for sibling in directory.siblings()}
-    # Where to begin depends on the path, so that clusters of several homes rarely want the same.
+    # The first candidate depends on the path, so that clusters of different homes rarely compete.
     digest = hashlib.sha256(str(directory.path.absolute()).encode()).digest()
     first = int.from_bytes(digest[:4], "big")
     for step in range(len(_SUBNETS)):

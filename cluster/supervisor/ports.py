@@ -1,4 +1,4 @@
-"""Which addresses this machine has to give, and who holds one that is taken."""
+"""Free addresses of this machine, and the processes that hold taken ones."""
 
 import contextlib
 import errno
@@ -12,7 +12,7 @@ from rmqlab.cluster.supervisor.directory import NoPlaceError
 from rmqlab.cluster.supervisor.topology import CLAIM_SLOT, NETWORK, Node
 
 CLAIM_PORT = 9876
-_SHIFT_CLAIM_PORT = 9870  # no node's: theirs end in 6, 9, 1 and 2
+_SHIFT_CLAIM_PORT = 9870  # unused by nodes, whose ports end in 6, 9, 1 and 2
 _NETWORK = re.compile(r"127\.[1-9][0-9]{0,2}")
 _LISTENING = "0A"
 _LONGEST_COMMAND = 120
@@ -20,11 +20,11 @@ _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
 class PortTakenError(Exception):
-    """Somebody else listens where one of our nodes should. The text names who."""
+    """Another process listens at the address of a node. The message names the process."""
 
 
 def loopback_network() -> str:
-    """The first two numbers of new clusters' addresses: `$RMQLAB_NETWORK`, or 127.77. NoPlaceError for what is none."""
+    """Return the network of new clusters: `$RMQLAB_NETWORK` or 127.77. NoPlaceError if it is invalid."""
     network = os.environ.get("RMQLAB_NETWORK") or NETWORK
     if not _NETWORK.fullmatch(network) or int(network.partition(".")[2]) > 254:
         raise NoPlaceError(f"RMQLAB_NETWORK is {network!r}: expected 127.1 to 127.254")
@@ -32,7 +32,7 @@ def loopback_network() -> str:
 
 
 def has_loopback_network() -> bool:
-    """Tell whether 127.77.x.y can be bound. On Linux all of 127.0.0.0/8 can; elsewhere mostly 127.0.0.1 alone."""
+    """Return True if 127.77.x.y can be bound: always on Linux; other systems mostly have 127.0.0.1 only."""
     with socket.socket() as probe:
         try:
             probe.bind((f"{loopback_network()}.0.1", 0))
@@ -42,22 +42,22 @@ def has_loopback_network() -> bool:
 
 
 def claim_subnet(network: str, subnet: int) -> socket.socket:
-    """Hold 127.77.C for one supervisor: a socket, so that the claim ends with the process, however it ends."""
+    """Claim 127.77.C for one supervisor. Return a socket, so that the claim ends with the process."""
     return _claim(f"{network}.{subnet}.{CLAIM_SLOT}", CLAIM_PORT)
 
 
 def claim_shift(shift: int) -> socket.socket:
-    """Hold a range of ports at 127.0.0.1, likewise."""
+    """Claim a range of ports at 127.0.0.1, in the same way."""
     return _claim("127.0.0.1", _SHIFT_CLAIM_PORT + shift)
 
 
 def check_free(nodes: Iterable[Node]) -> None:
-    """Fail where a port of these nodes is taken, naming all holders."""
+    """PortTakenError, with all holders, if any port of these nodes is taken."""
     taken = []
     for node in nodes:
         for port in node.listen_ports:
             try:
-                # As servers do: connections that linger after their server's end do not count as taken.
+                # As in servers: connections in TIME_WAIT do not count as taken.
                 _bind(node.host, port, is_shared=True).close()
             except PortTakenError as exc:
                 taken.append(f"{node.name}: {exc}")
@@ -66,8 +66,8 @@ def check_free(nodes: Iterable[Node]) -> None:
 
 
 def _claim(host: str, port: int) -> socket.socket:
-    claim = _bind(host, port, is_shared=False)  # of two that come at once, one gets it
-    claim.listen(1)  # so that it is found in the kernel's tables
+    claim = _bind(host, port, is_shared=False)  # bind is atomic: only one of two concurrent claims succeeds
+    claim.listen(1)  # so that `find_holder` finds it in the kernel's tables
     return claim
 
 
@@ -85,11 +85,11 @@ def _bind(host: str, port: int, *, is_shared: bool) -> socket.socket:
 
 
 def find_holder(host: str, port: int) -> str:
-    """Who listens there: `pid 7, name (command line)` where the kernel lets us see it."""
+    """Return the process that listens there, as `pid 7, name (command line)` if the kernel shows it."""
     inodes = {inode for table in _TABLES for inode in _listening_inodes(table, host, port)}
     if inodes:
         for process in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):  # it ended, or is somebody else's
+            with contextlib.suppress(OSError):  # it has ended, or belongs to another user
                 if any(_socket_inode(link) in inodes for link in (process / "fd").iterdir()):
                     return _describe(process)
     return "another process"
@@ -116,10 +116,10 @@ def _socket_inode(link: Path) -> str:
 
 
 def _describe(process: Path) -> str:
-    """Name and command line. Forked nodes share the fork server's command line, but have names of their own."""
+    """Return name and command line. Forked nodes have the fork server's command line, but their own names."""
     name, command = "?", ""
     with contextlib.suppress(OSError):
         name = (process / "comm").read_text().strip()
         command = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        command = " ".join(command.split())  # arguments may be programs of many lines
+        command = " ".join(command.split())  # arguments can be scripts of many lines
     return f"pid {process.name}, {name} ({command[:_LONGEST_COMMAND]})"

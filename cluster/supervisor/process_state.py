@@ -1,7 +1,7 @@
-"""What is known about one process of the cluster, and the state that follows from it. Pure.
+"""The facts about one process of the cluster, and the state derived from them. No I/O.
 
-The state is not stored: it is a function of facts, each reported by somebody who knows. The fork server reports
-birth, stop, continuation and end; the process itself that it is ready; the supervisor what it was asked for.
+The state is not stored, but computed from facts. The fork server reports start, pause, resume and end of a process; the
+process itself reports that it is ready; the supervisor records whether it has asked the process to stop.
 """
 
 import enum
@@ -13,47 +13,47 @@ import attrs
 
 
 class NodeFailedError(Exception):
-    """A node did not become what it was asked to be. The text tells how it ended and what it said last."""
+    """A node did not reach the requested state. The message contains its exit status and last log lines."""
 
 
 class WrongStateError(Exception):
-    """What was asked makes no sense in the state the node is in."""
+    """The request is invalid in the node's current state."""
 
 
 class NodeState(enum.StrEnum):
-    """How a node is, in one word."""
+    """The state of a node."""
 
     STARTING = "starting"
     READY = "ready"
     PAUSED = "paused"
     STOPPING = "stopping"
     STOPPED = "stopped"
-    """Never started, or ended in good order."""
+    """Never started, or stopped regularly."""
     KILLED = "killed"
-    """Ended by SIGKILL, from whomever."""
+    """Ended by SIGKILL, from any process."""
     POWERLESS = "powerless"
-    """Killed, and then what it had not synced to disk was erased."""
+    """Killed, with its unsynced data erased afterwards."""
     CRASHED = "crashed"
-    """Ended with an error, or in a way that nobody asked for."""
+    """Ended with an error, or without request."""
 
 
 @attrs.frozen(kw_only=True)
 class ProcessState:
-    """The facts about the present or last process of a node."""
+    """The facts about the current or last process of a node."""
 
     is_alive: bool = False
-    """A process was ordered, and has not ended."""
+    """A process has been ordered and has not ended."""
     pid: int | None = None
     ready: Mapping[str, Any] | None = None
-    """What the process told when it became ready."""
+    """The facts that the process reported when it became ready."""
     is_paused: bool = False
     is_asked_to_stop: bool = False
     is_ending: bool = False
-    """The process said that it has begun to end, asked or not."""
+    """The process has reported that it is stopping, with or without request."""
     exit_status: int | None = None
-    """Exit status, negative for a signal, of the latest process that has ended."""
+    """Exit status of the last process that has ended; negative for a signal."""
     is_powerless: bool = False
-    """A power loss was played on its files since that end."""
+    """A power loss was simulated on its files since then."""
 
     @property
     def state(self) -> NodeState:
@@ -74,7 +74,7 @@ class ProcessState:
 
 
 def describe_end(status: int | None) -> str:
-    """`exit status 1`, or the signal's name."""
+    """Return `exit status 1`, or the name of the signal."""
     if status is None:
         return "never started"
     if status >= 0:

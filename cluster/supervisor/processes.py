@@ -1,8 +1,7 @@
-"""What is known about the processes of a cluster, from the two who tell of them.
+"""The state of all processes of a cluster, from the reports of the fork server and of the processes.
 
-The fork server reports births, pauses and ends; each process says over its control channel what it is, that it is
-ready, and what happens in it. Waiting is always for such a fact, and bounded in real seconds whatever the cluster's
-rate.
+The fork server reports starts, pauses and ends; each process reports over its control channel its name, that it is
+ready, and its events. All waits are for such facts, with timeouts in real seconds at any rate of the cluster's clock.
 """
 
 import signal
@@ -34,19 +33,19 @@ SNAPSHOT_SECONDS = 1.0
 
 @attrs.define(eq=False)
 class Processes:
-    """The lives of all processes, and the control channels of those that have one."""
+    """The states of all processes, and their open control channels."""
 
     nodes: Mapping[str, Node]
     clock: RatedClock
     events: EventLog
     errors: InternalErrors = attrs.field(factory=InternalErrors)
-    """The supervisor's own internal errors."""
+    """The internal errors of the supervisor."""
     lives: dict[str, ProcessState] = attrs.field(factory=dict, init=False)
     faults: FaultController = attrs.field(init=False)
     links: dict[str, NodeLink] = attrs.field(factory=dict, init=False)
     _born_with: dict[str, NodeRules] = attrs.field(factory=dict, init=False)
     _progress: dict[str, object] = attrs.field(factory=dict, init=False)
-    """How far the nodes have come that start or stop, as they told last."""
+    """The last reported progress of nodes that start or stop."""
     _ends: dict[NodeLink, JournalEntry] = attrs.field(factory=dict, init=False)
     _births: dict[int, str] = attrs.field(factory=dict, init=False)
 
@@ -54,15 +53,15 @@ class Processes:
         self.faults = FaultController(self.nodes, self.links, self.clock, self.events, self._is_attentive)
 
     def life(self, name: str) -> ProcessState:
-        """What is known about a node's process."""
+        """Return the state of a node's process."""
         return self.lives.get(name, ProcessState())
 
     def record(self, node: str, kind: str, **fields: object) -> None:
-        """Add an event to the log that no process tells of itself, at the cluster's time."""
+        """Add an event about a node, observed by the supervisor, at the cluster's time."""
         self.events.record(JournalEntry(self.clock.wall_millis(), node, kind, fields))
 
     def expect(self, name: str, birth: int) -> NodeRules:
-        """The birth of a node's process is about to be ordered; answer the fault rules it is to be born with."""
+        """Register a process before its birth is ordered. Return its initial fault rules."""
         self._births[birth] = name
         self.lives[name] = ProcessState(is_alive=True)
         self._progress.pop(name, None)
@@ -70,19 +69,19 @@ class Processes:
         return rules
 
     def expect_end(self, name: str) -> None:
-        """A node is about to be asked to stop."""
+        """Record that a node is about to be asked to stop."""
         self.lives[name] = attrs.evolve(self.lives[name], is_asked_to_stop=True)
         self._progress.pop(name, None)
 
     def lost_power(self, name: str, lost: Lost) -> None:
-        """What a node had not synced to disk was erased."""
+        """Record that the unsynced data of a node were erased."""
         self.lives[name] = attrs.evolve(self.life(name), is_powerless=True)
         self.record(name, "power_lost", **attrs.asdict(lost))
 
-    # What is reported
+    # Reports
 
     async def attend_forks(self, forks: ForkServer) -> None:
-        """Follow what becomes of the processes. Ends only with the fork server, and then the cluster is no more."""
+        """Handle the fork server's reports. Returns only when it has ended, and all processes with it."""
         await forks.attend(self._changed)
         for name, life in self.lives.items():
             if life.is_alive:
@@ -90,7 +89,7 @@ class Processes:
         self.record("", "fork_server_lost")
 
     async def attend_nodes(self, listener: trio.SocketListener) -> None:
-        """Serve the control channel of every process."""
+        """Serve the control channels of all processes."""
         async with trio.open_nursery() as nursery:
             self.faults.services = nursery
             await trio.serve_listeners(self._attend_node, [listener], handler_nursery=nursery)
@@ -100,7 +99,7 @@ class Processes:
 
         def admit(link: NodeLink) -> bool:
             life = self.life(link.hello.name)
-            is_unborn = life.is_alive and life.pid is None  # the fork server's report is still on its way
+            is_unborn = life.is_alive and life.pid is None  # the fork server's report has not arrived yet
             if not is_unborn and life.pid != link.hello.pid:
                 return False  # a process that connected and then ended is admitted: its events still count
             link.rules = self._born_with[link.hello.name]
@@ -125,14 +124,14 @@ class Processes:
             self.events.pulse()
 
     def _record_error(self, name: str, exc: Exception) -> None:
-        """Record that a control message was not understood, or could not be handled."""
+        """Record that a control message was invalid, or that handling it failed."""
         is_ours = not isinstance(exc, ControlError)
         if is_ours:
             self.errors.caught("control message", exc, f"of {name or 'a stranger'}")
         self.record(name, "control_error", reason=repr(exc) if is_ours else str(exc))
 
     def _heard(self, link: NodeLink, message: Ready | Event | Stopping) -> None:
-        """Handle what a process reports of itself. What cannot be handled is recorded, and the next message is."""
+        """Handle a report of a process. A failure is recorded, and does not affect later messages."""
         name = link.hello.name
         try:
             match message:
@@ -183,31 +182,31 @@ class Processes:
                 fields = {"pid": life.pid, "end": describe_end(status)}
                 end = JournalEntry(self.clock.wall_millis(), name, f"node_{life.state}", fields)
                 if link := self.links.get(name):
-                    self._ends[link] = end  # recorded once all that it said before has been heard
+                    self._ends[link] = end  # recorded after the last message of its channel
                     self.events.pulse()
                 else:
                     self.events.record(end)
 
-    # What is waited and asked for
+    # Waits and requests
 
     async def wait_life(self, name: str, holds: Callable[[ProcessState], bool], seconds: float) -> bool:
-        """Wait for something to become true of a node's process. False when it takes longer than that."""
+        """Wait until a node's process fulfils a condition. Return False after a timeout in real seconds."""
         with trio.move_on_after(real_seconds(seconds)):
             while not holds(self.life(name)):
                 await self.events.wait_changed()
         return holds(self.life(name))
 
     async def wait_told(self, *names: str) -> None:
-        """Wait until all that ended processes said has been heard, and their ends are recorded after it.
+        """Wait until the last messages of ended processes are handled, and their ends are recorded.
 
-        Reports of a process come two ways: that it has ended may be known before its last words.
+        The fork server's report of an end can arrive before the last messages on the control channel.
         """
         with trio.move_on_after(real_seconds(LAST_WORDS_SECONDS)):
             while any(self.links.get(name) for name in names if not self.life(name).is_alive):
                 await self.events.wait_changed()
 
     async def snapshot(self, name: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
-        """The live facts of a node. None when it does not run, stands still, or does not answer."""
+        """Return the live facts of a node. None if it is not running, paused, or does not respond."""
         link = self.links.get(name)
         if link is None or self.life(name).is_paused:
             return None
@@ -224,7 +223,7 @@ class Processes:
         return facts
 
     async def snapshots(self) -> dict[str, Mapping[str, Any] | None]:
-        """The live facts of all nodes, asked for at the same time."""
+        """Return the live facts of all nodes, requested concurrently."""
         facts: dict[str, Mapping[str, Any] | None] = dict.fromkeys(self.nodes)
 
         async def ask(name: str) -> None:
@@ -236,7 +235,7 @@ class Processes:
         return facts
 
     async def wait_progress(self, name: str, holds: Callable[[ProcessState], bool], seconds: float) -> bool:
-        """As `wait_life`. A node that starts or stops has as much time again after each report of how far it has come."""
+        """Wait as `wait_life`, but restart the timeout after each progress report of the node."""
         told = None
         while not await self.wait_life(name, holds, seconds):
             if self._progress.get(name) == told:
@@ -250,7 +249,7 @@ class Processes:
 
 
 def leaves(group: BaseExceptionGroup[Exception]) -> Iterator[Exception]:
-    """The exceptions of a group and of the groups inside it."""
+    """Yield the exceptions of a group and of its nested groups."""
     for exc in group.exceptions:
         if isinstance(exc, BaseExceptionGroup):
             yield from leaves(exc)

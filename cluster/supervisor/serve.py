@@ -1,4 +1,4 @@
-"""Run a supervisor as a process: in the foreground of a terminal, or detached from it."""
+"""Runs a supervisor as a process: in the foreground of a terminal, or detached from it."""
 
 import json
 import os
@@ -35,7 +35,7 @@ UP_FAILURES = (
 
 
 class UpFailedError(Exception):
-    """The cluster did not come up, and nothing of it was left behind."""
+    """The cluster did not start; none of its processes is left."""
 
 
 async def serve_cluster(
@@ -45,11 +45,11 @@ async def serve_cluster(
     started: Callable[[Cluster], object],
     forks: ForkServer | None = None,
 ) -> None:
-    """Run a cluster until a signal or a command ends it, calling `ready` once all nodes are. UpFailedError otherwise.
+    """Run a cluster until a signal or a command ends it. UpFailedError if it does not start.
 
-    `started` gets the cluster before its nodes start.
+    Calls `started` with the cluster before its nodes start, and `ready` when all nodes are ready.
 
-    The first SIGINT or SIGTERM stops all nodes in order, the next one kills them.
+    The first SIGINT or SIGTERM stops all nodes gracefully, the next one kills them.
     """
     serving = trio.CancelScope()
     supervisors: list[Supervisor] = []
@@ -104,7 +104,7 @@ def run_foreground(
     started: Callable[[Cluster], object] = lambda _: None,
     forks: ForkServer | None = None,
 ) -> None:
-    """Run a cluster in this process; as `serve_cluster`."""
+    """Run a cluster in this process, as `serve_cluster` does."""
     try:
         trio.run(serve_cluster, spec, directory, ready, started, forks)
     except BaseExceptionGroup as group:
@@ -112,7 +112,10 @@ def run_foreground(
 
 
 def run_detached(spec: ClusterSpec, directory: ClusterDirectory) -> Document:
-    """Start a supervisor of its own session, and return its status when the cluster is ready. UpFailedError otherwise."""
+    """Start a supervisor in a new session, and return its status when the cluster is ready.
+
+    UpFailedError if it does not start.
+    """
     try:
         directory.create()
     except NoPlaceError as exc:
@@ -126,7 +129,7 @@ def run_detached(spec: ClusterSpec, directory: ClusterDirectory) -> Document:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            start_new_session=True,  # no terminal: neither Ctrl-C nor its closing reaches it
+            start_new_session=True,  # without a terminal, neither Ctrl-C nor hangup reaches it
         )
         os.close(writing)
         try:
@@ -140,9 +143,9 @@ def run_detached(spec: ClusterSpec, directory: ClusterDirectory) -> Document:
         raise UpFailedError(f"the supervisor ended with status {process.wait()}{lines}")
     told: dict[str, Any] = json.loads(text)
     if "error" in told:
-        process.wait()  # when it has ended nothing is left
+        process.wait()  # when it has ended, no process is left
         raise UpFailedError(told["error"])
-    process.returncode = 0  # it lives on without us: nothing to wait for
+    process.returncode = 0  # it outlives this process, which must not wait for it
     return told
 
 

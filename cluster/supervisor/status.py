@@ -1,4 +1,4 @@
-"""What is true of a cluster now, as one document: who runs, who follows whom, what each nameserver believes. Pure."""
+"""The status of a cluster as one document: processes, replication, and routes of each nameserver. No I/O."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,11 +13,11 @@ Facts = Mapping[str, Any] | None
 Document = dict[str, Any]
 
 MOST_FACTS = 6 * 2**20
-"""Bytes of the live facts of all nodes together: a document holds routes twice, and must fit into one message."""
+"""Maximum bytes of the live facts of all nodes: a document has routes twice, and must fit into one message."""
 
 
 def node_entry(node: Node, life: ProcessState, data_dir: str) -> Document:
-    """A node as `up --json` and `status --json` list it."""
+    """Return the entry of a node in `up --json` and `status --json`."""
     return {
         "name": node.name,
         "kind": str(node.kind),
@@ -34,7 +34,7 @@ def node_entry(node: Node, life: ProcessState, data_dir: str) -> Document:
 
 
 def live_entry(node: Node, facts: Facts) -> Document:
-    """The live facts of a node. What is not known is None, never 0."""
+    """Return the members with a node's live facts. Unknown values are None, never 0."""
     facts = facts or {}
     if node.kind is NodeKind.BROKER:
         return {
@@ -54,9 +54,9 @@ def live_entry(node: Node, facts: Facts) -> Document:
 
 
 def _actual_role(node: Node, facts: Mapping[str, Any]) -> Document:
-    """Role and id as the broker has them; `planned` has those of the cluster's record where they differ, else None.
+    """Return the broker's actual role and id; `planned` has those of the cluster's record if they differ.
 
-    They differ after request 25 changed `brokerRole`, or after the settings file was edited by hand.
+    They differ after request 25 changed `brokerRole`, or after the settings file was edited. Else `planned` is None.
     """
     planned = {"role": node.role, "broker_id": node.broker_id}
     actual = {key: facts.get(key, value) for key, value in planned.items()}
@@ -64,9 +64,9 @@ def _actual_role(node: Node, facts: Mapping[str, Any]) -> Document:
 
 
 def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Document]:
-    """One row per slave, with the labels of mqadmin haStatus. Offsets are bytes of the commit log.
+    """Return one row per slave, with the labels of mqadmin haStatus. Offsets are in bytes.
 
-    A negative lag is that of a slave which has more than its master, as after a power loss.
+    The lag is negative if a slave's log is longer than its master's, as after a power loss of the master.
     """
     brokers = [node for node in nodes if node.kind is NodeKind.BROKER]
     rows = []
@@ -100,13 +100,13 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
 
 
 def masters_behind(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[str]:
-    """The masters that have less than a slave of theirs, as far as is known."""
+    """Return the names of masters whose log is known to be shorter than that of one of their slaves."""
     known = [row for row in replication(nodes, facts) if row["lag"] is not None]
     return list(dict.fromkeys(row["master"] for row in known if row["lag"] < 0))
 
 
 def _link_of(slave: Node, connections: Iterable[Mapping[str, Any]], *, alone: bool) -> Mapping[str, Any] | None:
-    """The HA connection that comes from this slave. At a single address only an only slave can be told."""
+    """Return a slave's HA connection. At a single address it is known only if the master has one slave."""
     for connection in connections:
         host = str(connection.get("address", "")).rpartition(":")[0].lstrip("/")
         if host == slave.host and (alone or host != "127.0.0.1"):
@@ -115,15 +115,15 @@ def _link_of(slave: Node, connections: Iterable[Mapping[str, Any]], *, alone: bo
 
 
 def commit_log_max(facts: Facts) -> int | None:
-    """End of a broker's commit log."""
+    """Return the end offset of a broker's commit log in bytes; None if unknown."""
     end = (_map(facts, "commit_log") or {}).get("max")
     return end if isinstance(end, int) else None
 
 
 def route_views(nodes: Iterable[Node], lives: Mapping[str, ProcessState], facts: Mapping[str, Facts]) -> Document:
-    """The brokers that each nameserver knows, as {nameserver: {group: {broker id: address}}}.
+    """Return the brokers known to each nameserver, as {nameserver: {group: {broker id: address}}}.
 
-    None for one that does not answer, and for those that do not run.
+    The value is None for a nameserver that does not run or does not respond.
     """
     views: Document = {}
     for node in nodes:
@@ -143,7 +143,7 @@ def route_views(nodes: Iterable[Node], lives: Mapping[str, ProcessState], facts:
 
 
 def routes_left_out(facts: Mapping[str, Facts]) -> dict[str, int]:
-    """Return, by nameserver, how many broker names it knows beyond those that its view holds; none are left out mostly."""
+    """Return, by nameserver, the number of broker names omitted from its bounded routes, if any."""
     numbers = {name: (_map(known, "routes") or {}).get(LEFT_OUT) for name, known in facts.items()}
     return {name: number for name, number in numbers.items() if isinstance(number, int)}
 
@@ -154,7 +154,7 @@ def _list(facts: object, key: str) -> list[Any]:
 
 
 def _map(facts: object, key: str) -> Mapping[Any, Any] | None:
-    """Return a part of what a node told that is a map; None for anything else."""
+    """Return a member of a node's facts if it is a map; else None."""
     part = facts.get(key) if isinstance(facts, Mapping) else None
     return part if isinstance(part, Mapping) else None
 
@@ -162,7 +162,7 @@ def _map(facts: object, key: str) -> Mapping[Any, Any] | None:
 def status_document(
     head: Document, nodes: Iterable[Node], lives: Mapping[str, ProcessState], facts: Mapping[str, Facts], root: str
 ) -> Document:
-    """Everything that `status --json` prints."""
+    """Return the document that `status --json` prints."""
     known = list(nodes)
     share = attrs.evolve(SNAPSHOT, total=min(SNAPSHOT.total, MOST_FACTS // max(len(facts), 1)))
     facts = {name: None if told is None else bounded(told, share) for name, told in facts.items()}
@@ -180,6 +180,6 @@ def status_document(
 
 
 def is_cluster_ready(document: Document) -> bool:
-    """Every nameserver and broker is ready."""
+    """Return True if every nameserver and broker is ready."""
     servers = [node for node in document["nodes"] if node["kind"] != NodeKind.WORKLOAD]
     return all(node["state"] == NodeState.READY for node in servers)

@@ -1,4 +1,7 @@
-"""The supervisor: starts the processes of a cluster, and acts on them. What it knows of them is in `rmqlab.cluster.supervisor.processes`."""
+"""The supervisor: starts, signals and stops the processes of a cluster.
+
+Their state is in `rmqlab.cluster.supervisor.processes`.
+"""
 
 import itertools
 import signal
@@ -36,7 +39,7 @@ T = TypeVar("T")
 
 START_SECONDS = 30.0
 MORE_START_SECONDS = 1.0
-"""Those that start together share the machine: so much longer any of them may take for each other."""
+"""Additional seconds of the timeout for each process that starts at the same time, because they share the machine."""
 STOP_SECONDS = 10.0
 SIGNAL_SECONDS = 5.0
 
@@ -56,15 +59,15 @@ class Supervisor:
     events: EventLog
     modules: Mapping[NodeKind, str] = MODULES
     seed: str = ""
-    """What the random choices of its processes follow from; empty: chance."""
+    """Random seed of its processes; empty means unseeded."""
     processes: Processes = attrs.field(init=False)
     workload_modules: dict[str, str] = attrs.field(factory=dict, init=False)
     workload_settings: dict[str, Mapping[str, Any]] = attrs.field(factory=dict, init=False)
-    """The settings files of workloads. They may hold secret keys: on disk only while a process reads them."""
+    """The settings files of workloads. They can contain secret keys, so they exist only until they are read."""
     is_stopping: bool = attrs.field(default=False, init=False)
-    """All is about to end."""
+    """True when the whole cluster is about to stop."""
     moved: str = attrs.field(default="", init=False)
-    """Why it is not at the addresses of its last start; empty where it is."""
+    """Why its addresses differ from those of its last start; empty if they do not."""
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _log_starts: dict[str, int] = attrs.field(factory=dict, init=False)
 
@@ -73,28 +76,28 @@ class Supervisor:
 
     @property
     def faults(self) -> FaultController:
-        """The faults in force."""
+        """The faults in effect."""
         return self.processes.faults
 
     @property
     def namesrv_addr(self) -> str:
-        """What clients are given."""
+        """The nameserver addresses for clients."""
         return namesrv_addr(self.nodes.values())
 
     def find(self, target: str) -> list[Node]:
-        """The nodes that a target means. UnknownTargetError lists what exists."""
+        """Return the nodes of a target. UnknownTargetError lists the valid ones."""
         return find_targets(target, self.nodes.values())
 
     def life(self, name: str) -> ProcessState:
-        """What is known about a node's process."""
+        """Return the state of a node's process."""
         return self.processes.life(name)
 
     def record(self, node: str, kind: str, **fields: object) -> None:
-        """Add an event of the supervisor's own to the log, at the cluster's time."""
+        """Add an event of the supervisor to the log, at the cluster's time."""
         self.processes.record(node, kind, **fields)
 
     async def start(self, *names: str) -> None:
-        """Start nodes that do not run, all at once, and wait until each is ready. NodeFailedError says why not."""
+        """Start stopped nodes concurrently, and wait until each is ready. NodeFailedError if one fails."""
         for name in names:
             if (life := self.life(name)).is_alive:
                 raise WrongStateError(f"{name} is {life.state} (pid {life.pid}) already")
@@ -108,7 +111,7 @@ class Supervisor:
                 self.directory.config_path(name).unlink(missing_ok=True)
 
     async def spawn(self, name: str) -> None:
-        """Order the birth of a node's process, without waiting for what becomes of it.
+        """Order the start of a node's process, without waiting for its result.
 
         NodeFailedError for a node that would write outside its directory.
         """
@@ -138,9 +141,9 @@ class Supervisor:
         )
 
     async def wait_ready(self, name: str, seconds: float = START_SECONDS) -> None:
-        """Wait until a node is ready. NodeFailedError when it ends before, or takes too long.
+        """Wait until a node is ready. NodeFailedError if it ends before that, or takes too long.
 
-        A workload may have done all its work before this task runs again: that is a success.
+        A workload that has finished its work before this task runs again counts as a success.
         """
         if not await self.processes.wait_progress(
             name, lambda life: life.ready is not None or not life.is_alive, seconds
@@ -150,22 +153,22 @@ class Supervisor:
             )
         if self.life(name).is_alive:
             return
-        await self.processes.wait_told(name)  # "ready" may still be on its way, behind the report of the end
+        await self.processes.wait_told(name)  # its Ready can arrive after the report of its end
         life = self.life(name)
         is_workload = self.nodes[name].kind is NodeKind.WORKLOAD
         if not is_workload or (life.ready is None and life.exit_status != 0):
             raise NodeFailedError(f"{name} ended with {describe_end(life.exit_status)}{self._last_words(name)}")
 
     async def kill(self, *names: str) -> None:
-        """SIGKILL, and wait for the end."""
+        """Kill nodes with SIGKILL, and wait until they have ended."""
         await self._signal(names, signal.SIGKILL, "kill", lambda life: not life.is_alive, SIGNAL_SECONDS)
         await self.processes.wait_told(*names)
 
     async def stop(self, *names: str) -> None:
-        """SIGTERM, and wait for the end. A node that does not come to it is killed."""
+        """Stop nodes with SIGTERM, and wait until they have ended. A node that takes too long is killed."""
         for name in names:
             if self._alive(name).is_paused:
-                raise WrongStateError(f"{name} is paused and cannot stop in order: resume it first, or kill it")
+                raise WrongStateError(f"{name} is paused and cannot stop gracefully: resume it first, or kill it")
             self.processes.expect_end(name)
         try:
             await self._signal(names, signal.SIGTERM, "stop", lambda life: not life.is_alive, STOP_SECONDS)
@@ -175,28 +178,28 @@ class Supervisor:
         await self.processes.wait_told(*names)
 
     async def pause(self, *names: str) -> None:
-        """SIGSTOP, and wait until the kernel says that it stands."""
+        """Pause nodes with SIGSTOP, and wait until the kernel reports it."""
         for name in names:
             if self._alive(name).is_paused:
                 raise WrongStateError(f"{name} is paused already")
         await self._signal(names, signal.SIGSTOP, "pause", lambda life: life.is_paused or not life.is_alive)
 
     async def resume(self, *names: str) -> None:
-        """SIGCONT, and wait until the kernel says that it moves."""
+        """Resume nodes with SIGCONT, and wait until the kernel reports it."""
         for name in names:
             if not (life := self._alive(name)).is_paused:
                 raise WrongStateError(f"{name} is {life.state}, not paused")
         await self._signal(names, signal.SIGCONT, "resume", lambda life: not life.is_paused)
 
     async def restart(self, *names: str) -> None:
-        """Stop those that run, then start all."""
+        """Stop the running nodes, then start all."""
         await self.stop(*(name for name in names if self.life(name).is_alive))
         await self.start(*names)
 
     async def power_loss(self, *names: str) -> dict[str, Lost]:
-        """SIGKILL what runs, then erase what was not synced to disk; answer what each node lost.
+        """Kill nodes and erase their unsynced data. Return the loss of each node.
 
-        WrongStateError, and nothing done, where that would reach outside a node's directory.
+        WrongStateError, without any effect, if a node has files outside its directory.
         """
         for name in names:
             await self._check(nodestore.check_inside, name)
@@ -212,9 +215,9 @@ class Supervisor:
         return losses
 
     async def wipe(self, *names: str) -> dict[str, int]:
-        """SIGKILL what runs, then delete its data; answer how many files it were.
+        """Kill nodes and delete their data. Return the number of deleted files of each node.
 
-        WrongStateError, and nothing done, if there are none, or where that would reach outside a node's directory.
+        WrongStateError, without any effect, if a node has no data, or files outside its directory.
         """
         for name in names:
             await self._check(nodestore.check_wipeable, self.nodes[name])
@@ -229,9 +232,9 @@ class Supervisor:
         return deleted
 
     async def stop_all(self) -> None:
-        """End every process: workloads, slaves, masters, nameservers; in order, without failing, in bounded time.
+        """Stop all processes, in the order workloads, slaves, masters, nameservers. Never fails; time is bounded.
 
-        Faults end first: a node that cannot reach anybody would wait long with its goodbyes.
+        Faults end first, because an isolated node would wait long for its unregistration.
         """
         self.record("", "cluster_stopping")
         self.is_stopping = True
@@ -243,18 +246,18 @@ class Supervisor:
                 await self.stop(*(name for name in alive if self.life(name).is_alive))
             except (NodeFailedError, WrongStateError) as exc:
                 self.record("", "stop_overdue", reason=str(exc))
-        await self.processes.wait_told(*self.nodes)  # also of those that ended by themselves just now
+        await self.processes.wait_told(*self.nodes)  # includes processes that have just ended by themselves
 
     async def kill_all(self) -> None:
-        """End every process at once, without waiting for it."""
+        """Kill all processes, without waiting for their ends."""
         for life in list(self.processes.lives.values()):
             if life.is_alive and life.pid is not None:
                 await self.forks.signal(life.pid, signal.SIGKILL)
 
     def add_workload(self, name: str, module: str) -> Node:
-        """Make room for a workload process: a node that speaks from an address of its own and listens nowhere.
+        """Add the node of a workload process, which has an address of its own but does not listen.
 
-        ValueError for a name that is no file name, or taken; WrongStateError for one that runs.
+        ValueError for a name that is invalid or taken; WrongStateError for one that is running.
         """
         check_workload_name(name, self.nodes)
         if self.life(name).is_alive:
@@ -263,7 +266,7 @@ class Supervisor:
         node = Node(name=name, kind=NodeKind.WORKLOAD, host=workload_host(self.placement, index))
         self.nodes[name] = node
         self.workload_modules[name] = module
-        self.faults.change_rules()  # it is among those whom others are cut off from
+        self.faults.change_rules()  # faults that isolate other nodes apply to this one, too
         return node
 
     async def _check(self, check: Callable[[ClusterDirectory, T], None], what: T) -> None:
@@ -288,7 +291,7 @@ class Supervisor:
     ) -> None:
         lives = {name: self._alive(name) for name in names}
         for name, life in lives.items():
-            if life.pid is None:  # ordered, not yet born: a moment
+            if life.pid is None:  # ordered, but not spawned yet
                 await self.processes.wait_life(name, lambda life: life.pid is not None or not life.is_alive, seconds)
             self.record(name, "command", command=verb)
             if (pid := self.life(name).pid) is not None:
@@ -305,10 +308,10 @@ class Supervisor:
 
 
 def start_phases(nodes: Iterable[Node]) -> list[list[str]]:
-    """Who may start together: nameservers, then masters, then slaves, then workloads.
+    """Return groups of nodes to start together: nameservers, masters, slaves, workloads.
 
-    A broker registers once at its start and then every 30 s, and a slave learns its master from a registration:
-    each must find the one before it ready.
+    A broker registers at its start and then every 30 s, and a slave receives its master's address on registration: so
+    each group starts after the previous one is ready.
     """
     phases: list[list[str]] = [[], [], [], []]
     for node in nodes:

@@ -1,8 +1,8 @@
-"""Which nodes a cluster has, what they are called, where they listen, and what their settings say. Pure.
+"""The nodes of a cluster: names, addresses, ports, and settings. No I/O.
 
-Every node has an address of its own, 127.77.C.N, with RocketMQ's standard ports: a peer is known by its IP, and
-every cluster looks alike. 127.77 is the network, which `$RMQLAB_NETWORK` may say otherwise, C is the cluster's
-(`Placement.subnet`), N the node's. Where the machine has 127.0.0.1 only, nodes differ by their ports instead.
+Every node has an address of its own, 127.77.C.N, with RocketMQ's standard ports: so an IP identifies a node, and all
+clusters have the same layout. 127.77 is the network, which `$RMQLAB_NETWORK` overrides, C is the number of the cluster
+(`Placement.subnet`), N that of the node. On machines with 127.0.0.1 only, nodes have different ports instead.
 """
 
 import difflib
@@ -23,7 +23,7 @@ PORT_STEP = 10  # between nodes at a single address: a broker uses listen port -
 SHIFT_STEP = 500  # between clusters at a single address
 NETWORK = "127.77"
 
-# N of 127.77.C.N, by what lives there. One more, CLAIM_SLOT, is held by the supervisor to claim C.
+# N of 127.77.C.N, by kind of node. The supervisor binds one more, CLAIM_SLOT, to claim C.
 NAMESERVER_SLOTS = range(1, 20)
 BROKER_SLOTS = range(20, 240)
 WORKLOAD_SLOTS = range(240, 254)
@@ -40,15 +40,15 @@ _RESERVED = frozenset(
     ("cluster", "cluster.json", "journal", "journal.old", "supervisor.log", "forkserver.log", "supervisor.lock",
      "control.sock", "command.sock")
 )  # fmt: skip
-"""Names in a cluster's directory, and of the supervisor's journal."""
+"""Names that are used in a cluster's directory, and for the supervisor's journal."""
 
 
 class UnknownTargetError(Exception):
-    """No node goes by this name. The text lists what exists."""
+    """No node has this name. The message lists the valid names."""
 
 
 class NodeKind(enum.StrEnum):
-    """What a process of the cluster is."""
+    """The kind of a process of the cluster."""
 
     NAMESERVER = "nameserver"
     BROKER = "broker"
@@ -62,59 +62,59 @@ def _is_name(_instance: object, _attribute: object, value: str) -> None:
 
 @attrs.frozen(kw_only=True)
 class ClusterSpec:
-    """What the user asked for."""
+    """The specification of a cluster by the user."""
 
     name: str = attrs.field(default="default", validator=_is_name)
     groups: int = attrs.field(default=1, validator=at_least(1))
-    """Broker groups: a master and its slaves each."""
+    """Number of broker groups, each a master and its slaves."""
     slaves: int = attrs.field(default=1, validator=at_least(0))
-    """Slaves of each master."""
+    """Number of slaves of each master."""
     nameservers: int = attrs.field(default=1, validator=at_least(1))
     role: str = attrs.field(default="ASYNC_MASTER", validator=one_of(MASTER_ROLES))
     flush: str = attrs.field(default="ASYNC_FLUSH", validator=one_of(FLUSH_TYPES))
     profile: str = attrs.field(default="4.9", validator=one_of(PROFILES))
-    """What the brokers are like: RocketMQ 4.9, or with every switch on that mends it."""
+    """The brokers' behaviour: RocketMQ 4.9, or with every switch on that fixes a defect of it."""
     rate: float = attrs.field(default=1.0, validator=[above(0), within(0, 1000)])
     single_address: bool = False
     broker_settings: Mapping[str, Any] = attrs.field(factory=dict)
-    """Keys of the brokers' settings file, over what follows from the rest."""
+    """Additional keys of the brokers' settings files; they override the generated ones."""
 
 
 @attrs.frozen(kw_only=True)
 class Placement:
-    """Where a cluster lives. Recorded at its first start and used again ever after."""
+    """The addresses of a cluster. Recorded at its first start and reused afterwards."""
 
     network: str = NETWORK
     """The first two numbers of all its addresses."""
     subnet: int | None = None
     """C of 127.77.C.N; None means that all nodes share 127.0.0.1."""
     shift: int = 0
-    """Added to the standard ports at a single address, so that clusters do not meet."""
+    """Added to the standard ports at a single address, so that clusters do not collide."""
     slots: Mapping[str, int] = attrs.field(factory=dict)
-    """N of each node that ever was."""
+    """N of each current or former node."""
 
 
 @attrs.frozen(kw_only=True)
 class Node:
-    """One nameserver or broker, or a workload process with an address to speak from."""
+    """One nameserver, broker, or workload process, with its address."""
 
     name: str
     kind: NodeKind
     host: str
     port: int | None = None
     group: str | None = None
-    """The broker name, in RocketMQ's sense: the same for a master and its slaves."""
+    """RocketMQ's broker name: the same for a master and its slaves."""
     role: str | None = None
     broker_id: int | None = None
 
     @property
     def address(self) -> str:
-        """Where clients reach it."""
+        """Host and port for clients."""
         return self.host if self.port is None else f"{self.host}:{self.port}"
 
     @property
     def ha_port(self) -> int | None:
-        """Listen port + 1: RocketMQ 4.9 leaves no choice."""
+        """Listen port + 1, which is fixed in RocketMQ 4.9."""
         return self.port + 1 if self.kind is NodeKind.BROKER and self.port else None
 
     @property
@@ -131,24 +131,24 @@ class Node:
 
     @property
     def listen_ports(self) -> tuple[int, ...]:
-        """All ports that must be free for it."""
+        """All ports that must be free for this node."""
         if self.port is None:
             return ()
         return (self.port - 2, self.port, self.port + 1) if self.kind is NodeKind.BROKER else (self.port,)
 
 
 def check_workload_name(name: str, nodes: Mapping[str, Node]) -> None:
-    """ValueError for a name that is no file name, or whose directory or journal belongs to something else."""
+    """ValueError for a name that is invalid, or whose directory or journal is already in use."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"workload name {name!r}: letters, digits and _.- up to 64, the first a letter or digit")
     if name in _RESERVED or (name in nodes and nodes[name].kind is not NodeKind.WORKLOAD):
         raise ValueError(
-            f"workload name {name!r}: taken; expected one that nothing else in the cluster's directory has"
+            f"workload name {name!r}: taken; expected a name that is not yet used in the cluster's directory"
         )
 
 
 def check_spec(spec: ClusterSpec) -> None:
-    """ValueError for what fits part by part, but not together."""
+    """ValueError for settings that are valid separately, but not in combination."""
     for key in spec.broker_settings:
         if key in _NODES_OWN:
             raise ValueError(f"broker setting {key}: each node has its own{_NODES_OWN[key]}")
@@ -168,11 +168,11 @@ _NODES_OWN = {
     **dict.fromkeys(("ha_listen_port", "fast_listen_port"), ", next to its port"),
     **dict.fromkeys(("store_path_root_dir", "store_path_commit_log"), ", in the cluster's directory"),
 }
-"""Settings that no two brokers may share, by our names, and what to do instead."""
+"""Settings that must differ between brokers, by our names, and the alternative."""
 
 
 def group_name(index: int) -> str:
-    """broker-a ... broker-z, broker-aa ..."""
+    """Return broker-a ... broker-z, broker-aa ..."""
     letters = ""
     index += 1
     while index:
@@ -182,12 +182,12 @@ def group_name(index: int) -> str:
 
 
 def slave_name(group: str, broker_id: int) -> str:
-    """broker-a-s for the first slave, broker-a-s2 for the second."""
+    """Return broker-a-s for the first slave, broker-a-s2 for the second."""
     return f"{group}-s" if broker_id == 1 else f"{group}-s{broker_id}"
 
 
 def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:
-    """Names of the nameservers, and of the brokers."""
+    """Return the names of the nameservers, and of the brokers."""
     brokers = []
     for group in map(group_name, range(spec.groups)):
         brokers.append(group)
@@ -196,7 +196,7 @@ def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:
 
 
 def place(spec: ClusterSpec, recorded: Placement) -> Placement:
-    """Give a slot to every node that has none yet. ValueError when there are more nodes than addresses."""
+    """Assign a slot to every node without one. ValueError if there are more nodes than addresses."""
     slots = dict(recorded.slots)
     for names, free, what in zip(
         node_names(spec), (NAMESERVER_SLOTS, BROKER_SLOTS), ("nameservers", "brokers"), strict=True
@@ -213,7 +213,7 @@ def place(spec: ClusterSpec, recorded: Placement) -> Placement:
 
 
 def nodes_of(spec: ClusterSpec, placement: Placement) -> list[Node]:
-    """All nodes, in the order in which they start: nameservers, masters, slaves."""
+    """Return all nodes, in the order in which they start: nameservers, masters, slaves."""
     namesrvs, _ = node_names(spec)
     nodes = [_place_node(Node(name=name, kind=NodeKind.NAMESERVER, host=""), placement) for name in namesrvs]
     for broker_id in range(spec.slaves + 1):
@@ -241,19 +241,22 @@ def _place_node(node: Node, placement: Placement) -> Node:
 
 
 def workload_host(placement: Placement, index: int) -> str:
-    """Where the index-th workload process speaks from."""
+    """Return the source address of the index-th workload process."""
     if placement.subnet is None:
         return "127.0.0.1"
     return f"{placement.network}.{placement.subnet}.{WORKLOAD_SLOTS[index % len(WORKLOAD_SLOTS)]}"
 
 
 def namesrv_addr(nodes: Iterable[Node]) -> str:
-    """What clients are given: all nameservers, separated by `;`."""
+    """Return the addresses of all nameservers for clients, separated by `;`."""
     return ";".join(node.address for node in nodes if node.kind is NodeKind.NAMESERVER)
 
 
 def find_targets(target: str, nodes: Iterable[Node]) -> list[Node]:
-    """The nodes meant by `broker-a-s`, `broker-a` (the node of that name: the master), `broker-a:master`, `broker-a:slave`."""
+    """Return the nodes of a target. UnknownTargetError lists the valid ones.
+
+    Targets are `broker-a-s`, `broker-a` (the node of that name: the master), `broker-a:master`, `broker-a:slave`.
+    """
     known = list(nodes)
     name, colon, role = target.partition(":")
     if not colon:
@@ -279,9 +282,10 @@ def _near(target: str, nodes: Iterable[Node]) -> str:
 
 
 def node_paths(kind: NodeKind, data_dir: Path) -> dict[str, Path]:
-    """Where a node keeps its data: the path settings of its file, by key. What acts on these files asks here.
+    """Return the paths of a node's data: the path settings of its file, by key.
 
-    A node rewrites its own settings file, so the paths in there are only compared with these (issue 12.1).
+    All code that accesses these files uses these paths. A node rewrites its own settings file, so the paths in there
+    are only compared with these (issue 12.1).
     """
     match kind:
         case NodeKind.NAMESERVER:
@@ -293,7 +297,7 @@ def node_paths(kind: NodeKind, data_dir: Path) -> dict[str, Path]:
 
 
 def node_settings(spec: ClusterSpec, node: Node, nodes: Iterable[Node], data_dir: Path) -> dict[str, Any]:
-    """The keys of one node's settings file."""
+    """Return the content of one node's settings file."""
     paths = {key: str(path) for key, path in node_paths(node.kind, data_dir).items()}
     if node.kind is NodeKind.NAMESERVER:
         return {"listen_address": node.host, "listen_port": node.port, **paths}
@@ -315,5 +319,5 @@ def node_settings(spec: ClusterSpec, node: Node, nodes: Iterable[Node], data_dir
 
 
 def toml_text(settings: Mapping[str, Any]) -> str:
-    """A flat TOML document. JSON's strings, numbers and booleans are TOML's too."""
+    """Return a flat TOML document. JSON's strings, numbers and booleans are valid TOML."""
     return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in settings.items())

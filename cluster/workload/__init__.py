@@ -1,1 +1,1 @@
-"""Processes that work against a cluster, started by it: they share its clock, its addresses and its event log."""
+"""Client processes that a cluster starts: they share its clock, its addresses and its event log."""

@@ -1,4 +1,4 @@
-"""The account that a workload signs with, where its cluster has access control."""
+"""The account with which a workload signs requests to a cluster with access control."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 def credentials_of(access_key: str, secret_key: str) -> Credentials | None:
-    """Whoever has neither key does not sign."""
+    """Return the account of these keys; None, for unsigned requests, if both are missing."""
     return Credentials(access_key, secret_key) if access_key or secret_key else None
 
 
 def fits_access_key(workload: Any, _attribute: "attrs.Attribute[str]", secret_key: str) -> None:
-    """Validate a workload's secret key, with the access key that stands before it."""
+    """Validate a workload's secret key together with its access key, the previous field."""
     if (workload.access_key or secret_key) and (fault := keys_fault(workload.access_key, secret_key)) is not None:
         raise ValueError(fault)

@@ -1,4 +1,7 @@
-"""A workload that consumes a topic as a push consumer, and tells every delivery, from whom it pulls, where it commits."""
+"""A workload that consumes a topic as a push consumer.
+
+It emits an event for every delivery, and when it pulls from or commits to another broker.
+"""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -26,22 +29,22 @@ FROM_WHERE = {
 
 @attrs.frozen(kw_only=True)
 class ConsumeConfig:
-    """What to consume, and how. Seconds are the cluster's."""
+    """Settings of a consumer. Seconds are seconds of the cluster's clock."""
 
     namesrv_addr: str = "127.0.0.1:9876"
     source_ip: str | None = None
     access_key: str = ""
-    """With `secret_key` an account, for brokers with access control: every request is signed."""
+    """With `secret_key`: an account for brokers with access control, which signs every request."""
     secret_key: str = attrs.field(default="", repr=False, validator=fits_access_key)
     topic: str = "rmqlab"
     group: str = "rmqlab-consumer"
     tags: str = "*"
     from_where: str = attrs.field(default="first", validator=validators.in_(FROM_WHERE))
-    """Where a group that never committed begins."""
+    """Start position of a group without committed offsets."""
     orderly: bool = False
-    """One message of a queue after the other, by the member that holds its lock at the master."""
+    """Consume the messages of a queue sequentially, in the member that holds the queue's lock at the master."""
     count: int = attrs.field(default=0, validator=validators.ge(0))
-    """End after so many deliveries; 0 goes on until it is stopped."""
+    """End after this number of deliveries; 0 means run until stopped."""
     poll_name_server_period: float = attrs.field(default=30.0, validator=validators.gt(0))
     commit_period: float = attrs.field(default=5.0, validator=validators.gt(0))
 
@@ -51,7 +54,7 @@ def load_config(path: str | pathlib.Path) -> ConsumeConfig:
 
 
 async def main(config: ConsumeConfig, link: ControlLink) -> None:
-    """Consume until enough has come or the process is stopped; sum up in the end."""
+    """Consume until `count` is reached or the process is stopped; finally emit a summary."""
     delivered = 0
     enough = trio.Event()
 
@@ -110,7 +113,7 @@ def describe_delivery(message: ReceivedMessage) -> dict[str, object]:
 
 
 def plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Queues as `topic@broker:id`, the rest as it is."""
+    """Return fields for an event, with queues as `topic@broker:id`."""
     return {
         key: [_plain(v) for v in value] if isinstance(value, list | tuple) else _plain(value)
         for key, value in fields.items()

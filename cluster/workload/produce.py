@@ -1,7 +1,7 @@
-"""A workload that sends numbered messages, and tells the outcome of every one.
+"""A workload that sends numbered messages, and emits an event with the outcome of each.
 
-Outcomes are RocketMQ's own (SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: all of them are
-stored), `refused` (certainly not stored) and `indeterminate` (nobody can tell: a request was written, no answer came).
+Outcomes are RocketMQ's own (SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: the message is
+stored), `refused` (not stored) and `indeterminate` (unknown: a request was written, but no response arrived).
 """
 
 import collections
@@ -27,7 +27,7 @@ from rmqlab.runtime.settings import read_settings
 INDETERMINATE = "indeterminate"
 REFUSED = "refused"
 LEAST_PATIENCE = 3.0
-"""Seconds for a route or a connection: as in Java's client, but never less than for a send, which they would end."""
+"""Minimum timeout for routes and connections in seconds, as in Java's client, so that it never ends a send early."""
 STATES = {
     "commit": TransactionState.COMMIT,
     "rollback": TransactionState.ROLLBACK,
@@ -38,34 +38,34 @@ _NOT_STORED = (RefusedError, NoRouteError, NoNameServerError)
 
 @attrs.frozen(kw_only=True)
 class ProduceConfig:
-    """What to send, and how. Seconds are the cluster's."""
+    """Settings of a producer. Seconds are seconds of the cluster's clock."""
 
     namesrv_addr: str = "127.0.0.1:9876"
     source_ip: str | None = None
     access_key: str = ""
-    """With `secret_key` an account, for brokers with access control: every request is signed."""
+    """With `secret_key`: an account for brokers with access control, which signs every request."""
     secret_key: str = attrs.field(default="", repr=False, validator=fits_access_key)
     topic: str = "rmqlab"
     group: str = "rmqlab-producer"
     rate_per_second: float = attrs.field(default=10.0, validator=validators.ge(0))
-    """0 sends as fast as the answers come."""
+    """Messages per second; 0 means as fast as responses arrive."""
     count: int = attrs.field(default=0, validator=validators.ge(0))
-    """0 goes on until it is stopped."""
+    """Number of messages; 0 means run until stopped."""
     size: int = attrs.field(default=128, validator=validators.ge(0))
-    """Bytes of a body; the number that it begins with is never cut."""
+    """Size of a body in bytes; longer if the leading message number needs more."""
     first: int = 1
     """Number of the first message."""
     senders: int = attrs.field(default=16, validator=validators.ge(1))
-    """How many sends may be under way."""
+    """Maximum number of concurrent sends."""
     send_timeout: float = attrs.field(default=3.0, validator=validators.gt(0))
     retries: int = attrs.field(default=2, validator=validators.ge(0))
     tags: str = ""
     delay_level: int = attrs.field(default=0, validator=[validators.ge(0), validators.le(18)])
-    """1 to 18: consumers get it 1 s to 2 h later. 0: at once."""
+    """Delay level: 1 to 18 delay delivery by 1 s to 2 h. 0: no delay."""
     transaction: str = attrs.field(default="", validator=validators.in_(("", *STATES)))
-    """Send half messages, and say that of each: commit, rollback or unknown. A broker that asks is told `commit`."""
+    """Send half messages, and end each with this: commit, rollback or unknown. Transaction checks get `commit`."""
     stays: bool = False
-    """After the last message it goes on being a member of its group until it is stopped."""
+    """Stay a member of the group after the last message, until stopped."""
 
 
 def load_config(path: str | pathlib.Path) -> ProduceConfig:
@@ -73,7 +73,7 @@ def load_config(path: str | pathlib.Path) -> ProduceConfig:
 
 
 async def main(config: ProduceConfig, link: ControlLink) -> None:
-    """Send until the count is reached or the process is stopped; sum up in the end."""
+    """Send until `count` is reached or the process is stopped; finally emit a summary."""
     counts: collections.Counter[str] = collections.Counter()
     client_config = ClientConfig(
         namesrv_addr=config.namesrv_addr,
@@ -141,7 +141,7 @@ async def _send_one(
         told = describe_result(await _send(config, producer, message, message_id))
     except (*_NOT_STORED, IndeterminateError) as exc:
         told = describe_failure(exc)
-    finally:  # cancelled as well: what was written may be stored
+    finally:  # also on cancellation: a written request may have been stored
         free.release()
         counts[str(told["outcome"])] += 1
         link.emit(
@@ -192,7 +192,7 @@ def describe_failure(exc: Exception) -> dict[str, object]:
 
 
 def tell_attempt(link: ControlLink, attempt: Attempt) -> None:
-    """Attempts that failed are told one by one: a send may succeed at the third broker, late."""
+    """Emit an event for each failed attempt, because a send may succeed late, at the third broker."""
     if attempt.status is None:
         link.emit(
             "attempt_failed",

@@ -1,4 +1,4 @@
-"""What a producer's client believes about routes, for the journal; a consumer tells it by itself."""
+"""Events for the routes of a producer's client. Consumers emit these themselves."""
 
 from rmqlab.client.instance import Client
 from rmqlab.remoting.bodies.route import TopicRouteData
@@ -6,7 +6,7 @@ from rmqlab.runtime.control import ControlLink
 
 
 def tell_routes(client: Client, link: ControlLink) -> None:
-    """Tell every route that the client learns from now on, if it says anything new."""
+    """Emit an event for every changed route that the client receives from now on."""
 
     def tell(topic: str, route: TopicRouteData) -> None:
         brokers = {

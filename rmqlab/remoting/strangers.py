@@ -9,8 +9,8 @@ from typing import Final
 _HTTP: Final = "HTTP, but this is a RocketMQ remoting port: it serves RocketMQ clients and mqadmin, not web pages"
 _TLS: Final = "a TLS handshake, but rmqlab does not support TLS: configure the client for plaintext (tls.enable=false)"
 _GRPC: Final = (
-    "HTTP/2, as gRPC speaks it, but this is a RocketMQ remoting port: a gRPC client of RocketMQ 5.x needs a proxy, which"
-    " 4.9 does not have; use a remoting client (for Java: rocketmq-client)"
+    "HTTP/2, as gRPC speaks it, but this is a RocketMQ remoting port: a gRPC client of RocketMQ 5.x needs a proxy,"
+    " which 4.9 does not have; use a remoting client (for Java: rocketmq-client)"
 )
 _BEGINNINGS: Final = (
     (b"PRI ", _GRPC),
