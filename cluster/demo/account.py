@@ -14,9 +14,9 @@ MEANING = {
     "SEND_OK": "stored, and copied to the slave",
     "FLUSH_DISK_TIMEOUT": "stored, but not on disk in time",
     "FLUSH_SLAVE_TIMEOUT": "stored, but the slave did not confirm in time",
-    "SLAVE_NOT_AVAILABLE": "stored, on the master only: no slave was there",
-    "indeterminate": "no answer came: nobody can tell",
-    "refused": "certainly not stored",
+    "SLAVE_NOT_AVAILABLE": "stored, on the master only: no slave was connected",
+    "indeterminate": "no response: possibly stored",
+    "refused": "not stored",
 }
 
 

@@ -65,7 +65,7 @@ class Terminal(Stage):
         for row in rows:
             self.console.print(Text(f"  {row.outcome:20} {MEANING[row.outcome]}", "dim"))
         if ending.reckoning.duplicated:
-            duplicated = "stored twice: a send that was in doubt was sent again, and had been stored before"
+            duplicated = "stored twice: a retried send whose first attempt had been stored, too"
             self.console.print(Text(f"  {'duplicated':20} {duplicated}", "dim"))
         self.console.print()
         self._verdict(ending)
@@ -76,8 +76,8 @@ class Terminal(Stage):
         if ending.holds:
             self.console.print(
                 Text("holds", "bold green").append(
-                    f": nothing acknowledged was lost. But {refused} sends were refused while the master was away:"
-                    " without a master there are no writes, and RocketMQ 4.9 promotes nobody.",
+                    f": nothing acknowledged was lost. But {refused} sends were refused while the master was down:"
+                    " without a master there are no writes, and RocketMQ 4.9 promotes no slave.",
                     "default not bold",
                 )
             )

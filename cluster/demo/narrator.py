@@ -91,9 +91,9 @@ def _reason(error: str, outcome: str) -> str:
 
 
 _REASONS = {
-    "closed before the response": "the connection broke while they waited; perhaps stored, perhaps not",
-    "no response": "no response in time; perhaps stored, perhaps not, and the producer retries",
-    "onnection refused": "nobody listens at the master's address any more",
+    "closed before the response": "the connection closed before the response; perhaps stored",
+    "no response": "no response in time; perhaps stored, and the producer retries",
+    "onnection refused": "connection refused at the master's address",
     "no broker of topic": "the route names no master",
     "no known master": "the route names no master",
     "o route": "the route names no master",
@@ -114,7 +114,7 @@ def _registered(fields: Mapping[str, Any], name: Name) -> Said:
 
 
 def _unregistered(fields: Mapping[str, Any], name: Name) -> Said:
-    return f"{name(fields['address'])} has taken its leave: it is out of the route", "news"
+    return f"{name(fields['address'])} has unregistered: it is out of the route", "news"
 
 
 def _pulling(fields: Mapping[str, Any], name: Name) -> Said:
@@ -139,8 +139,8 @@ _TELL: dict[str, Callable[[Mapping[str, Any], Name], Said]] = {
     "commit_failed": lambda _fields, _name: ("a commit of offsets failed; it asks for a new route", "bad"),
     "ha_connected": lambda fields, name: (f"{name(fields['slave'])} is connected for replication", "plain"),
     "ha_first_report": lambda fields, _name: (f"its slave asks for the log from byte {fields['offset']} on", "good"),
-    "ha_client_disconnected": lambda _fields, _name: ("the replication stream broke; it tries again every 5 s", "bad"),
-    "master_unknown": lambda _fields, _name: ("learns that there is no master: it stops copying metadata", "plain"),
+    "ha_client_disconnected": lambda _fields, _name: ("the replication stream broke; it reconnects every 5 s", "bad"),
+    "master_unknown": lambda _fields, _name: ("receives a route without master: it stops copying metadata", "plain"),
     "node_killed": lambda _fields, _name: ("is dead", "bad"),
     "node_ready": lambda _fields, _name: ("is ready", "good"),
 }

@@ -101,13 +101,13 @@ class Story:
         self._act(
             "A cluster",
             "A nameserver knows who serves which topic. The master takes messages; its\n"
-            "slave copies them. SYNC_MASTER: a send is answered SEND_OK only when the\n"
+            "slave copies them. SYNC_MASTER: a send returns SEND_OK only when the\n"
             "slave has the message, too.",
             at_millis=0,  # before the node_spawned events in the journal
         )
         document = await self.cluster.status()
         self._show(lambda: self.stage.nodes(document))
-        self._say("waiting for the slave: a 4.9 slave looks for its master for 5 s, and reports 5 s later ...")
+        self._say("waiting for the slave: a 4.9 slave connects after 5 s, and reports its offset 5 s later ...")
         await self.cluster.wait_until(_is_in_sync, PATIENCE)
 
     async def _load(self) -> tuple[Workload, Workload]:
@@ -124,7 +124,7 @@ class Story:
     async def _kill(self) -> None:
         self._act(
             "kill -9",
-            "The master dies without a word. Its sockets close; its disk stays as it is.",
+            "The master is killed with SIGKILL. Its sockets close; its disk is unchanged.",
         )
         self.narrator.renew()
         self.killed_at = self.cluster.supervisor.clock.wall_millis()
@@ -152,7 +152,7 @@ class Story:
             raise TimeoutError(f"no response of the slave to a send: {remark}")
         is_promoted = bool(masters) or slave["role"] != "SLAVE" or code != ResponseCode.SERVICE_NOT_AVAILABLE
         self._say(
-            "nobody was promoted: the slave is still a SLAVE, the route has no broker id 0, and a message sent"
+            "no slave was promoted: the slave is still a SLAVE, the route has no broker id 0, and a message sent"
             f" straight to the slave is refused with code {code} ({ResponseCode.SERVICE_NOT_AVAILABLE.name})"
             if not is_promoted
             else "the slave was promoted: that is not RocketMQ 4.9"
@@ -162,7 +162,7 @@ class Story:
     async def _come_back(self) -> None:
         self._act(
             "The master comes back",
-            "Somebody starts it again, on its old disk. At first no slave is there to wait\n"
+            "It is started again, on its old disk. At first no slave is connected to wait\n"
             "for; then one is connected but silent for 5 s, and sends time out though they\n"
             "are stored: the retries store them once more.",
         )
@@ -174,7 +174,7 @@ class Story:
         await self._until(reads_again, "the consumer to read from the master")
 
     async def _reckon(self, producer: Workload, consumer: Workload, late: int, *, is_promoted: bool) -> Ending:
-        self._act("The reckoning", "What the producer was told, against what is on which disk.")
+        self._act("The account", "The outcomes at the producer, compared with both disks and the deliveries.")
         await producer.stop()
         acked = {number for number, outcome in self.narrator.outcomes.items() if outcome == "SEND_OK"}
         await self._until(lambda: acked <= set(self._delivered_to(consumer)), "the last deliveries")

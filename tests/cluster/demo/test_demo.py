@@ -26,11 +26,11 @@ def test_the_demo_tells_what_happens_and_loses_nothing(tmp_path: pathlib.Path) -
         "3. kill -9",
         "of broker-a only the slave is left",
         "reads from the slave (broker id 1)",
-        "nobody was promoted",
+        "no slave was promoted",
         "4. The master comes back",
         "has registered: it is in the route",
         "sends now end in SEND_OK",
-        "5. The reckoning",
+        "5. The account",
         "holds: nothing acknowledged was lost",
     )
     at = 0

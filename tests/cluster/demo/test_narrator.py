@@ -20,7 +20,7 @@ def test_sends_are_told_when_their_outcome_changes_and_counted_meanwhile() -> No
         lines += told(narrator, "produce-1", "sent", number=number, outcome=outcome, error=error)
     assert lines == [
         "sends now end in SEND_OK",
-        "sends now end in refused: nobody listens at the master's address any more, after 3 SEND_OK",
+        "sends now end in refused: connection refused at the master's address, after 3 SEND_OK",
     ]
     assert narrator.outcomes == {1: "SEND_OK", 2: "SEND_OK", 3: "SEND_OK", 4: "refused"}
 
@@ -36,9 +36,7 @@ def test_sends_in_doubt_are_one_news_whatever_their_errors() -> None:
         for number, error in enumerate(errors)
         for line in told(narrator, "produce-1", "sent", number=number, outcome="indeterminate", error=error)
     ]
-    assert lines == [
-        "sends now end in indeterminate: the connection broke while they waited; perhaps stored, perhaps not"
-    ]
+    assert lines == ["sends now end in indeterminate: the connection closed before the response; perhaps stored"]
 
 
 def test_a_node_is_known_by_its_ip_where_that_is_its_own() -> None:
