@@ -190,7 +190,7 @@ class _Reader:
 
 
 def _number(text: str) -> int | float | None:
-    for kind in (int, float) if len(text) <= _INT_DIGITS else (float,):  # int() rejects fractions
+    for kind in (int, float) if len(text.lstrip("-")) <= _INT_DIGITS else (float,):  # int() rejects fractions
         with contextlib.suppress(ValueError):
             return kind(text)
     return None  # `0e`

@@ -19,6 +19,8 @@ from rmqlab.remoting.fastjson import (
     parse_fastjson,
 )
 
+INTEGERS = st.integers(1 - 10**20, 10**20 - 1)
+"""Of at most 20 digits: longer ones become floats."""
 SCALARS = (
     st.none()
     | st.booleans()
@@ -55,8 +57,7 @@ def test_strict_json_means_the_same_in_the_dialect(value: Any) -> None:
 
 
 @given(
-    st.dictionaries(st.integers(min_value=0).map(str), VALUES)
-    | st.dictionaries(QUEUES, st.integers() | st.lists(QUEUES))
+    st.dictionaries(st.integers(min_value=0).map(str), VALUES) | st.dictionaries(QUEUES, INTEGERS | st.lists(QUEUES))
 )
 def test_maps_by_number_and_by_object_come_back(value: dict[Any, Any]) -> None:
     assert parse_dialect(written(value).encode("utf-8", "surrogatepass")) == value
@@ -210,3 +211,8 @@ def test_comments_before_nothing_are_refused_at_once(text: bytes) -> None:
     """issue 12.2: this took for ever. A regression shows as pytest's timeout."""
     with pytest.raises(FastJsonError):
         parse_fastjson(text)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("-" + 20 * "9", int), (20 * "9", int), ("1" + 20 * "0", float)])
+def test_the_sign_of_a_number_is_no_digit(text: str, kind: type) -> None:
+    assert type(parse_dialect(f"{{{{}}:{text}}}".encode())[ObjectKey()]) is kind
