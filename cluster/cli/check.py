@@ -12,6 +12,7 @@ from rmqlab.cluster.cli.progress import working
 from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, console, directory_of, fail, misused, print_json
 from rmqlab.verdict.catalogue import METRICS
 from rmqlab.verdict.findings import Finding
+from rmqlab.verdict.grounds import GROUNDS, Effect
 from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.metrics import UnknownMetricError
 
@@ -27,7 +28,9 @@ def check(
     name: Annotated[
         str | None, typer.Option("--name", "-n", help="The same as the argument, as other commands take it.")
     ] = None,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Each single queue, too.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", "-a", help="All metrics: also zero, unknown, and of single queues.")
+    ] = False,
     metrics: Annotated[bool, typer.Option("--metrics", help="Print what can be measured, and end.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -70,12 +73,21 @@ def _show(judgement: Judgement, chosen: Sequence[Finding], *, every: bool) -> No
         for finding in chosen:
             console.print(render_evidence(finding))
     else:
-        rows = list(judgement) if every else [finding for finding in judgement if "@" not in finding.metric]
+        rows = [finding for finding in judgement if every or _is_shown(finding)]
         console.print(render_findings(rows))
         hidden = len(judgement.by_metric) - len(rows)
         if hidden:
-            console.print(f"{hidden} metrics of single queues: --all shows them", style="dim")
+            console.print(f"{hidden} metrics are zero, unknown or of single queues: --all shows them", style="dim")
     console.print(render_decision(judgement.decision))
+
+
+def _is_shown(finding: Finding) -> bool:
+    """Whether a finding is shown by default: what was found, and what the verdict rests on."""
+    if "@" in finding.metric:
+        return False
+    name = finding.metric.partition(" ")[0]
+    decides = any(ground.metric == name and ground.effect is Effect.VIOLATES for ground in GROUNDS)
+    return bool(finding.value) or decides
 
 
 def _directory(run: str) -> Path:
