@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from rmqlab.pipeline.columns import ddl, wanted_columns
 from rmqlab.pipeline.commitlogs import NoStoreError, find_logs
 from rmqlab.pipeline.errors import without_traceback
+from rmqlab.pipeline.localpaths import NoPathError, find_all
 from rmqlab.pipeline.options import OptionError, bind_options, option, text
 
 NAME = "rocketmq-queues"
@@ -60,11 +61,12 @@ class QueueSource(DataSource):
     @without_traceback
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        path = Path(bind_options(QueueOptions, dict(options), source=NAME).path)
+        path = bind_options(QueueOptions, dict(options), source=NAME).path
         try:
-            self.files = [file for log in find_logs(path) for file in queue_files(log.node, log.directory.parent)]
-        except NoStoreError as exc:
+            logs = find_all([path], find_logs, empty=NoStoreError)
+        except (NoStoreError, NoPathError) as exc:
             raise OptionError(f"{NAME}: {exc}") from None
+        self.files = [file for log in logs for file in queue_files(log.node, log.directory.parent)]
 
     @classmethod
     def name(cls) -> str:
