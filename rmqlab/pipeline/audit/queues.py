@@ -210,7 +210,7 @@ def judge_outages(run: Run) -> Iterator[Finding]:
         )
 
 
-# ---- offsets that moved back ------------------------------------------------------------------------------
+# ---- offsets that moved back -----------------------------------------------------------------------------
 
 _MOVES = """
 with reported as (
