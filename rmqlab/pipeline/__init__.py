@@ -1,1 +1,1 @@
-"""Questions asked of more data than one process should hold: data sources for Spark, the audit of a run, its report."""
+"""Analysis of large data with Spark: data sources, the audit of a run, and its report."""

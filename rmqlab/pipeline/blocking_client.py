@@ -1,7 +1,7 @@
-"""A client instance for code that knows no event loop: Spark's workers and its planning processes.
+"""A client instance for synchronous code: Spark's workers and its planning processes.
 
-Each process has one for each set of name servers, in a thread of its own, made when first asked for. Workers serve
-many tasks, one after the other, so that connections are kept between them.
+Each process has one client per set of name servers, in a separate thread, created on first use. Workers run many tasks
+in sequence, so that connections are reused between them.
 """
 
 import atexit
@@ -21,7 +21,7 @@ _START_SECONDS = 30
 
 
 class Link:
-    """A client in a thread. Any thread may `call`; calls run at once, beside each other."""
+    """A client in a thread. Any thread may `call`; calls run concurrently."""
 
     def __init__(self, name_server: str, credentials: Credentials | None = None) -> None:
         self._config = ClientConfig(namesrv_addr=name_server, credentials=credentials)
@@ -33,7 +33,7 @@ class Link:
         self._thread = threading.Thread(target=self._run, name=f"client of {name_server}", daemon=True)
         self._thread.start()
         if not self._is_open.wait(_START_SECONDS):
-            raise TimeoutError(f"no client within {_START_SECONDS} s")
+            raise TimeoutError(f"the client did not start within {_START_SECONDS} s")
         if self._failure is not None:
             raise self._failure
 
@@ -42,11 +42,11 @@ class Link:
         return self._thread.is_alive()
 
     def call(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run `fn(client, *args)` in the client's loop; its result or its error. Blocks this thread meanwhile."""
+        """Run `fn(client, *args)` in the client's loop, and return its result or raise its error. Blocks."""
         return trio.from_thread.run(fn, self._client, *args, trio_token=self._token)
 
     def close(self) -> None:
-        """Leave groups, close connections, end the thread."""
+        """Leave groups, close connections, and end the thread."""
         if self._thread.is_alive():
             self._token.run_sync_soon(self._scope.cancel)
             self._thread.join(_START_SECONDS)
@@ -71,7 +71,7 @@ _links: dict[tuple[int, str, Credentials | None], Link] = {}
 
 
 def link_to(name_server: str, credentials: Credentials | None = None) -> Link:
-    """This process's link to a cluster. A forked process does not use its parent's."""
+    """Return this process's link to a cluster. A forked process does not use its parent's."""
     key = os.getpid(), name_server, credentials
     if (link := _links.get(key)) is None or not link.is_alive:
         link = _links[key] = Link(name_server, credentials)
@@ -80,7 +80,7 @@ def link_to(name_server: str, credentials: Credentials | None = None) -> Link:
 
 
 def first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """One error of those that tasks side by side ended with: they mostly fail alike."""
+    """Return the first leaf of an exception group: concurrent tasks mostly fail with the same error."""
     exc: BaseException = group
     while isinstance(exc, BaseExceptionGroup):
         exc = exc.exceptions[0]

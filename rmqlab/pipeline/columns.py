@@ -1,4 +1,4 @@
-"""Which columns a reader is to give: Spark prunes none for a Python source, so a schema of the user's own does.
+"""Select the columns of a reader: Spark does not prune them for Python sources, but users can pass a schema.
 
 Reference: spark.md section 3 (the Arrow schema must be equal to the declared one, nullability included).
 """
@@ -13,12 +13,12 @@ from rmqlab.pipeline.options import OptionError, near_miss
 
 
 def ddl(columns: Mapping[str, str]) -> str:
-    """The schema of all columns: their names and Spark types as Spark reads them."""
+    """Return the schema of all columns as DDL: names and Spark types."""
     return ", ".join(f"`{name}` {kind}" for name, kind in columns.items())
 
 
 def wanted_columns(schema: StructType, columns: Mapping[str, str], *, source: str) -> pa.Schema:
-    """The Arrow schema of what was asked for. OptionError for a column that there is not, or of another type."""
+    """Return the Arrow schema of the requested columns. Raises OptionError for unknown columns or other types."""
     for field in schema.fields:
         kind = columns.get(field.name)
         if kind is None:

@@ -1,6 +1,6 @@
-"""The commands `rmqlab audit` and `rmqlab report`. The command line finds them by name, as entry points.
+"""The commands `rmqlab audit` and `rmqlab report`, registered with the command line as entry points.
 
-Exit status of an audit: 0 holds, 1 violated, 2 unknown. Where it could not be made: 1 and one line on stderr.
+Exit status of an audit: 0 holds, 1 violated, 2 unknown. If the audit fails: 1 and one line on stderr.
 """
 
 import contextlib
@@ -41,11 +41,11 @@ console = Console(highlight=False, markup=False, emoji=False)
 
 @attrs.frozen(kw_only=True)
 class SparkChoice:
-    """Where and how Spark runs, as the command line says."""
+    """Spark settings from the command line."""
 
     master: str
     memory: str | None
-    """Heap of a local run's JVM; None chooses by the run's size."""
+    """Heap of a local run's JVM; None selects it by the run's size."""
     settings: Mapping[str, str]
     py_files: tuple[str, ...]
 
@@ -93,7 +93,7 @@ def audit(
 
 
 def _settings(pairs: Sequence[str]) -> dict[str, str]:
-    """The settings of `--conf KEY=VALUE`; ends the program at one of another form."""
+    """Parse `--conf KEY=VALUE` settings; exits the program if one has another form."""
     settings = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")
@@ -105,7 +105,7 @@ def _settings(pairs: Sequence[str]) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _progress(*, is_shown: bool) -> Iterator[Callable[[str], object]]:
-    """A line that says what is being done, from the start of Spark on; it goes away at the end."""
+    """Show a progress line, from the start of Spark on; it is erased at the end."""
     if not is_shown:
         yield lambda _: None
         return
@@ -114,7 +114,7 @@ def _progress(*, is_shown: bool) -> Iterator[Callable[[str], object]]:
 
 
 def _judge(directory: Path, choice: SparkChoice, tell: Callable[[str], object]) -> "tuple[Summary, int]":
-    """The summary and the exit status that it stands for; ends the program where the audit cannot be made."""
+    """Return the summary and its exit status; exits the program if the audit fails."""
     try:
         check_installed()
         from pyspark.errors import PySparkException  # noqa: PLC0415 - not without the extra
@@ -186,7 +186,7 @@ def _show(document: dict[str, object], *, every: bool) -> None:
 
 
 def _last_line(text: str) -> str:
-    """What a Python error in Spark says in the end, without the stack."""
+    """Return the last line of a Python error in Spark, without the stack."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and "SQLSTATE" not in line]
     ours = [line for line in lines if line.startswith("rmqlab.pipeline.")]
     return (ours or lines or [text])[-1]

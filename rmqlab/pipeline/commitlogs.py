@@ -1,7 +1,8 @@
-"""Commit logs on disk, cut into ranges that tasks read apart from each other. No Spark, no Arrow.
+"""Commit logs on disk, cut into ranges for independent tasks. No Spark, no Arrow.
 
-Each record tells its own commit log offset, which is the base of its file plus its place: so a reader that begins
-anywhere finds the next record for sure. A range owns what *begins* in it. Nothing is locked, changed or recovered.
+Each record contains its commit log offset, which is the base of its file plus its position: so a reader that starts at
+any position reliably finds the next record. A range owns the records that *begin* in it. Reading does not lock, change
+or recover anything.
 """
 
 import contextlib
@@ -24,12 +25,12 @@ _PHYSICAL_OFFSET: Final = struct.Struct(">q")
 _PHYSICAL_OFFSET_AT: Final = 28
 _NAME_DIGITS: Final = 20
 CHUNK_BYTES: Final = 8 * 2**20
-"""How much of a log is decoded at once, and no more than `CHUNK_RECORDS`."""
+"""Maximum bytes of a log decoded at once, and at most `CHUNK_RECORDS` records."""
 CHUNK_RECORDS: Final = 8192
 
 
 class NoStoreError(Exception):
-    """A path holds no commit log. The text says what was looked for."""
+    """A path contains no commit log. The text says what was expected."""
 
 
 @attrs.frozen
@@ -49,14 +50,15 @@ class Range:
     start: int
     end: int
     is_last: bool = True
-    """True if no later file of the log holds anything."""
+    """True if all later files of the log are empty."""
 
 
 @attrs.frozen
 class Stretch:
-    """What a range holds at a place: whole records, or bytes that are none.
+    """Contents of a range at one position: whole records, or bytes that are not a record.
 
-    `starts` are the records' places in the file; empty for a torn stretch, which begins at `begin` and has `size` bytes.
+    `starts` are the records' positions in the file; empty for a torn stretch, which starts at `begin` and has `size`
+    bytes.
     """
 
     begin: int
@@ -65,9 +67,9 @@ class Stretch:
 
 
 def find_logs(path: Path) -> list[Log]:
-    """The commit logs below a path: a commit log's own directory, a store's, a node's, a cluster's or a run's.
+    """Return the commit logs below a path: the directory of a commit log, store, node, cluster or run.
 
-    The node is named after its directory, as rmqlab lays them out. NoStoreError where there is none.
+    The node is named after its directory, as rmqlab lays them out. Raises NoStoreError if there is no log.
     """
     if not path.is_dir():
         raise NoStoreError(f"{path} is no directory")
@@ -98,25 +100,25 @@ def _is_log_file(path: Path) -> bool:
 
 
 def topics_of(log: Log) -> set[str]:
-    """The topics that a store lists beside its log: those of its settings, and those with queues. Empty if it has no lists.
+    """Return the topics in a store's tables: those of its settings, and those with queues.
 
-    A deleted topic is in neither, though its records may still be in the log.
+    Empty without tables. A deleted topic is in neither table, though its records may still be in the log.
     """
     store = log.directory.parent
     queues = store / "consumequeue"
     listed = {path.name for path in queues.iterdir()} if queues.is_dir() else set()
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # absent, or half written
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):  # missing or incomplete
         listed |= set(json.loads((store / "config" / "topics.json").read_text())["topicConfigTable"])
     return listed
 
 
 def log_files(log: Log) -> list[Path]:
-    """The files of a log, oldest first."""
+    """Return the files of a log, oldest first."""
     return sorted(path for path in log.directory.iterdir() if _is_log_file(path))
 
 
 def ranges_of(log: Log, range_bytes: int) -> list[Range]:
-    """Cut a log into ranges of about this size. Holes at the end of files are left out: nothing was written there."""
+    """Cut a log into ranges of about this size, without the unwritten holes at the end of files."""
     files = log_files(log)
     last = max((path for path in files if _has_begun(path)), default=None)
     ranges = []
@@ -129,13 +131,13 @@ def ranges_of(log: Log, range_bytes: int) -> list[Range]:
 
 
 def _has_begun(path: Path) -> bool:
-    """False for a file that was created ahead of need."""
+    """Return False for a preallocated file without data."""
     with path.open("rb") as file:
         return any(file.read(BLANK_SIZE))
 
 
 def written_end(path: Path) -> int:
-    """The end of the last part of a file that has blocks on the disk; its size, where the system cannot tell."""
+    """Return the end of a file's last allocated block; its size if the system does not support SEEK_DATA."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
@@ -145,7 +147,7 @@ def written_end(path: Path) -> int:
                 begin = os.lseek(descriptor, at, os.SEEK_DATA)
                 at = end = os.lseek(descriptor, begin, os.SEEK_HOLE)
         except OSError as exc:
-            return end if exc.errno == 6 else size  # ENXIO: no data beyond
+            return end if exc.errno == 6 else size  # ENXIO: no data after this position
         return end
     finally:
         os.close(descriptor)
@@ -154,10 +156,10 @@ def written_end(path: Path) -> int:
 def stretches(
     view: memoryview, mapped: mmap.mmap, base: int, start: int, end: int, written: int, *, is_last: bool = True
 ) -> Iterator[Stretch]:
-    """What begins in [start, end) of a file whose first byte has this commit log offset, in order.
+    """Yield the records and torn bytes that begin in [start, end) of a file, in order.
 
-    The blank end of a file is left out, and so are zeros that nothing follows in the last file of a log. Nothing is
-    looked for beyond `written` (see `written_end`): a fresh file is a gigabyte of hole.
+    `base` is the commit log offset of the file's first byte. Omits the blank end of a file, and zeros at the end of a
+    log's last file. Does not search beyond `written` (see `written_end`): a new file is a hole of a gigabyte.
     """
     at = start if start == 0 or _is_record(view, start, base) else next_record(mapped, view, start, base, written)
     while at < end:
@@ -182,7 +184,7 @@ def _walk_a_chunk(view: memoryview, at: int, end: int, base: int) -> tuple[list[
 
 
 def _is_blank(view: memoryview, at: int) -> bool:
-    """The rest of the file was left empty, for the next record did not fit (store-ha section 2.1)."""
+    """Return True if the rest of the file is empty because the next record did not fit (store-ha section 2.1)."""
     if at + BLANK_SIZE > len(view):
         return True
     size, magic = _HEAD.unpack_from(view, at)
@@ -203,7 +205,7 @@ def _is_record(view: memoryview, at: int, base: int) -> bool:
 
 
 def next_record(mapped: mmap.mmap, view: memoryview, at: int, base: int, written: int) -> int:
-    """The first place from `at` on where a record begins; the file's length where none does."""
+    """Return the first position from `at` on where a record begins; the file's length if there is none."""
     found = mapped.find(_MAGIC, at, written)
     while found >= 0:
         if found >= 4 and found - 4 >= at and _is_record(view, found - 4, base):

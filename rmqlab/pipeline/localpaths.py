@@ -1,5 +1,6 @@
-"""Turn the paths of the offline sources into local paths: plain paths, `file:` URIs and glob patterns. Pure but for
-looking at directories.
+"""Convert the paths of the offline sources to local paths: plain paths, `file:` URIs and glob patterns.
+
+The only I/O is listing directories.
 """
 
 import glob
@@ -19,10 +20,10 @@ class NoPathError(Exception):
 
 
 def find_all(paths: Iterable[str], find: Callable[[Path], Iterable[T]], *, empty: type[Exception]) -> list[T]:
-    """What `find` returns for all paths together.
+    """Return the concatenated results of `find` for all paths.
 
-    `find` raises `empty` for a path that holds nothing. For a glob pattern that is an error only if it holds of every
-    match: `runs/*` may match a note beside the runs. NoPathError where a pattern matches nothing.
+    `find` raises `empty` for a path without content. For a glob pattern that is an error only if it is raised for
+    every match: `runs/*` may match a note in the same directory. Raises NoPathError if a pattern matches nothing.
     """
     found: list[T] = []
     for text in paths:
@@ -39,10 +40,10 @@ def find_all(paths: Iterable[str], find: Callable[[Path], Iterable[T]], *, empty
 
 
 def local_paths(text: str) -> list[Path]:
-    """The absolute paths that a path, a `file:` URI or a glob pattern names. NoPathError.
+    """Return the absolute paths for a path, a `file:` URI or a glob pattern. Raises NoPathError.
 
-    A path that exists is taken literally, even if it has `*`, `?` or `[`. Links to a directory that another match names
-    are left out: `runs/demo/*` also matches the link `latest`.
+    An existing path is used literally, even if it contains `*`, `?` or `[`. Links to a directory that is also another
+    match are omitted: `runs/demo/*` also matches the link `latest`.
     """
     path = Path(_local_part(text)).expanduser().absolute()
     if path.exists() or not glob.has_magic(str(path)):
@@ -62,7 +63,7 @@ def _local_part(text: str) -> str:
         raise NoPathError(
             f"{text} is a {scheme} URI; expected a path, a glob pattern or a file: URI. Copy the files, or mount them"
         )
-    # Quoted before the URI is split: a glob's `?` does not begin a query.
+    # Quote before the URI is split: a glob's `?` does not start a query.
     parts = urlsplit(text.replace("?", "%3F").replace("#", "%23"))
     if parts.netloc.lower() not in _LOCAL_HOSTS:
         raise NoPathError(f"{text} names host {parts.netloc}; expected file:///path, or file:/path")

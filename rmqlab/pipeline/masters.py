@@ -1,4 +1,4 @@
-"""Check a Spark master URL before a JVM starts: Spark itself takes a minute and prints 200 lines to say that it is wrong."""
+"""Check a Spark master URL before a JVM starts: Spark takes a minute and 200 lines to report an error."""
 
 import re
 import socket
@@ -16,12 +16,12 @@ class NoMasterError(Exception):
 
 
 def is_local(master: str) -> bool:
-    """True if driver and tasks share one JVM on this machine."""
+    """Return True if driver and tasks share one JVM on this machine."""
     return master == "local" or master.startswith("local[")
 
 
 def check_master(master: str) -> None:
-    """NoMasterError for an unknown form of URL, and for a Standalone master that cannot be connected to."""
+    """Raise NoMasterError for an unknown form of URL, or an unreachable Standalone master."""
     if not _FORMS.fullmatch(master):
         connect = "; for Spark Connect open the session yourself" if master.startswith("sc://") else ""
         raise NoMasterError(f"{master!r} is no Spark master; expected {_EXPECTED}{connect}")

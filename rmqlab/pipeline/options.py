@@ -1,6 +1,6 @@
-"""Options of a data source, bound to an attrs class: names in any case, one clear error for all that is wrong.
+"""Bind options of a data source to an attrs class: case-insensitive names, one clear error.
 
-Spark hands options over as texts whose names are lower-cased; ours are written like those of its Kafka source. Pure.
+Spark passes options as texts with lower-case names; ours are written like those of its Kafka source. No I/O.
 """
 
 import difflib
@@ -16,22 +16,22 @@ from rmqlab.pipeline.errors import UserError
 
 T = TypeVar("T")
 _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
-"""What Spark hands on though it is none of ours."""
+"""Options that Spark adds itself."""
 
 
 class OptionError(UserError, ValueError):
-    """An option is misspelt, or its value makes no sense. The text names the option and what was expected."""
+    """An option is unknown, or its value is invalid. The text contains the option and what was expected."""
 
 
 def option(
     name: str, read: Callable[[str], Any], meaning: str, *, default: object = attrs.NOTHING
 ) -> Any:  # a field, as attrs.field
-    """An attrs field that is read from the option `name`. `read` raises ValueError with what it expected."""
+    """Return an attrs field for the option `name`. `read` raises ValueError with the expected form."""
     return attrs.field(default=default, metadata={"option": name, "read": read, "meaning": meaning})
 
 
 def bind_options(kind: type[T], options: Mapping[str, str], *, source: str) -> T:
-    """Make `kind`, an attrs class of `option` fields, of what was given. OptionError."""
+    """Build `kind`, an attrs class of `option` fields, from the options. Raises OptionError."""
     fields = {field.metadata["option"].lower(): field for field in attrs.fields(kind)}  # type: ignore[arg-type]
     values = {}
     for key, text in options.items():
@@ -62,14 +62,14 @@ def _meaning(field: "attrs.Attribute[Any]") -> str:
 
 
 def near_miss(word: str, known: Collection[str]) -> str:
-    """`, did you mean X?`, or nothing where nothing is near. Case does not matter."""
+    """Return `, did you mean X?`, or an empty text without a similar name. Ignores case."""
     by_folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), by_folded, n=1)
     return f", did you mean {by_folded[near[0]]}?" if near else ""
 
 
 def check_known(what: str, given: Iterable[str], known: Collection[str], *, source: str) -> None:
-    """OptionError for the first of some names that is not known; `what` says what they name."""
+    """Raise OptionError for the first unknown name; `what` is the kind of name."""
     for name in given:
         if name not in known:
             there = shortened(sorted(set(known)))
@@ -77,12 +77,12 @@ def check_known(what: str, given: Iterable[str], known: Collection[str], *, sour
 
 
 def shortened(words: Iterable[object], most: int = 8) -> str:
-    """The first of many, joined by commas: an error should fit on a screen."""
+    """Return the first names, joined by commas: an error should fit on a screen."""
     found = [str(word) for word in itertools.islice(words, most + 1)]
     return ", ".join(found[:most]) + (", ..." if len(found) > most else "")
 
 
-# ---- what an option's text may be ------------------------------------------------------------------------
+# ---- forms of an option's text ---------------------------------------------------------------------------
 
 
 def text(value: str) -> str:
@@ -92,7 +92,7 @@ def text(value: str) -> str:
 
 
 def names(value: str) -> tuple[str, ...]:
-    """Several names, separated by commas."""
+    """Parse several names, separated by commas."""
     found = tuple(part.strip() for part in value.split(",") if part.strip())
     if not found:
         raise ValueError("expected names, separated by commas")
@@ -100,7 +100,7 @@ def names(value: str) -> tuple[str, ...]:
 
 
 def pattern(value: str) -> str:
-    """A regular expression."""
+    """Validate a regular expression."""
     try:
         re.compile(text(value))
     except re.error as exc:
@@ -109,7 +109,7 @@ def pattern(value: str) -> str:
 
 
 def without_fault(fault: Callable[[str], str | None]) -> Callable[[str], str]:
-    """A name in which `fault` finds nothing wrong."""
+    """Return a parser of names for which `fault` returns no error."""
 
     def read(value: str) -> str:
         if (found := fault(value.strip())) is not None:
@@ -120,7 +120,7 @@ def without_fault(fault: Callable[[str], str | None]) -> Callable[[str], str]:
 
 
 def each(read: Callable[[str], str]) -> Callable[[str], tuple[str, ...]]:
-    """Several names, separated by commas, each of which `read` takes."""
+    """Return a parser of several names, separated by commas, each parsed by `read`."""
     return lambda value: tuple(read(name) for name in names(value))
 
 
@@ -131,7 +131,7 @@ def boolean(value: str) -> bool:
 
 
 def at_least(lowest: int) -> Callable[[str], int]:
-    """A whole number that is not below `lowest`."""
+    """Return a parser of whole numbers that are at least `lowest`."""
 
     def read(value: str) -> int:
         try:
@@ -146,7 +146,7 @@ def at_least(lowest: int) -> Callable[[str], int]:
 
 
 def one_of(*allowed: str) -> Callable[[str], str]:
-    """One of some words, in any case."""
+    """Return a parser of one of some words, case-insensitive."""
 
     def read(value: str) -> str:
         for word in allowed:
@@ -158,7 +158,7 @@ def one_of(*allowed: str) -> Callable[[str], str]:
 
 
 def json_texts(value: str) -> tuple[str, ...]:
-    """The list of texts that Spark makes of several paths."""
+    """Parse Spark's JSON list of several paths."""
     try:
         found = json.loads(value)
     except ValueError:

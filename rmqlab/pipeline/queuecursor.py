@@ -1,8 +1,8 @@
-"""Read a range of a queue to its end, from whichever member of the broker's group has it. No message is left out unsaid.
+"""Read a range of a queue from any member of the broker's group. Each missing message is reported as lost.
 
-A broker that is gone, hangs, or lags is passed over for the next one; where none has what is wanted, all are asked
-again until the deadline. What is certainly gone (expired, or above the end of a queue that shrank) is a loss. Brokers
-of which nobody answers are none: what they have may come back, and to go on without it would lose it.
+A member that is down, hangs, or lags is skipped for the next one; if no member has the messages, all are asked again
+until the deadline. Messages are lost if they certainly do not exist (expired, or above the end of a truncated queue).
+While no member of a group responds, its messages are not lost: they may become available again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,25 +22,25 @@ from rmqlab.remoting.names import MASTER_ID
 
 READ_FROM: Final = ("master", "slave", "suggested")
 _ONE_PULL: Final = 1024
-"""Messages asked for at once; a broker gives as many as it is set to, 32 or 8 by default."""
+"""Messages requested by one pull; a broker returns up to its own limit, 32 or 8 by default."""
 _READ_AHEAD: Final = 8
-"""Pulls that are under way at once, after one that found messages."""
+"""Concurrent pulls, after one that found messages."""
 _RETRY_SECONDS: Final = 0.2
 _SHUN_SECONDS: Final = 30.0
 _SURE_SECONDS: Final = 10.0
-"""How long all members of a group must say that they lack a message before it counts as lost: copies take time."""
+"""Seconds all members of a group must report a message missing before it is lost: replication takes time."""
 _COPIED: Final = frozenset((int(ResponseCode.TOPIC_NOT_EXIST), int(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)))
-"""Refusals for what a slave learns of up to ten seconds after its master: alone it cannot know that there is none."""
+"""Errors about metadata that a slave receives up to ten seconds after its master: not final from a slave alone."""
 _REFUSED_FOR_GOOD: Final = _COPIED | {int(ResponseCode.SUBSCRIPTION_PARSE_FAILED)}
 
 
 class ReadError(UserError):
-    """A queue cannot be read: everybody refuses, or nobody answers. Nothing is known to be lost."""
+    """A queue cannot be read: all members refuse, or none responds. No loss of messages was detected."""
 
 
 @attrs.frozen
 class Loss:
-    """Messages that were promised and are gone: from `start` up to before `end`."""
+    """Messages of the range that are lost: from `start`, up to but excluding `end`."""
 
     queue: QueueName
     start: int
@@ -53,9 +53,9 @@ class Loss:
 
 @attrs.frozen
 class Chunk:
-    """A part of a queue, from `start` up to before `end`: all messages of it that pass the filter, and what is lost.
+    """A part of a queue, from `start` to before `end`: all messages that pass the filter, and the loss.
 
-    `bodies` are answers to pulls, in order. The loss, if there is one, comes after them and ends at `end`.
+    `bodies` are bodies of pull responses, in order. The loss, if any, follows them and ends at `end`.
     """
 
     start: int
@@ -66,62 +66,63 @@ class Chunk:
 
 @attrs.define
 class _Round:
-    """What the members of a group said, each asked once for the messages from one offset on. They are asked in vain if
-    `found` is None.
+    """The responses of a group's members, each asked once for the messages from one offset on.
+
+    `found` is None if no member has them.
     """
 
     asked: int
     found: Pulled | None = None
     begins: list[int] = attrs.field(factory=list)
-    """The first offsets of members that had those messages and deleted them."""
+    """The first available offsets of members that deleted the messages."""
     lacking: int = 0
-    """Members that have not got so far, or have lost them."""
+    """Members that have not received the messages yet, or lost them."""
     refusals: list[str] = attrs.field(factory=list)
     told: list[str] = attrs.field(factory=list)
     may_learn: bool = True
-    """Only slaves were asked, and none refuses for what it has of its own."""
+    """True if only slaves were asked, and they refused only for metadata that they may still receive."""
 
     @property
     def is_refused(self) -> bool:
-        """Everybody refuses, and will."""
+        """True if all members refuse permanently."""
         return self.asked > 0 and len(self.refusals) == self.asked and not self.may_learn
 
     @property
     def is_deleted(self) -> bool:
-        """Everybody has deleted them."""
+        """True if all members have deleted the messages."""
         return self.asked > 0 and len(self.begins) == self.asked
 
     @property
     def is_complete(self) -> bool:
-        """Everybody said what he has."""
+        """True if all members reported which messages they have."""
         return self.asked > 0 and len(self.begins) + self.lacking == self.asked
 
     @property
     def is_answered(self) -> bool:
-        """Somebody said what he has."""
+        """True if any member reported which messages it has."""
         return bool(self.begins or self.lacking)
 
     def loss(self, part: QueueRange, start: int) -> Loss:
-        """What is lost, if there is nobody else to ask."""
+        """Return the loss, provided that no other member can have the messages."""
         if self.is_deleted:
             return Loss(part.queue, start, min(*self.begins, part.end), "the brokers have deleted them")
         end = min([*self.begins, part.end])
-        return Loss(part.queue, start, end, f"no broker that answers has them ({'; '.join(self.told)})")
+        return Loss(part.queue, start, end, f"no broker that responds has them ({'; '.join(self.told)})")
 
 
 @attrs.define(eq=False)
 class QueueCursor:
-    """One walk through a range. `members` are addresses that were known when it was planned."""
+    """Reads one range. `members` are the addresses at the time of planning."""
 
     part: QueueRange
     members: Members
     reading: Reading
     position: int = attrs.field(init=False)
     _asked: int = attrs.field(default=MASTER_ID, init=False)
-    """Who gave the last messages."""
+    """Id of the member that returned the last messages."""
     _preferred: int | None = attrs.field(default=None, init=False)
     _shunned: dict[int, float] = attrs.field(factory=dict, init=False)
-    """Until when a member that failed is asked only after the others."""
+    """Time until which a failed member is asked only after the others."""
 
     def __attrs_post_init__(self) -> None:
         self.position = self.part.start
@@ -131,7 +132,7 @@ class QueueCursor:
         return self.position >= self.part.end
 
     async def next(self, client: Client, enough_bytes: int) -> Chunk:
-        """Read on: what some pulls found, and what was lost after it. ReadError."""
+        """Return the result of the next pulls, and the loss after it. Raises ReadError."""
         start, size = self.position, 0
         bodies: list[bytes] = []
         while not self.is_done and size < enough_bytes:
@@ -147,7 +148,7 @@ class QueueCursor:
         return Chunk(start, min(self.position, self.part.end), bodies)
 
     async def _step(self, client: Client) -> Pulled | Loss:
-        """One pull that brings us on, or the loss that does."""
+        """Return one pull that advances the position, or the loss that does."""
         began_at = complete_since = trio.current_time()
         while True:
             asked = await self._ask_all(client)
@@ -163,15 +164,15 @@ class QueueCursor:
                 return asked.loss(self.part, self.position)
             if is_late:
                 raise ReadError(
-                    f"{self.part.queue} cannot be read from offset {self.position} on: nobody answers within "
+                    f"{self.part.queue} cannot be read from offset {self.position} on: no broker served it within "
                     f"{self.reading.seconds:g} s ({'; '.join(asked.told) or 'the route names no broker'}). Start its "
-                    "broker, and read again: nothing is known to be lost."
+                    "broker and read again: no loss of messages was detected."
                 )
             await trio.sleep(_RETRY_SECONDS)
             await self._refresh(client)
 
     async def _ask_all(self, client: Client) -> _Round:
-        """Ask member after member, until one has what we want."""
+        """Ask members one after the other, until one has the messages."""
         addresses = self.members.get(self.part.queue.broker, {})
         asked = _Round(len(addresses))
         for broker_id in self._order(addresses):
@@ -200,15 +201,15 @@ class QueueCursor:
         return asked
 
     def _is_progress(self, pulled: Pulled) -> bool:
-        """Messages; or none among those that the filter leaves."""
+        """Return True for messages, or if the filter excludes all of a scanned part."""
         if pulled.next_offset <= self.position or pulled.code == ResponseCode.PULL_OFFSET_MOVED:
             return False
         return pulled.is_found or not self.reading.wanted.is_any
 
     async def _ahead(self, client: Client, first: Pulled) -> list[Pulled]:
-        """The pulls after one that found messages, all at once: each for as many as that one gave.
+        """Return concurrent pulls after one that found messages, each for as many messages as that one returned.
 
-        Only answers that follow each other without a gap. With a filter nobody can tell where the next one begins.
+        Only responses without gaps between them. With a filter the start of the next pull cannot be predicted.
         """
         address = self.members.get(self.part.queue.broker, {}).get(self._asked)
         if address is None or not first.is_found or not self.reading.wanted.is_any:
@@ -220,7 +221,7 @@ class QueueCursor:
         async def ask(start: int) -> None:
             try:
                 answers[start] = await self._pull(client, address, start, stride)
-            except FAILURES:  # whoever asks next will hear of it
+            except FAILURES:  # the next pull from this member reports the error
                 self._shun(self._asked)
 
         async with trio.open_nursery() as nursery:
@@ -239,7 +240,7 @@ class QueueCursor:
         )
 
     def _order(self, addresses: Mapping[int, str]) -> list[int]:
-        """Who is asked, in order: the one that is preferred, then by what is wished; who failed of late comes last."""
+        """Return the members in the order to ask: preferred, then by option readFrom; recently failed ones last."""
         slaves = [broker_id for broker_id in sorted(addresses) if broker_id != MASTER_ID]
         masters = [MASTER_ID] if MASTER_ID in addresses else []
         order = slaves + masters if self.reading.read_from == "slave" else masters + slaves
@@ -260,12 +261,12 @@ class QueueCursor:
         try:
             fresh = (await topic_of(client, self.part.queue.topic)).members
         except FAILURES:
-            return  # the addresses that we have are all that there is to try
+            return  # keep the known addresses
         self.members = merged(self.members, fresh)
 
 
 def _unbroken(answers: Mapping[int, Pulled], start: int) -> list[Pulled]:
-    """The answers that found messages and follow each other, from `start` on."""
+    """Return the responses with messages that follow each other without gaps from `start`."""
     row: list[Pulled] = []
     while (pulled := answers.get(start)) is not None and pulled.is_found and pulled.next_offset > start:
         row.append(pulled)

@@ -1,6 +1,6 @@
-"""What brokers tell of queues: who serves them, their bounds, their messages as bytes. For several members of a group.
+"""Requests to brokers about queues: routes, bounds, and messages as bytes, from several members of a group.
 
-A master that is gone is no reason to stop: its slaves answer reads. They know at most what the master had.
+If the master is unavailable its slaves serve reads. They have at most the master's messages.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,10 +29,10 @@ from rmqlab.remoting.message import decode_message
 from rmqlab.remoting.names import MASTER_ID
 from rmqlab.runtime.channel import RemotingError
 
-_SUBSCRIPTION = 4  # of a pull's sysFlag: what is wanted goes with the pull
+_SUBSCRIPTION = 4  # of a pull's sysFlag: the request contains the subscription
 _FOUND = int(ResponseCode.SUCCESS)
 _PASSING = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
-"""Refusals of a broker that starts, stops or has too much to do."""
+"""Errors of a broker that is starting, stopping or overloaded."""
 _PULL_ANSWERS = frozenset(
     map(
         int,
@@ -50,18 +50,18 @@ Members = Mapping[str, Mapping[int, str]]
 
 
 class UnreachableError(Exception):
-    """No member of a broker's group gives what was asked for. The reason says how each of them failed."""
+    """No member of a broker's group served the request. The reason contains the error of each member."""
 
     def __init__(self, queue: QueueName, reason: str, *, is_refused: bool) -> None:
         super().__init__(f"{queue}: {reason}")
         self.reason = reason
         self.is_refused = is_refused
-        """True if a member answered with an error that will not pass by itself."""
+        """True if a member responded with a permanent error."""
 
 
 @attrs.frozen
 class Topic:
-    """A topic as its route shows it."""
+    """A topic's queues and brokers, from its route."""
 
     queues: tuple[QueueName, ...]
     members: Members
@@ -69,7 +69,7 @@ class Topic:
 
 @attrs.frozen
 class Bound:
-    """A bound of a queue, and which member of the group told it."""
+    """A bound of a queue, and the member of the group that returned it."""
 
     offset: int
     broker_id: int
@@ -81,7 +81,7 @@ class Bound:
 
 @attrs.frozen(kw_only=True)
 class Filter:
-    """What is wanted of a queue. Brokers apply it; of tags they compare only hashes."""
+    """Filter of a queue's messages. Brokers apply it; they compare only hashes of tags."""
 
     tags: tuple[str, ...] = ()
     sql: str = ""
@@ -107,13 +107,13 @@ class Reading:
     wanted: Filter = attrs.field(factory=Filter)
     group: str = "rmqlab-spark"
     seconds: float = 120.0
-    """How long to look for somebody who has what is wanted."""
+    """How long to look for a member that has the messages."""
     request_seconds: float = 5.0
 
 
 @attrs.frozen
 class Pulled:
-    """The answer to a pull. `body` has the records, joined, if there are any."""
+    """The response to a pull. `body` contains the concatenated records, or is empty."""
 
     code: int
     next_offset: int
@@ -126,7 +126,7 @@ class Pulled:
 
 
 async def topic_of(client: Client, topic: str) -> Topic:
-    """A topic's queues and brokers. Errors as Client.fetch_route."""
+    """Return a topic's queues and brokers. Raises the errors of Client.fetch_route."""
     route = await client.fetch_route(topic)
     queues = tuple(QueueName(topic, queue.broker_name, queue.queue_id) for queue in subscribe_queues(topic, route))
     return Topic(queues, members_of(route))
@@ -137,7 +137,7 @@ def members_of(route: TopicRouteData) -> dict[str, dict[int, str]]:
 
 
 def merged(known: Members, fresh: Members) -> dict[str, dict[int, str]]:
-    """Take a fresh route; a broker name that it lacks keeps its old addresses."""
+    """Merge a fresh route into known ones; a broker name that it lacks keeps its old addresses."""
     return {name: dict(addresses) for name, addresses in {**known, **fresh}.items()}
 
 
@@ -145,24 +145,27 @@ def merged(known: Members, fresh: Members) -> dict[str, dict[int, str]]:
 
 
 async def max_offset(client: Client, queue: QueueName, members: Mapping[int, str]) -> Bound:
-    """The offset that the next message will get: at the master, or where none answers at a slave. UnreachableError."""
+    """Return the offset of the next message: from the master, or else from a slave.
+
+    Raises UnreachableError.
+    """
     header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.GET_MAX_OFFSET, header)
     return Bound(answer.header(GetMaxOffsetResponseHeader).offset or 0, broker_id)
 
 
 async def min_offset(client: Client, queue: QueueName, members: Mapping[int, str]) -> Bound:
-    """The first offset that is still there. UnreachableError."""
+    """Return the first available offset. Raises UnreachableError."""
     header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.GET_MIN_OFFSET, header)
     return Bound(max(0, answer.header(GetMinOffsetResponseHeader).offset or 0), broker_id)
 
 
 async def offset_at(client: Client, queue: QueueName, members: Mapping[int, str], millis: int) -> int:
-    """The offset of the first message stored at a time or later; the end, where all are older. UnreachableError.
+    """Return the offset of the first message stored at a time or later; the end if all are older.
 
-    Brokers answer with the message that is nearest in time, be it an older one, and with any of those that were stored
-    in that very millisecond (class ConsumeQueue): so we look at it, and at those before it.
+    Raises UnreachableError. Brokers return the nearest message in time, which may be older, or any of several that
+    were stored in the same millisecond (class ConsumeQueue): so this function checks it and the messages before it.
     """
     header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=millis)
     answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
@@ -178,15 +181,15 @@ async def offset_at(client: Client, queue: QueueName, members: Mapping[int, str]
 
 
 async def _first_not_older(is_older: Callable[[int], Awaitable[bool | None]], offset: int) -> int:
-    """The first of a row of messages, up to `offset`, that is not older: steps back that double, then halves.
+    """Return the first offset of those up to `offset` that are not older: doubling steps back, then bisection.
 
-    None is said of what is not there any more.
+    `is_older` returns None for a message that is not available.
     """
     low, step = offset, 1
     while low > 0 and await is_older(max(0, low - step)) is False:
         low = max(0, low - step)
         step *= 2
-    high, low = low, max(-1, low - step)  # what is at `high` is not older; what is at `low` is, or is gone
+    high, low = low, max(-1, low - step)  # invariant: `high` is not older; `low` is older or not available
     while high - low > 1:
         middle = (low + high) // 2
         if await is_older(middle) is False:
@@ -222,7 +225,7 @@ async def pull(
     count: int,
     reading: Reading | None = None,
 ) -> Pulled:
-    """Ask one broker for messages from an offset on; it answers at once. Errors as Client.ask."""
+    """Pull messages from one broker without long polling. Raises the errors of Client.ask."""
     reading = reading or Reading()
     wanted = reading.wanted
     header = PullMessageRequestHeader(
@@ -253,7 +256,10 @@ async def pull(
 
 
 async def try_pull(client: Client, queue: QueueName, members: Mapping[int, str], offset: int, reading: Reading) -> None:
-    """Ask for a message as a task will. BrokerError where members refuse; nothing where one gives, or none answers."""
+    """Pull a message as a task would. Raises BrokerError if members refuse it and none returns messages.
+
+    Returns normally if a member serves the pull, or if none responds.
+    """
     refusal: BrokerError | None = None
     for broker_id in sorted(members):
         try:
@@ -274,7 +280,7 @@ AskBound = Callable[[Client, QueueName, Mapping[int, str]], Awaitable[Bound]]
 
 @attrs.frozen
 class GatheredBounds:
-    """The bounds of many queues, and for each queue without an answer the reason."""
+    """The bounds of many queues, and the reason for each missing one."""
 
     bounds: dict[QueueName, Bound]
     silent: dict[QueueName, str]
@@ -283,7 +289,7 @@ class GatheredBounds:
 async def gather_bounds(
     client: Client, queues: Sequence[QueueName], members: Members, ask: AskBound, *, seconds: float
 ) -> GatheredBounds:
-    """Ask for the bounds of many queues at once, and wait at most some seconds for the answers."""
+    """Request the bounds of many queues concurrently, and wait some seconds for the responses."""
     bounds: dict[QueueName, Bound] = {}
     silent = dict.fromkeys(queues, f"no answer within {seconds:g} s")
 

@@ -1,9 +1,10 @@
-"""The data source `rocketmq-queues`: the entries of all consume queues of any RocketMQ store, read from its files alone.
+"""The data source `rocketmq-queues`: entries of all consume queues of a RocketMQ store, read from files.
 
     spark.read.format("rocketmq-queues").load("/data/rocketmq/store")
 
-A path is what `rocketmq-store` takes. Each row is one queue offset of a queue, and where the record is that it points
-at. What a queue never had is left out (store-ha section 3.2); an entry of zeros is a row where others follow it.
+Accepts the paths of `rocketmq-store`. Each row is one queue offset of a queue, and the position of its record in the
+commit log. Omits the filler entries before a queue's first message (store-ha section 3.2); an entry of zeros is a row
+if other entries follow it.
 """
 
 import os
@@ -35,12 +36,12 @@ COLUMNS = {
 }
 _ENTRY: Final = np.dtype([("commitLogOffset", ">i8"), ("storeSize", ">i4"), ("tagsCode", ">i8")])
 _NEVER_THERE: Final = 2**31 - 1
-"""The size in entries that stand for what a queue never had."""
+"""Size in the filler entries before a queue's first message."""
 
 
 @attrs.frozen(kw_only=True)
 class QueueOptions:
-    """What the source may be told."""
+    """Options of the source."""
 
     path: str = option("path", text, "a store's directory, or one with a directory for each node")
 
@@ -56,7 +57,7 @@ class QueueFile:
 
 
 class QueueSource(DataSource):
-    """See the module."""
+    """Data source `rocketmq-queues`; see the module's docstring."""
 
     @without_traceback
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -88,7 +89,7 @@ class FilePartition(InputPartition):
 
 
 class QueueReader(DataSourceReader):
-    """Reads each file apart from the others."""
+    """Reads each file independently."""
 
     def __init__(self, files: list[QueueFile], schema: pa.Schema) -> None:
         self.files = files
@@ -99,7 +100,7 @@ class QueueReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         file = partition.value
-        if file is None:  # Spark's way to say that there are no partitions
+        if file is None:  # Spark's value for a source without partitions
             return
         offsets, entries = entries_of(Path(file.path))
         columns = {"node": file.node, "topic": file.topic, "queueId": file.queue_id, "queueOffset": offsets}
@@ -114,7 +115,7 @@ def _column(values: object, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def queue_files(node: str, store: Path) -> list[QueueFile]:
-    """The files of all consume queues of a store, by topic, queue and place."""
+    """Return the files of all consume queues of a store, by topic, queue and position."""
     return [
         QueueFile(node, path.parts[-3], int(path.parts[-2]), str(path))
         for path in sorted((store / "consumequeue").glob("*/*/*"))
@@ -123,7 +124,7 @@ def queue_files(node: str, store: Path) -> list[QueueFile]:
 
 
 def entries_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
-    """Queue offsets and entries of one file, up to its last entry that is not all zeros."""
+    """Return queue offsets and entries of one file, up to its last entry that is not all zeros."""
     with path.open("rb") as file:
         raw = file.read(_first_hole(file.fileno()))
     every = np.frombuffer(raw, _ENTRY, count=len(raw) // _ENTRY.itemsize)
@@ -134,7 +135,7 @@ def entries_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first_hole(descriptor: int) -> int:
-    """Where the first part of a file begins that was never written; its size, where the system cannot tell."""
+    """Return the start of a file's first hole; its size if the system does not support SEEK_HOLE."""
     try:
         return os.lseek(descriptor, 0, os.SEEK_HOLE)
     except OSError:

@@ -1,7 +1,7 @@
-"""Decode many stored messages at once, into Arrow columns: commit logs, and the bodies of pull responses alike.
+"""Decode many stored messages at once into Arrow columns: commit logs and bodies of pull responses.
 
-One pass over the sizes finds where records begin; numpy then gathers each field of all of them. That takes a
-quarter of the time of a loop with `struct` (spark.md section 8). Layout of a record: rmqlab/remoting/message.py.
+One pass over the sizes finds where records begin; numpy then gathers each field of all of them. That takes a quarter
+of the time of a loop with `struct` (spark.md section 8). Layout of a record: rmqlab/remoting/message.py.
 """
 
 import functools
@@ -40,7 +40,7 @@ from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 
 _SIZE_MAGIC_PLACE: Final = struct.Struct(">ii20xq")
 _GATHER_UP_TO: Final = 300
-"""Mean bytes of a text below which numpy gathers quicker than slices are joined (measured: spark.md section 8)."""
+"""Mean bytes of a text below which numpy is faster than joining slices (measured: spark.md section 8)."""
 
 _HEAD_FIELDS: Final = (
     ("size", ">i4"), ("magic", ">i4"), ("body_crc", ">i4"), ("queue_id", ">i4"), ("flag", ">i4"),
@@ -60,10 +60,10 @@ _HEADS: Final = (_head_type(8, 8), _head_type(20, 8), _head_type(8, 20), _head_t
 
 
 def walk(data: memoryview, at: int, end: int, base: int | None = None) -> tuple[list[int], int]:
-    """Where records begin, from `at` on and before `end`; and the first byte after them.
+    """Return where records begin, from `at` on and before `end`, and the first byte after them.
 
-    Stops at bytes that are no record, at a record that is not whole, and, given the commit log offset of the first byte
-    as `base`, at one that states another place. The second value is `end` or beyond where there is nothing such.
+    Stops at bytes that are not a record, at an incomplete record, and, if `base` is the commit log offset of the first
+    byte, at a record with another position. Without such a stop the second value is at least `end`, or the data ends.
     """
     starts, unpack, whole = [], _SIZE_MAGIC_PLACE.unpack_from, len(data)
     while at < end and at + FIXED_SIZE <= whole:
@@ -83,9 +83,9 @@ class Records:
 
     data: np.ndarray
     starts: np.ndarray
-    """Where in `data` each record begins, in order."""
+    """Position in `data` where each record begins, in order."""
     heads: Mapping[str, np.ndarray]
-    """Numbers of the heads, by the names of `_HEAD_FIELDS`."""
+    """Numbers of the record headers, by the names of `_HEAD_FIELDS`."""
     hosts: Mapping[str, np.ndarray]
     body_at: np.ndarray
     topic_at: np.ndarray
@@ -97,7 +97,7 @@ class Records:
         return len(self.starts)
 
     def binary(self, begins: np.ndarray, sizes: np.ndarray) -> pa.Array:
-        """Byte strings of the buffer as an Arrow column."""
+        """Return byte strings of the buffer as an Arrow column."""
         offsets = np.zeros(len(sizes) + 1, np.int32)
         np.cumsum(sizes, out=offsets[1:])
         total = int(offsets[-1])
@@ -115,19 +115,19 @@ class Records:
         return as_text(self.binary(self.properties_at, self.properties_size))
 
     def body_is_intact(self) -> np.ndarray:
-        """Whether each body has the CRC that its head tells."""
+        """Return for each body whether it matches the CRC in the record's header."""
         view, sizes = memoryview(self.data), self.heads["body_size"]
         crcs = [body_crc(view[at : at + size]) for at, size in zip(self.body_at.tolist(), sizes.tolist(), strict=True)]
         return np.array(crcs, np.int32) == self.heads["body_crc"]
 
     def crcs(self) -> pa.Array:
-        """CRC-32 of each whole record, head and all: two copies of a record are equal if these are."""
+        """Return the CRC-32 of each whole record with its header, to compare copies of a record."""
         view, sizes = memoryview(self.data), self.heads["size"].tolist()
         found = [zlib.crc32(view[at : at + size]) for at, size in zip(self.starts.tolist(), sizes, strict=True)]
         return pa.array(found, pa.int64())
 
     def bodies(self) -> pa.Array:
-        """Bodies as applications gave them; one that cannot be decompressed as it is stored."""
+        """Return decompressed bodies; a body that cannot be decompressed is returned as stored."""
         stored = self.binary(self.body_at, self.heads["body_size"])
         flags = self.heads["sys_flag"]
         if not (flags & COMPRESSED).any():
@@ -138,7 +138,7 @@ class Records:
         )
 
     def take(self, chosen: np.ndarray) -> "Records":
-        """Some of the records, by a mask or by their places."""
+        """Return some of the records, selected by a mask or by indices."""
         return attrs.evolve(
             self,
             starts=self.starts[chosen],
@@ -153,10 +153,10 @@ class Records:
 
 
 def decode_records(data: memoryview, starts: Sequence[int]) -> tuple[Records, int | None]:
-    """Decode the records that begin at these places, each of them whole according to its size.
+    """Decode the records that begin at these positions, each of them complete according to its size.
 
-    Answers also the place in `starts` of the first whose inner lengths disagree; that one and those after it are
-    left out. None where all are sound.
+    Also returns the index in `starts` of the first record with inconsistent inner lengths; that record and those after
+    it are omitted. None if all are valid.
     """
     raw, begins = np.frombuffer(data, np.uint8), np.asarray(starts, np.int64)
     count = len(begins)
@@ -192,7 +192,7 @@ def decode_records(data: memoryview, starts: Sequence[int]) -> tuple[Records, in
 
 
 def _gather(raw: np.ndarray, at: np.ndarray, kind: Any) -> np.ndarray:
-    """One value of a numpy type at each place."""
+    """Return one value of a numpy type at each position."""
     kind = np.dtype(kind)
     if not len(at):
         return np.empty(0, kind)
@@ -203,7 +203,7 @@ _host_text: dict[bytes, str] = {}
 
 
 def _host_texts(packed: np.ndarray) -> list[str]:
-    """Few hosts send many messages: each is turned into text once."""
+    """Format hosts, with a cache: many messages come from few hosts."""
     texts, known = [], _host_text
     for raw in packed.tolist():
         if (host := known.get(raw)) is None:
@@ -238,7 +238,7 @@ def _decompressed(body: bytes, sys_flag: int) -> bytes:
 
 
 def as_text(raw: pa.Array) -> pa.Array:
-    """UTF-8 bytes as text; what is none becomes replacement characters, as Java reads it."""
+    """Convert UTF-8 bytes to text, with replacement characters for invalid bytes, as Java does."""
     try:
         return raw.cast(pa.string())
     except pa.ArrowInvalid:
@@ -246,12 +246,12 @@ def as_text(raw: pa.Array) -> pa.Array:
 
 
 def property_column(text: pa.Array, name: str) -> pa.Array:
-    """The value of one property, of stored texts; null where it is missing or empty. The last one wins, as in Java."""
+    """Return the value of one property in stored texts; null if missing or empty. The last one wins, as in Java."""
     pattern = rf"(?s)^(?:.*\x02)?{re.escape(name)}\x01(?P<value>[^\x02]+)"
     return pc.struct_field(pc.extract_regex(text, pattern), "value")
 
 
-# ---- columns under the names that Spark shows ------------------------------------------------------------
+# ---- columns by the names in Spark -----------------------------------------------------------------------
 
 
 def _number(name: str) -> Callable[[Records], pa.Array]:
@@ -282,7 +282,7 @@ def _message_ids(records: Records) -> pa.Array:
 
 
 def _real_topics(records: Records) -> pa.Array:
-    """Where a delayed or half message is to be stored in the end; null for every other record."""
+    """Return the final topic of a delayed or half message; null for every other record."""
     topics = RECORD_COLUMNS["topic"][1](records)
     waits = pc.is_in(topics, pa.array([SCHEDULE_TOPIC, HALF_TOPIC]))
     if not pc.any(waits).as_py():
@@ -320,11 +320,11 @@ RECORD_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Records], pa.Array]]]] =
     "reconsumeTimes": ("int", _number("reconsume_times")),
     "preparedTransactionOffset": ("bigint", _number("prepared_transaction_offset")),
 }
-"""Name, Spark type, and how it is made. `msgId` is the offset message id, `keys` are separated by spaces."""
+"""Name, Spark type, and function. `msgId` is the offset message id, `keys` are separated by spaces."""
 
 
 def record_batch(records: Records, schema: pa.Schema, others: Mapping[str, Any]) -> pa.RecordBatch:
-    """The columns of an Arrow schema: those of records by name, `others` as an array, or one value for all rows."""
+    """Return the columns of an Arrow schema; `others` are arrays, or one value for all rows."""
     arrays = []
     for field in schema:
         if field.name not in others:

@@ -1,4 +1,4 @@
-"""Refusals that stay: to ask again changes nothing until somebody has changed the cluster."""
+"""Permanent refusals: a retry has the same result until the cluster's configuration changes."""
 
 from rmqlab.remoting.codes import ResponseCode
 
@@ -6,5 +6,8 @@ _ACL_EXCEPTION = "AclException"
 
 
 def is_denied(code: int, remark: str) -> bool:
-    """Whether access control says no: code 16 in 5.x and by a switch of ours; 4.9 says 1 and names its exception."""
+    """Return True if access control denied a request.
+
+    The code is 16 in 5.x and with an option of rmqlab; 4.9 uses code 1 and the name of its exception.
+    """
     return code == ResponseCode.NO_PERMISSION or _ACL_EXCEPTION in remark

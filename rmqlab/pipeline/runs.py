@@ -1,7 +1,7 @@
-"""Find a run by what a person calls it: its directory, the name of a cluster, or that of a scenario that was played. Pure.
+"""Find a run by a user's name for it: a directory, a cluster, or a scenario. No I/O except listing.
 
 <home>/<cluster>/journal/                        home is ~/.rmqlab, or $RMQLAB_HOME
-<home>/runs/<scenario>/<UTC time>/journal/       the newest is meant
+<home>/runs/<scenario>/<UTC time>/journal/       the newest is used
 """
 
 import os
@@ -12,20 +12,20 @@ from rmqlab.pipeline.options import near_miss
 
 _RUNS = "runs"
 _TIMES = "[0-9]*T[0-9]*Z*"
-"""How the runs of one scenario are called: 20261121T214413Z."""
+"""Pattern for the directories of a scenario's runs: 20261121T214413Z."""
 
 
 class NoRunError(Exception):
-    """There is no such run. The text says what was looked for, and what there is."""
+    """The run does not exist. The text says where it was searched, and lists the existing runs."""
 
 
 def home() -> Path:
-    """Where clusters and runs are kept."""
+    """Return the directory of clusters and runs."""
     return Path(os.environ.get("RMQLAB_HOME") or Path.home() / ".rmqlab")
 
 
 def find_run(name: str, below: Path) -> Path:
-    """The directory that has the run's journals, resolved. NoRunError."""
+    """Return the resolved directory that contains the run's journals. Raises NoRunError."""
     path = Path(name).expanduser()
     if _is_run(path):
         return path.resolve()
@@ -33,7 +33,7 @@ def find_run(name: str, below: Path) -> Path:
         return _by_path(path)
     cluster, scenario = below / name, newest_run(below / _RUNS / name)
     if _is_run(cluster) and scenario is not None:
-        raise NoRunError(f"{name} is a cluster and a scenario; give the path of the one meant: {cluster} or {scenario}")
+        raise NoRunError(f"{name} is a cluster and a scenario; give the path of one of them: {cluster} or {scenario}")
     if _is_run(cluster):
         return cluster.resolve()
     if scenario is not None:
@@ -46,12 +46,12 @@ def find_run(name: str, below: Path) -> Path:
 
 
 def newest_run(scenario: Path) -> Path | None:
-    """The last run of a scenario's directory that has journals; None where there is none."""
+    """Return the last run with journals in a scenario's directory, or None."""
     return max((path for path in scenario.glob(_TIMES) if _is_run(path)), default=None)
 
 
 def name_of(run: Path) -> str:
-    """What a run's directory is called: of a scenario's run, which bears its time only, the scenario."""
+    """Return the name of a run's directory; for a scenario's run, named by its time only, the scenario."""
     return run.parent.name if run.match(_TIMES) else run.name
 
 

@@ -1,11 +1,11 @@
-"""Open a Spark session that knows our data sources, and says nothing but errors.
+"""Open a Spark session with rmqlab's data sources that logs only errors.
 
     with open_session() as spark:
         spark.read.format("rocketmq-store").load("/data/rocketmq/store").count()
 
-Local by default; with `master` the same jobs run on a cluster, which brings its own Java and needs this package on
-its executors. Executors run the Python of PYSPARK_PYTHON or spark.pyspark.python, else this interpreter's path.
-Reference: spark.md sections 1 to 4.
+Local by default; with `master` the same jobs run on a cluster, which has its own Java and needs this package on its
+executors. Executors run the Python of PYSPARK_PYTHON or spark.pyspark.python, else this interpreter's path. Reference:
+spark.md sections 1 to 4.
 """
 
 import atexit
@@ -34,18 +34,18 @@ QUIET: Mapping[str, str] = {
 LOCAL_SETTINGS: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.python.unix.domain.socket.enabled": "true",  # 40 ms less for every Python task (spark.md, pitfall 6)
+    "spark.python.unix.domain.socket.enabled": "true",  # saves 40 ms per Python task (spark.md, pitfall 6)
 }
 SETTINGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # small jobs gain nothing from many tasks
+    "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",  # many tasks do not speed up small jobs
 }
 
 
 class NoSparkError(Exception):
-    """Spark cannot be started here. The text says why, and what to do."""
+    """Spark cannot be started. The text says why, and what to do."""
 
 
 @contextlib.contextmanager
@@ -57,11 +57,11 @@ def open_session(
     py_files: Sequence[str] = (),
     app_name: str = "rmqlab",
 ) -> Iterator["SparkSession"]:
-    """A session for the length of the block, or until the interpreter exits.
+    """Open a session for the duration of the block, or until the interpreter exits.
 
-    `machine` shapes the JVM of a local run, and is of no meaning elsewhere. `settings` win over ours. `py_files` are
-    modules and archives for the executors' import path. Only one session may be open in a process. NoSparkError where
-    the extra, Java or a file is missing, or the master does not answer.
+    `machine` configures the JVM of a local run, and is ignored otherwise. `settings` override ours. `py_files` are
+    modules and archives for the executors' import path. Only one session may be open in a process. Raises NoSparkError
+    if the extra, Java or a file is missing, or the master does not respond.
     """
     check_installed()
     given = settings or {}
@@ -75,7 +75,7 @@ def open_session(
         spark = _start(master, app_name, {**QUIET, **(LOCAL_SETTINGS if local else {}), **SETTINGS, **given})
     with contextlib.ExitStack() as at_end:
         at_end.callback(spark.stop)
-        # A block that is still open when the interpreter exits would wait for ever for the gateway's threads.
+        # If the block is still open when the interpreter exits, it would wait forever for the gateway's threads.
         atexit.register(at_end.close)
         at_end.callback(atexit.unregister, at_end.close)
         for path in py_files:
@@ -91,14 +91,14 @@ def _check_files(paths: Sequence[str]) -> None:
 
 
 def check_installed() -> None:
-    """NoSparkError that names the packages of the extra that are missing."""
+    """Raise NoSparkError with the names of the extra's missing packages."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise NoSparkError(f"{', '.join(missing)} cannot be imported: `pip install 'rmqlab[spark]'`, or `make spark`")
 
 
 def register_sources(spark: "SparkSession") -> None:
-    """Tell a session of somebody else's making our data sources, by their own names."""
+    """Register rmqlab's data sources in a session created by other code, by their own names."""
     from rmqlab.pipeline.journalsource import JournalSource  # noqa: PLC0415 - these need Spark, this module does not
     from rmqlab.pipeline.queuesource import QueueSource  # noqa: PLC0415
     from rmqlab.pipeline.storesource import StoreSource  # noqa: PLC0415
@@ -125,7 +125,7 @@ def _start(master: str, app_name: str, settings: Mapping[str, str]) -> "SparkSes
 
 
 def _cause(text: str) -> str:
-    """The first line of a Java or Python error that names a cause, without the stack."""
+    """Return the first line of a Java or Python error that contains a cause, without the stack."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     causes = [line.removeprefix(": ") for line in lines if line.startswith((": ", "Caused by: "))]
     return (causes or lines or [text])[0]
@@ -133,9 +133,9 @@ def _cause(text: str) -> str:
 
 @contextlib.contextmanager
 def _environment(*, local: bool, machine: Machine, python: str | None) -> Iterator[None]:
-    """Set what PySpark reads as it starts a JVM and its workers; put it back afterwards, for others read it too.
+    """Set the environment that PySpark reads when it starts a JVM and its workers, and restore it afterwards.
 
-    `python` is the executors' interpreter, where a setting names it.
+    `python` is the executors' interpreter, if a setting selects it.
     """
     wanted = _local_environment(machine) if local else _cluster_environment()
     default = wanted["PYSPARK_DRIVER_PYTHON"]
@@ -153,7 +153,7 @@ def _environment(*, local: bool, machine: Machine, python: str | None) -> Iterat
 
 
 def _cluster_environment() -> dict[str, str]:
-    """This interpreter for the driver, and log levels for its JVM beside the user's options. NoSparkError."""
+    """Return settings for the driver's interpreter and JVM log levels, with the user's. Raises NoSparkError."""
     try:
         log = f"-Dlog4j2.configurationFile={make_log_settings().as_uri()}"
     except OSError as exc:
@@ -163,7 +163,7 @@ def _cluster_environment() -> dict[str, str]:
 
 
 def _local_environment(machine: Machine) -> dict[str, str]:
-    """The home of a local run, and the interpreter that starts its planners. NoSparkError."""
+    """Return the home of a local run, and the interpreter of its planners. Raises NoSparkError."""
     import pyspark  # noqa: PLC0415
 
     try:

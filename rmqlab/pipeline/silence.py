@@ -1,4 +1,4 @@
-"""Broker groups that do not answer for their queues: how that is described, and how long a stream waits. Pure."""
+"""Broker groups that do not respond for their queues: descriptions, and how long a stream waits. No I/O."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -10,7 +10,7 @@ from rmqlab.pipeline.topicoffsets import QueueName
 
 @attrs.frozen
 class Silence:
-    """A broker group of which no member answers, the queues that were asked about, and what went wrong."""
+    """A broker group without a responding member, the queues of the request, and the error."""
 
     broker: str
     queues: tuple[QueueName, ...]
@@ -22,7 +22,7 @@ class Silence:
 
 
 def silences(reasons: Mapping[QueueName, str]) -> list[Silence]:
-    """Group the queues without an answer by broker; the reason is that of the first queue."""
+    """Group the queues without a response by broker; the reason is that of the first queue."""
     by_broker: dict[str, list[QueueName]] = {}
     for queue in sorted(reasons):
         by_broker.setdefault(queue.broker, []).append(queue)
@@ -34,11 +34,11 @@ class SilenceWatch:
     """Measures for how many seconds broker groups have been silent, over rounds of requests."""
 
     seconds: float
-    """How long a group may be silent before it is overdue."""
+    """Seconds of silence after which a group is overdue."""
     _since: dict[str, float] = attrs.field(factory=dict, init=False)
 
     def overdue(self, asked: Collection[str], silent: Iterable[Silence], now: float) -> list[Silence]:
-        """Take in one round: the groups asked, and those that were silent. Return those silent for too long."""
+        """Process one round: the groups asked, and the silent ones. Return those silent for too long."""
         silent = list(silent)
         for broker in set(asked) - {one.broker for one in silent}:
             self._since.pop(broker, None)

@@ -1,15 +1,16 @@
-"""A small SPARK_HOME over the installed PySpark, for local runs: it starts twice as fast, and on any Java runtime.
+"""A small SPARK_HOME over the installed PySpark, for local runs: starts twice as fast, with any Java runtime.
 
 PySpark starts `bin/spark-submit` of its home, and its workers import it from `python/lib/pyspark.zip`. The installed
-script starts a second JVM only to build a command line, with an option that a trimmed runtime refuses; the archive
-holds no bytecode. Ours starts Java itself, and has no archive: workers import the installed package (spark.md, 1, 2).
+script starts a second JVM only to build a command line, with an option that a trimmed runtime rejects; the archive
+contains no bytecode. Our script starts Java directly, and there is no archive: workers import the installed package
+(spark.md, 1, 2).
 
     <directory>/jars -> the installed jars      python/lib/  empty
     <directory>/bin/spark-submit                conf/log4j2.properties   errors only
     <directory>/bin/python                      this interpreter, with rmqlab.pipeline.daemon for pyspark.daemon
 
-Spark takes `spark.python.daemon.module` for the parents of its tasks' processes only, not for those that plan: so the
-program that it starts them with sees to it.
+Spark applies `spark.python.daemon.module` only to the parents of its tasks' processes, not to planners: so
+`bin/python` replaces the module for both.
 """
 
 import hashlib
@@ -29,7 +30,7 @@ _OPENED = (
     "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref", "sun.nio.ch", "sun.nio.cs",
     "sun.util.calendar",
 )  # fmt: skip
-"""What Spark reaches into, of module java.base (class JavaModuleOptions)."""
+"""Packages of module java.base that Spark accesses (class JavaModuleOptions)."""
 
 _QUIET = """\
 rootLogger.level = error
@@ -58,20 +59,20 @@ logger.masters.level = off
 logger.backend.name = org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend
 logger.backend.level = off
 """
-"""The loggers that are off tell, with a hundred lines of stack, of errors that reach whoever asked as exceptions."""
+"""The disabled loggers print stacks of a hundred lines for errors that the caller receives as exceptions."""
 
 
 @attrs.frozen(kw_only=True)
 class Machine:
-    """How the JVM of a local run is made."""
+    """Settings of a local run's JVM."""
 
     heap: str = "1g"
     is_short: bool = True
-    """True compiles quickly rather than well: a third of the start's time, a quarter lost in runs over 20 s."""
+    """True disables the optimizing compiler: start takes a third less time, runs over 20 s a quarter more."""
 
 
 def java_options(java: Java, machine: Machine) -> list[str]:
-    """The options that Spark's own launcher would give, but for a module that only its linear algebra wants."""
+    """Return the options of Spark's own launcher, except a module that only its linear algebra needs."""
     options = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     options += ["-XX:+IgnoreUnrecognizedVMOptions", "-Dio.netty.tryReflectionSetAccessible=true"]
     if java.version >= 22:
@@ -79,14 +80,17 @@ def java_options(java: Java, machine: Machine) -> list[str]:
     if java.version >= 24:
         options += ["--sun-misc-unsafe-memory-access=allow"]
     if machine.is_short:
-        # The small code cache that comes with one compiler is full after some ten queries: all is compiled anew.
+        # The default code cache of a single compiler is full after about ten queries, and all code is recompiled.
         options += ["-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC"]
         options += ["-XX:MetaspaceSize=256m"]
     return [*options, f"-Xmx{machine.heap}", "-Djava.net.preferIPv4Stack=true"]
 
 
 def make_overlay(spark_home: Path, java: Java, machine: Machine, cache: Path | None = None) -> Path:
-    """Make the directory, or find it made; what is in it depends on the arguments alone. OSError where it cannot be."""
+    """Return the directory, and create it if missing; its content depends only on the arguments.
+
+    Raises OSError if it cannot be created.
+    """
     jars = spark_home / "jars"
     programs = {"spark-submit": _submit(java, java_options(java, machine)), "python": _python()}
     content = "\n".join([str(jars), _QUIET, *programs.values()])
@@ -98,7 +102,10 @@ def make_overlay(spark_home: Path, java: Java, machine: Machine, cache: Path | N
 
 
 def make_log_settings(cache: Path | None = None) -> Path:
-    """Make the file with the log levels of drivers, for runs with a SPARK_HOME of their own; or find it made. OSError."""
+    """Return the file with log levels for a driver with another SPARK_HOME; creates it if missing.
+
+    Raises OSError.
+    """
     key = hashlib.sha1(_QUIET.encode(), usedforsecurity=False).hexdigest()[:16]
     made = (cache or _cache()) / f"log4j2-{key}.properties"
     if not made.exists():
@@ -124,7 +131,7 @@ def _make(made: Path, jars: Path, programs: Mapping[str, str]) -> None:
             program.chmod(0o755)
         try:
             fresh.rename(made)
-        except OSError:  # somebody else was quicker, and made the same
+        except OSError:  # another process created the same directory first
             if not (made / "bin" / "spark-submit").exists():
                 raise
 

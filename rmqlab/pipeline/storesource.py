@@ -1,17 +1,16 @@
-"""The data source `rocketmq-store`: the commit logs of any RocketMQ store, read from its files alone.
+"""The data source `rocketmq-store`: the commit logs of a RocketMQ store, read from its files.
 
     spark.read.format("rocketmq-store").load("/data/rocketmq/store")
 
-A path is a store's directory, a commit log's, or one with a directory for each node; also as a `file:` URI or a glob
-pattern. Rows are what the files hold, in
-order within a node; `state` tells what a row is worth:
+A path is the directory of a store, a commit log, or one with a subdirectory per node; also as a `file:` URI or a glob
+pattern. Rows have the order of the files within a node; `state` is the condition of a row:
 
-    ok       a whole record, whose body has the CRC that it tells
-    badCrc   a whole record, whose body has not
-    torn     bytes that are no record, from `commitLogOffset` on, `storeSize` long: all else is null. A record that
-             states another place than its own is none, either
+    ok       a whole record, whose body matches the CRC in its header
+    badCrc   a whole record, whose body does not
+    torn     bytes that are not a record, from `commitLogOffset` on, `storeSize` long: all other columns are null.
+             A record that contains another position than its own is torn, too
 
-The CRC is computed only where `state` is among the columns. Options: see StoreOptions. Reference: spark.md section 8.
+The CRC is computed only if `state` is among the columns. Options: see StoreOptions. Reference: spark.md section 8.
 """
 
 import itertools
@@ -53,7 +52,7 @@ COLUMNS = {"node": "string", "file": "string", "state": "string"} | {
 
 @attrs.frozen(kw_only=True)
 class StoreOptions:
-    """What the source may be told."""
+    """Options of the source."""
 
     path: str = option("path", text, "a store's directory, or one with a directory for each node", default="")
     paths: tuple[str, ...] = option("paths", json_texts, "several of them", default=())
@@ -62,7 +61,7 @@ class StoreOptions:
     partition_bytes: int = option("maxPartitionBytes", at_least(4096), "bytes of a log in one task", default=64 * 2**20)
 
     def logs(self) -> list[Log]:
-        """The commit logs to read. OptionError where there are none."""
+        """Return the commit logs to read. Raises OptionError if there are none."""
         paths = self.paths or ((self.path,) if self.path else ())
         if not paths:
             raise OptionError(
@@ -78,9 +77,10 @@ class StoreOptions:
         return logs
 
     def _check_topics(self, logs: Sequence[Log]) -> None:
-        """OptionError for a topic that no log's store has.
+        """Raise OptionError for a topic that is in no log's store.
 
-        Stores list topics beside the log. If one lists none, as a copy of the log alone, any topic may be in it.
+        Stores list topics in files outside the log. If a store has no list, e.g. a copy of the log alone, any topic is
+        valid.
         """
         listed = [topics_of(log) for log in logs]
         if all(listed):
@@ -88,7 +88,7 @@ class StoreOptions:
 
 
 class StoreSource(DataSource):
-    """See the module."""
+    """Data source `rocketmq-store`; see the module's docstring."""
 
     @without_traceback
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -116,7 +116,7 @@ class RangePartition(InputPartition):
 
 
 class StoreReader(DataSourceReader):
-    """Plans ranges of the files, and reads each of them apart from the others."""
+    """Plans ranges of the files, and reads each of them independently."""
 
     def __init__(self, options: StoreOptions, logs: Sequence[Log], schema: pa.Schema) -> None:
         self.options = options
@@ -128,7 +128,7 @@ class StoreReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         part = partition.value
-        if part is None:  # Spark's way to say that there are no partitions
+        if part is None:  # Spark's value for a source without partitions
             return
         with Path(part.path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
             yield from self._batches(part, mapped)
@@ -140,7 +140,7 @@ class StoreReader(DataSourceReader):
                 at = yield from self._until_unsound(attrs.evolve(part, start=at), mapped, view)
 
     def _until_unsound(self, part: Range, mapped: mmap.mmap, view: memoryview) -> Generator[pa.RecordBatch, None, int]:
-        """Give what begins in a range, up to a record whose inner lengths disagree; answer where to go on behind it."""
+        """Yield the batches of a range up to a record with inconsistent inner lengths; return where to continue."""
         base, written = int(Path(part.path).name), written_end(Path(part.path))
         for stretch in stretches(view, mapped, base, part.start, part.end, written, is_last=part.is_last):
             if not stretch.starts:

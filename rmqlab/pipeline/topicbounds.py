@@ -1,6 +1,6 @@
-"""What of which queues is to be read: options turned into offsets by asking name servers and brokers.
+"""Queues and offsets to read: resolve options with the help of name servers and brokers.
 
-What is here runs while Spark plans. It holds what it has seen: a queue whose brokers are all gone stays known.
+This code runs while Spark plans. It keeps state: a queue remains even if all its brokers have disappeared.
 """
 
 import logging
@@ -29,20 +29,20 @@ _BOUNDS_SECONDS = 10.0
 
 
 class PlanError(UserError):
-    """What is to be read cannot be told: no name server, no such topic, no broker. The text says what to do."""
+    """The options cannot be resolved: no name server, topic or broker. The text says what to do."""
 
 
 class DataLossError(UserError):
-    """Messages that were promised are gone, and `failOnDataLoss` makes that an error."""
+    """Messages of the requested range are lost, and `failOnDataLoss` makes that an error."""
 
 
 @attrs.define(eq=False)
 class Bounds:
-    """Topics, their queues and brokers, as seen so far. Times out rather than waits."""
+    """The topics, queues and brokers seen so far. Requests have timeouts."""
 
     options: TopicOptions
     may_skip: bool = False
-    """True leaves out queues of broker groups that do not answer, with a warning."""
+    """True omits queues of broker groups that do not respond, with a warning."""
     members: dict[str, dict[int, str]] = attrs.field(factory=dict)
     queues: set[QueueName] = attrs.field(factory=set)
     _skipped: set[QueueName] = attrs.field(factory=set, init=False)
@@ -51,9 +51,9 @@ class Bounds:
     # -- topics ----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Learn the topics and their routes.
+        """Fetch the topics and their routes.
 
-        PlanError where one of them cannot be read from, or the option `brokers` names a broker that no route has.
+        Raises PlanError if a topic cannot be read, or if no route has a broker of the option `brokers`.
         """
         self.options.link.call(self._look)
         if (problem := self._without(self.absent_brokers())) is None:
@@ -63,20 +63,20 @@ class Bounds:
         self.warn(f"{problem}. Its messages are left out")
 
     async def look_again(self, client: Client) -> None:
-        """Learn the routes as they are now; what cannot be learnt stays as it was."""
+        """Fetch the routes again; on failure the previous ones remain."""
         try:
             await self._look(client)
         except PlanError as exc:
             self.warn(str(exc))
 
     def warn(self, text: str) -> None:
-        """Log a warning, unless it was the last one: planning is repeated, several times in a second."""
+        """Log a warning unless it equals the last one: planning is repeated several times per second."""
         if text != self._last_warning:
             log.warning("%s", text)
         self._last_warning = text
 
     def absent_brokers(self) -> list[str]:
-        """The brokers of the option `brokers` that have no queue of these topics."""
+        """Return the brokers of the option `brokers` that have no queue of these topics."""
         return sorted(set(self.options.brokers) - {queue.broker for queue in self.queues})
 
     def _without(self, absent: Sequence[str]) -> str | None:
@@ -87,7 +87,7 @@ class Bounds:
 
     @property
     def routed(self) -> str:
-        """Which brokers there are, for errors."""
+        """List the brokers in routes, for errors."""
         return f"brokers in routes: {shortened(sorted(self.members)) or 'none'}"
 
     async def _look(self, client: Client) -> None:
@@ -99,7 +99,7 @@ class Bounds:
             except NoRouteError:
                 problem = problem or PlanError(f"{NAME}: {await self._unknown(client, topic)}")
             except FAILURES as exc:
-                problem = problem or PlanError(f"{NAME}: the route of topic {topic} cannot be had: {exc}")
+                problem = problem or PlanError(f"{NAME}: cannot fetch the route of topic {topic}: {exc}")
             else:
                 self.members = queues.merged(self.members, found.members)
                 self.queues.update(found.queues)
@@ -115,14 +115,17 @@ class Bounds:
         try:
             known = sorted(name for name in await Admin(client).topics() if not is_system_topic(name))
         except FAILURES as exc:
-            raise PlanError(f"{NAME}: the topics cannot be had: {exc}") from None
+            raise PlanError(f"{NAME}: cannot fetch the list of topics: {exc}") from None
         found = [name for name in known if pattern.fullmatch(name) and self._may_match(name)]
         if not found and not self.queues:
             raise PlanError(f"{NAME}: no topic matches {self.options.topic_pattern!r}; topics: {shortened(known)}")
         return found
 
     def _may_match(self, topic: str) -> bool:
-        """Retry and dead-letter topics are matched only by who asks for them: `.*` means what was sent."""
+        """Return True if a pattern may match a topic.
+
+        Retry and dead-letter topics match only patterns that contain `%`, so that `.*` means ordinary topics.
+        """
         return "%" in self.options.topic_pattern or not topic.startswith((RETRY_PREFIX, DLQ_PREFIX))
 
     async def _unknown(self, client: Client, topic: str) -> str:
@@ -133,9 +136,9 @@ class Bounds:
         return f"there is no topic {topic}{near_miss(topic, known)} (name server {self.options.name_server})"
 
     def try_reading(self, starts: Mapping[QueueName, int]) -> None:
-        """Pull a message of one queue of each broker. PlanError where it refuses: an account, a group, a filter.
+        """Pull a message of one queue of each broker. Raises PlanError if it refuses: account, group, filter.
 
-        A broker that does not answer is passed over: it may be back when its messages are wanted.
+        Ignores brokers that do not respond: they may be available when their messages are read.
         """
         samples = {queue.broker: queue for queue in sorted(starts, reverse=True)}
 
@@ -152,11 +155,14 @@ class Bounds:
     # -- offsets ---------------------------------------------------------------------------------
 
     async def gather(self, client: Client, ask: AskBound, of: Collection[QueueName]) -> GatheredBounds:
-        """A bound of each of these queues, or why there is no answer."""
+        """Return a bound of each of these queues, or the reason why it is missing."""
         return await queues.gather_bounds(client, sorted(of), self.members, ask, seconds=_BOUNDS_SECONDS)
 
     def resolve(self, position: Position) -> dict[QueueName, int]:
-        """Offsets of all known queues. PlanError for a position that names not all of them, others, or what is not there."""
+        """Return offsets of all known queues.
+
+        Raises PlanError for a position that omits a queue, names an unknown one, or is beyond a queue's end.
+        """
         if not isinstance(position, int):
             self._check_named(position)
 
@@ -173,7 +179,7 @@ class Bounds:
         return self._find_all(find)
 
     def at_time(self, millis: int) -> dict[QueueName, int]:
-        """For each queue the first message stored at a time or later."""
+        """Return for each queue the offset of the first message stored at a time or later."""
 
         async def find(client: Client, queue: QueueName) -> int:
             return await queues.offset_at(client, queue, self.members.get(queue.broker, {}), millis)
@@ -184,10 +190,13 @@ class Bounds:
         if unknown := set(position) - self.queues:
             raise PlanError(f"{NAME}: there is no queue {min(unknown)}; queues: {shortened(sorted(self.queues))}")
         if missing := self.queues - set(position):
-            raise PlanError(f"{NAME}: the offsets name no {min(missing)}: every queue needs one")
+            raise PlanError(f"{NAME}: the offset of {min(missing)} is missing: every queue needs one")
 
     def _find_all(self, find: Callable[[Client, QueueName], Awaitable[int]]) -> dict[QueueName, int]:
-        """An offset of each queue. PlanError for queues of groups that do not answer, unless they may be skipped."""
+        """Return an offset of each queue.
+
+        Raises PlanError for queues of groups that do not respond, unless they may be skipped.
+        """
         found: dict[QueueName, int] = {}
         silent: dict[QueueName, str] = {}
 
@@ -215,24 +224,27 @@ class Bounds:
         return found
 
     def _skip(self, silent: Mapping[QueueName, str]) -> None:
-        """Leave silent queues out of what is asked next. PlanError if they may not be."""
+        """Exclude silent queues from later requests. Raises PlanError if they may not be skipped."""
         if not silent:
             return
         problem = f"{NAME}: {'; '.join(map(str, silences(silent)))}; {self.routed}"
         if not self.may_skip:
-            raise PlanError(f"{problem}. Start the broker, and read again; nothing is known to be lost")
+            raise PlanError(f"{problem}. Start the broker and read again; no loss of messages was detected")
         self._skipped.update(silent)
         self.warn(f"{problem}. Their messages are left out")
 
 
 async def _check_within(client: Client, queue: QueueName, members: Mapping[int, str], offset: int) -> None:
-    """PlanError for an offset beyond the end of a queue, as its master tells it. A slave may lag. UnreachableError."""
+    """Raise PlanError for an offset beyond the end of a queue at its master; a slave may lag.
+
+    Raises UnreachableError.
+    """
     bound = await queues.max_offset(client, queue, members)
     if bound.is_masters and offset > bound.offset:
-        raise PlanError(f"{NAME}: {queue} ends at offset {bound.offset}, and the offsets say {offset}")
+        raise PlanError(f"{NAME}: {queue} ends at offset {bound.offset}, but the requested offset is {offset}")
 
 
 def _advice(refusal: BrokerError, options: TopicOptions) -> str:
     if refusal.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
-        return f". Create group {options.group}, or name one that there is by the option groupId."
+        return f". Create group {options.group}, or set the option groupId to an existing group."
     return ""

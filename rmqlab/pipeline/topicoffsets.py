@@ -1,4 +1,4 @@
-"""Where readers stand in topics: values, and their JSON form in checkpoints and options. Pure.
+"""Offsets of topics: values, and their JSON form in checkpoints and options. No I/O.
 
     {"v": 1, "topics": {"orders": {"broker-a": {"0": 17, "1": 20}}}}
 
@@ -34,7 +34,7 @@ Offsets = Mapping[QueueName, int]
 
 @attrs.frozen
 class QueueRange:
-    """Messages of one queue to read: from `start` up to before `end`."""
+    """Messages of one queue to read: from `start`, up to but excluding `end`."""
 
     queue: QueueName
     start: int
@@ -46,7 +46,7 @@ class QueueRange:
 
 
 def offsets_document(offsets: Offsets) -> dict[str, Any]:
-    """The form that a checkpoint keeps."""
+    """Return the JSON document of offsets for a checkpoint."""
     topics: dict[str, dict[str, dict[str, int]]] = {}
     for queue in sorted(offsets):
         topics.setdefault(queue.topic, {}).setdefault(queue.broker, {})[str(queue.queue_id)] = offsets[queue]
@@ -54,7 +54,7 @@ def offsets_document(offsets: Offsets) -> dict[str, Any]:
 
 
 def read_document(document: Mapping[str, Any]) -> dict[QueueName, int]:
-    """Read what `offsets_document` made. ValueError for another version or form."""
+    """Parse a document of `offsets_document`. Raises ValueError for another version or form."""
     if document.get("v") != VERSION:
         raise ValueError(f"offsets of version {document.get('v')!r}, expected {VERSION}")
     return dict(_entries(document.get("topics")))
@@ -79,7 +79,7 @@ def _entries(topics: object) -> Iterator[tuple[QueueName, int]]:
 def read_position(value: str) -> int | dict[QueueName, int]:
     """Read `earliest`, `latest`, or JSON with an offset for each queue, -2 for earliest and -1 for latest.
 
-    Answers EARLIEST, LATEST, or the offsets. ValueError for what is none of these.
+    Returns EARLIEST, LATEST, or the offsets. Raises ValueError for other texts.
     """
     if (word := _WORDS.get(value.strip().lower())) is not None:
         return word
@@ -93,7 +93,7 @@ def read_position(value: str) -> int | dict[QueueName, int]:
     for queue, offset in offsets.items():
         if offset < EARLIEST:
             raise ValueError(
-                f"offset {offset} of {queue} makes no sense: expected 0 or more, -2 for earliest, -1 for latest"
+                f"offset {offset} of {queue} is invalid: expected 0 or more, -2 for earliest, -1 for latest"
             )
     return offsets
 
@@ -102,9 +102,9 @@ def read_position(value: str) -> int | dict[QueueName, int]:
 
 
 def within_limit(start: Offsets, end: Offsets, limit: int) -> dict[QueueName, int]:
-    """Shorten what is to be read to about `limit` messages, in proportion to what waits in each queue.
+    """Limit a read to about `limit` messages, in proportion to the backlog of each queue.
 
-    A queue where something waits gets one message at least. A queue without a start counts from 0.
+    A queue with a backlog gets at least one message. A queue without a start counts from 0.
     """
     backlog = {queue: max(0, offset - start.get(queue, 0)) for queue, offset in end.items()}
     total = sum(backlog.values())
@@ -118,7 +118,10 @@ def within_limit(start: Offsets, end: Offsets, limit: int) -> dict[QueueName, in
 
 
 def split_ranges(ranges: Sequence[QueueRange], *, most: int, least_parts: int) -> list[QueueRange]:
-    """Cut ranges evenly: none holds more than `most` messages (0: any number), and there are `least_parts` if possible."""
+    """Cut ranges evenly into at least `least_parts` parts if possible.
+
+    `most` is the maximum number of messages of a part; 0 means unlimited.
+    """
     total = sum(part.size for part in ranges)
     parts = []
     for part in ranges:
@@ -132,7 +135,7 @@ def split_ranges(ranges: Sequence[QueueRange], *, most: int, least_parts: int) -
 
 
 def group_ranges(ranges: Sequence[QueueRange], tasks: int) -> list[list[QueueRange]]:
-    """Share ranges out among this many tasks at most, for each task costs its planning."""
+    """Distribute ranges over this many tasks at most, because each task adds to the planning time."""
     if len(ranges) <= tasks:
         return [[part] for part in ranges]
     return [list(ranges[index::tasks]) for index in range(tasks)]

@@ -1,4 +1,4 @@
-"""Options of the data source `rocketmq`, named after Spark's Kafka source wherever that has the notion."""
+"""Options of the data source `rocketmq`, named after those of Spark's Kafka source where it has the same concept."""
 
 import os
 import re
@@ -49,7 +49,7 @@ _TXN_APP_ID = re.compile(r"[A-Za-z0-9._:/-]{1,128}")
 
 
 def _name_servers(value: str) -> str:
-    """Addresses of name servers, separated by `;`. ValueError."""
+    """Validate addresses of name servers, separated by `;`. Raises ValueError."""
     for part in value.split(";"):
         found = _HOST_AND_PORT.fullmatch(part.strip())
         if found is None or not 0 < int(found[1]) < 2**16:
@@ -59,7 +59,7 @@ def _name_servers(value: str) -> str:
 
 
 def _tag_expression(value: str) -> tuple[str, ...]:
-    """The tags of `a || b`, as clients subscribe to them; none for `*`, which means every tag. ValueError."""
+    """Return the tags of `a || b`, a subscription expression; empty for `*`, all tags. Raises ValueError."""
     expected = "expected tags separated by `||`, such as a || b, or * alone for all"
     if value.strip() == ALL:
         return ()
@@ -68,7 +68,7 @@ def _tag_expression(value: str) -> tuple[str, ...]:
         raise ValueError(expected)
     for tag in tags:
         if _NOT_IN_TAGS.search(tag):
-            raise ValueError(f"{expected}, and {tag!r} is not a tag. Filter the column tags for unusual ones")
+            raise ValueError(f"{expected}; {tag!r} is not a valid tag. For unusual tags filter by the column tags")
     return tuple(tags)
 
 
@@ -92,7 +92,7 @@ def _default_name_servers() -> str:
 
 @attrs.frozen(kw_only=True)
 class TopicOptions:
-    """What the source may be told. Times are milliseconds, of the store time where a message's is meant."""
+    """Options of the source. Times are milliseconds; those that select messages are store times."""
 
     name_server: str = option(
         "nameServer",
@@ -165,31 +165,31 @@ class TopicOptions:
             raise ValueError("option endingOffsets is 'earliest', or -2: nothing would be read")
         first, end = self.starting_timestamp, self.ending_timestamp
         if first is not None and end is not None and end < first:
-            raise ValueError("option endingTimestamp lies before startingTimestamp")
+            raise ValueError("option endingTimestamp is before startingTimestamp")
         if bool(self.access_key) != bool(self.secret_key):
             raise ValueError("options accessKey and secretKey belong together")
 
     def check_for_read(self) -> None:
-        """OptionError for what no reader knows, and where it is not said what to read."""
+        """Raise OptionError for options that no reader supports, and unless exactly one topic option is set."""
         given = [name for name in ("topic", "topics", "topic_pattern") if getattr(self, name)]
         if len(given) != 1:
-            raise OptionError(f"{NAME}: one of the options topic, topics and topicPattern is needed, and not two")
+            raise OptionError(f"{NAME}: exactly one of the options topic, topics and topicPattern is needed")
         self._refuse(_WRITE_ONLY, "writing")
 
     def check_for_batch_read(self) -> None:
-        """OptionError for what a batch read knows nothing of."""
+        """Raise OptionError for options that a batch read does not support."""
         self.check_for_read()
         self._refuse(_READ_ONLY_AS_STREAM, "a stream")
         if self.starting_offsets == LATEST:
             raise OptionError(f"{NAME}: option startingOffsets is 'latest': a batch would read nothing")
 
     def check_for_stream_read(self) -> None:
-        """OptionError for what a stream knows nothing of."""
+        """Raise OptionError for options that a stream does not support."""
         self.check_for_read()
         self._refuse(_READ_ONLY_IN_BATCHES, "a batch read")
 
     def check_for_write(self) -> None:
-        """OptionError for what a writer knows nothing of."""
+        """Raise OptionError for options that a writer does not support."""
         fields = attrs.fields_dict(TopicOptions)
         first = list(fields).index("brokers")
         reading = [name for name in list(fields)[first:] if name not in _WRITE_ONLY]
@@ -198,7 +198,10 @@ class TopicOptions:
         )
 
     def check_for_stream_write(self) -> None:
-        """OptionError for what a stream's writer knows nothing of: its query and micro-batch identify its rows."""
+        """Raise OptionError for options that a stream's writer does not support.
+
+        It needs no txnAppId: its rows are identified by query and micro-batch.
+        """
         self.check_for_write()
         self._refuse(_WRITE_ONLY_IN_BATCHES, "a batch write")
 
@@ -210,7 +213,7 @@ class TopicOptions:
 
     @property
     def link(self) -> Link:
-        """This process's client of the cluster."""
+        """The process's client of the cluster."""
         return link_to(self.name_server, self.credentials)
 
     @property

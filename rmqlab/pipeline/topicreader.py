@@ -1,4 +1,4 @@
-"""Read ranges of queues into Arrow batches: what a task of the source `rocketmq` does, batch read and stream alike."""
+"""Read ranges of queues into Arrow batches: a task of the source `rocketmq`, in a batch or a stream."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -26,7 +26,7 @@ _MOST_TASKS = 256
 
 @attrs.frozen
 class Work:
-    """What one task reads, and where to ask."""
+    """The ranges of one task, and the addresses of their brokers."""
 
     ranges: tuple[QueueRange, ...]
     members: Members
@@ -40,7 +40,7 @@ class RangesPartition(InputPartition):
 
 
 def plan_work(ranges: list[QueueRange], members: Members) -> list[InputPartition]:
-    """One task for each range, or for several where there are very many."""
+    """Return one task per range, or one for several if there are very many."""
     plan = []
     for group in group_ranges([part for part in ranges if part.size > 0], _MOST_TASKS):
         brokers = {part.queue.broker for part in group}
@@ -50,7 +50,10 @@ def plan_work(ranges: list[QueueRange], members: Members) -> list[InputPartition
 
 
 def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The messages of a task, in the order of each queue. DataLossError where some are gone and that matters."""
+    """Yield the messages of a task, in order within each queue.
+
+    Raises DataLossError for lost messages if failOnDataLoss is true.
+    """
     for part in work.ranges:
         cursor = QueueCursor(part, work.members, options.reading)
         while not cursor.is_done:
@@ -67,25 +70,28 @@ def read_work(work: Work, options: TopicOptions, schema: pa.Schema) -> Iterator[
 
 def _explained(loss: Loss) -> str:
     return (
-        f"{loss}. They may have expired, or a broker may have come back with less than it had. "
-        "Set failOnDataLoss to false to go on without them."
+        f"{loss}. They may have expired, or a broker may have restarted with fewer messages. "
+        "Set failOnDataLoss to false to continue without them."
     )
 
 
 def _records(chunk: Chunk, part: QueueRange) -> Records:
-    """What was pulled, without what lies beyond the range. ReadError where it does not parse."""
+    """Return the pulled records within the range. Raises ReadError if they cannot be parsed."""
     view = memoryview(b"".join(chunk.bodies))
     starts, end = walk(view, 0, len(view))
     records, unsound = decode_records(view, starts)
     if unsound is not None or end != len(view):
-        raise ReadError(f"{part.queue}: a broker's answer to a pull from offset {chunk.start} on does not parse")
+        raise ReadError(f"{part.queue}: the response to a pull from offset {chunk.start} cannot be parsed")
     offsets = records.heads["queue_offset"]
     keep = (offsets >= part.start) & (offsets < part.end)
     return records if keep.all() else records.take(keep)
 
 
 def _hole(chunk: Chunk, records: Records, part: QueueRange) -> Loss | None:
-    """What brokers passed over in silence, as they do where a file of the log is gone but the queue's is not."""
+    """Return the offsets that a broker skipped without an error, or None.
+
+    This happens if a file of the commit log is missing but the consume queue is complete.
+    """
     end = chunk.end if chunk.loss is None else chunk.loss.start
     expected, there = np.arange(chunk.start, end), records.heads["queue_offset"]
     if len(there) == len(expected):
@@ -95,7 +101,7 @@ def _hole(chunk: Chunk, records: Records, part: QueueRange) -> Loss | None:
 
 
 def _batch(records: Records, part: QueueRange, options: TopicOptions, schema: pa.Schema) -> pa.RecordBatch:
-    if options.tags:  # brokers compare hashes
+    if options.tags:  # brokers compare only hashes
         tags = property_column(records.properties_text, PROPERTY_TAGS)
         records = records.take(pc.is_in(tags, pa.array(options.tags)).to_numpy(zero_copy_only=False))
     others: dict[str, Any] = {"topic": part.queue.topic, "broker": part.queue.broker}

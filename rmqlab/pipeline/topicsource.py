@@ -1,12 +1,12 @@
-"""The data source `rocketmq`: topics of a cluster, ours or a real one, read and written in batches and as streams.
+"""The data source `rocketmq`: batch and streaming reads and writes of topics of any cluster.
 
     spark.read.format("rocketmq").option("nameServer", "127.0.0.1:9876").option("topic", "orders").load()
 
-Options: see TopicOptions. There is no pushed-down filter: in Spark 4.3 one leaks into other uses of the same frame.
-A frame that was loaded keeps the offsets of its first use: load again for what came since.
+Options: see TopicOptions. Filters are not pushed down: in Spark 4.3 a pushed filter leaks into other uses of the same
+frame. A loaded frame keeps the offsets of its first use: load again to read later messages.
 
-Guarantees. Reading: a batch and a stream give each message once, across restarts from the checkpoint too, or fail;
-with `failOnDataLoss=false` they leave out what is gone. Writing: at least once; see topicwriter.
+Guarantees. Reading: a batch or a stream returns each message once, also across restarts from the checkpoint, or fails;
+with `failOnDataLoss=false` it omits lost messages. Writing: at least once; see topicwriter.
 """
 
 from collections.abc import Iterator, MutableMapping
@@ -27,7 +27,7 @@ from rmqlab.pipeline.topicwriter import BatchWriter, StreamWriter, check_name_se
 
 
 class TopicSource(DataSource):
-    """See the module."""
+    """Data source `rocketmq`; see the module's docstring."""
 
     @without_traceback
     def __init__(self, options: MutableMapping[str, str]) -> None:
@@ -40,7 +40,7 @@ class TopicSource(DataSource):
 
     @without_traceback
     def schema(self) -> str:
-        self.bound.check_for_read()  # here already: a stream's reader is made only when its query has begun
+        self.bound.check_for_read()  # also here: Spark creates a stream's reader only after its query has started
         return ddl(COLUMNS)
 
     @without_traceback
@@ -66,7 +66,7 @@ class TopicSource(DataSource):
 
 
 class BatchReader(DataSourceReader):
-    """Reads what is there between two offsets of each queue."""
+    """Reads the messages between two offsets of each queue."""
 
     def __init__(self, options: TopicOptions, schema: pa.Schema) -> None:
         self.options = options
@@ -96,7 +96,7 @@ class BatchReader(DataSourceReader):
 
     @without_traceback
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if partition.value is not None:  # None is Spark's way to say that there are no partitions
+        if partition.value is not None:  # None is Spark's value for a source without partitions
             yield from read_work(partition.value, self.options, self.schema)
 
 

@@ -1,9 +1,9 @@
-"""Read topics as a stream: what the source `rocketmq` does for `spark.readStream`.
+"""Read topics as a stream: the source `rocketmq` for `spark.readStream`.
 
-A stream reads the queues of its checkpoint, and those that routes name since. Each round of planning asks every queue
-for its end. A broker group that does not answer keeps its queues where they are; once it has been silent for
-`pollTimeoutMs` the stream ends with an error, or with failOnDataLoss=false with one warning goes on without it.
-With Trigger.AvailableNow the round is repeated until then, so that the stream never ends short.
+A stream reads the queues of its checkpoint, and queues that appear in routes later. Each planning round requests the
+end of every queue. The queues of a broker group that does not respond stay at their offsets; after `pollTimeoutMs` of
+silence the stream fails, or with failOnDataLoss=false logs one warning and continues without these queues. With
+Trigger.AvailableNow the round is repeated until then, so that the stream never ends early.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ _RETRY_SECONDS = 0.5
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on and on. The process that plans keeps one of these; tasks read with copies."""
+    """Streaming reader. The planning process keeps one instance; tasks use copies."""
 
     def __init__(self, options: TopicOptions, schema: pa.Schema) -> None:
         self.options = options
@@ -64,7 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @without_traceback
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        if self._initial is None:  # asked for twice before the first batch: "latest" must not move in between
+        if self._initial is None:  # Spark calls this twice before the first batch: "latest" must not change in between
             self._initial = self._kept_initial()
         return self._initial
 
@@ -107,12 +107,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             yield from read_work(partition.value, self.options, self.schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Show progress as that of a consumer group, if one is named. Spark keeps its own; a failure is no harm."""
+        """Commit progress to the group of option commitGroup, for display only: Spark has its own checkpoint.
+
+        Failures are ignored.
+        """
         if self.options.commit_group:
             self.options.link.call(self._commit, read_document(end))
 
     def stop(self) -> None:
-        """Nothing to release: connections belong to the process, and Spark does not always call this."""
+        """Does nothing: connections belong to the process, and Spark does not always call this."""
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -140,7 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.options.link.call(self.bounds.look_again)
 
     def _ends(self, begin: dict[QueueName, int]) -> dict[QueueName, Bound]:
-        """Where queues end. One that no broker answers for is missing; PlanError if that lasts."""
+        """Return the ends of queues, without those of silent brokers. Raises PlanError after pollTimeoutMs."""
         self.bounds.queues.update(begin)
         if self._target is not None:
             return self._target
@@ -150,7 +153,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ends
 
     async def _ask(self, client: Client, ask: AskBound, of: Collection[QueueName] | None) -> dict[QueueName, Bound]:
-        """A bound of these queues, or of all. With Trigger.AvailableNow, ask until all answer or are overdue."""
+        """Return the bounds of these queues, or of all.
+
+        With Trigger.AvailableNow, repeats the request until all brokers respond or are overdue.
+        """
         while True:
             await self.bounds.look_again(client)
             asked = self.bounds.queues if of is None else of
@@ -164,7 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             await trio.sleep(_RETRY_SECONDS)
 
     def _complain(self, overdue: Collection[Silence]) -> None:
-        """PlanError for groups that are silent for too long; if they may be, a warning at the first time."""
+        """Report overdue groups: raise PlanError, or log one warning if failOnDataLoss is false."""
         names = {one.broker for one in overdue}
         is_new = not names <= self._complained_of
         self._complained_of = names
@@ -175,14 +181,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             f"{'; '.join(map(str, overdue))}; {self.bounds.routed}"
         )
         if self.options.fail_on_data_loss:
-            raise PlanError(f"{problem}. Start the broker, or set failOnDataLoss to false to go on without its queues")
-        log.warning("%s. The stream goes on without these queues, and reads them once they are back", problem)
+            raise PlanError(
+                f"{problem}. Start the broker, or set failOnDataLoss to false to continue without its queues"
+            )
+        log.warning("%s. The stream continues without these queues, and reads them once their brokers respond", problem)
 
     def _end(self, begin: dict[QueueName, int], told: dict[QueueName, Bound]) -> dict[QueueName, int]:
-        """How far each queue is to be read. One that no broker answers for stays where it is.
+        """Return the end of each queue in this batch. Queues of silent brokers stay at their start.
 
-        A queue that came since begins with its first message. That is written down before anything of it is read, by a
-        batch that reads nothing of it: else a batch that is repeated might begin elsewhere.
+        A new queue starts at its first message. A batch without messages of that queue records this start in the
+        checkpoint first: otherwise a repeated batch might start at another offset.
         """
         end = dict(begin)
         for queue in told.keys() & begin.keys():
@@ -195,12 +203,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _end_of(self, queue: QueueName, begin: int, bound: Bound) -> int:
         if bound.offset >= begin:
             return bound.offset
-        if not bound.is_masters:  # a slave may lag: what was promised comes, or its task says that it is lost
+        if not bound.is_masters:  # a slave may lag: the messages arrive later, or the task reports them lost
             return begin
         if self.options.fail_on_data_loss:
             raise DataLossError(
                 f"{queue} ends at {bound.offset}, and was read up to {begin}: its master has lost messages. "
-                "Set failOnDataLoss to false to go on from its new end."
+                "Set failOnDataLoss to false to continue from its new end."
             )
         return bound.offset
 
@@ -208,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         async def commit_one(queue: QueueName, offset: int) -> None:
             addresses = self.bounds.members.get(queue.broker, {})
             target = MessageQueue(topic=queue.topic, broker_name=queue.broker, queue_id=queue.queue_id)
-            for broker_id in sorted(addresses):  # the master's, or a slave's for as long as there is no master
+            for broker_id in sorted(addresses):  # the master, or the first slave if there is no master
                 with contextlib.suppress(*FAILURES):
                     group = self.options.commit_group
                     await calls.commit_offset(client, addresses[broker_id], group, target, offset)
@@ -221,7 +229,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _kept(path: Path) -> dict[str, Any]:
-    """The offsets that an earlier start wrote down. PlanError where they do not parse."""
+    """Return the offsets saved by an earlier start. Raises PlanError if they cannot be parsed."""
     try:
         kept: dict[str, Any] = json.loads(path.read_text())
         read_document(kept)

@@ -1,7 +1,7 @@
-"""Write rows to topics: what a task of the source `rocketmq` does, batch write and stream alike.
+"""Write rows to topics: a task of the source `rocketmq`, in a batch or a stream.
 
-Guarantee: at least once. A task sends its rows, waits for every answer, and tries what was refused or is in doubt
-again under the same unique key until `deliveryTimeoutMs`; then it fails, and Spark repeats it whole.
+Guarantee: at least once. A task sends its rows, waits for all responses, and retries refused and indeterminate sends
+with the same unique key until `deliveryTimeoutMs`; then it fails, and Spark repeats the whole task.
 
 Each message has the property SPARK_ID, `<job>-<batch>-<partition>-<row>`, by which readers can drop repeats:
 
@@ -9,7 +9,7 @@ Each message has the property SPARK_ID, `<job>-<batch>-<partition>-<row>`, by wh
     batch write      job is txnAppId, batch is txnVersion: equal when the write is repeated with the same two options
     ... without them job is random, batch 0: equal only when Spark repeats a task
 
-Partition and row are places in the input: equal only if the input has the same partitions with the same rows in the
+Partition and row are positions in the input: equal only if the input has the same partitions with the same rows in the
 same order each time.
 """
 
@@ -61,11 +61,11 @@ _BATCH_BYTES: Final = 2**20
 
 
 class SendFailedError(UserError):
-    """Rows could not be written in time, or no broker takes them. The text says which and why."""
+    """Rows could not be written in time, or no broker accepts them. The text says which and why."""
 
 
 def check_written(schema: StructType, options: TopicOptions, *, overwrite: bool) -> list[str]:
-    """The names of the columns to write, in order. OptionError for what cannot be mapped to a message."""
+    """Return the names of the columns to write, in order. Raises OptionError for unsupported columns."""
     options.check_for_write()
     if overwrite:
         raise OptionError(f"{NAME}: a topic cannot be overwritten; use the mode append")
@@ -83,13 +83,13 @@ def check_written(schema: StructType, options: TopicOptions, *, overwrite: bool)
     if not options.topic and "topic" not in names:
         raise OptionError(f"{NAME}: a message needs a topic: the option, or a column")
     if "broker" in names and "queueId" not in names:
-        raise OptionError(f"{NAME}: column broker needs queueId beside it")
+        raise OptionError(f"{NAME}: column broker needs column queueId too")
     return names
 
 
 @attrs.define
 class Sent(WriterCommitMessage):
-    """What came of one task's rows: how many ended in which outcome."""
+    """The result of one task: number of rows by outcome."""
 
     outcomes: dict[str, int] = attrs.field(factory=dict)
 
@@ -110,10 +110,10 @@ class BatchWriter(DataSourceArrowWriter):
         return write_rows(iterator, self.options, self.batch_id)
 
     def commit(self, messages: list[Sent | None]) -> None:
-        """Every task has its answers: there is nothing left to do."""
+        """Does nothing: all tasks have waited for their responses."""
 
     def abort(self, messages: list[Sent | None]) -> None:
-        """What was sent stays sent: RocketMQ takes no message back."""
+        """Does nothing: RocketMQ cannot delete the messages already sent."""
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -131,14 +131,17 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return write_rows(iterator, self.options, f"{query}-{batch}")
 
     def commit(self, messages: list[Sent | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Every task has its answers: there is nothing left to do."""
+        """Does nothing: all tasks have waited for their responses."""
 
     def abort(self, messages: list[Sent | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """What was sent stays sent: RocketMQ takes no message back."""
+        """Does nothing: RocketMQ cannot delete the messages already sent."""
 
 
 def check_name_server(options: TopicOptions) -> None:
-    """OptionError where no name server answers. A stream does not ask: it waits for one, as long as it may."""
+    """Raise OptionError if no name server responds.
+
+    Not called for streams, which wait for a name server until `deliveryTimeoutMs`.
+    """
 
     async def ask(client: Client) -> None:
         await client.name_servers.choose()
@@ -150,7 +153,7 @@ def check_name_server(options: TopicOptions) -> None:
 
 
 def write_rows(batches: Iterator[pa.RecordBatch], options: TopicOptions, batch_id: str) -> Sent:
-    """Send all rows of a task and wait for every answer. SendFailedError."""
+    """Send all rows of a task and wait for every response. Raises SendFailedError."""
     context = TaskContext.get()
     partition = context.partitionId() if context is not None else 0
     outcomes, row = collections.Counter[str](), 0
@@ -163,7 +166,7 @@ def write_rows(batches: Iterator[pa.RecordBatch], options: TopicOptions, batch_i
 
 @attrs.frozen
 class Letter:
-    """A message, and where it must go: to one queue, to the one that a key chooses, or anywhere."""
+    """A message and its target: one queue, the queue chosen by a key, or any queue."""
 
     message: Message
     queue_id: int | None = None
@@ -176,12 +179,15 @@ class Letter:
 
     @property
     def goes_alone(self) -> bool:
-        """Batches take no delayed messages."""
+        """True for delayed messages, which batches must not contain."""
         return self.message.delay_level > 0
 
 
 def _letters(batch: pa.RecordBatch, options: TopicOptions, prefix: str, first: int) -> list[Letter]:
-    """The messages of some rows; the first of them is row number `first` of its task. SendFailedError."""
+    """Return the messages of some rows; `first` is the number of the first row in its task.
+
+    Raises SendFailedError for a row without body or topic.
+    """
     return [_letter(row, options, f"{prefix}-{number}") for number, row in enumerate(batch.to_pylist(), first)]
 
 
@@ -208,7 +214,7 @@ def _is_final(code: int, told: str) -> bool:
 
 
 class _Sending:
-    """The sends of one Arrow batch. Rows for one queue go in order, those for others beside them."""
+    """The sends of one Arrow batch: in order within a queue, concurrent across queues."""
 
     def __init__(self, options: TopicOptions) -> None:
         self.options = options
@@ -237,7 +243,7 @@ class _Sending:
             await self._send(producer, load, deadline)
 
     async def _send(self, producer: Producer, load: Sequence[Letter], deadline: float) -> None:
-        """Send until it is stored, as safely as is wanted."""
+        """Send until the messages are stored with the durability that the options require."""
         while True:
             try:
                 to = await self._target(producer, load[0])
@@ -285,19 +291,22 @@ async def _hand_over(
 
 
 def _abs(hashed: int) -> int:
-    """As SelectMessageQueueByHash: the one number that has no positive counts as 0."""
+    """Return the absolute value as SelectMessageQueueByHash does: 0 for the minimum integer."""
     return 0 if hashed == -(2**31) else abs(hashed)
 
 
 def _lane(letter: Letter, number: int) -> object:
-    """Rows of one lane are sent one after the other. Those that may go anywhere have no order to keep."""
+    """Return the key of a row's lane: rows of one lane are sent in order.
+
+    Rows for any queue have no order, and are distributed over several lanes.
+    """
     if letter.is_free:
         return letter.message.topic, number % _FREE_LANES
     return letter.message.topic, letter.broker, letter.queue_id, letter.sharding_key
 
 
 def _loads(lane: Sequence[Letter], most: int) -> Iterator[list[Letter]]:
-    """Cut a lane into requests: not too many messages, not too many bytes, the delayed ones alone."""
+    """Cut a lane into requests, limited by messages and bytes; a delayed message is a request of its own."""
     load: list[Letter] = []
     size = 0
     for letter in lane:
@@ -315,7 +324,7 @@ _producers: dict[tuple[int, str], Producer] = {}
 
 
 def _producer(client: Client, group: str) -> Producer:
-    """One producer of a group for each client instance: brokers know it by its heartbeats."""
+    """Return the producer of a group and client; one per client instance, as brokers identify it by heartbeats."""
     key = id(client), group
     if (producer := _producers.get(key)) is None:
         producer = _producers[key] = Producer(client, group, ProducerConfig(retries=2))

@@ -181,7 +181,7 @@ async def test_brokers_that_all_are_silent_are_an_error_and_no_loss(
     brokers: dict[str, FakeBroker], autojump_clock: MockClock
 ) -> None:
     brokers |= {"master": FakeBroker(failure=ConnectError("refused")), "slave": FakeBroker(failure=ConnectError("so"))}
-    with pytest.raises(ReadError, match=r"nobody answers within 40 s .*broker id 0: refused.*Start its broker"):
+    with pytest.raises(ReadError, match=r"no broker served it within 40 s .*broker id 0: refused.*Start its broker"):
         await read_all(cursor(brokers, 0, 60, seconds=40))
     assert autojump_clock.current_time() >= 40
 
@@ -211,7 +211,7 @@ async def test_a_slave_that_does_not_know_the_topic_yet_is_asked_again_while_its
     brokers: dict[str, FakeBroker], autojump_clock: MockClock
 ) -> None:
     brokers["slave"] = FakeBroker(refusal=ResponseCode.TOPIC_NOT_EXIST)
-    with pytest.raises(ReadError, match=r"nobody answers within 40 s .*code 17"):
+    with pytest.raises(ReadError, match=r"no broker served it within 40 s .*code 17"):
         await read_all(cursor(brokers, 0, 60, seconds=40))
     assert autojump_clock.current_time() >= 40
 

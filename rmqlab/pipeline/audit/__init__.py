@@ -1,14 +1,15 @@
-"""The audit of a run on Spark: what the journals say against what lies in the stores, at any size.
+"""Audit a run with Spark: compare its journals with its stores, at any size.
 
-It answers the metrics of `rmqlab check` by the same names and definitions (cluster/checks), by other code and without
-holding the run in memory; both must agree. Each module answers one question with tables and findings.
+Computes the metrics of `rmqlab check` with the same names and definitions (cluster/checks), but with separate code and
+without holding the run in memory; both must return the same values. Each module computes the tables and findings of
+one question.
 
-What is shuffled, and by which key: fates by message id, once (the largest by far: all sends, failures, deliveries and
-copies, in slim rows); order of stored messages by message id for the join and by (node, queue) for the window; order
+Shuffles and their keys: fates by message id, once (by far the largest: all sends, failures, deliveries and copies, in
+rows of few columns); order of stored messages by message id for the join and by (node, queue) for the window; order
 and repeats of deliveries by (group, queue) and (group, message id); outages by target; divergence by (slave, log
-offset). Nothing but counts, at most a hundred rows of evidence a metric, and the few events of nodes come to the driver.
+offset). The driver receives only counts, at most a hundred rows of evidence per metric, and the few events of nodes.
 
-For 10^9 messages (an estimate, spark.md section 10, not measured here): some 60 to 100 GB of shuffle for the fates, so
-500 to 800 partitions (`spark.sql.shuffle.partitions`) of 128 to 200 MB. Windows by queue are as parallel as there are
-queues: with few queues they must be cut into chunks of offsets first, which is not built.
+For 10^9 messages (an estimate, spark.md section 10, not measured here): 60 to 100 GB of shuffle for the fates, which
+needs 500 to 800 partitions (`spark.sql.shuffle.partitions`) of 128 to 200 MB. Windows by queue run in as many parallel
+tasks as there are queues: with few queues they would need chunks of offsets first, which is not implemented.
 """

@@ -1,9 +1,9 @@
-"""Audit a run: facts, questions, one summary.
+"""Audit a run: read the facts, compute the metrics of each question, write one summary.
 
     audit_run(spark, Path("~/.rmqlab/demo").expanduser())
 
-Tables are parquet below `<run>/audit/`, the summary is `audit.json` beside them. `rmqlab.verdict.grounds` says what the
-verdict rests on.
+Tables are parquet below `<run>/audit/`, the summary is `audit.json` in the same directory. `rmqlab.verdict.grounds`
+describes the evidence behind the verdict.
 """
 
 import itertools
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FOLDER = "audit"
 _AT_ONCE = 3
 _PARTITION_BYTES = 128 * 2**20
-"""Of journals and logs for each partition of a shuffle, which holds about a fifth of that: slim rows of the same."""
+"""Bytes of journals and logs per shuffle partition, which is about a fifth as large: rows have fewer columns."""
 SUMMARY = "audit.json"
 QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
     ("the fate of every message", fates.judge),
@@ -57,12 +57,12 @@ QUESTIONS: tuple[tuple[str, Callable[[Run], Iterator[Finding]]], ...] = (
     ("who was believed to serve", beliefs.judge),
     ("timelines", timelines.judge),
 )
-"""In the order of the findings. None needs what another has made."""
+"""The questions, in the order of their findings. They are independent of each other."""
 
 
 @attrs.frozen(kw_only=True)
 class Summary:
-    """What the audit of a run says."""
+    """The result of an audit."""
 
     judgement: Judgement
     run: str
@@ -70,7 +70,7 @@ class Summary:
     """Milliseconds of the cluster's clock, as `ended_at`."""
     ended_at: int
     presence: list[dict[str, Any]]
-    """How many messages of each outcome are at which nodes, and consumed."""
+    """Number of messages by outcome, the nodes that have a copy, and whether they were consumed."""
     tables: str
 
     @property
@@ -95,10 +95,11 @@ def audit_run(
     given: Collection[str] = (),
     tell: Callable[[str], object] = lambda _: None,
 ) -> Summary:
-    """Judge a run or a cluster by its directory. `tell` hears what is being done. Errors as read_facts.
+    """Audit the run or cluster in a directory. Raises the errors of `read_facts`.
 
-    `is_small` says how: within one partition and through this process, or by all that Spark has. Unless it is given
-    the size decides. The answers are the same. `given` names the settings that the user chose: they stay.
+    `tell` is called with progress messages. `is_small` selects the mode: one partition and reads in this process, or
+    all of Spark's parallelism; by default the size of the run decides. The results are equal. `given` contains the
+    settings that the user set: the audit does not override them.
     """
     out = out or directory / FOLDER
     byte_count = bytes_to_read(directory)
@@ -121,16 +122,16 @@ def audit_run(
 
 
 def _groups(run: Run) -> dict[str, str]:
-    """The consumer group of each node that consumed or committed anything."""
+    """Return the consumer group of each node that consumed or committed anything."""
     rows = run.rows("select node, `group` from deliveries union select node, `group` from commits")
     return {row.node: row["group"] for row in rows}
 
 
 def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
-    """All answers, in the order of the questions.
+    """Return all findings, in the order of the questions.
 
-    A small run's questions go side by side: a query there is planned for longer than it runs, by one processor. Where
-    there is much to be read each question has all processors for itself.
+    The questions of a small run are computed concurrently: their queries take longer to plan than to execute, and
+    planning uses one processor. In a large run each question uses all processors.
     """
 
     def answer(question: tuple[str, Callable[[Run], Iterator[Finding]]]) -> list[Finding]:
@@ -143,7 +144,7 @@ def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
 
 
 def _fit(spark: "SparkSession", byte_count: int, *, is_small: bool, given: Collection[str]) -> None:
-    """A small run is over before a plan that is made anew half-way, or compiled, has paid for itself."""
+    """Configure Spark for the run's size: in a small run adaptive plans and compilation cost more than they save."""
     partitions = max(spark.sparkContext.defaultParallelism, byte_count // _PARTITION_BYTES)
     settings = {
         "spark.sql.adaptive.enabled": str(not is_small).lower(),

@@ -1,7 +1,8 @@
-"""Who was away, and who was believed to serve. Tables: absences, beliefs; metrics: those of `detection` and `routes`.
+"""Absences of nodes, and the watchers' beliefs about brokers.
 
-Nameservers tell what changes in their routes, clients every route that they learn. These events are as many as there
-are faults and changes of routes, so that they are followed here, one by one, and not by Spark.
+Tables: absences, beliefs; metrics: those of `detection` and `routes`. Nameservers report changes of their routes, and
+clients every route that they receive. These events are as few as faults and route changes, so this process follows
+them one by one, without Spark.
 """
 
 import collections
@@ -24,7 +25,7 @@ _GONE = ("node_killed", "node_crashed", "node_stopped")
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Make the tables `absences` and `beliefs`, and measure what follows from them."""
+    """Write the tables `absences` and `beliefs`, and yield the findings based on them."""
     known = Known(
         members=run.members,
         first_ready=first_ready(run.happenings),
@@ -39,12 +40,12 @@ def judge(run: Run) -> Iterator[Finding]:
 
 
 def first_ready(happenings: Sequence[Happening]) -> dict[str, int]:
-    """When each node was there for the first time."""
+    """Return the time of the first `node_ready` of each node."""
     return {one.node: one.at for one in reversed(happenings) if one.kind == "node_ready"}
 
 
 def find_absences(run: Run) -> list[Absence]:
-    """Follow each node: dead, stopped, frozen, or cut off from all others."""
+    """Return the absences of each node: dead, stopped, frozen, or cut off from all others."""
     found: list[Absence] = []
     away: dict[str, Absence] = {}
     ordered: dict[str, int] = {}
@@ -83,7 +84,7 @@ def _meant(run: Run, target: str) -> list[str]:
 
 
 def nameserver_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
-    """What nameservers hold: an address from its registration to its removal, or to their own end."""
+    """Yield the beliefs of nameservers: from a registration to its removal, or to the nameserver's end."""
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
     for one in happenings:
         if one.kind == "broker_registered":
@@ -97,7 +98,7 @@ def nameserver_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
 
 
 def client_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:
-    """What clients hold: an address as long as any of their routes names it."""
+    """Yield the beliefs of clients: an address is believed while any of their routes contains it."""
     routes_of: dict[str, dict[str, set[str]]] = collections.defaultdict(dict)
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
     for one in happenings:

@@ -1,7 +1,7 @@
-"""Nodes whose times contradict those of others. Table: clock_bounds; metric: clock_disagreement NODE.
+"""Nodes whose clocks contradict those of others. Table: clock_bounds; metric: clock_disagreement NODE.
 
-A row of the table is the most by which one node's events show it to be behind another. Joins by message id of sends,
-deliveries and copies; only one row for each pair of nodes comes here.
+A row of the table is the largest difference by which events show one node's clock behind another's. Spark joins sends,
+deliveries and copies by message id; this process receives only one row per pair of nodes.
 """
 
 import collections
@@ -17,7 +17,7 @@ from rmqlab.verdict.findings import Finding, seen
 
 _TOLERANCE = 1000
 _NOBODY = ""
-"""Stands for the supervisor, which is never named."""
+"""Stands for the supervisor, which is never reported."""
 
 _BOUNDS = """
 with stored as (
@@ -60,7 +60,7 @@ from pairs group by behind, ahead
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Make the table, and measure for every node that can be compared with another."""
+    """Write the table, and yield a finding for every node that can be compared with another."""
     masters = [{"broker": one.broker, "node": one.name} for one in run.members.values() if one.broker_id == 0]
     run.small("clock_masters", masters, broker=pa.string(), node=pa.string())
     own = [name for name, kind in EVENT_TYPES.items() if kind.source not in ("supervisor", "any")]
@@ -83,7 +83,10 @@ def judge(run: Run) -> Iterator[Finding]:
 
 
 def _blame(wrong: Sequence[Any], brokers: set[str]) -> Mapping[str, list[Any]]:
-    """By node: who disagrees with most others is wrong, and its disagreements say nothing against the others."""
+    """Return the disagreements by node.
+
+    The node that disagrees with most others is wrong; its disagreements are not counted against the others.
+    """
     blamed: dict[str, list[Any]] = {}
     open_rows = list(wrong)
     while open_rows:

@@ -1,7 +1,7 @@
-"""How long it takes until a broker's absence is noticed. Metric: detection WATCHER. Pure.
+"""Time until the absence of a broker is noticed. Metric: detection WATCHER. No I/O.
 
-From the moment a broker was told to go (or was seen gone, where nobody told it) until a nameserver, or a client by the
-route that it learns, names its address no longer.
+Measured from the command that ended a broker (or from its observed end, without such a command) until a nameserver, or
+the route that a client receives, no longer contains its address.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,11 +11,11 @@ from rmqlab.verdict.catalogue import SECONDS
 from rmqlab.verdict.findings import Finding, seen, unknown
 
 _NOTICED_FIRST = 5000
-"""ms: so much earlier than the supervisor may others see an end that nobody ordered."""
+"""Milliseconds: watchers can notice an end without a command this much earlier than the supervisor."""
 
 
 def judge(known: Known) -> Iterator[Finding]:
-    """Measure, for every watcher that named any broker."""
+    """Yield a finding for every watcher that named any broker."""
     for watcher in dict.fromkeys([*known.nameservers, *(belief.watcher for belief in known.beliefs)]):
         yield _judge_watcher(known, watcher, [one for one in known.beliefs if one.watcher == watcher])
 
@@ -60,11 +60,14 @@ def _contradicted(absence: Absence, beliefs: Sequence[Belief], address: str) -> 
 
 
 def _was_away(known: Known, watcher: str, absence: Absence, belief: Belief) -> bool:
-    """True if the watcher did not watch while there was something to notice."""
+    """Return True if the watcher itself was away during part of the belief."""
     waited = shared((absence.at, absence.until), (belief.since, belief.until))
     return waited is not None and any(shared(span, waited) for span in known.away(watcher))
 
 
 def _is_followed(known: Known, absence: Absence) -> bool:
-    """True for one that ended as another began, as when a frozen broker is killed: then that is to be noticed."""
+    """Return True if another absence starts as this one ends, as when a frozen broker is killed.
+
+    Watchers must notice the later absence then.
+    """
     return any((one.node, one.at) == (absence.node, absence.until) for one in known.absences)

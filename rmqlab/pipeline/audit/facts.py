@@ -1,16 +1,16 @@
-"""The facts of a run as tables: what was sent, given out, committed, stored, and what happened to the cluster.
+"""The facts of a run as tables: sends, deliveries, commits, stored records, and events of the cluster.
 
-Read once from journals and commit logs, and kept as parquet beside the run: everything else is asked of these. Times are
-milliseconds of the cluster's clock; a message is known by its unique id; `seq` orders events as they are told.
+They are read once from journals and commit logs, and kept as parquet in the run's directory: all queries use these
+tables. Times are milliseconds of the cluster's clock; a message is identified by its unique id; `seq` orders events.
 
-    sends       one row a message: message_id, node, topic, outcome, broker, queue, offset, began_at, ended_at; `is_first`
-                of those that were sent together
-    failures    attempts that failed     deliveries, commits    what consumers were given, and wrote down
-    copies      one row a readable record and node: node, broker, message_id, topic, queue, offset, log_offset, size,
+    sends       one row per message: message_id, node, topic, outcome, broker, queue, offset, began_at, ended_at;
+                `is_first` of the messages of one batch
+    failures    attempts that failed     deliveries, commits    messages and offsets, as consumers reported them
+    copies      one row per readable record and node: node, broker, message_id, topic, queue, offset, log_offset, size,
                 record_crc, stored_at
-    damages     one row a record that cannot be read, and node: in a hole of the log, or with a body that fails its CRC
-    queue_entries, holes    what consume queues point at, and the bytes of logs that are no record
-    happenings  everything else, its fields as JSON: few, and small enough for any process
+    damages     one row per unreadable record and node: in a hole of the log, or with a body that fails its CRC
+    queue_entries, holes    entries of consume queues, and the bytes of logs that are not part of a record
+    happenings  all other events, their fields as JSON: few enough for any process
 """
 
 import contextlib
@@ -46,7 +46,7 @@ _MESSAGE_SCHEMA: Final = (
     " reconsume_times int, from_broker_id int, broker_id int, error string, attempt int, code int"
 )
 
-# Events of one millisecond are told by process, the supervisor last, and in the order of its journal.
+# Events of one millisecond are ordered by process, the supervisor last, then by their place in its journal.
 _SEQ: Final = "named_struct('at', unix_millis(at), 'last', process = 'cluster', 'process', process, 'place', place)"
 
 
@@ -61,34 +61,34 @@ _FOLLOWED: Final = (
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """A run whose facts are tables of this session, by the names above; and what is known of its nodes."""
+    """A run whose facts are tables of this Spark session, named as above, and the facts about its nodes."""
 
     spark: SparkSession
     directory: Path
     out: Path
     happenings: tuple[Happening, ...]
-    """Who came and went, who was believed to: the few events that are followed one by one, in their order."""
+    """Events about the presence of nodes and the beliefs of watchers, in order."""
     members: Mapping[str, Member]
     stores: tuple[str, ...]
-    """Nodes whose store was read, or is known to be wiped."""
+    """Nodes whose store was read, or was wiped."""
     wiped: tuple[str, ...]
-    """Those of them that have none any more."""
+    """The nodes of `stores` without a store now."""
     unread: Mapping[str, str]
-    """Brokers whose store is missing, and why."""
+    """Brokers whose store is missing, with the reason."""
     stopped: Mapping[str, int]
-    """When nodes stopped in good order with the whole cluster, which is no part of `happenings`."""
+    """Times at which nodes shut down cleanly with the whole cluster; these events are not in `happenings`."""
     began_at: int
     ended_at: int
     conditions: Conditions
-    """The run's role and profile, and what is missing in its journals."""
+    """The run's role and profile, and the gaps in its journals."""
     is_small: bool = False
-    """True: a table is at home in one partition, and passes through this process."""
+    """True: each table has one partition, and this process holds it in memory."""
 
     def sql(self, text: str) -> DataFrame:
         return self.spark.sql(text)
 
     def table(self, name: str, frame: DataFrame) -> None:
-        """Keep a table as parquet, and know it by name from then on."""
+        """Write a table as parquet, and register it as a view."""
         if self.is_small:
             content = frame.toArrow()
             self.keep(name, content)
@@ -99,9 +99,9 @@ class Run:
             self.spark.read.schema(frame.schema).parquet(path).createOrReplaceTempView(name)
 
     def fact(self, name: str, frame: DataFrame) -> None:
-        """Know a part of a table by a name: worked out by each question, or once for all in a small run.
+        """Register part of a table as a view: evaluated by each query, or only once in a small run.
 
-        There every question costs what its plan costs, and a plan grows with each view in it.
+        The queries of a small run mostly cost planning time, which grows with each nested view.
         """
         if self.is_small:
             self._know(name, frame.toArrow())
@@ -109,37 +109,37 @@ class Run:
             frame.createOrReplaceTempView(name)
 
     def small(self, name: str, rows: list[dict[str, Any]], **columns: pa.DataType) -> None:
-        """Know a table of rows that this process has."""
+        """Register rows of this process as a view."""
         self._know(name, pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items()))))
 
     def keep(self, name: str, content: pa.Table) -> None:
-        """Keep a table that this process has, by itself: Spark starts two processes for each file that it writes."""
+        """Write a table of this process as parquet without Spark, which starts two processes per written file."""
         path = self.out / name
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         pq.write_table(content, path / "all.parquet")
 
     def _know(self, name: str, content: pa.Table) -> None:
-        # As Arrow, for then no Python worker is needed to read it; and what lies in one partition needs no shuffle.
+        # Arrow data needs no Python worker to read, and a single partition needs no shuffle.
         relaxed = pa.schema([field.with_type(_relaxed(field.type)).with_nullable(True) for field in content.schema])
-        # Without rows a table may be without chunks, too, and Spark makes no column of none.
+        # A table without rows may have no chunks, and createDataFrame fails on columns without chunks.
         content = content.cast(relaxed) if content.num_rows else relaxed.empty_table()
         self.spark.createDataFrame(content).coalesce(1).createOrReplaceTempView(name)
 
     def read(self, source: type[DataSource], schema: str, **options: str) -> DataFrame:
-        """What a data source gives of this run: through Spark's workers, or in a small run through this process.
+        """Return the rows of a data source: read by Spark's workers, or by this process in a small run.
 
-        The readers are the same. But before Spark's first row stands the start of four Python processes.
+        The readers are the same. Spark would start four Python processes before its first row.
         """
         if not self.is_small:
             return self.spark.read.format(source.name()).schema(schema).options(**options).load()
         reader = source(options).reader(StructType.fromDDL(schema))
         batches = [batch for part in reader.partitions() for batch in reader.read(part)]
         content = pa.Table.from_batches(batches, reader.schema) if batches else reader.schema.empty_table()
-        return self.spark.createDataFrame(content)  # a table of no batches it would not take
+        return self.spark.createDataFrame(content)  # from_batches([]) would have no chunks
 
     def rows(self, text: str, limit: int | None = None) -> list[Any]:
-        """A few rows, in this process: for summaries only."""
+        """Return a few rows as Python objects: for summaries only."""
         frame = self.sql(text)
         return list((frame.limit(limit) if limit else frame).collect())
 
@@ -147,12 +147,12 @@ class Run:
         return sorted({member.broker for member in self.members.values() if member.broker})
 
     def unread_of(self, broker: str) -> list[str]:
-        """Why nothing certain can be said of messages of this broker name; empty where all its logs were read."""
+        """Return why messages of this broker name are uncertain; empty if all its logs were read."""
         return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
 
 
 def _relaxed(kind: pa.DataType) -> pa.DataType:
-    """The same type, but that anything in it may be null: a window's struct before the first row is, with all that is in it."""
+    """Return the same type with all nested fields nullable: a window's struct is null before the first row."""
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_relaxed(field.type)).with_nullable(True) for field in kind])
     if pa.types.is_list(kind):
@@ -161,13 +161,16 @@ def _relaxed(kind: pa.DataType) -> pa.DataType:
 
 
 def literal(text: str) -> str:
-    """A text as SQL writes it."""
+    """Return a text as an SQL literal."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 
 
 def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: bool = False) -> Run:
-    """Read a run's journals and stores into tables below `out`. AnalysisException or OptionError without a journal."""
+    """Read a run's journals and stores into tables below `out`.
+
+    Raises AnalysisException or OptionError if there is no journal.
+    """
     draft = Run(
         spark=spark,
         directory=directory,
@@ -219,7 +222,7 @@ def _read_happenings(run: Run) -> None:
     run.table(
         "raw_happenings", run.sql(f"select process, place, node, kind, fields, {_SEQ} seq, unix_millis(at) at from raw")
     )
-    # How the cluster itself was stopped is no failure of its nodes.
+    # The stop of the cluster itself is not a failure of its nodes.
     during = run.sql(
         f"select * from raw_happenings where kind not in ('{TORN_KIND}', '{SURVEY_KIND}') and not coalesce(seq >= "
         "(select min(seq) from raw_happenings where kind = 'cluster_stopping'), false)"
@@ -228,7 +231,7 @@ def _read_happenings(run: Run) -> None:
 
 
 def _conditions(run: Run) -> Conditions:
-    """What the run was, by events of its supervisor and the surveys of its files."""
+    """Return the run's conditions, from events of its supervisor and the surveys of its journals."""
     kinds = ", ".join(map(literal, (*CONDITION_KINDS, SURVEY_KIND)))
     rows = run.rows(f"select at, node, kind, fields from raw_happenings where kind in ({kinds}) order by seq")
     surveys = [survey_of_fields(json.loads(row.fields)) for row in rows if row.kind == SURVEY_KIND]
@@ -281,7 +284,7 @@ def _read_messages(run: Run) -> None:
 
 
 def _members(happenings: Sequence[Happening]) -> dict[str, Member]:
-    """What each node told of itself when it was last ready."""
+    """Return the facts about each node from its last `node_ready`."""
     told = {one.node: one.fields for one in happenings if one.kind == "node_ready"}
     return {
         node: Member(
@@ -295,7 +298,10 @@ def _members(happenings: Sequence[Happening]) -> dict[str, Member]:
 
 
 def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str], set[str]]:
-    """Nodes that have a store, and those whose store was wiped last. One that never had a message has no log."""
+    """Return the nodes with a store, and those whose store was wiped last.
+
+    A node that never stored a message has no log.
+    """
     found = {path.parent.parent.name for path in directory.glob("*/store/lock")}
     with contextlib.suppress(NoStoreError):
         found |= {log.node for log in find_logs(directory)}
@@ -304,7 +310,7 @@ def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str],
 
 
 def _read_stores(run: Run) -> None:
-    """Records and consume queues. Queues come first: what they point at had been written."""
+    """Read records and consume queues. Queues first: the records they refer to were written before."""
     names = [{"node": name, "broker": member.broker or name} for name, member in run.members.items()]
     run.small("brokers_of_nodes", names, node=pa.string(), broker=pa.string())
     run.table("queue_entries", _of_stores(run, QueueSource, _ENTRY_SCHEMA))
@@ -313,7 +319,7 @@ def _read_stores(run: Run) -> None:
     run.fact("copies", run.sql("select * from whole_records where state = 'ok'"))
     run.fact("holes", run.sql(_HOLES))
     run.fact("damages", run.sql(_DAMAGES))
-    # A delayed or half message: its broker stores it in its topic later, by itself.
+    # A delayed or half message: its broker stores it in its topic later, without another send.
     run.fact(
         "deferred", run.sql("select distinct message_id, real_topic topic from copies where real_topic is not null")
     )
@@ -344,7 +350,7 @@ select /*+ broadcast(b) */ r.node, coalesce(b.broker, r.node) broker, r.topic, r
 from raw_records r left join brokers_of_nodes b on r.node = b.node where r.state != 'torn'
 """
 
-# Bytes that are no record end a log, or are a hole in it: then records follow.
+# Bytes that are not a record are the end of the log, or a hole if records follow.
 _HOLES: Final = """
 with ends as (select node, max(log_offset) last_record from whole_records group by node)
 select r.node, r.commitLogOffset log_offset, r.commitLogOffset + r.storeSize until

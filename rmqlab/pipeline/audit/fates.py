@@ -1,9 +1,8 @@
-"""The fate of every message, and the loss that follows from it (RPO).
+"""The fate of every message, and the resulting loss (RPO).
 
-One group by of everything that names a message, a union of slim rows: one shuffle by message id, and no join that could
-multiply them. All metrics are counted in one pass over its result. Metrics: lost, lost.OUTCOME, unreadable, expired,
-missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed,
-stored_twice.
+One group by over a union of all rows that contain a message id: one shuffle by message id, and no join that could
+multiply rows. All metrics are counted in one pass over its result. Metrics: lost, lost.OUTCOME, unreadable, expired,
+missing NODE, unreplicated BROKER, sent, sent.OUTCOME, stored.indeterminate, stored.refused, unclaimed, stored_twice.
 """
 
 import collections
@@ -25,7 +24,7 @@ _SYSTEM_TOPIC = (
     f"place.topic in ({', '.join(map(literal, sorted(SYSTEM_TOPICS)))})"
     f" or startswith(place.topic, {literal(SYSTEM_TOPIC_PREFIX)})"
 )
-"""An expression: `rmqlab.remoting.names.is_system_topic`."""
+"""SQL expression equivalent to `rmqlab.remoting.names.is_system_topic`."""
 
 _FATES = """
 select message_id,
@@ -63,7 +62,7 @@ from fates where send is not null group by all
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Make the tables `fates` and `presence`, and measure."""
+    """Write the tables `fates` and `presence`, and yield the findings."""
     sent = _sent(run)
     expired = _expired(run)
     run.table("fates", run.sql(_FATES).selectExpr("*", "size(nodes) > 0 is_stored", f"({expired}) is_expired"))
@@ -88,7 +87,7 @@ def judge(run: Run) -> Iterator[Finding]:
 
 
 def _sent(run: Run) -> dict[str, Any]:
-    """Sends and nameless ones by outcome, and the topics sent to."""
+    """Return the number of sends and of sends without a unique id by outcome, and the topics sent to."""
     rows = run.rows(
         "select outcome, count_if(is_first) sends, count_if(message_id is null) nameless, collect_set(topic) topics"
         " from sends group by outcome"
@@ -100,7 +99,7 @@ def _sent(run: Run) -> dict[str, Any]:
 
 
 def _expired(run: Run) -> str:
-    """An expression: a broker that deleted files for their age has nothing of the queue up to the message."""
+    """Return an expression: a broker that deleted expired files has no entry of the queue up to the message."""
     deleting = sorted({one.node for one in run.happenings if one.kind == "file_deleted" and one.node in run.stores})
     brokers = {run.members[node].broker for node in deleting if node in run.members}
     if not brokers:
@@ -119,7 +118,7 @@ def _expired(run: Run) -> str:
 
 
 def _conditions(run: Run, topics: list[str]) -> dict[str, str]:
-    """For each metric, which rows of `fates` it counts."""
+    """Return for each metric the condition of the rows of `fates` that it counts."""
     absent = "send.acknowledged and not is_stored"
     listed = ", ".join(map(literal, topics)) or "''"
     return {
@@ -147,7 +146,7 @@ def _broker(run: Run, node: str) -> str:
 
 
 def _count(run: Run, conditions: Mapping[str, str]) -> dict[str, Any]:
-    """All counts at once; and for what is lost the brokers that had it, for `missing` whether there was anything to miss."""
+    """Return all counts; also the brokers of lost messages, and the sends that `missing` is based on."""
     columns = [f"count_if(coalesce({condition}, false)) `{metric}`" for metric, condition in conditions.items()]
     columns += [
         f"collect_set(send.broker) filter (where {condition}) `brokers {metric}`"
@@ -163,7 +162,7 @@ def _count(run: Run, conditions: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str, Any]) -> str:
-    """Why a metric cannot be known; empty where it can."""
+    """Return why the value of a metric is unknown; empty if it is known."""
     name, _, outcome = metric.partition(".")
     if name == "unclaimed":
         return "" if run.stores else _NO_STORE
@@ -188,7 +187,7 @@ def _missing(run: Run, metric: str, sent: Mapping[str, Any], counts: Mapping[str
 
 
 def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """The first messages of each metric, all in one pass."""
+    """Return the first messages of each metric, all in one pass."""
     if not conditions:
         return {}
     metrics = ", ".join(f"if({condition}, {literal(metric)}, null)" for metric, condition in conditions.items())
@@ -205,7 +204,7 @@ def _evidence(run: Run, conditions: Mapping[str, str]) -> dict[str, tuple[str, .
 
 
 def _removals(run: Run, metric: str, send: Any) -> str:
-    """What took records from the node of `missing NODE` after the send."""
+    """Return the events after the send that removed records from the node of `missing NODE`."""
     node = metric.removeprefix("missing ")
     found = {
         one.kind: round((one.at - run.began_at) / 1000, 1)

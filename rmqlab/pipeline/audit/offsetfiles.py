@@ -1,8 +1,8 @@
-"""Consumer offsets in brokers' files against what was committed to them. Metric: offset_file_behind NODE.
+"""Compare consumer offsets in brokers' files with the commits sent. Metric: offset_file_behind NODE.
 
-A broker saves its offsets every 5 s, first 10 s after its start, and at an orderly stop; the rules are those of
-cluster/checks/offsetfiles.py. This process reads the files and follows the nodes; Spark looks through the commits.
-Needs `offset_moves`.
+A broker saves its offsets every 5 s, first 10 s after its start, and at a clean shutdown; the rules are those of
+cluster/checks/offsetfiles.py. This process reads the files and follows the nodes; Spark aggregates the commits. Needs
+`offset_moves`.
 """
 
 import collections
@@ -50,14 +50,14 @@ from (select node, `group`, topic, broker, queue, min(offset) floor from since g
 
 @attrs.frozen
 class _Life:
-    """When a broker was last ready, and up to when it has saved for certain."""
+    """The time a broker was last ready, and the time of its last certain save."""
 
     ready_at: int
     saved_until: int
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Measure, for every broker that was ready. Makes the table `offset_floors`."""
+    """Yield a finding for every broker that was ready. Writes the table `offset_floors`."""
     files = {name: table for name in run.stores if (table := _read(run, name)) is not None}
     faults = list(_faults(run.happenings))
     disturbances = {name: [*faults, *_pauses(run.happenings, name)] for name in run.members}
@@ -97,7 +97,7 @@ def _share(
     lives: Mapping[str, _Life | None],
     disturbances: Mapping[str, list[Span]],
 ) -> None:
-    """Let Spark know the files, the lives and the times in which a commit may not arrive."""
+    """Register the files, the lives of nodes and the times in which a commit may be lost as Spark views."""
     stored = [
         {"node": node, "key": name, "queue": queue, "offset": offset}
         for node, table in files.items()
@@ -140,7 +140,7 @@ def _life(run: Run, member: Member, disturbances: list[Span]) -> _Life | None:
 
 
 def _end(run: Run, node: str, rest: list[Happening]) -> tuple[int, bool]:
-    """When the last life of a node ended, by the order that ended it; and whether in good order."""
+    """Return when the last life of a node ended, by the command that ended it, and whether it was a clean shutdown."""
     ordered = None
     for one in rest:
         if one.kind == "command" and one.fields.get("command") in ("kill", "stop", "pause", "power-loss", "wipe"):
@@ -165,7 +165,7 @@ def _faults(happenings: tuple[Happening, ...]) -> Iterator[Span]:
 
 
 def _pauses(happenings: tuple[Happening, ...], node: str) -> Iterator[Span]:
-    """From the order to freeze a node until it goes on, or ends."""
+    """Return the times from the command to freeze a node until it resumes or ends."""
     ordered: int | None = None
     paused: int | None = None
     ready_at = max((one.at for one in happenings if (one.node, one.kind) == (node, "node_ready")), default=0)

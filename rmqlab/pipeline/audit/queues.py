@@ -1,7 +1,8 @@
-"""What happened in each queue: order, outages (RTO), offsets that went back, and messages given out again.
+"""Events of each queue: order, outages (RTO), offsets that moved back, and repeated deliveries.
 
 Windows by queue and group. Metrics: order.stored, order.delivered GROUP, write_unavailable and read_unavailable of a
-BROKER or a QUEUE, group_read_unavailable GROUP, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP, duplicates, duplicates.CAUSE.
+BROKER or a QUEUE, group_read_unavailable GROUP, offset_rollbacks, offset_rollbacks GROUP, rolled_back GROUP,
+duplicates, duplicates.CAUSE.
 """
 
 import collections
@@ -55,7 +56,7 @@ where nth <= {EVIDENCE_LIMIT} order by nth
 
 
 def judge_order(run: Run) -> Iterator[Finding]:
-    """Make the tables `inversions` and `late_deliveries`, and measure."""
+    """Write the tables `inversions` and `late_deliveries`, and yield the findings."""
     run.table("inversions", run.sql(_INVERSIONS))
     run.table("late_deliveries", run.sql(_LATE))
     yield _judge_stored(run)
@@ -117,14 +118,14 @@ with groups as (
     select p.at, p.kind = 'pull_resumed' is_success, get_json_object(p.fields, '$.queue') name, coalesce(g.`group`, p.node) who,
         cast(coalesce(get_json_object(p.fields, '$.took'), 0) as bigint) took,
         cast(coalesce(get_json_object(p.fields, '$.held'), 0) as bigint) held,
-        -- Since when a message was waiting, as the next answer of the queue shows.
+        -- Time since which a message was available, from the next response of the queue.
         first(if(p.kind = 'pull_resumed', coalesce(cast(get_json_object(p.fields, '$.stored_at') as bigint), p.at), null), true)
             over (partition by p.node, get_json_object(p.fields, '$.queue') order by p.seq
                 rows between current row and unbounded following) waiting_since
     from happenings p left join groups g on p.node = g.node where p.kind in ('pull_failed', 'pull_resumed')
 ), pulls as (
-    -- A broker that holds a pull for want of messages is readable: from when it held one that was answered, and to
-    -- when one that it held was cut off.
+    -- A broker that holds a pull because there are no messages is readable: from the start of the hold if the
+    -- pull got a response, and until the connection was cut if it did not.
     select who, name, is_success, case when is_success then at - held when held > 0 then
             least(at, greatest(at - took, coalesce(waiting_since, at))) else at - took end began_at,
         if(is_success, at - held, at) ended_at
@@ -139,8 +140,8 @@ union all select 'read', '', name, began_at, ended_at, is_success from attempts
 union all select 'group_read', broker, who, began_at, ended_at, is_success from attempts
 """
 
-# Of successes only those tell something that stand next to a failure: in a second of a target's without any, the first
-# and the last will do. So a broker's whole run need not be sorted in one place.
+# Only successes next to a failure matter: of a second without failures of the target, the first and the last success
+# suffice. So the events of a whole run need not be sorted in one task.
 _TELLING = """
 with failing as (
     select distinct way, who, target, ended_at div 1000 second from every_attempt where not is_success
@@ -157,7 +158,7 @@ union all
 select way, who, target, cast(null as bigint), explode(if(first = last, array(first), array(first, last))), true from bounds
 """
 
-# Each success begins an island; the failures behind it, up to the next success, are the window.
+# Each success starts an island; the failures after it, up to the next success, are the window.
 _OUTAGES = """
 with islands as (
     select *, sum(int(is_success)) over (partition by way, who, target order by ended_at, is_success desc
@@ -178,7 +179,7 @@ from followed where failures > 0
 
 
 def judge_outages(run: Run) -> Iterator[Finding]:
-    """Make the tables `attempts` and `outages`, and measure the longest of each target."""
+    """Write the tables `attempts` and `outages`, and yield the longest outage of each target."""
     run.sql(_WRITES).unionAll(run.sql(_READS)).createOrReplaceTempView("every_attempt")
     run.table("attempts", run.sql(_TELLING))
     run.table("outages", run.sql(_OUTAGES))
@@ -209,7 +210,7 @@ def judge_outages(run: Run) -> Iterator[Finding]:
         )
 
 
-# ---- offsets that went back ------------------------------------------------------------------------------
+# ---- offsets that moved back -----------------------------------------------------------------------------
 
 _MOVES = """
 with reported as (
@@ -247,7 +248,7 @@ with reported as (
 select * from told union all {falling_alone}
 """
 
-# Each report stands for one move to its offset: the first, second, ... of `these` goes with that of `reports`.
+# Each report accounts for one move to its offset: the nth of `these` matches the nth of `reports`.
 _ALONE = """
 select seq, at, node, `group`, topic, broker, queue, before, after, why from (
     select *, row_number() over (partition by `group`, topic, broker, queue, after order by seq) nth from {these}) t
@@ -258,14 +259,14 @@ where nth > coalesce(reports, 0)
 
 
 def judge_consumers(run: Run) -> Iterator[Finding]:
-    """Offsets that went back, and the duplicates that some of them explain."""
+    """Yield the findings about offsets that moved back, and about duplicates, which they partly explain."""
     yield from judge_rollbacks(run)
     yield from offsetfiles.judge(run)
     yield from judge_duplicates(run)
 
 
 def judge_rollbacks(run: Run) -> Iterator[Finding]:
-    """Make the table `offset_moves`, and measure."""
+    """Write the table `offset_moves`, and yield the findings."""
     reported = _ALONE.format(these="reported", reports="corrected")
     falling = _ALONE.format(these="falling", reports="told")
     run.table("offset_moves", run.sql(_MOVES.format(reported_alone=reported, falling_alone=falling)))
@@ -339,7 +340,7 @@ where nth <= {EVIDENCE_LIMIT} order by nth
 
 
 def judge_duplicates(run: Run) -> Iterator[Finding]:
-    """Make the tables `repeated` and `repeats`, and measure. Needs `offset_moves`."""
+    """Write the tables `repeated` and `repeats`, and yield the findings. Needs `offset_moves`."""
     if not run.rows("select 1 from deliveries", 1):
         for cause in ("", *DUPLICATE_CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"

@@ -1,7 +1,7 @@
-"""Records that cannot be read, and records and consume queue entries that do not belong to each other.
+"""Unreadable records, and records and consume queue entries that do not match each other.
 
-Metrics: corrupt NODE, dangling NODE, unqueued NODE. Joins of logs and queues by commit log offset; the rules are those of
-cluster/checks/records.py.
+Metrics: corrupt NODE, dangling NODE, unqueued NODE. Joins of logs and queues by commit log offset; the rules are those
+of cluster/checks/records.py.
 """
 
 import collections
@@ -42,7 +42,7 @@ where nth <= {EVIDENCE_LIMIT} order by nth
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Make the tables `dangling_entries` and `unqueued_records`, and measure for every store."""
+    """Write the tables `dangling_entries` and `unqueued_records`, and yield the findings of every store."""
     run.table("unqueued_records", run.sql(_UNQUEUED))
     run.table("dangling_entries", run.sql(_DANGLING))
     damages, dangling = _count(run, "damages"), _count(run, "dangling_entries")
@@ -80,7 +80,7 @@ def _judge_unqueued(run: Run) -> Iterator[Finding]:
 
 
 def ended_in_good_order(run: Run, node: str) -> bool:
-    """True if a node was stopped in good order, alone or with the cluster, and not started again."""
+    """Return True if a node shut down cleanly, alone or with the cluster, and was not restarted."""
     kinds = [one.kind for one in run.happenings if one.node == node and one.kind in _CHANGES]
     return node in run.stopped or kinds[-1:] == ["node_stopped"]
 

@@ -1,6 +1,7 @@
-"""Masters and slaves: how far a slave was behind, and whether its log is still its master's.
+"""Masters and slaves: the replication lag of a slave, and whether its log equals its master's.
 
-Metrics: replication_lag SLAVE, replication_lag_left SLAVE, behind_for SLAVE, divergence SLAVE, behind SLAVE, ahead SLAVE.
+Metrics: replication_lag SLAVE, replication_lag_left SLAVE, behind_for SLAVE, divergence SLAVE, behind SLAVE, ahead
+SLAVE.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from rmqlab.pipeline.commitlogs import find_logs, log_files
 from rmqlab.verdict.catalogue import BYTES, SECONDS
 from rmqlab.verdict.findings import Finding, seen, unknown
 
-# Samples that stand closer together than half a second were taken in one instant.
+# Samples less than half a second apart count as one.
 _LAG = """
 with samples as (
     select h.at, h.seq, h.node, m.slave, h.node = m.master is_master,
@@ -39,7 +40,7 @@ select slave, instant_at at, greatest(0, master_end - slave_end) behind_bytes, m
 from known where nth = 1 and master_end is not null and slave_end is not null
 """
 
-# Samples in which a slave was behind, one after the other, are one span: to the first sample in which it was not.
+# Consecutive samples in which a slave was behind form one span, up to the first sample in which it was not.
 _SPANS = """
 with stepped as (
     select *, lead(at) over (partition by slave order by at) next_at,
@@ -47,14 +48,14 @@ with stepped as (
 )
 select slave, min(at) at, max_by(next_at, at) until from stepped where behind_bytes > 0 group by slave, span
 """
-# Holes count as part of a log, and what follows its last record does not.
+# Holes are part of a log; bytes after its last record are not.
 _ENDS = """
 select node, min(log_offset) first, max(until) last
 from (select node, log_offset, log_offset + size until from whole_records union all select node, log_offset, 0 from holes)
 group by node
 """
 
-# A record is what its CRC over all of its bytes says; the common range is judged record by record.
+# A record is identified by the CRC of all its bytes; the common range is compared record by record.
 _DIFFERING = """
 with ends as (
     {ends}
@@ -74,11 +75,11 @@ having count(*) < 2 or min(record_crc) != max(record_crc) or min(size) != max(si
 
 
 _PART_BYTES = 64 * 2**20
-"""Of two logs compared by one task."""
+"""Bytes of two logs compared by one task."""
 _BLOCK = 2**20
 
 Extent: TypeAlias = tuple[int, int]
-"""Where a log begins and ends."""
+"""The first and last offset of a log."""
 _NOTHING: Extent = (0, 0)
 
 _LAGS = """
@@ -94,7 +95,7 @@ order by log_offset
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Make the tables `lag`, `behind_spans` and `divergences`, and measure, for every slave."""
+    """Write the tables `lag`, `behind_spans` and `divergences`, and yield the findings of every slave."""
     slaves = [member for member in run.members.values() if member.broker_id]
     rows = [{"slave": slave.name, "master": master.name} for slave in slaves for master in _masters(run, slave)]
     run.small("pairs", rows, slave=pa.string(), master=pa.string())
@@ -166,12 +167,12 @@ def _judge_divergence(run: Run, slave: str, master: str, common: tuple[int, int]
 
 
 def differing_bytes(run: Run, one: str, other: str, low: int, high: int) -> int:
-    """How many offsets of [low, high) have other bytes in one node's log than in another's."""
+    """Return how many offsets of [low, high) have different bytes in the logs of two nodes."""
     files = {log.node: log_files(log) for log in find_logs(run.directory)}
     parts = [_Part(files[one], files[other], at, min(at + _PART_BYTES, high)) for at in range(low, high, _PART_BYTES)]
     if run.is_small or not parts:
         return sum(map(count_differing, parts))
-    # As an RDD: mapInArrow needs pandas, which nothing else here does.
+    # An RDD, because mapInArrow needs pandas, which is not a dependency.
     return int(run.spark.sparkContext.parallelize(parts, len(parts)).map(count_differing).sum())
 
 
@@ -186,7 +187,7 @@ class _Part:
 
 
 def count_differing(part: _Part) -> int:
-    """How many bytes differ in a part of two logs."""
+    """Return how many bytes differ in a range of two logs."""
     return sum(
         int(np.count_nonzero(_array(part.one, at, part.high) != _array(part.other, at, part.high)))
         for at in range(part.low, part.high, _BLOCK)

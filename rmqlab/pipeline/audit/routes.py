@@ -1,8 +1,8 @@
-"""What is believed about routes, against the truth. Pure.
+"""Compare the routes that watchers believed with the truth. No I/O.
 
-Metrics: stale_route WATCHER (longest time in which it named a broker that was away), missing_route NAMESERVER (in which
-it did not name one that was ready), route_disagreement (in which two nameservers that ran named different brokers).
-Time in which a nameserver itself is away is nobody's belief.
+Metrics: stale_route WATCHER (longest time in which it named a broker that was away), missing_route NAMESERVER (in
+which it did not name one that was ready), route_disagreement (in which two nameservers that ran named different
+brokers). Time in which a nameserver itself is away does not count.
 """
 
 import itertools
@@ -13,11 +13,11 @@ from rmqlab.verdict.catalogue import SECONDS
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Finding, seen, unknown
 
 Wrong = tuple[Span, str]
-"""A time in which a belief and the truth, or two beliefs, differed; and how."""
+"""A time in which a belief and the truth, or two beliefs, differed, with a description."""
 
 
 def judge(known: Known) -> Iterator[Finding]:
-    """Measure, for every nameserver and every client that told its routes."""
+    """Yield findings for every nameserver, and for every client that reported its routes."""
     clients = dict.fromkeys(belief.watcher for belief in known.of_clients)
     for watchers, beliefs in ((known.nameservers, known.of_nameservers), (clients, known.of_clients)):
         for watcher in watchers:

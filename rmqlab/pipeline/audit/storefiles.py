@@ -1,7 +1,7 @@
-"""The small files of stores, held against their logs.
+"""Compare the small files of stores with their logs.
 
-Metrics: unindexed NODE, topics_missing NODE, offset_file_ahead NODE; the rules are those of cluster/checks/storefiles.py.
-This process reads the files; Spark goes through the records.
+Metrics: unindexed NODE, topics_missing NODE, offset_file_ahead NODE; the rules are those of
+cluster/checks/storefiles.py. This process reads the files; Spark reads the records.
 """
 
 import struct
@@ -35,7 +35,7 @@ _ENDS = "select broker, topic, queue, max(offset) + 1 until from whole_records g
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Make the table `unindexed_messages`, and measure for every store."""
+    """Write the table `unindexed_messages`, and yield the findings of every store."""
     ranges = [row for node in run.stores for row in _index_ranges(run, node)]
     run.small("index_ranges", ranges, node=pa.string(), first=pa.int64(), last=pa.int64())
     run.table("unindexed_messages", run.sql(_UNINDEXED.format(began_at=run.began_at)))
@@ -62,7 +62,7 @@ def _judge_index(run: Run, node: str, found: int) -> Finding:
 
 
 def _index_ranges(run: Run, node: str) -> Iterator[dict[str, Any]]:
-    """The commit log offsets of the first and last message, of the head of each index file."""
+    """Return the commit log offsets of the first and last message, from the header of each index file."""
     for path in sorted((run.directory / node / "store" / "index").glob("*")):
         with path.open("rb") as file:
             head = file.read(_INDEX_HEAD_SIZE)

@@ -1,7 +1,7 @@
-"""Small tables of brokers against logs and journals. Metrics: groups_missing NODE, delay_offset_behind NODE.
+"""Compare small tables of brokers with logs and journals.
 
-This process reads the files; Spark knows who was given what, and what was delivered. The rules are those of
-cluster/checks/tablefiles.py.
+Metrics: groups_missing NODE, delay_offset_behind NODE. This process reads the files; Spark finds the groups that
+consumed and the messages that were delivered. The rules are those of cluster/checks/tablefiles.py.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -35,7 +35,7 @@ where c.topic = '{SCHEDULE_TOPIC}' group by c.node, c.queue
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Measure, for every master that was ready."""
+    """Yield the findings of every master that was ready."""
     served, delivered = run.rows(_SERVED), run.rows(_DELIVERED)
     for member in run.members.values():
         if not member.broker or member.broker_id:

@@ -1,4 +1,4 @@
-"""What a plot needs, in some hundred points: throughput and latency of sends, offsets of consumer groups, deliveries."""
+"""Some hundred points for each plot: throughput and latency of sends, group offsets, deliveries."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ select {start} + cast((at - {start}) / {step} as bigint) * {step} at, `group`, c
 from deliveries group by 1, 2, 3
 """
 
-# A commit stands until the next one of its queue: it is seen at each point of time from the one up to the other.
+# A commit is valid until the next one of its queue: it counts at each point of time between the two.
 _COMMITTED = """
 with spans as (
     select `group`, offset, ceil((at - {start}) / {step}) first,
@@ -33,7 +33,7 @@ select {start} + nth * {step} at, `group`, sum(offset) offset from seen group by
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Make the tables `send_bins`, `delivery_bins`, `offset_points`. They answer no metric."""
+    """Write the tables `send_bins`, `delivery_bins`, `offset_points`. Yields no findings."""
     step = max(100, (run.ended_at - run.began_at) // _POINTS)
     bounds = {"start": run.began_at, "end": max(run.began_at, run.ended_at), "step": step}
     run.table("send_bins", run.sql(_SENDS.format(**bounds)))

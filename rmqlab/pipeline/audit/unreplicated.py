@@ -1,4 +1,4 @@
-"""Which rows of `fates` are messages that a SYNC_MASTER answered SEND_OK, and that no slave of its has."""
+"""Conditions for messages that a SYNC_MASTER acknowledged with SEND_OK and none of its slaves has."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,9 @@ from rmqlab.verdict.grounds import SYNC_MASTER
 
 
 def conditions(run: Run) -> Mapping[str, str]:
-    """Return an expression for each `unreplicated BROKER`; none in a cluster of ASYNC_MASTERs.
+    """Return an expression for each `unreplicated BROKER`; empty in a cluster of ASYNC_MASTERs.
 
-    A message that a slave may have had, and lost when records were removed from it after the send, does not count.
+    Does not count a message that a slave may have lost when records were removed from it after the send.
     """
     if run.conditions.role != SYNC_MASTER:
         return {}

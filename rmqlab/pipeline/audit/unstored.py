@@ -29,7 +29,7 @@ where d.message_id != '' group by d.message_id
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Make the table `unstored`, and measure."""
+    """Write the table `unstored`, and yield the finding."""
     metric, unit = DELIVERED_UNSTORED.name, DELIVERED_UNSTORED.unit
     if not run.rows("select 1 from deliveries", 1):
         yield unknown(metric, unit, "nothing was delivered to a workload of the journal")

@@ -1,6 +1,6 @@
-"""What is known of absences and beliefs, for those who judge by them; and spans of time. Pure.
+"""Absences and beliefs, as input of the metrics about routes and detection, and spans of time. No I/O.
 
-Times are milliseconds of the cluster's clock; an end of None is that of the run, and beyond.
+Times are milliseconds of the cluster's clock; an end of None means open: the end of the run or later.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import attrs
 
 Span: TypeAlias = tuple[int, int | None]
-"""When it begins, and when it ends."""
+"""Start and end."""
 
 
 @attrs.frozen
@@ -24,7 +24,7 @@ class Happening:
 
 @attrs.frozen(kw_only=True)
 class Member:
-    """A node of the cluster, as it told of itself."""
+    """A node of the cluster, from its own report."""
 
     name: str
     address: str = ""
@@ -34,7 +34,7 @@ class Member:
 
 @attrs.frozen
 class Absence:
-    """A time in which a node did not serve. `until` None: it never came back."""
+    """A time in which a node did not serve. `until` None: it never returned."""
 
     node: str
     how: str
@@ -45,7 +45,7 @@ class Absence:
 
 @attrs.frozen
 class Belief:
-    """A watcher names an address for some time."""
+    """A time in which a watcher names an address."""
 
     watcher: str
     address: str
@@ -60,7 +60,7 @@ class Known:
     members: Mapping[str, Member]
     first_ready: Mapping[str, int]
     absences: tuple[Absence, ...]
-    """By their begin."""
+    """Sorted by their start."""
     of_nameservers: tuple[Belief, ...]
     of_clients: tuple[Belief, ...]
     ended_at: int
@@ -78,13 +78,13 @@ class Known:
         return [one for one in self.members.values() if one.broker]
 
     def away(self, node: str) -> list[Span]:
-        """When a node was away; absences that touch or overlap are one."""
+        """Return when a node was away; absences that touch or overlap are merged."""
         return _merged((one.at, one.until) for one in self.absences if one.node == node)
 
     def contradicting(self, belief: Belief, node: str) -> list[Span]:
-        """When a node was away, as far as it tells against a belief in it.
+        """Return when a node was away, for comparison with a belief about it.
 
-        A broker that starts registers before it is ready: what a nameserver believes from then on is no error.
+        A starting broker registers before it is ready: the belief of a nameserver from then on is not an error.
         """
         is_told = belief.watcher in self.nameservers
         return _merged(
@@ -93,7 +93,7 @@ class Known:
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:
-    """Of spans by their begins: those that touch or overlap made one."""
+    """Merge spans, sorted by their start, that touch or overlap."""
     whole: list[Span] = []
     for at, until in spans:
         if not whole or not _reaches(whole[-1], at):
@@ -108,14 +108,14 @@ def _reaches(span: Span, at: int) -> bool:
 
 
 def shared(one: Span, other: Span) -> Span | None:
-    """The time that two spans have in common; None where that is none."""
+    """Return the common time of two spans, or None."""
     at = max(one[0], other[0])
     until = min((end for end in (one[1], other[1]) if end is not None), default=None)
     return (at, until) if until is None or at < until else None
 
 
 def uncovered(span: Span, covers: Iterable[Span]) -> Iterator[Span]:
-    """The parts of a span that lie in none of the others: walk over all borders, and count what is open."""
+    """Return the parts of a span outside all others: a sweep over all borders that counts open spans."""
     begin, end = span
     met = [one for one in covers if shared(one, span)]
     borders = [(at, 1) for at, _ in met] + [(until, -1) for _, until in met if until is not None]

@@ -1,1 +1,1 @@
-"""The report of an audited run: one page that stands alone, drawn from the audit's tables, without Spark and scripts."""
+"""The report of an audited run: one self-contained page built from the audit's tables, without Spark."""

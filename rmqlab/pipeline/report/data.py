@@ -1,4 +1,4 @@
-"""What the page is made of: the audit's summary, and its small tables."""
+"""Input of the page: the audit's summary, and its small tables."""
 
 import json
 from collections.abc import Mapping
@@ -19,12 +19,12 @@ _MOST_EVENTS = 2000
 
 
 class NoAuditError(Exception):
-    """A run was not audited yet, or its tables are gone."""
+    """A run has not been audited, or its tables are missing."""
 
 
 @attrs.frozen(kw_only=True)
 class Facts:
-    """How the cluster was set up, and how to play the run again. Empty where a run does not say."""
+    """The cluster's settings, and how to repeat the run. Empty if a run does not record them."""
 
     role: str = ""
     """ASYNC_MASTER or SYNC_MASTER."""
@@ -35,7 +35,7 @@ class Facts:
     version: str = ""
     seed: str = ""
     command: str = ""
-    """What plays the run again."""
+    """Command that repeats the run."""
     groups: int = 0
     slaves: int = 0
     nameservers: int = 0
@@ -43,14 +43,14 @@ class Facts:
 
 @attrs.frozen(kw_only=True)
 class RunData:
-    """A run as the page shows it. Times are milliseconds of the cluster's clock."""
+    """Data of a run for its page. Times are milliseconds of the cluster's clock."""
 
     directory: Path
     summary: Mapping[str, Any]
     claim: str
-    """What the run was to show, where it is a scenario."""
+    """The claim that a scenario tests; empty for other runs."""
     told: Mapping[str, Any]
-    """The scenario's own verdict, where there is one."""
+    """The scenario's own verdict; empty for other runs."""
     facts: Facts
     events: list[dict[str, Any]]
     tables: Path
@@ -74,22 +74,22 @@ class RunData:
 
     @property
     def ready(self) -> dict[str, dict[str, Any]]:
-        """What each node said of itself when it was last ready, in the order of their starts."""
+        """Fields of each node's last `node_ready`, in the order of their starts."""
         return {row["node"]: row["fields"] for row in self.events if row["kind"] == "node_ready"}
 
     def role_of(self, node: str) -> str:
-        """`master` or `slave`; empty for what is no broker."""
+        """Return `master` or `slave`; empty for nodes that are not brokers."""
         fields = self.ready.get(node, {})
         if not fields.get("broker_name"):
             return ""
         return "master" if fields.get("broker_id") == 0 else "slave"
 
     def value(self, metric: str) -> int:
-        """A finding's value as a whole number; 0 where it is unknown or was not measured."""
+        """Return a finding's value as an integer; 0 if it is unknown or was not measured."""
         return int(self.findings.get(metric, {}).get("value") or 0)
 
     def values(self, prefix: str) -> list[tuple[str, float]]:
-        """Known values of the metrics of one name, those of single queues left out."""
+        """Return the known values of the metrics with a prefix, without those of single queues."""
         return [
             (metric, float(one["value"]))
             for metric, one in self.findings.items()
@@ -97,7 +97,7 @@ class RunData:
         ]
 
     def longest(self, prefix: str) -> tuple[str, Mapping[str, Any]] | None:
-        """The metric of this name with the largest value, and its finding."""
+        """Return the metric of this name with the largest value, and its finding."""
         known = self.values(prefix)
         if not known:
             return None
@@ -105,7 +105,7 @@ class RunData:
         return metric, self.findings[metric]
 
     def table(self, name: str) -> list[dict[str, Any]]:
-        """All rows of a table; none where the audit made no such table."""
+        """Return all rows of a table; empty if the audit did not write it."""
         path = self.tables / name
         if not path.is_dir():
             return []
@@ -114,7 +114,7 @@ class RunData:
 
 
 def read_run(directory: Path) -> RunData:
-    """Read what the audit of a run left. NoAuditError."""
+    """Read the results of a run's audit. Raises NoAuditError."""
     path = directory / FOLDER / SUMMARY
     try:
         summary = json.loads(path.read_text())
@@ -137,7 +137,7 @@ def read_run(directory: Path) -> RunData:
 
 
 def _facts(spec: Mapping[str, Any], started: Mapping[str, Any], run: Mapping[str, Any]) -> Facts:
-    """From a cluster's record, from the event of its start, and from a scenario's record."""
+    """Merge a cluster's record, the event of its start, and a scenario's record."""
     return Facts(
         role=str(spec.get("role") or ""),
         flush=str(spec.get("flush") or ""),

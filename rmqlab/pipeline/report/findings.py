@@ -1,4 +1,4 @@
-"""The findings of the page: what was found first, then what is zero or unknown, folded."""
+"""The findings of the page: non-zero ones first, then those that are zero or unknown, folded."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
@@ -15,7 +15,7 @@ Finding = Mapping[str, Any]
 
 
 def render_findings(data: RunData) -> str:
-    """The section with all metrics that are not of single queues."""
+    """Return the section with all metrics except those of single queues."""
     rows = [(metric, one) for metric, one in data.findings.items() if "@" not in metric]
     found = [(metric, one) for metric, one in rows if one["value"]]
     unknown = [(metric, one) for metric, one in rows if one["value"] is None]
@@ -30,7 +30,7 @@ def render_findings(data: RunData) -> str:
 
 
 def value_of(finding: Finding | None) -> str:
-    """A value as the page shows it."""
+    """Format a value for the page."""
     if finding is None or finding["value"] is None:
         return "unknown"
     value = finding["value"]
@@ -39,7 +39,7 @@ def value_of(finding: Finding | None) -> str:
 
 
 def violating(data: RunData) -> set[str]:
-    """Names of the metrics that make this run's verdict `violated` if they are above zero."""
+    """Return the metrics that make this run's verdict `violated` if they are above zero."""
     profile = data.facts.profile or "4.9"
     return {ground.metric for ground in GROUNDS if ground.effect is Effect.VIOLATES and profile in ground.profiles}
 

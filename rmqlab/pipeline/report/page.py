@@ -1,6 +1,6 @@
-"""Put the page together: story and verdict, charts, where messages are, findings.
+"""Build the page: story and verdict, charts, location of messages, findings.
 
-One file that needs no network, in light and dark, on a phone and on paper.
+One file that needs no network, for light and dark mode, small screens and print.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,13 +33,13 @@ _LONGEST = (
 
 
 def write_report(directory: Path, out: Path) -> Path:
-    """Write the page of an audited run and return its path. NoAuditError."""
+    """Write the page of an audited run and return its path. Raises NoAuditError."""
     out.write_text(render_page(read_run(directory)), encoding="utf-8")
     return out
 
 
 def render_page(data: RunData) -> str:
-    """The page as text."""
+    """Return the page as text."""
     parts = [
         _head(data),
         _key_figures(data),

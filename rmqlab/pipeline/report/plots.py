@@ -1,6 +1,6 @@
-"""The plots of the page, one function each: a title, what to see in it, and the drawing. None where there is no data.
+"""The plots of the page, one function each: title, description and drawing; None without data.
 
-All have the same time axis. Through each go the times in which a broker or nameserver was away, and the faults.
+All have the same time axis, and show the absences of brokers and nameservers, and the faults.
 """
 
 import collections
@@ -15,23 +15,23 @@ from rmqlab.verdict.outcomes import OUTCOMES
 
 _LANE = 30
 _SERIES = 6
-"""Colours of series; more share them."""
+"""Number of series colours; further series reuse them."""
 
 
 @attrs.frozen
 class Figure:
-    """A drawing with its words."""
+    """A drawing with its texts."""
 
     title: str
     says: str
     svg: str
     legend: tuple[tuple[str, str], ...] = ()
-    """CSS class and word."""
+    """CSS class and label."""
     anchor: str = ""
 
 
 def _mark_faults(data: RunData, plot: Plot) -> Plot:
-    """Shade the absences of servers and mark where faults began and ended."""
+    """Shade the absences of servers and mark the start and end of faults."""
     at = since(data.began_at)
     for row in data.table("absences"):
         if data.ready.get(row["node"], {}).get("address"):
@@ -45,18 +45,18 @@ def _mark_faults(data: RunData, plot: Plot) -> Plot:
 
 
 def figures(data: RunData) -> Iterator[Figure]:
-    """All that there is data for, in the page's order."""
+    """Yield all figures that have data, in the page's order."""
     for make in (space_time, throughput, latency, replication_lag, consumer_offsets, deliveries):
         if (figure := make(data)) is not None:
             yield figure
 
 
-# ---- who lived, who was believed to, who could be used ---------------------------------------------------
+# ---- absences, beliefs and availability ------------------------------------------------------------------
 
 
 @attrs.define
 class _Lanes:
-    """Rows of bars under each other."""
+    """Rows of bars, from top to bottom."""
 
     data: RunData
     rows: list[tuple[str, str, Callable[[Plot, float], None]]] = attrs.field(factory=list)
@@ -82,7 +82,7 @@ def space_time(data: RunData) -> Figure | None:
         lanes.add(node, _life(data, node, absences, data.role_of(node)))
     for watcher in sorted({row["watcher"] for row in beliefs}):
         if not ready.get(watcher, {}).get("address"):
-            continue  # of clients there may be very many
+            continue  # there may be many clients
         for address in sorted({row["address"] for row in beliefs if row["watcher"] == watcher}):
             held = [row for row in beliefs if (row["watcher"], row["address"]) == (watcher, address)]
             node = addresses.get(address, address)
@@ -114,7 +114,7 @@ def _life(data: RunData, node: str, absences: list[dict[str, Any]], role: str) -
     def draw(plot: Plot, top: float) -> None:
         has_address = any(
             row["node"] == node and row["fields"].get("address") for row in data.events
-        )  # else a workload
+        )  # otherwise a workload
         first = min(
             (row["at"] for row in data.events if (row["node"], row["kind"]) == (node, "node_ready")),
             default=data.began_at,
@@ -165,7 +165,7 @@ def _band(data: RunData, way: str, outages: list[dict[str, Any]], *, is_known: b
     return draw
 
 
-# ---- how much, how fast ----------------------------------------------------------------------------------
+# ---- throughput, latency and offsets ---------------------------------------------------------------------
 
 
 def throughput(data: RunData) -> Figure | None:

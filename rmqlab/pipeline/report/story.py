@@ -1,6 +1,6 @@
-"""Five sentences that say what happened in a run, why, and what to do; each number links to its evidence.
+"""Five sentences about a run: events, their causes, and advice; each number links to its evidence.
 
-The sentences follow from the audit's findings and tables alone, so that a page of any run has them.
+The sentences are built from the audit's findings and tables alone, so every run's page has them.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _MOST_ABSENCES = 2
 
 @attrs.frozen
 class Link:
-    """Words that lead to a place on the page."""
+    """Text that links to a place on the page."""
 
     text: str
     anchor: str
@@ -32,12 +32,12 @@ Sentence = tuple[str | Link, ...]
 
 
 def anchor_of(metric: str) -> str:
-    """The id of a metric's row on the page."""
+    """Return the id of a metric's row on the page."""
     return "m-" + "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in metric)
 
 
 def tell_story(data: RunData) -> list[Sentence]:
-    """What ran, what went wrong, what that did to clients, what became of the messages, and what to do."""
+    """Return sentences about the cluster, the faults, their effect on clients, the messages, and advice."""
     return [_setting(data), _faults(data), _service(data), _messages(data), _advice(data)]
 
 
@@ -137,7 +137,7 @@ def _advice(data: RunData) -> Sentence:
 
 
 def _advices(data: RunData) -> Iterator[str]:
-    """At most two, the most urgent first."""
+    """Yield at most two, the most urgent first."""
     found = [text for condition, text in _rules(data) if condition]
     yield from found[:2]
 

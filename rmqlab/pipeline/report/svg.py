@@ -1,6 +1,6 @@
-"""Draw plots as SVG text: a frame with a time axis, and marks in it. Colours are CSS classes, so that pages can be dark.
+"""Draw plots as SVG text: a frame with a time axis, and marks. Colours are CSS classes, for dark mode.
 
-Hand-made, for the page has some thousand marks and must work offline: a plotting library would add 5 MB to each page.
+Without a library: the page has some thousand marks and must work offline; a plotting library would add 5 MB to it.
 """
 
 import math
@@ -16,7 +16,7 @@ _STEPS = (1, 2, 5)
 
 @attrs.frozen
 class Axis:
-    """From values to pixels."""
+    """Converts values to pixels."""
 
     low: float
     high: float
@@ -34,7 +34,7 @@ class Axis:
 
 
 def ticks(low: float, high: float, wanted: int = 6) -> list[float]:
-    """Round values that divide a range into about so many parts."""
+    """Return round values that divide a range into about this many parts."""
     if high <= low:
         return [low]
     rough = (high - low) / wanted
@@ -45,12 +45,12 @@ def ticks(low: float, high: float, wanted: int = 6) -> list[float]:
 
 
 def log_ticks(high: float) -> list[float]:
-    """Powers of ten from 1 on."""
+    """Return powers of ten from 1 on."""
     return [10.0**power for power in range(math.ceil(math.log10(max(high, 10))) + 1)]
 
 
 def short(value: float) -> str:
-    """A number for an axis: 1.5k, 20M."""
+    """Format a number for an axis: 1.5k, 20M."""
     for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
@@ -59,7 +59,7 @@ def short(value: float) -> str:
 
 @attrs.define
 class Plot:
-    """One drawing. x is seconds since the run began."""
+    """One drawing. x is seconds since the start of the run."""
 
     title: str
     seconds: float
@@ -75,7 +75,7 @@ class Plot:
         return self.height - BOTTOM
 
     def y(self, high: float, *, is_log: bool = False) -> Axis:
-        """A value axis from 0 (or 1) at the floor to `high` at the top, with its grid."""
+        """Return a value axis from 0 (or 1) at the floor to `high` at the top, and draw its grid."""
         axis = Axis(1.0 if is_log else 0.0, max(high, 10.0 if is_log else 1e-9), self.floor, TOP, is_log)
         for tick in log_ticks(high) if is_log else ticks(0, high, 4):
             if tick <= axis.high:
@@ -87,7 +87,7 @@ class Plot:
         return axis
 
     def bar(self, start: float, end: float, top: float, height: float, kind: str, says: str = "") -> None:
-        """A rectangle over a time; at least a hair wide."""
+        """Draw a rectangle over a time; at least 1.5 pixels wide."""
         left, right = self.x.at(start), self.x.at(end)
         title = f"<title>{escape(says)}</title>" if says else ""
         self.marks.append(
@@ -104,7 +104,7 @@ class Plot:
         is_step: bool = False,
         widest: float = math.inf,
     ) -> None:
-        """Join points; those farther apart than `widest` seconds are not."""
+        """Connect points, except those more than `widest` seconds apart."""
         path: list[str] = []
         last_at = last_y = 0.0
         for at, value in points:
@@ -123,7 +123,7 @@ class Plot:
         )
 
     def rule(self, at: float, kind: str, says: str = "") -> None:
-        """A vertical line at an instant."""
+        """Draw a vertical line at an instant."""
         x = self.x.at(at)
         title = f"<title>{escape(says)}</title>" if says else ""
         self.marks.append(
@@ -131,7 +131,7 @@ class Plot:
         )
 
     def shade(self, start: float, end: float, says: str) -> None:
-        """Shade the whole height over a time, below everything else."""
+        """Shade the whole height over a time, below all other marks."""
         left, right = self.x.at(start), self.x.at(end)
         self.marks.insert(
             0,
@@ -140,16 +140,16 @@ class Plot:
         )
 
     def label(self, text: str, y: float, kind: str = "name") -> None:
-        """A name left of the frame."""
+        """Draw a name left of the frame."""
         self.marks.append(f'<text class="{kind}" x="{LEFT - 8}" y="{y:.1f}" text-anchor="end">{escape(text)}</text>')
 
     def note(self, at: float, y: float, text: str, kind: str = "note") -> None:
-        """A word inside the frame."""
+        """Draw a word inside the frame."""
         x = min(self.x.at(at), WIDTH - RIGHT - 7 * len(text))
         self.marks.append(f'<text class="{kind}" x="{x + 3:.1f}" y="{y:.1f}">{escape(text)}</text>')
 
     def text(self) -> str:
-        """The whole drawing."""
+        """Return the whole drawing."""
         axis = "".join(
             f'<line class="grid" x1="{self.x.at(tick):.1f}" x2="{self.x.at(tick):.1f}" y1="{TOP}" y2="{self.floor:.1f}"/>'
             f'<text class="tick" x="{self.x.at(tick):.1f}" y="{self.floor + 16:.1f}" text-anchor="middle">{tick:g} s</text>'
@@ -163,7 +163,7 @@ class Plot:
 
 
 def stacked(plot: Plot, bins: Sequence[tuple[float, Sequence[float]]], kinds: Sequence[str], width: float) -> None:
-    """Bars of several kinds upon each other, each so many seconds wide."""
+    """Draw stacked bars of several kinds, each of the given seconds wide."""
     axis = plot.y(max((sum(values) for _, values in bins), default=1.0))
     for at, values in bins:
         below = 0.0
@@ -175,5 +175,5 @@ def stacked(plot: Plot, bins: Sequence[tuple[float, Sequence[float]]], kinds: Se
 
 
 def since(began_at: int) -> Callable[[int], float]:
-    """From milliseconds of the cluster's clock to seconds of the run."""
+    """Return a function from milliseconds of the cluster's clock to seconds of the run."""
     return lambda millis: (millis - began_at) / 1000

@@ -1,4 +1,4 @@
-"""Spark looks for data sources in packages of this name: with it `rocketmq` is known to every session.
+"""Registers `rocketmq` in every session: Spark imports data sources from packages with this prefix.
 
 See rmqlab/pipeline/topicsource.py.
 """
