@@ -67,7 +67,7 @@ DAMAGES: dict[str, Callable[[pathlib.Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-@pytest.mark.parametrize("process", ["produce-1", "cluster"])
+@pytest.mark.parametrize("process", ["produce-1", pytest.param("cluster", marks=pytest.mark.long)])
 def test_both_notice_an_incomplete_journal(
     spark: "SparkSession", tmp_path: pathlib.Path, process: str, damage: str
 ) -> None:

@@ -48,7 +48,7 @@ def overwrite_record(directory: pathlib.Path, node: str, message_id: str, at: in
         pytest.param(84, b"\0\0\0\7", id="another body length"),
     ],
 )
-@pytest.mark.parametrize("nodes", [("broker-a", "broker-a-s"), ("broker-a",)])
+@pytest.mark.parametrize("nodes", [("broker-a", "broker-a-s"), pytest.param(("broker-a",), marks=pytest.mark.long)])
 def test_a_damaged_record_is_no_copy_and_ends_no_log(
     spark: "SparkSession", tmp_path: pathlib.Path, nodes: tuple[str, ...], at: int, raw: bytes
 ) -> None:
@@ -68,7 +68,15 @@ def test_a_damaged_record_is_no_copy_and_ends_no_log(
         assert "broker-a, commit log offset " in findings[metric].evidence[0].says
 
 
-@pytest.mark.parametrize("entry", [bytes(20), ENTRY.pack(7, 300, 0), ENTRY.pack(10**6, 300, 0), None])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        bytes(20),
+        ENTRY.pack(7, 300, 0),
+        pytest.param(ENTRY.pack(10**6, 300, 0), marks=pytest.mark.long),
+        pytest.param(None, marks=pytest.mark.long),
+    ],
+)
 def test_a_queue_entry_to_nowhere_is_found(spark: "SparkSession", tmp_path: pathlib.Path, entry: bytes | None) -> None:
     directory = write_run(clean_run(), tmp_path)
     path = directory / "broker-a" / "store" / "consumequeue" / "orders" / "1" / f"{0:020d}"

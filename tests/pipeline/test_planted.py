@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return write_run(made_up_run(), tmp_path_factory.mktemp("planted") / "run")
 
 
-@pytest.mark.parametrize("name", TRIED)
+@pytest.mark.parametrize("name", [TRIED[0], *(pytest.param(name, marks=pytest.mark.long) for name in TRIED[1:])])
 def test_both_judges_agree_on_a_planted_run(
     spark: "SparkSession", run: pathlib.Path, tmp_path: pathlib.Path, name: str
 ) -> None:
