@@ -182,8 +182,11 @@ class ControlLink:
 
     async def attend(self, stream: trio.abc.Stream) -> None:
         """Exchange messages with the supervisor until the stream ends."""
-        self.faults.on_spent = lambda fault: self.emit("fault_spent", id=fault)
         self._replies.appendleft(CONTROL.encode(Hello(self.name, os.getpid())))
+        with self.faults.observing_spent(lambda fault: self.emit("fault_spent", id=fault)):
+            await self._exchange(stream)
+
+    async def _exchange(self, stream: trio.abc.Stream) -> None:
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._write_forever, stream)

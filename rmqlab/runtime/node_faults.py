@@ -4,8 +4,9 @@ This module is independent of the kinds of faults: rules are plain values for `r
 such as a server without a supervisor, needs only this module.
 """
 
+import contextlib
 import selectors
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -17,6 +18,8 @@ from rmqlab.runtime.timers import Timers
 PlainRules = Mapping[str, Any]
 """Fault rules of one node as plain values: `rmqlab.faults.rules.NodeRules` parses them."""
 Follower = Callable[[PlainRules], None]
+SpentObserver = Callable[[str], None]
+"""Receives the id of a fault."""
 OpenHooks = Callable[["NodeFaults", selectors.BaseSelector, Timers], ReactorHooks]
 
 
@@ -27,9 +30,8 @@ class NodeFaults:
     open_hooks: OpenHooks = no_hooks
     """Returns the hooks for an event loop of this node."""
     rules: PlainRules = attrs.field(factory=dict)
-    on_spent: Callable[[str], None] = lambda _fault: None
-    """Called with the id of a fault that has occurred the configured number of times."""
     _followers: list[Follower] = attrs.field(factory=list, init=False)
+    _spent_observers: list[SpentObserver] = attrs.field(factory=list, init=False)
 
     def set(self, rules: PlainRules) -> None:
         """Replace the current rules, with immediate effect."""
@@ -45,6 +47,20 @@ class NodeFaults:
     def unfollow(self, follower: Follower) -> None:
         """Stop calling."""
         self._followers.remove(follower)
+
+    def report_spent(self, fault_id: str) -> None:
+        """Report that a fault has occurred the configured number of times."""
+        for observer in tuple(self._spent_observers):
+            observer(fault_id)
+
+    @contextlib.contextmanager
+    def observing_spent(self, observer: SpentObserver) -> Iterator[None]:
+        """Call `observer` with the id of each fault that is reported meanwhile."""
+        self._spent_observers.append(observer)
+        try:
+            yield
+        finally:
+            self._spent_observers.remove(observer)
 
 
 _PROCESS_FAULTS: trio.lowlevel.RunVar[NodeFaults] = trio.lowlevel.RunVar("faults of this process")

@@ -70,10 +70,10 @@ async def test_a_code_is_answered_as_told_so_many_times_and_the_end_of_it_is_tol
     caller: Caller, dispatcher: Dispatcher[None], faults: NodeFaults
 ) -> None:
     spent: list[str] = []
-    faults.on_spent = spent.append
     play(faults, f1=AnswerRequest(target="a", code="PULL_MESSAGE", times=2, remark="too busy"))
-    for code in (PULL, SEND, PULL, PULL):
-        dispatcher.serve(caller, request(code))
+    with faults.observing_spent(spent.append):
+        for code in (PULL, SEND, PULL, PULL):
+            dispatcher.serve(caller, request(code))
     assert caller.codes == [2, 0, 2, 0]
     assert caller.answers[0].remark == "too busy"
     assert spent == ["f1"]

@@ -78,4 +78,4 @@ class RequestFaults:
         if fault_id in self._left:
             self._left[fault_id] -= 1
             if self._left[fault_id] == 0:
-                self.node.on_spent(fault_id)
+                self.node.report_spent(fault_id)
