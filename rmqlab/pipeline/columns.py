@@ -1,6 +1,7 @@
-"""Select the columns of a reader: Spark does not prune them for Python sources, but users can pass a schema.
+"""Select the columns of a reader by the user's schema.
 
-Reference: spark.md section 3 (the Arrow schema must be equal to the declared one, nullability included).
+Spark does not prune columns of Python sources. Reference: spark.md section 3 (the Arrow schema must be equal to the
+declared one, nullability included).
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,10 @@ def ddl(columns: Mapping[str, str]) -> str:
 
 
 def wanted_columns(schema: StructType, columns: Mapping[str, str], *, source: str) -> pa.Schema:
-    """Return the Arrow schema of the requested columns. Raises OptionError for unknown columns or other types."""
+    """Return the Arrow schema of the requested columns.
+
+    Raises OptionError for unknown columns or other types.
+    """
     for field in schema.fields:
         kind = columns.get(field.name)
         if kind is None:

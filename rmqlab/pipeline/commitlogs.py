@@ -67,7 +67,7 @@ class Stretch:
 
 
 def find_logs(path: Path) -> list[Log]:
-    """Return the commit logs below a path: the directory of a commit log, store, node, cluster or run.
+    """Return the commit logs below the directory of a log, store, node, cluster or run.
 
     The node is named after its directory, as rmqlab lays them out. Raises NoStoreError if there is no log.
     """
@@ -137,7 +137,10 @@ def _has_begun(path: Path) -> bool:
 
 
 def written_end(path: Path) -> int:
-    """Return the end of a file's last allocated block; its size if the system does not support SEEK_DATA."""
+    """Return the end of a file's last allocated block.
+
+    Returns its size if the system does not support SEEK_DATA.
+    """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
@@ -184,7 +187,7 @@ def _walk_a_chunk(view: memoryview, at: int, end: int, base: int) -> tuple[list[
 
 
 def _is_blank(view: memoryview, at: int) -> bool:
-    """Return True if the rest of the file is empty because the next record did not fit (store-ha section 2.1)."""
+    """Return True for the unused end of a file (store-ha section 2.1)."""
     if at + BLANK_SIZE > len(view):
         return True
     size, magic = _HEAD.unpack_from(view, at)
@@ -205,7 +208,10 @@ def _is_record(view: memoryview, at: int, base: int) -> bool:
 
 
 def next_record(mapped: mmap.mmap, view: memoryview, at: int, base: int, written: int) -> int:
-    """Return the first position from `at` on where a record begins; the file's length if there is none."""
+    """Return the first position from `at` on where a record begins.
+
+    Returns the file's length if there is none.
+    """
     found = mapped.find(_MAGIC, at, written)
     while found >= 0:
         if found >= 4 and found - 4 >= at and _is_record(view, found - 4, base):

@@ -14,11 +14,17 @@ T = TypeVar("T")
 
 
 class UserError(Exception):
-    """Base class of data source errors for users. The text is complete without a traceback."""
+    """Base class of data source errors for users.
+
+    The text is complete without a traceback.
+    """
 
 
 def without_traceback(fn: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function called by Spark: a UserError leaves it without a traceback. Supports generators."""
+    """Decorate a function called by Spark: a UserError leaves it without a traceback.
+
+    Supports generators.
+    """
     if inspect.isgeneratorfunction(fn):
 
         @functools.wraps(fn)

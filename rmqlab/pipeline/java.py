@@ -59,9 +59,10 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def java_version(program: Path) -> int | None:
-    """Return the major version of a `java` program; None if it does not run or prints no version.
+    """Return the major version of a `java` program.
 
-    A JDK has its version in the file `release`, which saves the start of a JVM.
+    Returns None if it does not run or prints no version. A JDK has its version in the file `release`, which saves the
+    start of a JVM.
     """
     release = program.resolve().parent.parent / "release"
     if program.exists() and release.exists() and (version := parse_version(release.read_text(errors="replace"))):

@@ -192,7 +192,10 @@ def _instant(entry: JournalEntry) -> datetime | None:
 
 
 def _conversion(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Return the conversion of a field to a column's type; it returns null for values of other types."""
+    """Return the conversion of a field to a column's type.
+
+    It returns null for values of other types.
+    """
     if pa.types.is_boolean(kind):
         return lambda value: value if isinstance(value, bool) else None
     if pa.types.is_integer(kind):

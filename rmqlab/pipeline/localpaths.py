@@ -16,7 +16,10 @@ _LOCAL_HOSTS = ("", "localhost")
 
 
 class NoPathError(Exception):
-    """A path is not local, or its pattern matches nothing. The text says what was expected."""
+    """A path is not local, or its pattern matches nothing.
+
+    The text says what was expected.
+    """
 
 
 def find_all(paths: Iterable[str], find: Callable[[Path], Iterable[T]], *, empty: type[Exception]) -> list[T]:
@@ -40,10 +43,10 @@ def find_all(paths: Iterable[str], find: Callable[[Path], Iterable[T]], *, empty
 
 
 def local_paths(text: str) -> list[Path]:
-    """Return the absolute paths for a path, a `file:` URI or a glob pattern. Raises NoPathError.
+    """Return the absolute paths for a path, a `file:` URI or a glob pattern.
 
-    An existing path is used literally, even if it contains `*`, `?` or `[`. Links to a directory that is also another
-    match are omitted: `runs/demo/*` also matches the link `latest`.
+    Raises NoPathError. An existing path is used literally, even if it contains `*`, `?` or `[`. Links to a directory
+    that is also another match are omitted: `runs/demo/*` also matches the link `latest`.
     """
     path = Path(_local_part(text)).expanduser().absolute()
     if path.exists() or not glob.has_magic(str(path)):

@@ -12,7 +12,10 @@ _CONNECT_SECONDS = 5.0
 
 
 class NoMasterError(Exception):
-    """A master URL is invalid, or no Standalone master listens there. The text says what to do."""
+    """A master URL is invalid, or no Standalone master listens there.
+
+    The text says what to do.
+    """
 
 
 def is_local(master: str) -> bool:

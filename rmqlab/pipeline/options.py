@@ -20,18 +20,27 @@ _SPARKS_OWN = frozenset({"checkpointlocation", "queryname"})
 
 
 class OptionError(UserError, ValueError):
-    """An option is unknown, or its value is invalid. The text contains the option and what was expected."""
+    """An option is unknown, or its value is invalid.
+
+    The text contains the option and what was expected.
+    """
 
 
 def option(
     name: str, read: Callable[[str], Any], meaning: str, *, default: object = attrs.NOTHING
 ) -> Any:  # a field, as attrs.field
-    """Return an attrs field for the option `name`. `read` raises ValueError with the expected form."""
+    """Return an attrs field for the option `name`.
+
+    `read` raises ValueError with the expected form.
+    """
     return attrs.field(default=default, metadata={"option": name, "read": read, "meaning": meaning})
 
 
 def bind_options(kind: type[T], options: Mapping[str, str], *, source: str) -> T:
-    """Build `kind`, an attrs class of `option` fields, from the options. Raises OptionError."""
+    """Build `kind`, an attrs class of `option` fields, from the options.
+
+    Raises OptionError.
+    """
     fields = {field.metadata["option"].lower(): field for field in attrs.fields(kind)}  # type: ignore[arg-type]
     values = {}
     for key, text in options.items():

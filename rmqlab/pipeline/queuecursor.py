@@ -1,8 +1,9 @@
-"""Read a range of a queue from any member of the broker's group. Each missing message is reported as lost.
+"""Read a range of a queue from any member of the broker's group.
 
-A member that is down, hangs, or lags is skipped for the next one; if no member has the messages, all are asked again
-until the deadline. Messages are lost if they certainly do not exist (expired, or above the end of a truncated queue).
-While no member of a group responds, its messages are not lost: they may become available again.
+Each missing message is reported as lost. A member that is down, hangs, or lags is skipped for the next one; if no
+member has the messages, all are asked again until the deadline. Messages are lost if they certainly do not exist
+(expired, or above the end of a truncated queue). While no member of a group responds, its messages are not lost: they
+may become available again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,10 @@ _REFUSED_FOR_GOOD: Final = _COPIED | {int(ResponseCode.SUBSCRIPTION_PARSE_FAILED
 
 
 class ReadError(UserError):
-    """A queue cannot be read: all members refuse, or none responds. No loss of messages was detected."""
+    """A queue cannot be read: all members refuse, or none responds.
+
+    No loss of messages was detected.
+    """
 
 
 @attrs.frozen
@@ -207,9 +211,10 @@ class QueueCursor:
         return pulled.is_found or not self.reading.wanted.is_any
 
     async def _ahead(self, client: Client, first: Pulled) -> list[Pulled]:
-        """Return concurrent pulls after one that found messages, each for as many messages as that one returned.
+        """Return the responses of concurrent pulls after one that found messages.
 
-        Only responses without gaps between them. With a filter the start of the next pull cannot be predicted.
+        Each pull requests as many messages as that one returned. Only responses without gaps between them. With a
+        filter the start of the next pull cannot be predicted.
         """
         address = self.members.get(self.part.queue.broker, {}).get(self._asked)
         if address is None or not first.is_found or not self.reading.wanted.is_any:
@@ -240,7 +245,10 @@ class QueueCursor:
         )
 
     def _order(self, addresses: Mapping[int, str]) -> list[int]:
-        """Return the members in the order to ask: preferred, then by option readFrom; recently failed ones last."""
+        """Return the members in the order to ask: preferred, then by option readFrom.
+
+        Members that failed recently are last.
+        """
         slaves = [broker_id for broker_id in sorted(addresses) if broker_id != MASTER_ID]
         masters = [MASTER_ID] if MASTER_ID in addresses else []
         order = slaves + masters if self.reading.read_from == "slave" else masters + slaves

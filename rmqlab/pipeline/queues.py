@@ -1,4 +1,4 @@
-"""Requests to brokers about queues: routes, bounds, and messages as bytes, from several members of a group.
+"""Requests about queues to members of a broker group: routes, bounds, messages.
 
 If the master is unavailable its slaves serve reads. They have at most the master's messages.
 """
@@ -50,7 +50,10 @@ Members = Mapping[str, Mapping[int, str]]
 
 
 class UnreachableError(Exception):
-    """No member of a broker's group served the request. The reason contains the error of each member."""
+    """No member of a broker's group served the request.
+
+    The reason contains the error of each member.
+    """
 
     def __init__(self, queue: QueueName, reason: str, *, is_refused: bool) -> None:
         super().__init__(f"{queue}: {reason}")
@@ -137,7 +140,10 @@ def members_of(route: TopicRouteData) -> dict[str, dict[int, str]]:
 
 
 def merged(known: Members, fresh: Members) -> dict[str, dict[int, str]]:
-    """Merge a fresh route into known ones; a broker name that it lacks keeps its old addresses."""
+    """Merge a fresh route into known ones.
+
+    A broker name that it lacks keeps its old addresses.
+    """
     return {name: dict(addresses) for name, addresses in {**known, **fresh}.items()}
 
 
@@ -162,10 +168,11 @@ async def min_offset(client: Client, queue: QueueName, members: Mapping[int, str
 
 
 async def offset_at(client: Client, queue: QueueName, members: Mapping[int, str], millis: int) -> int:
-    """Return the offset of the first message stored at a time or later; the end if all are older.
+    """Return the offset of the first message stored at a time or later.
 
-    Raises UnreachableError. Brokers return the nearest message in time, which may be older, or any of several that
-    were stored in the same millisecond (class ConsumeQueue): so this function checks it and the messages before it.
+    Returns the end if all are older. Raises UnreachableError. Brokers return the nearest message in time, which may be
+    older, or any of several that were stored in the same millisecond (class ConsumeQueue): so this function checks it
+    and the messages before it.
     """
     header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=millis)
     answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
@@ -181,9 +188,9 @@ async def offset_at(client: Client, queue: QueueName, members: Mapping[int, str]
 
 
 async def _first_not_older(is_older: Callable[[int], Awaitable[bool | None]], offset: int) -> int:
-    """Return the first offset of those up to `offset` that are not older: doubling steps back, then bisection.
+    """Return the first of the consecutive offsets up to `offset` that are not older.
 
-    `is_older` returns None for a message that is not available.
+    Steps back with doubling distances, then bisects. `is_older` returns None for a message that is not available.
     """
     low, step = offset, 1
     while low > 0 and await is_older(max(0, low - step)) is False:
@@ -256,9 +263,10 @@ async def pull(
 
 
 async def try_pull(client: Client, queue: QueueName, members: Mapping[int, str], offset: int, reading: Reading) -> None:
-    """Pull a message as a task would. Raises BrokerError if members refuse it and none returns messages.
+    """Pull a message as a task would.
 
-    Returns normally if a member serves the pull, or if none responds.
+    Raises BrokerError if members refuse it and none returns messages. Returns normally if a member serves the pull, or
+    if none responds.
     """
     refusal: BrokerError | None = None
     for broker_id in sorted(members):

@@ -1,4 +1,4 @@
-"""The data source `rocketmq-queues`: entries of all consume queues of a RocketMQ store, read from files.
+"""The data source `rocketmq-queues`: consume queue entries of a store's files.
 
     spark.read.format("rocketmq-queues").load("/data/rocketmq/store")
 
@@ -135,7 +135,10 @@ def entries_of(path: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _first_hole(descriptor: int) -> int:
-    """Return the start of a file's first hole; its size if the system does not support SEEK_HOLE."""
+    """Return the start of a file's first hole.
+
+    Returns its size if the system does not support SEEK_HOLE.
+    """
     try:
         return os.lseek(descriptor, 0, os.SEEK_HOLE)
     except OSError:

@@ -79,7 +79,10 @@ def walk(data: memoryview, at: int, end: int, base: int | None = None) -> tuple[
 
 @attrs.define(eq=False)
 class Records:
-    """Records of one buffer, column by column. Times in ms, sizes in bytes; hosts as `address:port`."""
+    """Records of one buffer, column by column.
+
+    Times in ms, sizes in bytes; hosts as `address:port`.
+    """
 
     data: np.ndarray
     starts: np.ndarray
@@ -127,7 +130,10 @@ class Records:
         return pa.array(found, pa.int64())
 
     def bodies(self) -> pa.Array:
-        """Return decompressed bodies; a body that cannot be decompressed is returned as stored."""
+        """Return decompressed bodies.
+
+        A body that cannot be decompressed is returned as stored.
+        """
         stored = self.binary(self.body_at, self.heads["body_size"])
         flags = self.heads["sys_flag"]
         if not (flags & COMPRESSED).any():
@@ -246,7 +252,10 @@ def as_text(raw: pa.Array) -> pa.Array:
 
 
 def property_column(text: pa.Array, name: str) -> pa.Array:
-    """Return the value of one property in stored texts; null if missing or empty. The last one wins, as in Java."""
+    """Return the value of one property in stored texts; null if missing or empty.
+
+    The last one wins, as in Java.
+    """
     pattern = rf"(?s)^(?:.*\x02)?{re.escape(name)}\x01(?P<value>[^\x02]+)"
     return pc.struct_field(pc.extract_regex(text, pattern), "value")
 

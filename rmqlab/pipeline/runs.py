@@ -1,7 +1,9 @@
-"""Find a run by a user's name for it: a directory, a cluster, or a scenario. No I/O except listing.
+"""Find a run by a user's name for it: a directory, a cluster, or a scenario.
 
-<home>/<cluster>/journal/                        home is ~/.rmqlab, or $RMQLAB_HOME
-<home>/runs/<scenario>/<UTC time>/journal/       the newest is used
+No I/O except listing directories.
+
+    <home>/<cluster>/journal/                        home is ~/.rmqlab, or $RMQLAB_HOME
+    <home>/runs/<scenario>/<UTC time>/journal/       the newest is used
 """
 
 import os
@@ -51,7 +53,10 @@ def newest_run(scenario: Path) -> Path | None:
 
 
 def name_of(run: Path) -> str:
-    """Return the name of a run's directory; for a scenario's run, named by its time only, the scenario."""
+    """Return the name of a run's directory.
+
+    A scenario's run is named after the scenario: its directory contains only the time.
+    """
     return run.parent.name if run.match(_TIMES) else run.name
 
 

@@ -133,7 +133,7 @@ def _cause(text: str) -> str:
 
 @contextlib.contextmanager
 def _environment(*, local: bool, machine: Machine, python: str | None) -> Iterator[None]:
-    """Set the environment that PySpark reads when it starts a JVM and its workers, and restore it afterwards.
+    """Set the environment that PySpark reads at its start, and restore it afterwards.
 
     `python` is the executors' interpreter, if a setting selects it.
     """
@@ -153,7 +153,10 @@ def _environment(*, local: bool, machine: Machine, python: str | None) -> Iterat
 
 
 def _cluster_environment() -> dict[str, str]:
-    """Return settings for the driver's interpreter and JVM log levels, with the user's. Raises NoSparkError."""
+    """Return settings for the driver's interpreter and JVM log levels, with the user's.
+
+    Raises NoSparkError.
+    """
     try:
         log = f"-Dlog4j2.configurationFile={make_log_settings().as_uri()}"
     except OSError as exc:
@@ -163,7 +166,10 @@ def _cluster_environment() -> dict[str, str]:
 
 
 def _local_environment(machine: Machine) -> dict[str, str]:
-    """Return the home of a local run, and the interpreter of its planners. Raises NoSparkError."""
+    """Return the home of a local run, and the interpreter of its planners.
+
+    Raises NoSparkError.
+    """
     import pyspark  # noqa: PLC0415
 
     try:

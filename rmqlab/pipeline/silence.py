@@ -1,4 +1,4 @@
-"""Broker groups that do not respond for their queues: descriptions, and how long a stream waits. No I/O."""
+"""Broker groups that do not respond: descriptions, and time limits. No I/O."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -38,7 +38,10 @@ class SilenceWatch:
     _since: dict[str, float] = attrs.field(factory=dict, init=False)
 
     def overdue(self, asked: Collection[str], silent: Iterable[Silence], now: float) -> list[Silence]:
-        """Process one round: the groups asked, and the silent ones. Return those silent for too long."""
+        """Process one round: the groups asked, and the silent ones.
+
+        Returns those silent for too long.
+        """
         silent = list(silent)
         for broker in set(asked) - {one.broker for one in silent}:
             self._since.pop(broker, None)

@@ -1,9 +1,9 @@
-"""A small SPARK_HOME over the installed PySpark, for local runs: starts twice as fast, with any Java runtime.
+"""A small SPARK_HOME over the installed PySpark, for local runs.
 
-PySpark starts `bin/spark-submit` of its home, and its workers import it from `python/lib/pyspark.zip`. The installed
-script starts a second JVM only to build a command line, with an option that a trimmed runtime rejects; the archive
-contains no bytecode. Our script starts Java directly, and there is no archive: workers import the installed package
-(spark.md, 1, 2).
+It starts twice as fast, and with any Java runtime. PySpark starts `bin/spark-submit` of its home, and its workers
+import it from `python/lib/pyspark.zip`. The installed script starts a second JVM only to build a command line, with an
+option that a trimmed runtime rejects; the archive contains no bytecode. Our script starts Java directly, and there is
+no archive: workers import the installed package (spark.md, 1, 2).
 
     <directory>/jars -> the installed jars      python/lib/  empty
     <directory>/bin/spark-submit                conf/log4j2.properties   errors only
@@ -102,9 +102,9 @@ def make_overlay(spark_home: Path, java: Java, machine: Machine, cache: Path | N
 
 
 def make_log_settings(cache: Path | None = None) -> Path:
-    """Return the file with log levels for a driver with another SPARK_HOME; creates it if missing.
+    """Return the file with log levels for a driver with another SPARK_HOME.
 
-    Raises OSError.
+    Creates it if missing. Raises OSError.
     """
     key = hashlib.sha1(_QUIET.encode(), usedforsecurity=False).hexdigest()[:16]
     made = (cache or _cache()) / f"log4j2-{key}.properties"

@@ -140,7 +140,10 @@ class StoreReader(DataSourceReader):
                 at = yield from self._until_unsound(attrs.evolve(part, start=at), mapped, view)
 
     def _until_unsound(self, part: Range, mapped: mmap.mmap, view: memoryview) -> Generator[pa.RecordBatch, None, int]:
-        """Yield the batches of a range up to a record with inconsistent inner lengths; return where to continue."""
+        """Yield the batches of a range up to a record with inconsistent inner lengths.
+
+        Returns the position at which to continue.
+        """
         base, written = int(Path(part.path).name), written_end(Path(part.path))
         for stretch in stretches(view, mapped, base, part.start, part.end, written, is_last=part.is_last):
             if not stretch.starts:

@@ -29,7 +29,10 @@ _BOUNDS_SECONDS = 10.0
 
 
 class PlanError(UserError):
-    """The options cannot be resolved: no name server, topic or broker. The text says what to do."""
+    """The options cannot be resolved: no name server, topic or broker.
+
+    The text says what to do.
+    """
 
 
 class DataLossError(UserError):
@@ -136,9 +139,10 @@ class Bounds:
         return f"there is no topic {topic}{near_miss(topic, known)} (name server {self.options.name_server})"
 
     def try_reading(self, starts: Mapping[QueueName, int]) -> None:
-        """Pull a message of one queue of each broker. Raises PlanError if it refuses: account, group, filter.
+        """Pull a message of one queue of each broker.
 
-        Ignores brokers that do not respond: they may be available when their messages are read.
+        Raises PlanError if it refuses: account, group, filter. Ignores brokers that do not respond: they may be
+        available when their messages are read.
         """
         samples = {queue.broker: queue for queue in sorted(starts, reverse=True)}
 
@@ -224,7 +228,10 @@ class Bounds:
         return found
 
     def _skip(self, silent: Mapping[QueueName, str]) -> None:
-        """Exclude silent queues from later requests. Raises PlanError if they may not be skipped."""
+        """Exclude silent queues from later requests.
+
+        Raises PlanError if they may not be skipped.
+        """
         if not silent:
             return
         problem = f"{NAME}: {'; '.join(map(str, silences(silent)))}; {self.routed}"
@@ -235,9 +242,9 @@ class Bounds:
 
 
 async def _check_within(client: Client, queue: QueueName, members: Mapping[int, str], offset: int) -> None:
-    """Raise PlanError for an offset beyond the end of a queue at its master; a slave may lag.
+    """Raise PlanError for an offset beyond the end of a queue at its master.
 
-    Raises UnreachableError.
+    A slave may lag. Raises UnreachableError.
     """
     bound = await queues.max_offset(client, queue, members)
     if bound.is_masters and offset > bound.offset:

@@ -54,7 +54,10 @@ def offsets_document(offsets: Offsets) -> dict[str, Any]:
 
 
 def read_document(document: Mapping[str, Any]) -> dict[QueueName, int]:
-    """Parse a document of `offsets_document`. Raises ValueError for another version or form."""
+    """Parse a document of `offsets_document`.
+
+    Raises ValueError for another version or form.
+    """
     if document.get("v") != VERSION:
         raise ValueError(f"offsets of version {document.get('v')!r}, expected {VERSION}")
     return dict(_entries(document.get("topics")))

@@ -1,4 +1,7 @@
-"""Options of the data source `rocketmq`, named after those of Spark's Kafka source where it has the same concept."""
+"""Options of the data source `rocketmq`.
+
+They are named after those of Spark's Kafka source where it has the same concept.
+"""
 
 import os
 import re
@@ -59,7 +62,10 @@ def _name_servers(value: str) -> str:
 
 
 def _tag_expression(value: str) -> tuple[str, ...]:
-    """Return the tags of `a || b`, a subscription expression; empty for `*`, all tags. Raises ValueError."""
+    """Return the tags of `a || b`, a subscription expression; empty for `*`, all tags.
+
+    Raises ValueError.
+    """
     expected = "expected tags separated by `||`, such as a || b, or * alone for all"
     if value.strip() == ALL:
         return ()

@@ -76,7 +76,10 @@ def _explained(loss: Loss) -> str:
 
 
 def _records(chunk: Chunk, part: QueueRange) -> Records:
-    """Return the pulled records within the range. Raises ReadError if they cannot be parsed."""
+    """Return the pulled records within the range.
+
+    Raises ReadError if they cannot be parsed.
+    """
     view = memoryview(b"".join(chunk.bodies))
     starts, end = walk(view, 0, len(view))
     records, unsound = decode_records(view, starts)

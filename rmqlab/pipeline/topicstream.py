@@ -143,7 +143,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self.options.link.call(self.bounds.look_again)
 
     def _ends(self, begin: dict[QueueName, int]) -> dict[QueueName, Bound]:
-        """Return the ends of queues, without those of silent brokers. Raises PlanError after pollTimeoutMs."""
+        """Return the ends of queues, without those of silent brokers.
+
+        Raises PlanError after pollTimeoutMs.
+        """
         self.bounds.queues.update(begin)
         if self._target is not None:
             return self._target
@@ -187,10 +190,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log.warning("%s. The stream continues without these queues, and reads them once their brokers respond", problem)
 
     def _end(self, begin: dict[QueueName, int], told: dict[QueueName, Bound]) -> dict[QueueName, int]:
-        """Return the end of each queue in this batch. Queues of silent brokers stay at their start.
+        """Return the end of each queue in this batch.
 
-        A new queue starts at its first message. A batch without messages of that queue records this start in the
-        checkpoint first: otherwise a repeated batch might start at another offset.
+        Queues of silent brokers stay at their start. A new queue starts at its first message. A batch without messages
+        of that queue records this start in the checkpoint first: otherwise a repeated batch might start at another
+        offset.
         """
         end = dict(begin)
         for queue in told.keys() & begin.keys():
@@ -229,7 +233,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _kept(path: Path) -> dict[str, Any]:
-    """Return the offsets saved by an earlier start. Raises PlanError if they cannot be parsed."""
+    """Return the offsets saved by an earlier start.
+
+    Raises PlanError if they cannot be parsed.
+    """
     try:
         kept: dict[str, Any] = json.loads(path.read_text())
         read_document(kept)

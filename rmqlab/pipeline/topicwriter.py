@@ -61,11 +61,17 @@ _BATCH_BYTES: Final = 2**20
 
 
 class SendFailedError(UserError):
-    """Rows could not be written in time, or no broker accepts them. The text says which and why."""
+    """Rows could not be written in time, or no broker accepts them.
+
+    The text says which and why.
+    """
 
 
 def check_written(schema: StructType, options: TopicOptions, *, overwrite: bool) -> list[str]:
-    """Return the names of the columns to write, in order. Raises OptionError for unsupported columns."""
+    """Return the names of the columns to write, in order.
+
+    Raises OptionError for unsupported columns.
+    """
     options.check_for_write()
     if overwrite:
         raise OptionError(f"{NAME}: a topic cannot be overwritten; use the mode append")
@@ -306,7 +312,10 @@ def _lane(letter: Letter, number: int) -> object:
 
 
 def _loads(lane: Sequence[Letter], most: int) -> Iterator[list[Letter]]:
-    """Cut a lane into requests, limited by messages and bytes; a delayed message is a request of its own."""
+    """Cut a lane into requests, limited by messages and bytes.
+
+    A delayed message is a request of its own.
+    """
     load: list[Letter] = []
     size = 0
     for letter in lane:
@@ -324,7 +333,10 @@ _producers: dict[tuple[int, str], Producer] = {}
 
 
 def _producer(client: Client, group: str) -> Producer:
-    """Return the producer of a group and client; one per client instance, as brokers identify it by heartbeats."""
+    """Return the producer of a group and client.
+
+    There is one per client instance: brokers identify it by its heartbeats.
+    """
     key = id(client), group
     if (producer := _producers.get(key)) is None:
         producer = _producers[key] = Producer(client, group, ProducerConfig(retries=2))

@@ -144,7 +144,10 @@ def _ask(run: Run, tell: Callable[[str], object]) -> list[Finding]:
 
 
 def _fit(spark: "SparkSession", byte_count: int, *, is_small: bool, given: Collection[str]) -> None:
-    """Configure Spark for the run's size: in a small run adaptive plans and compilation cost more than they save."""
+    """Configure Spark for the run's size.
+
+    In a small run adaptive plans and compilation cost more than they save.
+    """
     partitions = max(spark.sparkContext.defaultParallelism, byte_count // _PARTITION_BYTES)
     settings = {
         "spark.sql.adaptive.enabled": str(not is_small).lower(),

@@ -1,7 +1,8 @@
-"""Nodes whose clocks contradict those of others. Table: clock_bounds; metric: clock_disagreement NODE.
+"""Nodes whose clocks contradict those of others.
 
-A row of the table is the largest difference by which events show one node's clock behind another's. Spark joins sends,
-deliveries and copies by message id; this process receives only one row per pair of nodes.
+Table: clock_bounds; metric: clock_disagreement NODE. A row of the table is the largest difference by which events show
+one node's clock behind another's. Spark joins sends, deliveries and copies by message id; this process receives only
+one row per pair of nodes.
 """
 
 import collections

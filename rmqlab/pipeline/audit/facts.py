@@ -1,4 +1,4 @@
-"""The facts of a run as tables: sends, deliveries, commits, stored records, and events of the cluster.
+"""Facts of a run as tables: sends, deliveries, commits, records, cluster events.
 
 They are read once from journals and commit logs, and kept as parquet in the run's directory: all queries use these
 tables. Times are milliseconds of the cluster's clock; a message is identified by its unique id; `seq` orders events.
@@ -113,7 +113,10 @@ class Run:
         self._know(name, pa.Table.from_pylist(rows, schema=pa.schema(list(columns.items()))))
 
     def keep(self, name: str, content: pa.Table) -> None:
-        """Write a table of this process as parquet without Spark, which starts two processes per written file."""
+        """Write a table of this process as parquet.
+
+        Without Spark, which starts two processes per written file.
+        """
         path = self.out / name
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
@@ -147,12 +150,18 @@ class Run:
         return sorted({member.broker for member in self.members.values() if member.broker})
 
     def unread_of(self, broker: str) -> list[str]:
-        """Return why messages of this broker name are uncertain; empty if all its logs were read."""
+        """Return why messages of this broker name are uncertain.
+
+        Returns an empty list if all its logs were read.
+        """
         return [f"{node}: {why}" for node, why in self.unread.items() if self.members[node].broker == broker]
 
 
 def _relaxed(kind: pa.DataType) -> pa.DataType:
-    """Return the same type with all nested fields nullable: a window's struct is null before the first row."""
+    """Return the same type with all nested fields nullable.
+
+    A window's struct is null before the first row.
+    """
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_relaxed(field.type)).with_nullable(True) for field in kind])
     if pa.types.is_list(kind):
@@ -310,7 +319,10 @@ def _stores(directory: Path, happenings: Sequence[Happening]) -> tuple[set[str],
 
 
 def _read_stores(run: Run) -> None:
-    """Read records and consume queues. Queues first: the records they refer to were written before."""
+    """Read records and consume queues.
+
+    Queues are read first: the records they refer to were written before.
+    """
     names = [{"node": name, "broker": member.broker or name} for name, member in run.members.items()]
     run.small("brokers_of_nodes", names, node=pa.string(), broker=pa.string())
     run.table("queue_entries", _of_stores(run, QueueSource, _ENTRY_SCHEMA))

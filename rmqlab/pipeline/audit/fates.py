@@ -99,7 +99,10 @@ def _sent(run: Run) -> dict[str, Any]:
 
 
 def _expired(run: Run) -> str:
-    """Return an expression: a broker that deleted expired files has no entry of the queue up to the message."""
+    """Return an expression for expired messages.
+
+    A broker that deleted expired files has no entry of the queue up to the message.
+    """
     deleting = sorted({one.node for one in run.happenings if one.kind == "file_deleted" and one.node in run.stores})
     brokers = {run.members[node].broker for node in deleting if node in run.members}
     if not brokers:

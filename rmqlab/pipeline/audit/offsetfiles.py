@@ -1,8 +1,8 @@
-"""Compare consumer offsets in brokers' files with the commits sent. Metric: offset_file_behind NODE.
+"""Compare consumer offsets in brokers' files with the commits sent.
 
-A broker saves its offsets every 5 s, first 10 s after its start, and at a clean shutdown; the rules are those of
-cluster/checks/offsetfiles.py. This process reads the files and follows the nodes; Spark aggregates the commits. Needs
-`offset_moves`.
+Metric: offset_file_behind NODE. A broker saves its offsets every 5 s, first 10 s after its start, and at a clean
+shutdown; the rules are those of cluster/checks/offsetfiles.py. This process reads the files and follows the nodes;
+Spark aggregates the commits. Needs `offset_moves`.
 """
 
 import collections
@@ -97,7 +97,7 @@ def _share(
     lives: Mapping[str, _Life | None],
     disturbances: Mapping[str, list[Span]],
 ) -> None:
-    """Register the files, the lives of nodes and the times in which a commit may be lost as Spark views."""
+    """Register files, lives of nodes and times without certain commits as Spark views."""
     stored = [
         {"node": node, "key": name, "queue": queue, "offset": offset}
         for node, table in files.items()
@@ -140,7 +140,10 @@ def _life(run: Run, member: Member, disturbances: list[Span]) -> _Life | None:
 
 
 def _end(run: Run, node: str, rest: list[Happening]) -> tuple[int, bool]:
-    """Return when the last life of a node ended, by the command that ended it, and whether it was a clean shutdown."""
+    """Return the end of a node's last life, and whether it was a clean shutdown.
+
+    The end is the time of the command that ended it.
+    """
     ordered = None
     for one in rest:
         if one.kind == "command" and one.fields.get("command") in ("kill", "stop", "pause", "power-loss", "wipe"):

@@ -340,7 +340,10 @@ where nth <= {EVIDENCE_LIMIT} order by nth
 
 
 def judge_duplicates(run: Run) -> Iterator[Finding]:
-    """Write the tables `repeated` and `repeats`, and yield the findings. Needs `offset_moves`."""
+    """Write the tables `repeated` and `repeats`, and yield the findings.
+
+    Needs `offset_moves`.
+    """
     if not run.rows("select 1 from deliveries", 1):
         for cause in ("", *DUPLICATE_CAUSES):
             metric = f"duplicates.{cause}" if cause else "duplicates"

@@ -1,4 +1,4 @@
-"""Conditions for messages that a SYNC_MASTER acknowledged with SEND_OK and none of its slaves has."""
+"""Messages with SEND_OK from a SYNC_MASTER that none of its slaves has."""
 
 from collections.abc import Mapping
 
@@ -8,9 +8,10 @@ from rmqlab.verdict.grounds import SYNC_MASTER
 
 
 def conditions(run: Run) -> Mapping[str, str]:
-    """Return an expression for each `unreplicated BROKER`; empty in a cluster of ASYNC_MASTERs.
+    """Return an expression for each `unreplicated BROKER`.
 
-    Does not count a message that a slave may have lost when records were removed from it after the send.
+    Returns an empty mapping in a cluster of ASYNC_MASTERs. Does not count a message that a slave may have lost when
+    records were removed from it after the send.
     """
     if run.conditions.role != SYNC_MASTER:
         return {}

@@ -24,7 +24,10 @@ class NoAuditError(Exception):
 
 @attrs.frozen(kw_only=True)
 class Facts:
-    """The cluster's settings, and how to repeat the run. Empty if a run does not record them."""
+    """The cluster's settings, and how to repeat the run.
+
+    Empty if a run does not record them.
+    """
 
     role: str = ""
     """ASYNC_MASTER or SYNC_MASTER."""

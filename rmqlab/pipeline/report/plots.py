@@ -1,6 +1,7 @@
-"""The plots of the page, one function each: title, description and drawing; None without data.
+"""The plots of the page, one function each: title, description and drawing.
 
-All have the same time axis, and show the absences of brokers and nameservers, and the faults.
+Returns None without data. All have the same time axis, and show the absences of brokers and nameservers, and the
+faults.
 """
 
 import collections

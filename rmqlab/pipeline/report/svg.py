@@ -1,6 +1,7 @@
-"""Draw plots as SVG text: a frame with a time axis, and marks. Colours are CSS classes, for dark mode.
+"""Draw plots as SVG text: a frame with a time axis, and marks.
 
-Without a library: the page has some thousand marks and must work offline; a plotting library would add 5 MB to it.
+Colours are CSS classes, for dark mode. Without a library: the page has some thousand marks and must work offline; a
+plotting library would add 5 MB to it.
 """
 
 import math

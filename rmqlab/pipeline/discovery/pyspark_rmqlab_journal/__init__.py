@@ -1,6 +1,6 @@
-"""Registers `rmqlab-journal` in every session: Spark imports data sources from packages with this prefix.
+"""Registers `rmqlab-journal` in every Spark session.
 
-See rmqlab/pipeline/journalsource.py.
+Spark imports data sources from packages with this prefix. See rmqlab/pipeline/journalsource.py.
 """
 
 from rmqlab.pipeline.journalsource import JournalSource as DefaultSource

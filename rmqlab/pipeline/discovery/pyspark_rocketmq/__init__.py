@@ -1,6 +1,6 @@
-"""Registers `rocketmq` in every session: Spark imports data sources from packages with this prefix.
+"""Registers `rocketmq` in every Spark session.
 
-See rmqlab/pipeline/topicsource.py.
+Spark imports data sources from packages with this prefix. See rmqlab/pipeline/topicsource.py.
 """
 
 from rmqlab.pipeline.topicsource import TopicSource as DefaultSource

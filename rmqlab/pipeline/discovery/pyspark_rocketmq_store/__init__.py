@@ -1,6 +1,6 @@
-"""Registers `rocketmq-store` in every session: Spark imports data sources from packages with this prefix.
+"""Registers `rocketmq-store` in every Spark session.
 
-See rmqlab/pipeline/storesource.py.
+Spark imports data sources from packages with this prefix. See rmqlab/pipeline/storesource.py.
 """
 
 from rmqlab.pipeline.storesource import StoreSource as DefaultSource
