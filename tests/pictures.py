@@ -8,6 +8,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ SCREEN = (100, 26)
 PAGE = (1120, 1150)
 """Pixels of the report's picture: its story, key figures and the first chart."""
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+_WEB_FONT = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 _QUIETLY = ("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--no-first-run", "--disable-sync")
 
 
@@ -62,7 +64,8 @@ def render(document: dict[str, Any], events: list[dict[str, Any]], out: Path) ->
     width, height = SCREEN
     console = Console(record=True, width=width, height=height, file=io.StringIO())
     console.print(render_live(document, Selection(), events, width, height))
-    console.save_svg(str(out), title="rmqlab watch")
+    drawn = console.export_svg(title="rmqlab watch")
+    out.write_text(_WEB_FONT.sub("", drawn))  # a page that shows it must not load anything
 
 
 def photograph(page: Path, home: Path, out: Path) -> None:
