@@ -1,5 +1,6 @@
 """A power loss and what comes of it, on real processes: the tail is gone, nobody notices, `diff` does."""
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from rmqlab.cluster.__main__ import app
+from rmqlab.store.messagestore import MessageStore
+from rmqlab.store.testing import ManualClock, new_message, small_config
 
 pytestmark = pytest.mark.timeout(300)  # a dozen commands, three starts of brokers: long on a slow machine
 
@@ -99,6 +102,16 @@ def test_sync_flush_loses_nothing_that_it_has_acknowledged(rmqlab: Run) -> None:
     assert len(sent) == 50
     assert (node["state"], node["lost"]["log_bytes"], node["lost"]["messages"]) == ("powerless", 0, 0)
     assert node["lost"]["flushed"] > 50 * 128
+
+
+def test_logs_with_nothing_in_common_are_unknown_with_status_2(rmqlab: Run, tmp_path: Path) -> None:
+    for name, count in (("early", 1), ("late", 300)):
+        with contextlib.closing(MessageStore.open(small_config(tmp_path / name), now_millis=ManualClock())) as store:
+            for _ in range(count):
+                store.put(new_message(b"x" * 500))
+    (tmp_path / "late" / "commitlog" / f"{0:020d}").unlink()
+    done = rmqlab("diff", f"{tmp_path}/early", f"{tmp_path}/late", "--json", status=2)
+    assert json.loads(done.stdout)["verdict"] == "unknown"
 
 
 def test_what_cannot_be_compared_is_said_with_status_2(rmqlab: Run, tmp_path: Path) -> None:

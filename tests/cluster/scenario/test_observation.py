@@ -42,6 +42,7 @@ def test_events_between_two_labels_are_counted() -> None:
     assert value(after="death", before="back") == 2
     assert value(where={"outcome": "SEND_OK"}) == 3
     assert value(where={"outcome": ["SEND_OK", "refused"], "node": "orders"}) == 3
+    assert value(where={"outcome": ["refused", "indeterminate"]}) == 1
     assert value(where={"outcome": "indeterminate"}) == 0
 
 

@@ -226,6 +226,14 @@ def test_scenarios_are_listed_and_run_side_by_side(tmp_path: pathlib.Path) -> No
     assert row.count("holds") == 2
 
 
+def test_violated_outweighs_unknown_where_both_profiles_are_run(tmp_path: pathlib.Path) -> None:
+    never = '[[hardened.expect]]\nevent = "sent"\ntake = "delay"\nafter = "done"\nat_most = "1 s"\n'
+    (tmp_path / "small.toml").write_text(VIOLATED + f'[hardened]\ndrop = ["lost"]\n{never}')
+    done = rmqlab(tmp_path, "run", str(tmp_path / "small.toml"), "--profile", "both", "--json")
+    assert [json.loads(line)["verdict"] for line in done.stdout.splitlines()] == ["violated", "unknown"]
+    assert done.returncode == 1
+
+
 async def test_a_scenario_can_be_made_and_run_by_a_program(tmp_path: pathlib.Path) -> None:
     scenario = Scenario(
         name="made",

@@ -42,7 +42,10 @@ def test_sends_and_deliveries_are_counted_since_the_last_action() -> None:
 def test_all_is_consumed_when_the_group_has_what_is_stored_and_no_more_is_asked() -> None:
     assert holds("consumed-all g", SEEN, [])
     assert not holds("consumed-all other", SEEN, [])
-    assert not holds("consumed-all g", [*SEEN, entry("sent", outcome="SLAVE_NOT_AVAILABLE", message_id="C")], [])
+    missed = entry("sent", outcome="SLAVE_NOT_AVAILABLE", message_id="C")
+    assert not holds("consumed-all g", [*SEEN, missed], [])
+    other = entry("delivered", "shop", group="g", message_id="D")
+    assert not holds("consumed-all g", [*SEEN, missed, other], []), "as many as stored, but not those"
 
 
 def test_events_and_ends_are_told_by_whom_they_are_about() -> None:

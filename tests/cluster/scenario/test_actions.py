@@ -1,0 +1,79 @@
+"""Actions of scenario steps on a cluster that only records what is asked of it, and the end of a scenario."""
+
+from typing import cast
+
+import attrs
+import trio
+
+from rmqlab.cluster.faults.active_faults import ActiveFault
+from rmqlab.cluster.lab import Cluster
+from rmqlab.cluster.scenario.actions import VERBS, Stage
+from rmqlab.cluster.scenario.load import parse_scenario
+from rmqlab.cluster.scenario.player import make_whole
+from rmqlab.cluster.supervisor.process_state import NodeState
+from rmqlab.faults import fault_of
+
+SCENARIO = parse_scenario('name = "some"\nclaim = "faults are healed"\n[[step]]\nmark = "done"\n')
+ISOLATION = fault_of({"type": "isolate", "target": "broker-a"})
+
+
+@attrs.frozen
+class Process:
+    """The state of one process."""
+
+    state: NodeState
+
+
+@attrs.define(eq=False)
+class RecordingCluster:
+    """Stands in for a cluster, its supervisor and its table of processes."""
+
+    lives: dict[str, Process] = attrs.field(factory=dict)
+    calls: list[str] = attrs.field(factory=list)
+
+    @property
+    def supervisor(self) -> "RecordingCluster":
+        return self
+
+    @property
+    def processes(self) -> "RecordingCluster":
+        return self
+
+    async def heal(self, fault: ActiveFault) -> None:
+        self.calls.append(f"heal {fault.id}")
+
+    async def heal_all(self) -> None:
+        self.calls.append("heal all")
+
+    async def resume(self, name: str) -> None:
+        self.calls.append(f"resume {name}")
+
+
+async def healed(label: str) -> tuple[list[str], list[str]]:
+    """Heal a label while two faults are in force under `cut` and one under `slow`.
+
+    Returns the calls to the cluster, and the labels under which faults are left.
+    """
+    cluster = RecordingCluster()
+    async with trio.open_nursery() as nursery:
+        stage = Stage(cast("Cluster", cluster), SCENARIO, nursery, lambda _: None)
+        for number, name in enumerate(["cut", "cut", "slow"], 1):
+            stage.faults.setdefault(name, []).append(ActiveFault(f"f{number}", ISOLATION, 0))
+        await VERBS["heal"].run(stage, label, "")
+    return cluster.calls, [*stage.faults]
+
+
+async def test_heal_with_a_label_heals_every_fault_of_that_step() -> None:
+    assert await healed("cut") == (["heal f1", "heal f2"], ["slow"])
+    assert await healed("slow") == (["heal f3"], ["cut"])
+
+
+async def test_heal_all_heals_the_whole_cluster() -> None:
+    assert await healed("all") == (["heal all"], [])
+
+
+async def test_a_scenario_ends_with_all_faults_healed_and_paused_nodes_resumed() -> None:
+    states = {"broker-a": NodeState.PAUSED, "broker-b": NodeState.READY, "nameserver-1": NodeState.PAUSED}
+    cluster = RecordingCluster({name: Process(state) for name, state in states.items()})
+    await make_whole(cast("Cluster", cluster))
+    assert cluster.calls == ["heal all", "resume broker-a", "resume nameserver-1"]
