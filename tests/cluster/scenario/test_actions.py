@@ -1,17 +1,19 @@
 """Actions of scenario steps on a cluster that only records what is asked of it, and the end of a scenario."""
 
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import attrs
 import trio
 
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.lab import Cluster
 from rmqlab.cluster.scenario.actions import VERBS, Stage
 from rmqlab.cluster.scenario.load import parse_scenario
 from rmqlab.cluster.scenario.player import make_whole
 from rmqlab.cluster.supervisor.process_state import NodeState
 from rmqlab.faults import fault_of
+
+if TYPE_CHECKING:
+    from rmqlab.cluster.lab import Cluster
 
 SCENARIO = parse_scenario('name = "some"\nclaim = "faults are healed"\n[[step]]\nmark = "done"\n')
 ISOLATION = fault_of({"type": "isolate", "target": "broker-a"})
