@@ -14,6 +14,7 @@ from rmqlab.cluster.cli.terms import console, fail
 from rmqlab.cluster.demo.console import Terminal
 from rmqlab.cluster.demo.story import SPEC, Ending, Story
 from rmqlab.cluster.lab import WaitTimeoutError, open_cluster
+from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.supervisor.directory import ClusterDirectory
 from rmqlab.cluster.supervisor.serve import UP_FAILURES
 from rmqlab.cluster.supervisor.topology import ClusterSpec
@@ -56,6 +57,7 @@ async def _play(spec: ClusterSpec, directory: ClusterDirectory, stage: Terminal)
             ending = None
             with scope:
                 _forget_last(directory)
+                RunDirectory(directory.path).write_json("run", {"command": f"rmqlab demo --rate {spec.rate:g}"})
                 async with open_cluster(spec, directory=directory.path) as cluster:
                     stage.story = Story(cluster, stage)
                     ending = await stage.story.run()

@@ -63,6 +63,8 @@ class Decision:
     """What broke it, what is missing, or, where it holds, what it rests on."""
     warnings: tuple[str, ...] = ()
     """What is wrong with the run, and no part of the verdict."""
+    violating: tuple[str, ...] = ()
+    """Metrics, with their targets, that make the verdict `violated`."""
 
 
 GROUNDS: Final = (
@@ -230,9 +232,14 @@ def decide(
     rows = [row for row in GROUNDS if role in row.roles and profile in row.profiles and not _is_in(replaced, row)]
     applied = [(row, one) for one in findings for row in rows if _applies(row, one, orderly)]
     warnings = tuple(_shown(row, one) for row, one in applied if one.value and row.effect is Effect.WARNS)
-    broken = tuple(_shown(row, one) for row, one in applied if one.value and row.effect is Effect.VIOLATES)
+    broken = [(row, one) for row, one in applied if one.value and row.effect is Effect.VIOLATES]
     if broken:
-        return Decision(verdict=Verdict.VIOLATED, why=broken, warnings=(*gaps, *warnings))
+        return Decision(
+            verdict=Verdict.VIOLATED,
+            why=tuple(_shown(*pair) for pair in broken),
+            warnings=(*gaps, *warnings),
+            violating=tuple(one.metric for _, one in broken),
+        )
     missing = (*gaps, *_unknown(applied, gaps))
     if missing:
         return Decision(verdict=Verdict.UNKNOWN, why=missing, warnings=warnings)

@@ -106,6 +106,7 @@ class Judgement(Findings):
             "verdict": str(self.verdict),
             "why": list(self.decision.why),
             "warnings": list(self.decision.warnings),
+            "violating": list(self.decision.violating),
             **self.conditions.as_json(),
             "findings": self.as_json(),
         }

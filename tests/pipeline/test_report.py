@@ -1,5 +1,6 @@
 """The page of an audited run: what is on it, and that a browser shows it without a word in its console."""
 
+import json
 import pathlib
 import re
 import shutil
@@ -11,6 +12,7 @@ import pytest
 
 from rmqlab.pipeline.report.data import NoAuditError
 from rmqlab.pipeline.report.page import write_report
+from rmqlab.pipeline.report.story import anchor_of
 from rmqlab.pipeline.report.svg import Axis, Plot, log_ticks, short, ticks
 
 if TYPE_CHECKING:
@@ -69,9 +71,10 @@ def test_every_link_of_the_page_leads_to_something_on_it(page: pathlib.Path) -> 
 
 def test_only_what_violates_the_verdict_is_red(page: pathlib.Path) -> None:
     text = page.read_text()
-    bad = re.findall(r'<tr id="m-([^"]+)" class="bad">', text)
-    assert bad
-    assert {name.partition("_")[0].partition(".")[0] for name in bad} <= {"lost", "divergence", "order", "unreplicated"}
+    bad = set(re.findall(r'<tr id="([^"]+)" class="bad">', text))
+    violating = json.loads((page.parent / "audit" / "audit.json").read_text())["violating"]
+    assert {anchor_of(metric) for metric in violating} <= bad
+    assert bad - {anchor_of(metric) for metric in violating} == {"m-lost.SEND_OK", "m-lost.SLAVE_NOT_AVAILABLE"}
     assert "--bad" not in re.sub(r"\.bad [^}]*}|--bad:[^;]*;|tr\.bad[^}]*}", "", text[: text.index("</style>")])
 
 

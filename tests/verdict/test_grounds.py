@@ -42,6 +42,7 @@ def test_rows_name_metrics_that_exist_and_no_case_twice() -> None:
 def test_a_finding_alone(finding: Finding, verdict: Verdict, warned: int) -> None:
     decision = decide([finding], orderly={"orderly"})
     assert (decision.verdict, len(decision.warnings)) == (verdict, warned)
+    assert decision.violating == ((finding.metric,) if verdict is Verdict.VIOLATED else ())
     assert all(finding.metric in line for line in (*decision.why, *decision.warnings) if verdict is not Verdict.HOLDS)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 from rmqlab.pipeline.report.data import RunData
 from rmqlab.pipeline.report.story import anchor_of
 from rmqlab.verdict.catalogue import METRICS
-from rmqlab.verdict.grounds import GROUNDS, Effect
 from rmqlab.verdict.metrics import Metric, UnknownMetricError, find_metric
 
 _MOST_EVIDENCE = 12
@@ -38,10 +37,10 @@ def value_of(finding: Finding | None) -> str:
     return f"≥ {text}" if finding["at_least"] else text
 
 
-def violating(data: RunData) -> set[str]:
-    """Return the metrics that make this run's verdict `violated` if they are above zero."""
-    profile = data.facts.profile or "4.9"
-    return {ground.metric for ground in GROUNDS if ground.effect is Effect.VIOLATES and profile in ground.profiles}
+def is_violating(data: RunData, metric: str) -> bool:
+    """True if the verdict is `violated` because of this metric, or of the metric that it is a class of."""
+    violating: Sequence[str] = data.summary.get("violating", ())
+    return metric in violating or metric.partition(".")[0] in violating
 
 
 def _folded(data: RunData, rows: Sequence[tuple[str, Finding]], says: str) -> str:
@@ -52,19 +51,13 @@ def _folded(data: RunData, rows: Sequence[tuple[str, Finding]], says: str) -> st
 
 
 def _table(data: RunData, rows: Iterable[tuple[str, Finding]]) -> str:
-    violated = violating(data)
-    body = "".join(_row(metric, one, is_bad=_is_of(metric, violated)) for metric, one in rows)
+    body = "".join(_row(metric, one, is_bad=is_violating(data, metric)) for metric, one in rows)
     if not body:
         return ""
     return (
         '<table class="findings"><thead><tr><th>metric</th><th>value</th><th>evidence</th></tr></thead>'
         f"<tbody>{body}</tbody></table>"
     )
-
-
-def _is_of(metric: str, names: set[str]) -> bool:
-    name = metric.partition(" ")[0]
-    return name in names or (name.partition(".")[0] in names and name.partition(".")[0] != "order")
 
 
 def _row(metric: str, one: Finding, *, is_bad: bool) -> str:

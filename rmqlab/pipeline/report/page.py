@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from rmqlab.pipeline.report.data import NoAuditError, RunData, read_run
-from rmqlab.pipeline.report.findings import render_findings, value_of, violating
+from rmqlab.pipeline.report.findings import is_violating, render_findings, value_of
 from rmqlab.pipeline.report.plots import Figure, figures
 from rmqlab.pipeline.report.story import Link, Sentence, anchor_of, tell_story
 from rmqlab.pipeline.runs import name_of
@@ -124,12 +124,11 @@ def _key_figures(data: RunData) -> str:
     for prefix, words in _LONGEST:
         longest = data.longest(prefix)
         cards.append((longest[0], words, longest[1]) if longest else (prefix.strip(), words, None))
-    violated = violating(data)
-    return f'<section class="cards">{"".join(_card(*card, violated) for card in cards)}</section>'
+    shown = [_card(*card, is_bad=is_violating(data, card[0])) for card in cards]
+    return f'<section class="cards">{"".join(shown)}</section>'
 
 
-def _card(metric: str, words: str, finding: Mapping[str, Any] | None, violated: set[str]) -> str:
-    is_bad = finding is not None and bool(finding["value"]) and metric.partition(" ")[0] in violated
+def _card(metric: str, words: str, finding: Mapping[str, Any] | None, *, is_bad: bool) -> str:
     inner = f"<b>{escape(value_of(finding))}</b><span>{escape(words)}</span>"
     bad = ' class="bad"' if is_bad else ""
     return f'<a{bad} href="#{escape(anchor_of(metric))}">{inner}</a>' if finding is not None else f"<div>{inner}</div>"
