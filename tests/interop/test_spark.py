@@ -79,7 +79,7 @@ def test_spark_reads_what_a_java_producer_wrote(spark: "SparkSession", java: Jav
         assert len(found) == COUNT
         assert got == told
         assert {(row.tags, row.keys == row.body.decode()) for row in found} == {("TagA", True)}
-    assert load(spark, either, "SparkReads", tags="TagA, TagC").count() == COUNT
+    assert load(spark, either, "SparkReads", tags="TagA || TagC").count() == COUNT
     assert load(spark, either, "SparkReads", tags="TagB").count() == 0
 
 
