@@ -65,9 +65,11 @@ def _index_ranges(root: Path | None) -> list[tuple[int, int]]:
     """The commit log offsets of the first and last message of each index file."""
     found = []
     for path in sorted((root / "index").glob("*")) if root else ():
-        head = path.read_bytes()[: _INDEX_HEAD.size] if path.is_file() else b""
-        if len(head) == _INDEX_HEAD.size:
-            found.append(_INDEX_HEAD.unpack(head))
+        if path.is_file():
+            with path.open("rb") as file:  # 400 MB by default: only its head
+                head = file.read(_INDEX_HEAD.size)
+            if len(head) == _INDEX_HEAD.size:
+                found.append(_INDEX_HEAD.unpack(head))
     return found
 
 
