@@ -36,6 +36,17 @@ def test_an_acknowledged_message_in_no_store_is_lost_under_the_outcome_that_was_
     assert "sent" in {entry.kind for entry in evidence.entries}
 
 
+def test_failed_attempts_of_a_lost_message_are_part_of_its_evidence() -> None:
+    run = MadeUpRun()
+    run.fail(1)
+    run.wait(60)
+    for number in range(100, 150):
+        run.fail(number)
+    run.send(1, at=())
+    (evidence,) = run.judge()["lost"].evidence
+    assert [entry.fields["message_id"] for entry in evidence.entries if entry.kind == "attempt_failed"][0] == "ID000001"
+
+
 def test_a_message_on_one_node_alone_is_missing_on_the_other_and_not_lost() -> None:
     run = MadeUpRun()
     run.send(1, at=["broker-a-s"])
@@ -193,6 +204,14 @@ def test_what_nobody_sent_is_told_unless_it_was_there_before_the_run() -> None:
     before.store("OLD", Queue("orders", "broker-a", 0), ["broker-a"])
     run.logs["broker-a"] = [*before.logs["broker-a"]]
     assert run.judge()["unclaimed"].value == 0
+
+
+def test_messages_of_other_applications_are_unclaimed_and_those_of_system_topics_are_not() -> None:
+    run = MadeUpRun()
+    run.send(1)
+    run.store("OTHER", Queue("invoices", "broker-a", 0), ["broker-a"])
+    run.store("DELAYED", Queue("SCHEDULE_TOPIC_XXXX", "broker-a", 2), ["broker-a"])
+    assert run.judge()["unclaimed"].message_ids == ("OTHER",)
 
 
 def test_a_batch_is_counted_message_by_message() -> None:

@@ -121,6 +121,18 @@ def test_commits_sent_while_a_fault_was_in_force_prove_nothing() -> None:
     assert run.judge()[METRIC].value == 5
 
 
+def test_a_fault_that_began_before_the_end_may_have_kept_the_broker_from_saving() -> None:
+    run = MadeUpRun()
+    run.wait(60)
+    run.commit(100)
+    run.wait(2)
+    run.add("", "fault_applied", id="f1", fault="disk")
+    run.wait(8)
+    run.end("broker-a")
+    run.offset_files["broker-a"] = {}
+    assert run.judge()[METRIC].value is None
+
+
 def test_what_was_committed_to_a_frozen_broker_proves_nothing() -> None:
     run = MadeUpRun()
     run.wait(60)

@@ -1,0 +1,35 @@
+"""What is read from a journal's entries, and what is left out."""
+
+import pytest
+
+from rmqlab.cluster.checks.copies import broker_of
+from rmqlab.cluster.checks.history import read_history
+from rmqlab.cluster.checks.testing import MadeUpRun
+
+
+def test_nodes_that_stop_with_the_cluster_are_known_with_the_time_of_their_end() -> None:
+    run = MadeUpRun()
+    run.end("broker-a-s", "stop", "node_stopped")
+    run.add("", "cluster_stopping")
+    run.end("broker-a", "stop", "node_stopped")
+    ended_at = run.now
+    run.end("namesrv-1", "stop", "node_killed")
+    assert run.history().stopped == {"broker-a": ended_at}
+
+
+@pytest.mark.parametrize("missing", ["offset", "queue", "broker"])
+def test_deliveries_and_commits_without_a_place_are_left_out(missing: str) -> None:
+    run = MadeUpRun()
+    run.deliver(1, 0)
+    run.commit(1)
+    for entry in run.entries[-2:]:
+        del entry.fields[missing]  # type: ignore[attr-defined]
+    history = read_history(run.entries)
+    assert (history.deliveries, history.commits) == ((), ())
+
+
+def test_a_node_that_never_was_ready_is_called_after_itself() -> None:
+    history = MadeUpRun().history()
+    assert broker_of("broker-a-s", history) == "broker-a"
+    assert broker_of("broker-x", history) == "broker-x"
+    assert broker_of("namesrv-1", history) == "namesrv-1"
