@@ -5,11 +5,13 @@
   away keeps its last sample: the lag of a dead slave grows as its master goes on. What comes and goes between two
   samples is not seen.
 * `replication_lag_left SLAVE`: the same at the last sample of the run.
+* `behind_for SLAVE`, in seconds: the longest time between a sample in which the slave was behind and the next in which it
+  was not. At least until the end of the run if there is none.
 
 Unknown: where the master or the slave gave no sample.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -42,9 +44,11 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
             missing = f"{master.name} or {slave.name} gave no sample of its log"
             yield unknown(f"replication_lag {slave.name}", "bytes", missing)
             yield unknown(f"replication_lag_left {slave.name}", "bytes", missing)
+            yield unknown(f"behind_for {slave.name}", "s", missing)
             continue
         yield _told("replication_lag", slave.name, max(series, key=lambda lag: lag.byte_count), history)
         yield _told("replication_lag_left", slave.name, series[-1], history)
+        yield _longest(slave.name, series, history)
 
 
 def lag_series(samples: Iterable[JournalEntry], master: str, slave: str) -> list[Lag]:
@@ -64,6 +68,36 @@ def lag_series(samples: Iterable[JournalEntry], master: str, slave: str) -> list
         ends[sample.node] = int(sample.fields["max_offset"])
     close()
     return series
+
+
+def _longest(slave: str, series: Sequence[Lag], history: History) -> Finding:
+    """Return how long the slave was behind at once, at most."""
+    spans = list(_spans_behind(series))
+    at, until = max(spans, key=lambda span: _end(span, history) - span[0], default=(0, 0))
+    return Finding(
+        metric=f"behind_for {slave}",
+        unit="s",
+        value=(_end((at, until), history) - at) / 1000,
+        is_at_least=until is None,
+        evidence=tuple(Evidence(says=f"{slave} fell behind", at_millis=at, until_millis=until) for at, until in spans),
+    )
+
+
+def _spans_behind(series: Iterable[Lag]) -> Iterator[tuple[int, int | None]]:
+    """Yield when the slave fell behind, and when it had caught up; None where it never had."""
+    since: int | None = None
+    for lag in series:
+        if lag.byte_count and since is None:
+            since = lag.at
+        elif not lag.byte_count and since is not None:
+            yield since, lag.at
+            since = None
+    if since is not None:
+        yield since, None
+
+
+def _end(span: tuple[int, int | None], history: History) -> int:
+    return history.ended_at if span[1] is None else span[1]
 
 
 def _told(metric: str, slave: str, lag: Lag, history: History) -> Finding:

@@ -10,6 +10,7 @@ from rmqlab.verdict.catalogue.shared import (
     GROUPS,
     MESSAGES,
     RECORDS,
+    SECONDS,
     TOPICS,
 )
 from rmqlab.verdict.metrics import Metric
@@ -48,6 +49,17 @@ REPLICATION: Final = (
         says="how far it was behind in the end",
         unknown_when="as `replication_lag`",
         rests_on=BROKER_JOURNALS,
+    ),
+    Metric(
+        name="behind_for",
+        target="SLAVE",
+        unit=SECONDS,
+        says="the longest that it was behind",
+        definition="From the first sample in which its log ended before its master's to the first in which it did not.",
+        blind_to="what comes and goes between two samples",
+        unknown_when="as `replication_lag`",
+        rests_on=BROKER_JOURNALS,
+        is_floor=True,
     ),
 )
 

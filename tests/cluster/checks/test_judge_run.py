@@ -79,7 +79,7 @@ def test_no_name_stands_in_the_table_twice() -> None:
     ("metric", "says"),
     [
         ("losst", "did you mean lost"),
-        ("xyz", "metrics: ahead, behind, clock_disagreement, "),
+        ("xyz", "metrics: ahead, behind, behind_for, clock_disagreement, "),
         ("lost broker-a", "expected lost"),
         ("write_unavailable", "such as write_unavailable broker-a"),
     ],

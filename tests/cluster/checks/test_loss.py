@@ -44,7 +44,8 @@ def test_failed_attempts_of_a_lost_message_are_part_of_its_evidence() -> None:
         run.fail(number)
     run.send(1, at=())
     (evidence,) = run.judge()["lost"].evidence
-    assert [entry.fields["message_id"] for entry in evidence.entries if entry.kind == "attempt_failed"][0] == "ID000001"
+    first = next(entry for entry in evidence.entries if entry.kind == "attempt_failed")
+    assert first.fields["message_id"] == "ID000001"
 
 
 def test_a_message_on_one_node_alone_is_missing_on_the_other_and_not_lost() -> None:

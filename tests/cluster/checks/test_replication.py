@@ -43,10 +43,26 @@ def test_a_slave_in_step_is_never_behind() -> None:
     assert (finding.value, finding.evidence) == (0, ())
 
 
+def test_the_longest_time_behind_ends_with_the_sample_in_which_both_logs_end_alike() -> None:
+    run = MadeUpRun()
+    for master, slave in ((100, 90), (100, 100), (200, 100), (300, 250), (300, 300)):
+        sampled(run, master, slave)
+    finding = run.judge()["behind_for broker-a-s"]
+    assert (finding.value, finding.is_at_least, len(finding.evidence)) == (2.04, False, 2)
+    run.wait(9)
+    sampled(run, 400, 300)
+    run.wait(9)
+    run.send(1)
+    finding = run.judge()["behind_for broker-a-s"]
+    assert (finding.value, finding.is_at_least) == (9.02, True)
+
+
 def test_without_samples_of_both_nothing_is_known() -> None:
     run = MadeUpRun()
     sampled(run, 100)
-    assert run.judge()["replication_lag broker-a-s"].missing == "broker-a or broker-a-s gave no sample of its log"
+    findings = run.judge()
+    for metric in ("replication_lag", "replication_lag_left", "behind_for"):
+        assert findings[f"{metric} broker-a-s"].missing == "broker-a or broker-a-s gave no sample of its log"
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.booleans(), st.integers(0, 1000)), max_size=30))
