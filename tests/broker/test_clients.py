@@ -83,6 +83,14 @@ def test_what_subscriptions_take_is_counted_and_limited(monkeypatch: pytest.Monk
     assert consumers.size == 0
 
 
+def test_a_heartbeat_drops_the_topics_that_it_does_not_name() -> None:
+    consumers, peer = ConsumerTable(Filters()), ScriptedPeer()
+    assert consumers.register(consumer("g", "T", "U"), member(peer)), "a new member"
+    assert not consumers.register(consumer("g", "T", "U"), member(peer))
+    assert consumers.register(consumer("g", "T"), member(peer)), "other topics"
+    assert (consumers.groups_of("T"), consumers.groups_of("U")) == ({"g"}, set())
+
+
 def test_a_producer_that_changes_its_id_leaves_no_old_one() -> None:
     producers, peer = ProducerTable(), ScriptedPeer()
     for number in range(3):

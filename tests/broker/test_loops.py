@@ -15,6 +15,7 @@ from trio.testing import MockClock
 from rmqlab.broker.loops import _flush_forever, _save_offsets_forever, _Syncs
 from rmqlab.broker.pending_acks import PendingAcks, WaitingSend
 from rmqlab.broker.testing import open_talking_broker
+from rmqlab.store.configfile import keep_config_file
 from rmqlab.store.disk import Disk
 from rmqlab.store.flush import FlushJob
 from rmqlab.store.messagestore import MessageStore
@@ -98,11 +99,16 @@ async def test_offsets_and_large_tables_are_saved_every_five_seconds(
         broker.offsets.commit("g", "T", 0, 1)
         broker.topics.create_plain("T", 1)
         broker.subscriptions.find("g")
+        unsaved = tmp_path / "full" / "topics.json"
+        unsaved.parent.write_text("a file where the directory should be")
+        keep_config_file(unsaved, b"2")
+        unsaved.parent.unlink()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_save_offsets_forever, broker)
             await trio.sleep(11)
             nursery.cancel_scope.cancel()
     finally:
         broker.store.close()
+    assert unsaved.read_bytes() == b"2"
     saved = {path.name for path in (tmp_path / "store" / "config").iterdir()}
     assert saved >= {"consumerOffset.json", "topics.json", "subscriptionGroup.json"}

@@ -275,6 +275,20 @@ async def test_unforced_it_asks_for_the_version_first_and_stays_silent_where_it_
     assert [command.code for _, _, command in client.asked].count(RequestCode.REGISTER_BROKER) == 2
 
 
+async def test_unforced_it_registers_where_a_nameserver_cannot_be_asked(tmp_path: pathlib.Path) -> None:
+    client = ScriptedClient()
+    registration, _ = open_registration(tmp_path, client)
+    client.answers = {
+        "n1:9876": answer({"changed": "false"}, registration.topics.data_version.encode()),
+        "n2:9876": None,
+    }
+    await registration._register(is_forced=False)
+    assert {address for _, address, command in client.asked if command.code == RequestCode.REGISTER_BROKER} == {
+        "n1:9876",
+        "n2:9876",
+    }
+
+
 async def test_unregistering_takes_leave_of_each_in_turn(tmp_path: pathlib.Path) -> None:
     client = ScriptedClient({"n1:9876": None})
     registration, _ = open_registration(tmp_path, client)

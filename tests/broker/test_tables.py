@@ -282,3 +282,14 @@ def test_offsets_are_found_by_group_and_by_topic(tmp_path: pathlib.Path) -> None
     offsets.remove_group("g")
     assert offsets.query("g", "T", 0) is None
     assert offsets.query("new", "T", 0) == 5
+
+
+def test_order_flags_of_a_nameserver_outlive_a_restart(tmp_path: pathlib.Path) -> None:
+    topics = open_topics(tmp_path)
+    topics.create_plain("orders", 4)
+    version = topics.data_version
+    assert topics.apply_order_topics(["orders"])
+    again = open_topics(tmp_path)
+    assert again.topics["orders"].order
+    assert again.data_version == topics.data_version != version
+    assert not topics.apply_order_topics(["orders"]), "nothing changed"

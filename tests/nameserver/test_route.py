@@ -6,7 +6,7 @@ import pytest
 from rmqlab.nameserver.changes import BrokerChange, BrokerChangeKind, QueueChange
 from rmqlab.nameserver.lookup import find_route
 from rmqlab.nameserver.route import RouteTable
-from rmqlab.remoting.bodies.topic import TopicConfig
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
 from tests.nameserver.registrations import (
     EIGHT_ORDERS,
     MASTER,
@@ -127,6 +127,21 @@ def test_filter_servers_are_stored_left_and_removed() -> None:
     assert route.filter_server_table == {MASTER.address: ["10.0.0.1:5000"]}
     register(table, attrs.evolve(MASTER, filter_servers=[]))
     assert table.filter_servers == {}
+
+
+def test_filter_servers_go_with_their_broker() -> None:
+    table = pair()
+    register(table, attrs.evolve(MASTER, filter_servers=["10.0.0.1:5000"]))
+    table.unregister(MASTER.cluster, MASTER.address, MASTER.broker_name, MASTER.broker_id)
+    assert table.filter_servers == {}
+
+
+@pytest.mark.parametrize("version", [DataVersion(timestamp=2000, counter=1), DataVersion(timestamp=1000, counter=2)])
+def test_a_data_version_that_differs_in_any_member_brings_its_topics(version: DataVersion) -> None:
+    """remoting#26."""
+    table = pair()
+    register(table, attrs.evolve(MASTER, data_version=version, topics=[TopicConfig(topic_name="new")]))
+    assert find_route(table, "new") is not None
 
 
 def test_heartbeats_that_change_nothing_are_no_changes() -> None:

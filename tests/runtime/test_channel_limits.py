@@ -1,5 +1,6 @@
 """What a channel owes its peer is limited, and one peer does not hold up another."""
 
+import contextlib
 import socket
 
 import pytest
@@ -170,3 +171,17 @@ async def test_bytes_that_many_slow_peers_wait_for_are_copied_once(peer: Peer, r
     for sock in socks:
         assert await _read_replies(sock, 1) == 1
         sock.close()
+
+
+async def test_a_peer_that_is_owed_too_much_is_closed(
+    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rmqlab.runtime.channel.MAX_OWED", 2**20)
+    reply_size, received = 8 * 2**20, 0
+    with _dial(peer.address, encode_command(request(BLOB))) as sock:
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+        with contextlib.suppress(trio.BrokenResourceError):
+            while received < reply_size and (data := await stream.receive_some()):
+                received += len(data)
+    assert received < reply_size
+    assert reactor.owed == 0

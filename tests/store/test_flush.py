@@ -4,17 +4,29 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import pytest
 
 from rmqlab.faults.disk.failing_sync import SyncError
 from rmqlab.store.checkpoint import Checkpoint
-from rmqlab.store.disk import StoreLocked
+from rmqlab.store.disk import Disk, StoreLocked
 from rmqlab.store.faulty_disk import FaultyDisk
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.powerloss import lose_unsynced
 from rmqlab.store.testing import new_message, small_config
 
 Open = Callable[..., MessageStore]
+
+
+@attrs.define(eq=False)
+class SyncCounter(Disk):
+    """Counts syncs."""
+
+    syncs: int = 0
+
+    def sync(self, descriptor: int) -> None:
+        super().sync(descriptor)
+        self.syncs += 1
 
 
 def flush_log(store: MessageStore) -> None:
@@ -94,6 +106,30 @@ def test_the_checkpoint_is_written_with_the_queues(open_store: Open) -> None:
     flush_queues(store)
     assert Checkpoint.load(path).index_msg_timestamp == full
     assert path.stat().st_size == 4096
+
+
+def test_the_checkpoint_claims_3_s_less_than_it_holds_and_is_synced(tmp_path: Path) -> None:
+    """store-ha#3, store-ha#25."""
+    disk = SyncCounter()
+    checkpoint = Checkpoint(tmp_path / "checkpoint", 10_000, 12_000, 0, disk)
+    assert checkpoint.safe_timestamp == 7000
+    checkpoint.write()
+    assert disk.syncs == 1
+
+
+def test_queues_that_were_written_before_a_crash_are_synced_again(open_store: Open) -> None:
+    store = open_store()
+    store.put(new_message())
+    flush_log(store)
+    root = store.config.store_path_root_dir
+    crashed = root.with_name("crashed")
+    shutil.copytree(root, crashed)  # `abort` is there
+    store.close()
+    again = open_store("crashed")
+    assert [queue.flushed for queue in again.queues] == [0]
+    job = again.flush_queues_job()
+    assert job is not None
+    assert job.syncs
 
 
 def test_between_thorough_flushes_only_queues_that_grew_by_pages_are_synced(open_store: Open) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmqlab.remoting.message import MESSAGE_MAGIC
+from rmqlab.remoting.message import BLANK_MAGIC, MESSAGE_MAGIC
 from rmqlab.store.consumequeue import ConsumeQueue
 from rmqlab.store.disk import Disk
 from rmqlab.store.messagestore import MessageStore
@@ -18,11 +18,13 @@ from rmqlab.store.queues import EnteredOffsets
 from rmqlab.store.recovery import (
     FirstRecord,
     LogWalk,
+    Walk,
     first_file_after_clean_stop,
     first_file_after_crash,
     first_missing,
     log_end,
     record_size,
+    walk_records,
 )
 from rmqlab.store.testing import ManualClock, new_message, small_config
 
@@ -316,3 +318,10 @@ def test_the_parts_of_a_log_are_compared_with_the_queues_that_have_entries_there
         found += entered.between(low, min(end, low + end // 40 + 1))
     assert found == offsets
     assert len(asked) < 5 * 20
+
+
+@pytest.mark.parametrize(("size", "walk"), [(64, Walk.BLANK), (63, Walk.END), (65, Walk.END), (-1, Walk.END)])
+def test_a_blank_fills_its_file_exactly_or_is_none(size: int, walk: Walk) -> None:
+    """store-ha#26."""
+    view = memoryview(struct.pack(">ii", size, BLANK_MAGIC).ljust(64, b"\0"))
+    assert walk_records(view, check_crc=True) == (0, walk)

@@ -1,0 +1,70 @@
+"""What follows an append at the end of a pass: slaves receive it, queues get it, sends that wait for the disk go on."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import attrs
+import pytest
+
+from rmqlab.broker.append_followup import AppendFollowUp
+
+
+@attrs.define(eq=False)
+class Pass:
+    """Stands in for the event loop, the store and the HA master of one pass."""
+
+    deferred: list[Callable[[], None]] = attrs.field(factory=list)
+    calls: list[str] = attrs.field(factory=list)
+    dispatcher: SimpleNamespace = attrs.field(factory=lambda: SimpleNamespace(is_index_behind=False))
+
+    def defer(self, function: Callable[[], None]) -> None:
+        self.deferred.append(function)
+
+    def push(self) -> None:
+        self.calls.append("push")
+
+    def enter_appended(self) -> None:
+        self.calls.append("enter")
+
+    def end(self) -> None:
+        while self.deferred:
+            self.deferred.pop()()
+
+
+def follow_up(of: Pass, waits: list[int]) -> AppendFollowUp:
+    return AppendFollowUp(cast("Any", of), cast("Any", of), cast("Any", of), cast("Any", waits))
+
+
+def test_what_a_pass_appended_is_pushed_once_at_its_end() -> None:
+    events = Pass()
+    follow = follow_up(events, [])
+    for _ in range(2):
+        follow.appended(100)
+        follow.appended(100)
+        assert events.calls == []
+        events.end()
+        assert events.calls == ["push", "enter"]
+        assert not follow.is_flush_wanted.is_set()
+        events.calls.clear()
+
+
+def test_many_bytes_are_pushed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rmqlab.broker.append_followup.PUSH_SIZE", 250)
+    events = Pass()
+    follow = follow_up(events, [])
+    for _ in range(3):
+        follow.appended(100)
+    assert events.calls == ["push"]
+    follow.appended(100)
+    assert events.calls == ["push"]
+
+
+def test_sends_that_wait_for_the_disk_and_an_index_that_is_behind_wake_their_tasks() -> None:
+    events = Pass()
+    events.dispatcher.is_index_behind = True
+    follow = follow_up(events, [1])
+    follow.appended(100)
+    events.end()
+    assert follow.is_flush_wanted.is_set()
+    assert follow.is_dispatch_wanted.is_set()
