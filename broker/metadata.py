@@ -8,11 +8,10 @@ that does not parse, or has numbers beyond 64 bits, changes nothing and is logge
 
 import logging
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 import attrs
-import msgspec
 import trio
 
 from rmqlab.broker.complaints import Complaints, short
@@ -25,7 +24,7 @@ from rmqlab.remoting.bodies.group import SubscriptionGroupWrapper
 from rmqlab.remoting.bodies.offset import ConsumerOffsets, DelayOffsets
 from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.bodies.topic import TopicConfigSerializeWrapper
-from rmqlab.remoting.body import Body, BodyError
+from rmqlab.remoting.body import BodyError
 from rmqlab.remoting.codes import RequestCode, ResponseCode
 from rmqlab.remoting.command import request
 from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
@@ -114,10 +113,7 @@ class MetadataSync:
             self.errors.caught("metadata sync", exc, f"{code.name} from {address}")
 
     def _take_topics(self, body: bytes) -> None:
-        wrapper = TopicConfigSerializeWrapper.decode(body)
-        if wrapper.data_version != self.topics.data_version:
-            _check_numbers(wrapper)
-        if self.topics.replace_all(wrapper):
+        if self.topics.replace_all(TopicConfigSerializeWrapper.decode(body)):
             self.emit("topics_synced", topics=len(self.topics.topics), version=self.topics.data_version.counter)
 
     def _take_boot(self, body: bytes) -> None:
@@ -184,28 +180,8 @@ class MetadataSync:
         keep_config_file(self.delay_offset_path, body)
 
     def _take_groups(self, body: bytes) -> None:
-        wrapper = SubscriptionGroupWrapper.decode(body)
-        if wrapper.data_version != self.subscriptions.data_version:
-            _check_numbers(wrapper)
-        if self.subscriptions.replace_all(wrapper):
+        if self.subscriptions.replace_all(SubscriptionGroupWrapper.decode(body)):
             self.emit("groups_synced", groups=len(self.subscriptions.groups))
-
-
-def _check_numbers(body: Body) -> None:
-    """BodyError if any number in a table does not fit into 64 bits. For small tables, because it walks all of it."""
-    _check_range(value for value in _values_in(msgspec.to_builtins(body)) if isinstance(value, int))
-
-
-def _values_in(value: object) -> Iterator[object]:
-    stack = [value]
-    while stack:
-        match stack.pop():
-            case dict() as members:
-                stack += members.values()
-            case list() as items:
-                stack += items
-            case other:
-                yield other
 
 
 def _check_range(numbers: Iterable[int]) -> None:

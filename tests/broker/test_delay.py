@@ -80,6 +80,11 @@ def test_every_level_waits_as_long_as_its_name_says(talk: TalkingBroker) -> None
         assert arrived == list(range(1, level + 1))
 
 
+def test_the_last_level_alone_wakes_delivery(talk: TalkingBroker) -> None:
+    talk.send("orders", DELAY="18")
+    assert talk.broker.delay.seconds_until_due() == 7200
+
+
 def test_a_delivered_record_keeps_all_but_its_place_and_its_store_time(talk: TalkingBroker) -> None:
     """Golden store: DELAY, REAL_TOPIC, REAL_QID and WAIT stay in the text; hosts and times of birth stay too."""
     talk.send("orders", 3, b"body", DELAY="1", TAGS="red", KEYS="k1 k2", UNIQ_KEY="U", mine="yes")

@@ -130,3 +130,19 @@ async def test_a_steady_stream_is_delivered_in_one_look_per_period(
     await trio.sleep(2)
     assert len(deliveries.at) == 1000
     assert deliveries.looks - before <= 110
+
+
+async def test_a_sleep_ends_when_the_earlier_message_is_due_and_not_before(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    alarm = DueAlarm(lambda: round(autojump_clock.current_time() * 1000))
+    began = autojump_clock.current_time()
+
+    async def report() -> None:
+        await trio.sleep(1)
+        alarm.bring_forward(round((began + 4) * 1000))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(report)
+        await alarm.sleep(60)
+    assert autojump_clock.current_time() - began == pytest.approx(4, abs=0.01)

@@ -14,6 +14,7 @@ from rmqlab.broker.halfmessages import (
     op_record,
     postponed,
     renewed,
+    resolved_offset,
 )
 from rmqlab.remoting.message import (
     PROPERTY_CHECK_IMMUNITY_TIME,
@@ -23,6 +24,7 @@ from rmqlab.remoting.message import (
     PROPERTY_TRAN_PREPARED_QUEUE_OFFSET,
     PROPERTY_TRANSACTION_CHECK_TIMES,
     PROPERTY_UNIQ_KEY,
+    RecordError,
     StoredMessage,
     body_crc,
     decode_message,
@@ -140,3 +142,25 @@ def test_op_records_that_resolve_nothing_more_are_used_up_at_once() -> None:
     assert ops.progress == 1
     assert ops.take(3)
     assert ops.progress == 3
+    assert not ops._used, "what is behind the progress is not kept"
+
+
+@pytest.mark.parametrize(
+    ("body", "tag", "says"),
+    [
+        (b"5", "d", ""),
+        (b"9", "d", ""),
+        (b"10", "d", "half message 10, the half queue ends at 10"),
+        (b"5", "x", "tag 'x', expected 'd'"),
+        (b"", "d", "body b'', expected an offset"),
+        (b"5 ", "d", "expected an offset"),
+        (b"9" * 20, "d", "expected an offset"),
+    ],
+)
+def test_an_op_record_names_a_half_message_that_there_is(body: bytes, tag: str, says: str) -> None:
+    record = attrs.evolve(half_message(TAGS=tag), body=body)
+    if says:
+        with pytest.raises(RecordError, match=says):
+            resolved_offset(record, 10)
+    else:
+        assert resolved_offset(record, 10) == int(body)

@@ -88,7 +88,9 @@ async def test_the_four_kinds_come_in_order_and_only_topics_by_the_vip_port(foll
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2, 3])
-async def test_one_that_fails_does_not_stop_the_others(following: Slave, failing: int) -> None:
+async def test_one_that_fails_does_not_stop_the_others(
+    following: Slave, failing: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """store-ha#58."""
     codes = [
         RequestCode.GET_ALL_TOPIC_CONFIG,
@@ -98,8 +100,22 @@ async def test_one_that_fails_does_not_stop_the_others(following: Slave, failing
     ]
     address = VIP if failing == 0 else MASTER
     following.client.answers[(address, codes[failing])] = None
-    await following.sync.sync()
+    with caplog.at_level("INFO"):
+        await following.sync.sync()
     assert [command.code for _, _, command in following.client.asked] == codes
+    assert codes[failing].name in caplog.text
+
+
+async def test_a_master_that_refuses_a_kind_is_logged_once_with_its_remark(
+    following: Slave, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = Command(ResponseCode.SYSTEM_ERROR, remark="no such table")
+    following.client.answers[(MASTER, RequestCode.GET_ALL_DELAY_OFFSET)] = refusal
+    for _ in range(2):
+        await following.sync.sync()
+    assert [record.getMessage() for record in caplog.records] == [
+        f"GET_ALL_DELAY_OFFSET from {MASTER}: code 1, 'no such table'"
+    ]
 
 
 async def test_a_master_that_registered_nonsense_for_an_address_is_asked_in_vain(slave: Slave) -> None:
