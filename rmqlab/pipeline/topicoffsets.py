@@ -7,14 +7,17 @@ An offset is that of the next message to read. Keys are sorted: Spark compares s
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import attrs
 
+from rmqlab.pipeline.options import near_miss
+
 VERSION: Final = 1
 EARLIEST: Final = -2
 LATEST: Final = -1
+_EXPECTED_NUMBERS: Final = 'expected {"topic": {"broker": {"queue": offset}}}'
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -29,7 +32,23 @@ class QueueName(NamedTuple):
         return f"{self.topic}@{self.broker}:{self.queue_id}"
 
 
+def near_queue(queue: QueueName, known: Iterable[QueueName]) -> str:
+    """Return `, did you mean X?` for a queue of a similar topic or broker with the same id, or an empty text."""
+    return near_miss(str(queue), [str(other) for other in known if other.queue_id == queue.queue_id])
+
+
 Offsets = Mapping[QueueName, int]
+
+
+@attrs.frozen
+class AtTime:
+    """The first message stored at a time or later, in milliseconds."""
+
+    millis: int
+
+
+Place = int | AtTime
+"""Where to begin or end a queue: an offset, EARLIEST, LATEST, or a time."""
 
 
 @attrs.frozen
@@ -63,33 +82,59 @@ def read_document(document: Mapping[str, Any]) -> dict[QueueName, int]:
     return dict(_entries(document.get("topics")))
 
 
-def _entries(topics: object) -> Iterator[tuple[QueueName, int]]:
-    expected = 'expected {"topic": {"broker": {"queue": offset}}}'
-    if not isinstance(topics, dict):
+def _brokers(document: object, expected: str) -> Iterator[tuple[str, str, object]]:
+    """Yield the topics, brokers and values of a document. Raises ValueError for another form."""
+    if not isinstance(document, dict):
         raise ValueError(expected)  # noqa: TRY004 - a text of the user's, read as JSON
-    for topic, brokers in topics.items():
+    for topic, brokers in document.items():
         if not isinstance(brokers, dict):
             raise ValueError(expected)  # noqa: TRY004 - a text of the user's, read as JSON
-        for broker, queues in brokers.items():
-            if not isinstance(queues, dict):
-                raise ValueError(expected)  # noqa: TRY004 - a text of the user's, read as JSON
-            for queue_id, offset in queues.items():
-                if not queue_id.isdigit() or not isinstance(offset, int) or isinstance(offset, bool):
-                    raise ValueError(f"{expected}, not {queue_id!r}: {offset!r}")
-                yield QueueName(topic, broker, int(queue_id)), offset
+        for broker, value in brokers.items():
+            yield topic, broker, value
+
+
+def _entries(document: object) -> Iterator[tuple[QueueName, int]]:
+    for topic, broker, queues in _brokers(document, _EXPECTED_NUMBERS):
+        if not isinstance(queues, dict):
+            raise ValueError(_EXPECTED_NUMBERS)  # noqa: TRY004 - a text of the user's, read as JSON
+        for queue_id, number in queues.items():
+            if not queue_id.isdigit() or not _is_whole(number):
+                raise ValueError(f"{_EXPECTED_NUMBERS}, not {queue_id!r}: {number!r}")
+            yield QueueName(topic, broker, int(queue_id)), number
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def read_assignment(value: str) -> frozenset[QueueName]:
+    """Read JSON that names queues, `{"orders": {"broker-a": [0, 1]}}`. Raises ValueError for other texts."""
+    expected = 'expected {"topic": {"broker": [queue, ...]}}'
+    named: set[QueueName] = set()
+    for topic, broker, ids in _brokers(_read_json(value, expected), expected):
+        if not isinstance(ids, list) or not all(_is_whole(queue_id) and queue_id >= 0 for queue_id in ids):
+            raise ValueError(f"{expected}, not {broker!r}: {ids!r}")
+        named.update(QueueName(topic, broker, queue_id) for queue_id in ids)
+    if not named:
+        raise ValueError(f"{expected} with one queue at least")
+    return frozenset(named)
+
+
+def _read_json(value: str, expected: str) -> object:
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise ValueError(expected) from None
 
 
 def read_position(value: str) -> int | dict[QueueName, int]:
-    """Read `earliest`, `latest`, or JSON with an offset for each queue, -2 for earliest and -1 for latest.
+    """Read `earliest`, `latest`, or JSON with offsets of queues, -2 for earliest and -1 for latest.
 
     Returns EARLIEST, LATEST, or the offsets. Raises ValueError for other texts.
     """
     if (word := _WORDS.get(value.strip().lower())) is not None:
         return word
-    try:
-        document = json.loads(value)
-    except ValueError:
-        raise ValueError('expected earliest, latest or {"topic": {"broker": {"queue": offset}}}') from None
+    document = _read_json(value, 'expected earliest, latest or {"topic": {"broker": {"queue": offset}}}')
     if isinstance(document, dict) and document.keys() == {"v", "topics"}:
         return read_document(document)
     offsets = dict(_entries(document))

@@ -25,7 +25,7 @@ from rmqlab.pipeline.options import (
 )
 from rmqlab.pipeline.queuecursor import READ_FROM
 from rmqlab.pipeline.queues import Filter, Reading
-from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName, read_position
+from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName, read_assignment, read_position
 from rmqlab.remoting.acl import Credentials
 from rmqlab.remoting.bodies.heartbeat import tags_of
 from rmqlab.remoting.names import group_fault, topic_fault
@@ -113,6 +113,9 @@ class TopicOptions:
     topic_pattern: str = option(
         "topicPattern", pattern, "a regular expression that a topic's whole name matches", default=""
     )
+    assign: frozenset[QueueName] = option(
+        "assign", read_assignment, "JSON that names the queues to read, alone", default=frozenset()
+    )
     # reading
     brokers: tuple[str, ...] = option(
         "brokers", names, "broker groups that routes must have, separated by commas", default=()
@@ -159,6 +162,8 @@ class TopicOptions:
             raise ValueError("option nameServer is needed: host:port, several separated by `;`")
         if bool(self.txn_app_id) != (self.txn_version is not None):
             raise ValueError("options txnAppId and txnVersion belong together")
+        if self.assign and self.brokers:
+            raise ValueError("options assign and brokers exclude each other: assign names the brokers already")
         if self.tags and self.sql:
             raise ValueError("options tags and sqlExpression exclude each other")
         if self.starting_offsets is not None and self.starting_timestamp is not None:
@@ -177,9 +182,9 @@ class TopicOptions:
 
     def check_for_read(self) -> None:
         """Raise OptionError for options that no reader supports, and unless exactly one topic option is set."""
-        given = [name for name in ("topic", "topics", "topic_pattern") if getattr(self, name)]
+        given = [name for name in ("topic", "topics", "topic_pattern", "assign") if getattr(self, name)]
         if len(given) != 1:
-            raise OptionError(f"{NAME}: exactly one of the options topic, topics and topicPattern is needed")
+            raise OptionError(f"{NAME}: exactly one of the options topic, topics, topicPattern and assign is needed")
         self._refuse(_WRITE_ONLY, "writing")
 
     def check_for_batch_read(self) -> None:
@@ -200,7 +205,8 @@ class TopicOptions:
         first = list(fields).index("brokers")
         reading = [name for name in list(fields)[first:] if name not in _WRITE_ONLY]
         self._refuse(
-            ("topics", "topic_pattern", *[name for name in reading if name != "request_timeout_ms"]), "reading"
+            ("topics", "topic_pattern", "assign", *[name for name in reading if name != "request_timeout_ms"]),
+            "reading",
         )
 
     def check_for_stream_write(self) -> None:
@@ -216,6 +222,15 @@ class TopicOptions:
         for name in fields:
             if getattr(self, name) != known[name].default:
                 raise OptionError(f"{NAME}: option {known[name].metadata['option']} is for {only_for} only")
+
+    @property
+    def named_topics(self) -> tuple[str, ...]:
+        """The topics to read, unless a pattern selects them."""
+        return self.topics or ((self.topic,) if self.topic else tuple(sorted({queue.topic for queue in self.assign})))
+
+    def reads(self, queue: QueueName) -> bool:
+        """Return True for a queue of these topics that option assign does not exclude."""
+        return not self.assign or queue in self.assign
 
     @property
     def link(self) -> Link:

@@ -40,6 +40,7 @@ from rmqlab.pipeline.topicoffsets import (
     within_limit,
 )
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
+from rmqlab.pipeline.topicplaces import start_places
 from rmqlab.pipeline.topicreader import plan_work, read_work
 from rmqlab.remoting.bodies.queue import MessageQueue
 
@@ -124,11 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if path is not None and path.exists():
             return _kept(path)
         self.bounds.look()
-        if self.options.starting_timestamp is not None:
-            offsets = self.bounds.at_time(self.options.starting_timestamp)
-        else:
-            position = self.options.starting_offsets
-            offsets = self.bounds.resolve(LATEST if position is None else position)
+        offsets = self.bounds.resolve(start_places(self.options, self.bounds.queues, unset=LATEST))
         self.bounds.try_reading(offsets)
         initial = offsets_document(offsets)
         if path is not None:
@@ -151,6 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None:
             return self._target
         ends = self.options.link.call(self._ask, queues.max_offset, None)
+        self.bounds.check_assignment(begin)
         if self._is_available_now:
             self._target = ends
         return ends
@@ -164,8 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             await self.bounds.look_again(client)
             asked = self.bounds.queues if of is None else of
             gathered = await self.bounds.gather(client, ask, asked)
-            silent = silences(gathered.silent)
-            silent += [Silence(name, (), "no route has this broker") for name in self.bounds.absent_brokers()]
+            silent = silences(gathered.silent) + self.bounds.absences()
             overdue = self._watch.overdue({queue.broker for queue in asked}, silent, trio.current_time())
             self._complain(overdue)
             if not self._is_available_now or len(overdue) == len(silent):

@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from rmqlab.pipeline.topicbounds import Bounds, PlanError
-from rmqlab.pipeline.topicoffsets import EARLIEST
+from rmqlab.pipeline.topicoffsets import EARLIEST, AtTime
 from rmqlab.pipeline.topicoptions import TopicOptions
 from rmqlab.store.scan import LogScan
 from tests.pipeline.conftest import Lab
@@ -96,7 +96,7 @@ def test_what_a_batch_leaves_out_is_in_one_warning(groups: Lab, topic: str, capl
 def planned(bounds: Bounds) -> set[str]:
     """Resolve a beginning and an end; the brokers of the queues that both have."""
     bounds.look()
-    starts, ends = bounds.resolve(EARLIEST), bounds.at_time(0)
+    starts, ends = (bounds.resolve(dict.fromkeys(bounds.queues, place)) for place in (EARLIEST, AtTime(0)))
     return {queue.broker for queue in starts.keys() & ends.keys()}
 
 

@@ -12,6 +12,7 @@ from rmqlab.pipeline.topicoffsets import (
     QueueRange,
     group_ranges,
     offsets_document,
+    read_assignment,
     read_document,
     read_position,
     split_ranges,
@@ -49,6 +50,21 @@ def test_positions_are_words_or_json(text: str, position: object) -> None:
 def test_other_positions_are_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         read_position(text)
+
+
+def test_an_assignment_names_queues() -> None:
+    text = '{"t": {"b": [0, 2], "c": [1]}, "u": {"b": []}}'
+    assert read_assignment(text) == {QueueName("t", "b", 0), QueueName("t", "b", 2), QueueName("t", "c", 1)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["orders", "[]", "{}", '{"b": [0]}', '{"t": {"b": 0}}', '{"t": {"b": ["0"]}}', '{"t": {"b": [-1]}}',
+     '{"t": {"b": [true]}}', '{"t": {"b": []}}', '{"t": {"b": {"0": 5}}}'],
+)  # fmt: skip
+def test_other_assignments_are_refused_with_what_was_expected(text: str) -> None:
+    with pytest.raises(ValueError, match=r'expected \{"topic": \{"broker": \[queue, ...\]\}\}'):
+        read_assignment(text)
 
 
 @hypothesis.given(offsets, strategies.integers(1, 2000))

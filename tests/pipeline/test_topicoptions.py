@@ -5,6 +5,7 @@ import pytest
 from rmqlab.pipeline.options import OptionError, bind_options
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 
+ASSIGNED = '{"t": {"b": [0]}}'
 SERVER = {"nameServer": "10.0.0.1:9876"}
 
 
@@ -70,12 +71,25 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
         ({"txnAppId": " "}, "option txnAppId is .*: expected 1 to 128 letters"),
         ({"txnVersion": "-1"}, "option txnVersion is '-1': expected at least 0"),
         ({"txnApId": "a"}, "no option txnApId, did you mean txnAppId?"),
+        ({"assign": '{"broker-a": [0]}'}, "option assign is .*: expected"),
+        ({"assign": ASSIGNED, "brokers": "b"}, "options assign and brokers exclude each other"),
+        ({"asign": ASSIGNED}, "no option asign, did you mean assign?"),
         ({"brokrs": "a"}, "no option brokrs, did you mean brokers?"),
     ],
 )
 def test_what_is_wrong_with_an_option_is_said(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         bound(**options)
+
+
+def test_an_assignment_replaces_the_names_of_topics() -> None:
+    options = bound(assign='{"u": {"b": [0]}, "t": {"b": [1], "c": [1]}}')
+    options.check_for_read()
+    assert options.named_topics == ("t", "u")
+    with pytest.raises(OptionError, match="exactly one of the options topic, topics, topicPattern and assign"):
+        bound(topic="t", assign=ASSIGNED).check_for_read()
+    with pytest.raises(OptionError, match="option assign is for reading only"):
+        bound(topic="t", assign=ASSIGNED).check_for_write()
 
 
 def test_options_of_a_batch_write_are_refused_elsewhere() -> None:

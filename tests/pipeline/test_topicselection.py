@@ -1,0 +1,77 @@
+"""What the options of `rocketmq` select, read by Spark from a live cluster: queues, beginnings, amounts."""
+
+import json
+import pathlib
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.errors import AnalysisException, PySparkException
+
+from tests.pipeline.conftest import Lab
+from tests.pipeline.test_topicsource import Stream, numbered, read
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(scope="module")
+def topic(lab: Lab) -> str:
+    """A topic with 20 messages in each of four queues."""
+    lab.create_topic("selected", 4)
+    lab.send("selected", numbered(0, 80))
+    return "selected"
+
+
+def by_queue(frame: "DataFrame") -> dict[int, int]:
+    """The number of messages by queue."""
+    return dict(Counter(row.queueId for row in frame.select("queueId").collect()))
+
+
+def of_queues(topic: str, **numbers: int) -> str:
+    """JSON with a number for queues named `q0` to `q3`."""
+    return json.dumps({topic: {"broker-a": {name[1:]: number for name, number in numbers.items()}}})
+
+
+def assigning(topic: str, *queue_ids: int) -> dict[str, str]:
+    """Options that replace the topic by some of its queues."""
+    return {"assign": json.dumps({topic: {"broker-a": list(queue_ids)}})}
+
+
+def test_a_batch_reads_the_assigned_queues_alone(spark: "SparkSession", lab: Lab, topic: str) -> None:
+    reader = spark.read.format("rocketmq").option("nameServer", lab.namesrv_addr)
+    assert by_queue(reader.options(**assigning(topic, 1, 3)).load()) == {1: 20, 3: 20}
+    for options, said in (
+        (assigning(topic, 9), f"there is no queue {topic}@broker-a:9 of option assign; queues in routes: {topic}@"),
+        (assigning("selcted", 1), "there is no topic selcted, did you mean selected?"),
+        (
+            {"assign": json.dumps({topic: {"brokr-a": [1]}})},
+            f"no route has {topic}@brokr-a:1 of option assign, did you mean {topic}@broker-a:1?",
+        ),
+    ):
+        with pytest.raises(AnalysisException) as caught:
+            spark.read.format("rocketmq").options(nameServer=lab.namesrv_addr, **options).load().count()
+        assert said in str(caught.value)
+
+
+def test_a_batch_reads_queues_that_json_omits_from_end_to_end(spark: "SparkSession", lab: Lab, topic: str) -> None:
+    ranges = {"startingOffsets": of_queues(topic, q0=15), "endingOffsets": of_queues(topic, q1=3)}
+    assert by_queue(read(spark, lab, topic, **ranges)) == {0: 5, 1: 3, 2: 20, 3: 20}
+
+
+@pytest.mark.long
+def test_a_stream_reads_the_assigned_queues_alone_and_keeps_to_them(
+    spark: "SparkSession", lab: Lab, topic: str, tmp_path: pathlib.Path
+) -> None:
+    stream = Stream(spark, lab, tmp_path, topic)
+    stream.once(**assigning(topic, 2))
+    assert seen_by_queue(stream) == {2: 20}
+    stream.once(**assigning(topic, 2, 3))
+    assert seen_by_queue(stream) == {2: 20, 3: 20}
+    with pytest.raises(PySparkException, match=f"checkpoint has {topic}@broker-a:2, which option assign does not name"):
+        stream.once(**assigning(topic, 3))
+
+
+def seen_by_queue(stream: Stream) -> dict[int, int]:
+    """The number of messages that a stream wrote so far, by queue."""
+    return by_queue(stream.spark.read.schema("queueId int").json(str(stream.place / "out")))
