@@ -4,6 +4,7 @@ If the master is unavailable its slaves serve reads. They have at most the maste
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 import attrs
 import trio
@@ -29,6 +30,7 @@ from rmqlab.remoting.message import decode_message
 from rmqlab.remoting.names import MASTER_ID
 from rmqlab.runtime.channel import RemotingError
 
+T = TypeVar("T")
 _SUBSCRIPTION = 4  # of a pull's sysFlag: the request contains the subscription
 _FOUND = int(ResponseCode.SUCCESS)
 _PASSING = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
@@ -209,10 +211,18 @@ async def _first_not_older(is_older: Callable[[int], Awaitable[bool | None]], of
 async def _ask_in_order(
     client: Client, queue: QueueName, members: Mapping[int, str], code: RequestCode, header: Header
 ) -> tuple[Command, int]:
+    return await in_order(queue, members, lambda address: client.ask(address, code, header))
+
+
+async def in_order(queue: QueueName, members: Mapping[int, str], ask: Callable[[str], Awaitable[T]]) -> tuple[T, int]:
+    """Return the result of the first member for whose address `ask` raises no error, and its id: the master first.
+
+    Raises UnreachableError.
+    """
     failures, is_refused = [], False
     for broker_id in sorted(members):
         try:
-            return await client.ask(members[broker_id], code, header), broker_id
+            return await ask(members[broker_id]), broker_id
         except FAILURES as exc:
             failures.append(f"broker id {broker_id} at {members[broker_id]}: {exc}")
             is_refused |= isinstance(exc, BrokerError) and exc.code not in _PASSING

@@ -3,9 +3,11 @@
 This code runs while Spark plans. It keeps state: a queue remains even if all its brokers have disappeared.
 """
 
+import itertools
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 import attrs
 import trio
@@ -16,6 +18,7 @@ from rmqlab.client.instance import FAILURES, Client
 from rmqlab.pipeline import queues
 from rmqlab.pipeline.blocking_client import first_failure
 from rmqlab.pipeline.errors import UserError
+from rmqlab.pipeline.groupoffsets import Commits, committed_offset, groups_at
 from rmqlab.pipeline.options import near_miss, shortened
 from rmqlab.pipeline.queues import AskBound, GatheredBounds, UnreachableError
 from rmqlab.pipeline.silence import Silence, silences
@@ -24,6 +27,7 @@ from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 _BOUNDS_SECONDS = 10.0
 
@@ -201,14 +205,35 @@ class Bounds:
 
         return self._find_all(find, places)
 
+    def commits(self) -> Commits:
+        """Return the committed offsets of the group of option startingGroup; empty without this option.
+
+        Queues where the group has no commit are missing.
+        """
+        if not (group := self.options.starting_group):
+            return Commits()
+
+        async def list_groups(client: Client, queue: QueueName) -> list[str]:
+            return await groups_at(client, queue, self.members.get(queue.broker, {}))
+
+        async def query(client: Client, queue: QueueName) -> int | None:
+            return await committed_offset(client, queue, self.members.get(queue.broker, {}), group)
+
+        samples = {(queue.topic, queue.broker): queue for queue in self.queues}
+        groups = self._find_all(list_groups, samples.values())
+        known = [queue for queue in self.queues if group in groups.get(samples[queue.topic, queue.broker], ())]
+        found = self._find_all(query, known)
+        offsets = {queue: offset for queue, offset in found.items() if offset is not None}
+        return Commits(offsets, frozenset(itertools.chain.from_iterable(groups.values())))
+
     def _find_all(
-        self, find: Callable[[Client, QueueName], Awaitable[int]], of: Collection[QueueName]
-    ) -> dict[QueueName, int]:
-        """Return an offset of each of these queues.
+        self, find: Callable[[Client, QueueName], Awaitable[T]], of: Collection[QueueName]
+    ) -> dict[QueueName, T]:
+        """Return what `find` returns for each of these queues.
 
         Raises PlanError for queues of groups that do not respond, unless they may be skipped.
         """
-        found: dict[QueueName, int] = {}
+        found: dict[QueueName, T] = {}
         silent: dict[QueueName, str] = {}
 
         async def one(client: Client, queue: QueueName) -> None:

@@ -126,6 +126,9 @@ class TopicOptions:
     ending_offsets: Position = option("endingOffsets", read_position, "latest or JSON", default=LATEST)
     starting_timestamp: int | None = option("startingTimestamp", at_least(0), "first store time", default=None)
     ending_timestamp: int | None = option("endingTimestamp", at_least(0), "store time that is not read", default=None)
+    starting_group: str = option(
+        "startingGroup", _group, "a consumer group: begin at the offsets it committed", default=""
+    )
     starting_offsets_file: str = option(
         "startingOffsetsFile", text, "keeps what `latest` meant at the first start", default=""
     )
@@ -191,7 +194,7 @@ class TopicOptions:
         """Raise OptionError for options that a batch read does not support."""
         self.check_for_read()
         self._refuse(_READ_ONLY_AS_STREAM, "a stream")
-        if self.starting_offsets == LATEST:
+        if self.starting_offsets == LATEST and not self.starting_group:
             raise OptionError(f"{NAME}: option startingOffsets is 'latest': a batch would read nothing")
 
     def check_for_stream_read(self) -> None:
@@ -222,6 +225,11 @@ class TopicOptions:
         for name in fields:
             if getattr(self, name) != known[name].default:
                 raise OptionError(f"{NAME}: option {known[name].metadata['option']} is for {only_for} only")
+
+    @property
+    def has_stated_start(self) -> bool:
+        """Whether an option other than startingGroup says where to begin."""
+        return self.starting_offsets is not None or self.starting_timestamp is not None
 
     @property
     def named_topics(self) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         options, bounds = self.options, Bounds(self.options, may_skip=not self.options.fail_on_data_loss)
         bounds.look()
-        starts = bounds.resolve(start_places(options, bounds.queues, unset=EARLIEST))
+        starts = bounds.resolve(start_places(options, bounds.queues, bounds.commits(), unset=EARLIEST))
         ends = bounds.resolve(end_places(options, bounds.queues))
         if isinstance(options.ending_offsets, dict):
             _check_order(starts, ends)

@@ -125,7 +125,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if path is not None and path.exists():
             return _kept(path)
         self.bounds.look()
-        offsets = self.bounds.resolve(start_places(self.options, self.bounds.queues, unset=LATEST))
+        commits = self.bounds.commits()
+        offsets = self.bounds.resolve(start_places(self.options, self.bounds.queues, commits, unset=LATEST))
         self.bounds.try_reading(offsets)
         initial = offsets_document(offsets)
         if path is not None:

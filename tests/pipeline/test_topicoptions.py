@@ -92,6 +92,12 @@ def test_an_assignment_replaces_the_names_of_topics() -> None:
         bound(topic="t", assign=ASSIGNED).check_for_write()
 
 
+def test_a_batch_may_begin_at_the_latest_where_a_group_has_no_commit() -> None:
+    bound(topic="t", startingGroup="billing", startingOffsets="latest").check_for_batch_read()
+    with pytest.raises(OptionError, match="a batch would read nothing"):
+        bound(topic="t", startingOffsets="latest").check_for_batch_read()
+
+
 def test_options_of_a_batch_write_are_refused_elsewhere() -> None:
     options = bound(topic="t", txnAppId="billing", txnVersion="0")
     options.check_for_write()

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from rmqlab.pipeline.groupoffsets import Commits
 from rmqlab.pipeline.options import bind_options
 from rmqlab.pipeline.topicbounds import Bounds, PlanError
 from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, Place, QueueName
@@ -36,7 +37,7 @@ def of_first(number: int) -> str:
 def test_a_queue_that_is_not_named_begins_at_its_first_message(
     options: dict[str, str], first: Place, others: Place
 ) -> None:
-    found = start_places(bound(**options), ALL, unset=LATEST)
+    found = start_places(bound(**options), ALL, Commits(), unset=LATEST)
     assert found == {FIRST: first, SECOND: others, OTHER: others}
 
 
@@ -66,7 +67,32 @@ def test_a_queue_that_is_not_named_ends_at_its_last_message(
 )
 def test_a_named_queue_that_is_not_read_is_refused(named: str, said: str) -> None:
     with pytest.raises(PlanError, match=said):
-        start_places(bound(startingOffsets=named), ALL, unset=LATEST)
+        start_places(bound(startingOffsets=named), ALL, Commits(), unset=LATEST)
+
+
+# ---- committed offsets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "others"),
+    [
+        ({}, EARLIEST),
+        ({"startingOffsets": "latest"}, LATEST),
+        ({"startingTimestamp": "5"}, AtTime(5)),
+    ],
+)
+def test_queues_without_a_commit_begin_where_the_other_options_say(options: dict[str, str], others: Place) -> None:
+    commits = Commits({FIRST: 7}, frozenset({"billing"}))
+    found = start_places(bound(startingGroup="billing", **options), ALL, commits, unset=LATEST)
+    assert found == {FIRST: 7, SECOND: others, OTHER: others}
+
+
+def test_a_group_without_any_commit_is_an_error_unless_a_beginning_is_stated() -> None:
+    commits = Commits({}, frozenset({"billing", "audit"}))
+    with pytest.raises(PlanError, match=r"group biling .* did you mean billing.; groups with commits: audit, billing"):
+        start_places(bound(startingGroup="biling"), ALL, commits, unset=LATEST)
+    found = start_places(bound(startingGroup="biling", startingOffsets="earliest"), ALL, commits, unset=LATEST)
+    assert found == dict.fromkeys(ALL, EARLIEST)
 
 
 # ---- assign ----------------------------------------------------------------------------------------------

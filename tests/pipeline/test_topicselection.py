@@ -6,8 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 from pyspark.errors import AnalysisException, PySparkException
 
+from rmqlab.client.config import ClientConfig
+from rmqlab.client.instance import open_client
+from rmqlab.remoting.codes import RequestCode
+from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
+from rmqlab.remoting.names import MASTER_ID
 from tests.pipeline.conftest import Lab
 from tests.pipeline.test_topicsource import Stream, numbered, read
 
@@ -57,6 +63,37 @@ def test_a_batch_reads_the_assigned_queues_alone(spark: "SparkSession", lab: Lab
 def test_a_batch_reads_queues_that_json_omits_from_end_to_end(spark: "SparkSession", lab: Lab, topic: str) -> None:
     ranges = {"startingOffsets": of_queues(topic, q0=15), "endingOffsets": of_queues(topic, q1=3)}
     assert by_queue(read(spark, lab, topic, **ranges)) == {0: 5, 1: 3, 2: 20, 3: 20}
+
+
+def commit(lab: Lab, group: str, topic: str, queue_id: int, offset: int) -> None:
+    """Commit an offset of a group, as a consumer does, and wait for the reply."""
+    header = UpdateConsumerOffsetRequestHeader(
+        consumer_group=group, topic=topic, queue_id=queue_id, commit_offset=offset
+    )
+
+    async def commit_one() -> None:
+        async with open_client(ClientConfig(namesrv_addr=lab.namesrv_addr)) as client:
+            (broker,) = (await client.fetch_route(topic)).broker_datas
+            await client.ask(broker.broker_addrs[MASTER_ID], RequestCode.UPDATE_CONSUMER_OFFSET, header)
+
+    trio.run(commit_one)
+
+
+def test_a_read_begins_where_a_group_has_committed(spark: "SparkSession", lab: Lab, topic: str) -> None:
+    for queue_id, offset in enumerate((0, 5, 20, 19)):
+        commit(lab, "billing", topic, queue_id, offset)
+    lab.create_topic("unread", 1)
+    lab.send("unread", numbered(0, 6))
+    frame = read(spark, lab, topic, startingGroup="billing")
+    assert by_queue(frame) == {0: 20, 1: 15, 3: 1}
+    both = spark.read.format("rocketmq").options(nameServer=lab.namesrv_addr, topics=f"{topic},unread")
+    assert both.option("startingGroup", "billing").load().count() == 36 + 6
+    assert both.option("startingOffsets", "latest").load().count() == 36
+    with pytest.raises(AnalysisException, match=r"group biling .* did you mean billing"):
+        read(spark, lab, topic, startingGroup="biling").count()
+    commit(lab, "ahead", topic, 0, 21)
+    with pytest.raises(AnalysisException, match="ends at offset 20, but the requested offset is 21"):
+        read(spark, lab, topic, startingGroup="ahead").count()
 
 
 @pytest.mark.long
