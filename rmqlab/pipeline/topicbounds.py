@@ -274,9 +274,12 @@ class Bounds:
 
 
 async def _offset_of(client: Client, queue: QueueName, members: Mapping[int, str], place: Place) -> int:
-    """Return the offset of a place. Raises PlanError for an offset beyond the end, and UnreachableError."""
+    """Return the offset of a place. Raises PlanError for a place beyond the end, and UnreachableError."""
     if isinstance(place, AtTime):
-        return await queues.offset_at(client, queue, members, place.millis)
+        offset = await queues.offset_at(client, queue, members, place.millis)
+        if place.must_exist:
+            await _check_exists(client, queue, members, place.millis, offset)
+        return offset
     if place == EARLIEST:
         return (await queues.min_offset(client, queue, members)).offset
     if place == LATEST:
@@ -293,6 +296,15 @@ async def _check_within(client: Client, queue: QueueName, members: Mapping[int, 
     bound = await queues.max_offset(client, queue, members)
     if bound.is_masters and offset > bound.offset:
         raise PlanError(f"{NAME}: {queue} ends at offset {bound.offset}, but the requested offset is {offset}")
+
+
+async def _check_exists(client: Client, queue: QueueName, members: Mapping[int, str], millis: int, offset: int) -> None:
+    """Raise PlanError if a queue ends before the offset found for a time. Raises UnreachableError."""
+    if offset >= (await queues.max_offset(client, queue, members)).offset:
+        raise PlanError(
+            f"{NAME}: {queue} has no message stored at {millis} ms or later. Choose an earlier time, or set option "
+            "startingOffsetsByTimestampStrategy to latest"
+        )
 
 
 def _advice(refusal: BrokerError, options: TopicOptions) -> str:

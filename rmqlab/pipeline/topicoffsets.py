@@ -17,7 +17,7 @@ from rmqlab.pipeline.options import near_miss
 VERSION: Final = 1
 EARLIEST: Final = -2
 LATEST: Final = -1
-_EXPECTED_NUMBERS: Final = 'expected {"topic": {"broker": {"queue": offset}}}'
+_EXPECTED_OFFSETS: Final = 'expected {"topic": {"broker": {"queue": offset}}}'
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -42,9 +42,11 @@ Offsets = Mapping[QueueName, int]
 
 @attrs.frozen
 class AtTime:
-    """The first message stored at a time or later, in milliseconds."""
+    """The first message stored at a time or later, in milliseconds; without such a message, the end of the queue."""
 
     millis: int
+    must_exist: bool = False
+    """Whether a queue without such a message is an error."""
 
 
 Place = int | AtTime
@@ -79,7 +81,7 @@ def read_document(document: Mapping[str, Any]) -> dict[QueueName, int]:
     """
     if document.get("v") != VERSION:
         raise ValueError(f"offsets of version {document.get('v')!r}, expected {VERSION}")
-    return dict(_entries(document.get("topics")))
+    return dict(_entries(document.get("topics"), _EXPECTED_OFFSETS))
 
 
 def _brokers(document: object, expected: str) -> Iterator[tuple[str, str, object]]:
@@ -93,13 +95,13 @@ def _brokers(document: object, expected: str) -> Iterator[tuple[str, str, object
             yield topic, broker, value
 
 
-def _entries(document: object) -> Iterator[tuple[QueueName, int]]:
-    for topic, broker, queues in _brokers(document, _EXPECTED_NUMBERS):
+def _entries(document: object, expected: str) -> Iterator[tuple[QueueName, int]]:
+    for topic, broker, queues in _brokers(document, expected):
         if not isinstance(queues, dict):
-            raise ValueError(_EXPECTED_NUMBERS)  # noqa: TRY004 - a text of the user's, read as JSON
+            raise ValueError(expected)  # noqa: TRY004 - a text of the user's, read as JSON
         for queue_id, number in queues.items():
             if not queue_id.isdigit() or not _is_whole(number):
-                raise ValueError(f"{_EXPECTED_NUMBERS}, not {queue_id!r}: {number!r}")
+                raise ValueError(f"{expected}, not {queue_id!r}: {number!r}")
             yield QueueName(topic, broker, int(queue_id)), number
 
 
@@ -120,6 +122,18 @@ def read_assignment(value: str) -> frozenset[QueueName]:
     return frozenset(named)
 
 
+def read_times(value: str) -> dict[QueueName, int]:
+    """Read JSON with a time for queues, in milliseconds. Raises ValueError for other texts."""
+    expected = 'expected {"topic": {"broker": {"queue": milliseconds}}}'
+    times = dict(_entries(_read_json(value, expected), expected))
+    if not times:
+        raise ValueError(f"{expected} with one queue at least")
+    for queue, millis in times.items():
+        if millis < 0:
+            raise ValueError(f"time {millis} of {queue} is invalid: expected at least 0")
+    return times
+
+
 def _read_json(value: str, expected: str) -> object:
     try:
         return json.loads(value)
@@ -137,7 +151,7 @@ def read_position(value: str) -> int | dict[QueueName, int]:
     document = _read_json(value, 'expected earliest, latest or {"topic": {"broker": {"queue": offset}}}')
     if isinstance(document, dict) and document.keys() == {"v", "topics"}:
         return read_document(document)
-    offsets = dict(_entries(document))
+    offsets = dict(_entries(document, _EXPECTED_OFFSETS))
     for queue, offset in offsets.items():
         if offset < EARLIEST:
             raise ValueError(

@@ -25,7 +25,7 @@ from rmqlab.pipeline.options import (
 )
 from rmqlab.pipeline.queuecursor import READ_FROM
 from rmqlab.pipeline.queues import Filter, Reading
-from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName, read_assignment, read_position
+from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName, read_assignment, read_position, read_times
 from rmqlab.remoting.acl import Credentials
 from rmqlab.remoting.bodies.heartbeat import tags_of
 from rmqlab.remoting.names import group_fault, topic_fault
@@ -33,7 +33,9 @@ from rmqlab.remoting.names import group_fault, topic_fault
 NAME: Final = "rocketmq"
 Position = int | dict[QueueName, int]
 
-_READ_ONLY_IN_BATCHES = ("ending_offsets", "ending_timestamp")
+_STARTS = ("starting_offsets", "starting_timestamp", "starting_times")
+_ENDS = ("ending_offsets", "ending_timestamp", "ending_times")
+_READ_ONLY_IN_BATCHES = _ENDS
 _READ_ONLY_AS_STREAM = ("max_offsets_per_trigger", "starting_offsets_file", "commit_group")
 _WRITE_ONLY_IN_BATCHES = ("txn_app_id", "txn_version")
 _WRITE_ONLY = (
@@ -126,6 +128,18 @@ class TopicOptions:
     ending_offsets: Position = option("endingOffsets", read_position, "latest or JSON", default=LATEST)
     starting_timestamp: int | None = option("startingTimestamp", at_least(0), "first store time", default=None)
     ending_timestamp: int | None = option("endingTimestamp", at_least(0), "store time that is not read", default=None)
+    starting_times: dict[QueueName, int] | None = option(
+        "startingOffsetsByTimestamp", read_times, "first store times of queues, as JSON", default=None
+    )
+    ending_times: dict[QueueName, int] | None = option(
+        "endingOffsetsByTimestamp", read_times, "store times of queues that are not read, as JSON", default=None
+    )
+    starting_time_strategy: str = option(
+        "startingOffsetsByTimestampStrategy",
+        one_of("error", "latest"),
+        "what a queue without a message at its first store time or later means",
+        default="latest",
+    )
     starting_group: str = option(
         "startingGroup", _group, "a consumer group: begin at the offsets it committed", default=""
     )
@@ -169,10 +183,12 @@ class TopicOptions:
             raise ValueError("options assign and brokers exclude each other: assign names the brokers already")
         if self.tags and self.sql:
             raise ValueError("options tags and sqlExpression exclude each other")
-        if self.starting_offsets is not None and self.starting_timestamp is not None:
-            raise ValueError("options startingOffsets and startingTimestamp exclude each other")
-        if self.ending_offsets != LATEST and self.ending_timestamp is not None:
-            raise ValueError("options endingOffsets and endingTimestamp exclude each other")
+        self._check_exclusive(_STARTS)
+        self._check_exclusive(_ENDS)
+        if self._has("starting_time_strategy") and self.starting_timestamp is None and self.starting_times is None:
+            raise ValueError(
+                "option startingOffsetsByTimestampStrategy needs startingTimestamp or startingOffsetsByTimestamp"
+            )
         if self.ending_offsets == EARLIEST or (
             isinstance(self.ending_offsets, dict) and EARLIEST in self.ending_offsets.values()
         ):
@@ -182,6 +198,15 @@ class TopicOptions:
             raise ValueError("option endingTimestamp is before startingTimestamp")
         if bool(self.access_key) != bool(self.secret_key):
             raise ValueError("options accessKey and secretKey belong together")
+
+    def _check_exclusive(self, fields: tuple[str, ...]) -> None:
+        given = [_option_name(name) for name in fields if self._has(name)]
+        if len(given) > 1:
+            raise ValueError(f"options {' and '.join(given)} exclude each other")
+
+    def _has(self, field: str) -> bool:
+        """Return True for an option with another value than its default."""
+        return bool(getattr(self, field) != attrs.fields_dict(TopicOptions)[field].default)
 
     def check_for_read(self) -> None:
         """Raise OptionError for options that no reader supports, and unless exactly one topic option is set."""
@@ -221,15 +246,14 @@ class TopicOptions:
         self._refuse(_WRITE_ONLY_IN_BATCHES, "a batch write")
 
     def _refuse(self, fields: tuple[str, ...], only_for: str) -> None:
-        known = attrs.fields_dict(TopicOptions)
         for name in fields:
-            if getattr(self, name) != known[name].default:
-                raise OptionError(f"{NAME}: option {known[name].metadata['option']} is for {only_for} only")
+            if self._has(name):
+                raise OptionError(f"{NAME}: option {_option_name(name)} is for {only_for} only")
 
     @property
     def has_stated_start(self) -> bool:
         """Whether an option other than startingGroup says where to begin."""
-        return self.starting_offsets is not None or self.starting_timestamp is not None
+        return any(self._has(name) for name in _STARTS)
 
     @property
     def named_topics(self) -> tuple[str, ...]:
@@ -263,3 +287,7 @@ class TopicOptions:
             seconds=self.poll_timeout_ms / 1000,
             request_seconds=self.request_timeout_ms / 1000,
         )
+
+
+def _option_name(field: str) -> str:
+    return str(attrs.fields_dict(TopicOptions)[field].metadata["option"])

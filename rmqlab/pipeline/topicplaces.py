@@ -26,8 +26,12 @@ def start_places(
 
 
 def _stated_starts(options: TopicOptions, queues: Collection[QueueName], unset: int) -> dict[QueueName, Place]:
+    must_exist = options.starting_time_strategy == "error"
     if options.starting_timestamp is not None:
-        return dict.fromkeys(queues, AtTime(options.starting_timestamp))
+        return dict.fromkeys(queues, AtTime(options.starting_timestamp, must_exist))
+    if options.starting_times is not None:
+        times = {queue: AtTime(millis, must_exist) for queue, millis in options.starting_times.items()}
+        return _with_unnamed(times, queues, EARLIEST, "startingOffsetsByTimestamp")
     position = unset if options.starting_offsets is None else options.starting_offsets
     if isinstance(position, int):
         return dict.fromkeys(queues, position)
@@ -48,6 +52,9 @@ def end_places(options: TopicOptions, queues: Collection[QueueName]) -> dict[Que
     """
     if options.ending_timestamp is not None:
         return dict.fromkeys(queues, AtTime(options.ending_timestamp))
+    if options.ending_times is not None:
+        times = {queue: AtTime(millis) for queue, millis in options.ending_times.items()}
+        return _with_unnamed(times, queues, LATEST, "endingOffsetsByTimestamp")
     if isinstance(options.ending_offsets, int):
         return dict.fromkeys(queues, options.ending_offsets)
     return _with_unnamed(options.ending_offsets, queues, LATEST, "endingOffsets")

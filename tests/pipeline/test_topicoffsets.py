@@ -15,6 +15,7 @@ from rmqlab.pipeline.topicoffsets import (
     read_assignment,
     read_document,
     read_position,
+    read_times,
     split_ranges,
     within_limit,
 )
@@ -50,6 +51,16 @@ def test_positions_are_words_or_json(text: str, position: object) -> None:
 def test_other_positions_are_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match="expected"):
         read_position(text)
+
+
+def test_times_of_queues_are_json() -> None:
+    assert read_times('{"t": {"b": {"0": 1700000000000}}}') == {QueueName("t", "b", 0): 1_700_000_000_000}
+
+
+@pytest.mark.parametrize("text", ["5", "{}", '{"t": 5}', '{"t": {"b": {"0": -1}}}', '{"t": {"b": {"0": "5"}}}', "now"])
+def test_other_times_are_refused_with_what_was_expected(text: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        read_times(text)
 
 
 def test_an_assignment_names_queues() -> None:

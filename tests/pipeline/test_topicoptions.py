@@ -6,6 +6,7 @@ from rmqlab.pipeline.options import OptionError, bind_options
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 
 ASSIGNED = '{"t": {"b": [0]}}'
+TIMES = '{"t": {"b": {"0": 5}}}'
 SERVER = {"nameServer": "10.0.0.1:9876"}
 
 
@@ -74,6 +75,23 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
         ({"assign": '{"broker-a": [0]}'}, "option assign is .*: expected"),
         ({"assign": ASSIGNED, "brokers": "b"}, "options assign and brokers exclude each other"),
         ({"asign": ASSIGNED}, "no option asign, did you mean assign?"),
+        (
+            {"startingOffsets": "earliest", "startingOffsetsByTimestamp": TIMES},
+            "options startingOffsets and startingOffsetsByTimestamp exclude each other",
+        ),
+        (
+            {"endingTimestamp": "5", "endingOffsetsByTimestamp": TIMES},
+            "options endingTimestamp and endingOffsetsByTimestamp exclude each other",
+        ),
+        ({"startingOffsetsByTimestamp": "5"}, "option startingOffsetsByTimestamp is '5': expected .*milliseconds"),
+        (
+            {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latst"},
+            "expected error or latest, did you mean latest?",
+        ),
+        (
+            {"startingOffsetsByTimestampStrategy": "error"},
+            "Strategy needs startingTimestamp or startingOffsetsByTimestamp",
+        ),
         ({"brokrs": "a"}, "no option brokrs, did you mean brokers?"),
     ],
 )

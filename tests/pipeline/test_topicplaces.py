@@ -32,6 +32,12 @@ def of_first(number: int) -> str:
         ({"startingOffsets": of_first(7)}, 7, EARLIEST),
         ({"startingOffsets": of_first(LATEST)}, LATEST, EARLIEST),
         ({"startingTimestamp": "5"}, AtTime(5), AtTime(5)),
+        ({"startingOffsetsByTimestamp": of_first(5)}, AtTime(5), EARLIEST),
+        (
+            {"startingOffsetsByTimestamp": of_first(5), "startingOffsetsByTimestampStrategy": "error"},
+            AtTime(5, must_exist=True),
+            EARLIEST,
+        ),
     ],
 )
 def test_a_queue_that_is_not_named_begins_at_its_first_message(
@@ -47,6 +53,7 @@ def test_a_queue_that_is_not_named_begins_at_its_first_message(
         ({}, LATEST, LATEST),
         ({"endingOffsets": of_first(7)}, 7, LATEST),
         ({"endingTimestamp": "5"}, AtTime(5), AtTime(5)),
+        ({"endingOffsetsByTimestamp": of_first(5)}, AtTime(5), LATEST),
     ],
 )
 def test_a_queue_that_is_not_named_ends_at_its_last_message(

@@ -96,6 +96,19 @@ def test_a_read_begins_where_a_group_has_committed(spark: "SparkSession", lab: L
         read(spark, lab, topic, startingGroup="ahead").count()
 
 
+def test_each_queue_has_its_own_time(spark: "SparkSession", lab: Lab, topic: str) -> None:
+    stored = read(spark, lab, topic).select("queueId", "queueOffset", "storeTimestamp").collect()
+    at = {(row.queueId, row.queueOffset): int(row.storeTimestamp.timestamp() * 1000) for row in stored}
+    times = {"q0": at[0, 12], "q1": at[1, 19] + 1}
+    first = {queue: sum(at[queue, offset] < times[f"q{queue}"] for offset in range(20)) for queue in (0, 1)}
+    late = {"startingOffsetsByTimestamp": of_queues(topic, **times)}
+    assert by_queue(read(spark, lab, topic, **late)) == {0: 20 - first[0], 2: 20, 3: 20}
+    early = {"endingOffsetsByTimestamp": of_queues(topic, **times)}
+    assert by_queue(read(spark, lab, topic, **early)) == {0: first[0], 1: 20, 2: 20, 3: 20}
+    with pytest.raises(AnalysisException, match=f"{topic}@broker-a:1 has no message stored at {times['q1']} ms"):
+        read(spark, lab, topic, **late, startingOffsetsByTimestampStrategy="error").count()
+
+
 @pytest.mark.long
 def test_a_stream_reads_the_assigned_queues_alone_and_keeps_to_them(
     spark: "SparkSession", lab: Lab, topic: str, tmp_path: pathlib.Path
