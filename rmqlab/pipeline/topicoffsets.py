@@ -160,23 +160,7 @@ def read_position(value: str) -> int | dict[QueueName, int]:
     return offsets
 
 
-# ---- how much, and in how many parts ---------------------------------------------------------------------
-
-
-def within_limit(start: Offsets, end: Offsets, limit: int) -> dict[QueueName, int]:
-    """Limit a read to about `limit` messages, in proportion to the backlog of each queue.
-
-    A queue with a backlog gets at least one message. A queue without a start counts from 0.
-    """
-    backlog = {queue: max(0, offset - start.get(queue, 0)) for queue, offset in end.items()}
-    total = sum(backlog.values())
-    if total <= limit:
-        return dict(end)
-    shortened = {}
-    for queue, offset in end.items():
-        waiting = backlog[queue]
-        shortened[queue] = offset if not waiting else start.get(queue, 0) + max(1, waiting * limit // total)
-    return shortened
+# ---- parts of ranges -------------------------------------------------------------------------------------
 
 
 def split_ranges(ranges: Sequence[QueueRange], *, most: int, least_parts: int) -> list[QueueRange]:

@@ -15,6 +15,7 @@ from rmqlab.pipeline.options import (
     OptionError,
     at_least,
     boolean,
+    duration,
     each,
     names,
     one_of,
@@ -36,7 +37,13 @@ Position = int | dict[QueueName, int]
 _STARTS = ("starting_offsets", "starting_timestamp", "starting_times")
 _ENDS = ("ending_offsets", "ending_timestamp", "ending_times")
 _READ_ONLY_IN_BATCHES = _ENDS
-_READ_ONLY_AS_STREAM = ("max_offsets_per_trigger", "starting_offsets_file", "commit_group")
+_READ_ONLY_AS_STREAM = (
+    "max_offsets_per_trigger",
+    "min_offsets_per_trigger",
+    "max_trigger_delay_ms",
+    "starting_offsets_file",
+    "commit_group",
+)
 _WRITE_ONLY_IN_BATCHES = ("txn_app_id", "txn_version")
 _WRITE_ONLY = (
     *_WRITE_ONLY_IN_BATCHES,
@@ -147,6 +154,12 @@ class TopicOptions:
         "startingOffsetsFile", text, "keeps what `latest` meant at the first start", default=""
     )
     max_offsets_per_trigger: int = option("maxOffsetsPerTrigger", at_least(1), "messages of one micro-batch", default=0)
+    min_offsets_per_trigger: int = option(
+        "minOffsetsPerTrigger", at_least(1), "messages that are worth a micro-batch", default=0
+    )
+    max_trigger_delay_ms: int = option(
+        "maxTriggerDelay", duration, "how long after the last micro-batch fewer messages wait", default=900_000
+    )
     min_partitions: int = option("minPartitions", at_least(1), "tasks at least", default=1)
     max_records_per_partition: int = option("maxRecordsPerPartition", at_least(1), "messages of one task", default=0)
     fail_on_data_loss: bool = option("failOnDataLoss", boolean, "whether lost messages are an error", default=True)
@@ -196,6 +209,10 @@ class TopicOptions:
         first, end = self.starting_timestamp, self.ending_timestamp
         if first is not None and end is not None and end < first:
             raise ValueError("option endingTimestamp is before startingTimestamp")
+        if self._has("max_trigger_delay_ms") and not self.min_offsets_per_trigger:
+            raise ValueError("option maxTriggerDelay needs minOffsetsPerTrigger")
+        if 0 < self.max_offsets_per_trigger < self.min_offsets_per_trigger:
+            raise ValueError("option minOffsetsPerTrigger is more than maxOffsetsPerTrigger")
         if bool(self.access_key) != bool(self.secret_key):
             raise ValueError("options accessKey and secretKey belong together")
 

@@ -9,6 +9,7 @@ Trigger.AvailableNow the round is repeated until then, so that the stream never 
 import contextlib
 import json
 import logging
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,17 +28,18 @@ from rmqlab.client import broker_api as calls
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.pipeline import queues
 from rmqlab.pipeline.errors import without_traceback
+from rmqlab.pipeline.microbatches import BatchDelay, offsets_behind, waiting_messages, within_limit
 from rmqlab.pipeline.queues import AskBound, Bound
 from rmqlab.pipeline.silence import Silence, SilenceWatch, silences
 from rmqlab.pipeline.topicbounds import Bounds, DataLossError, PlanError
 from rmqlab.pipeline.topicoffsets import (
     LATEST,
+    Offsets,
     QueueName,
     QueueRange,
     offsets_document,
     read_document,
     split_ranges,
-    within_limit,
 )
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.pipeline.topicplaces import start_places
@@ -57,6 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schema = schema
         self.bounds = Bounds(options)
         self._watch = SilenceWatch(options.poll_timeout_ms / 1000)
+        self._delay = BatchDelay(options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1000)
         self._complained_of: set[str] = set()
         self._is_available_now = False
         self._initial: dict[str, Any] | None = None
@@ -76,14 +79,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         begin = read_document(start)
-        end = self._end(begin, self._ends(begin))
-        self._latest = offsets_document(end)
-        if isinstance(limit, ReadMaxRows) or self.options.max_offsets_per_trigger:
-            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets_per_trigger
-            end = within_limit(end | begin, end, rows)
+        ends = self._ends(begin)
+        available = self._end(begin, ends)
+        end = self._limited(begin, available, limit) if self._may_begin(begin, available) else begin
+        latest = {queue: max(bound.offset, available.get(queue, 0)) for queue, bound in ends.items()}
+        self._latest = offsets_document(latest) | offsets_behind(end, latest)
         return offsets_document(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Return the ends of the queues whose brokers responded, and how far the batch is behind them.
+
+        Spark shows this in the progress of the query and uses it for nothing else.
+        """
         return self._latest
 
     @without_traceback
@@ -201,6 +208,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             firsts = self.options.link.call(self._ask, queues.min_offset, fresh)
             end |= {queue: bound.offset for queue, bound in firsts.items()}
         return end
+
+    def _may_begin(self, begin: Offsets, available: Offsets) -> bool:
+        """Return False to wait for more messages, as minOffsetsPerTrigger asks.
+
+        Trigger.AvailableNow must not wait, and new queues must get into the checkpoint.
+        """
+        if self._is_available_now or begin.keys() != available.keys():
+            return True
+        return self._delay.is_due(waiting_messages(begin, available), time.monotonic())
+
+    def _limited(self, begin: Offsets, available: Offsets, limit: ReadLimit) -> dict[QueueName, int]:
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets_per_trigger
+        return within_limit({**available, **begin}, available, rows) if rows else dict(available)
 
     def _end_of(self, queue: QueueName, begin: int, bound: Bound) -> int:
         if bound.offset >= begin:

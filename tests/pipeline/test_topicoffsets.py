@@ -17,7 +17,6 @@ from rmqlab.pipeline.topicoffsets import (
     read_position,
     read_times,
     split_ranges,
-    within_limit,
 )
 
 queues = strategies.builds(
@@ -76,20 +75,6 @@ def test_an_assignment_names_queues() -> None:
 def test_other_assignments_are_refused_with_what_was_expected(text: str) -> None:
     with pytest.raises(ValueError, match=r'expected \{"topic": \{"broker": \[queue, ...\]\}\}'):
         read_assignment(text)
-
-
-@hypothesis.given(offsets, strategies.integers(1, 2000))
-def test_a_limit_lets_every_queue_go_on_and_none_too_far(end: dict[QueueName, int], limit: int) -> None:
-    start = {queue: offset // 2 for queue, offset in end.items()}
-    cut = within_limit(start, end, limit)
-    waiting = [queue for queue in end if end[queue] > start[queue]]
-    assert all(start[queue] < cut[queue] <= end[queue] for queue in waiting)
-    assert sum(cut[queue] - start[queue] for queue in end) <= limit + len(waiting)
-
-
-def test_an_end_below_the_start_is_kept_as_it_is() -> None:
-    queue, other = QueueName("t", "b", 0), QueueName("t", "b", 1)
-    assert within_limit({queue: 100, other: 0}, {queue: 5, other: 50}, 10) == {queue: 5, other: 10}
 
 
 @hypothesis.given(offsets, strategies.integers(0, 50), strategies.integers(1, 20))

@@ -92,6 +92,13 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
             {"startingOffsetsByTimestampStrategy": "error"},
             "Strategy needs startingTimestamp or startingOffsetsByTimestamp",
         ),
+        ({"maxTriggerDelay": "5m"}, "option maxTriggerDelay needs minOffsetsPerTrigger"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxTriggerDelay": "5"},
+            "option maxTriggerDelay is '5': expected .* such as 30s",
+        ),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger is more than maxOffsets"),
+        ({"minOfsetsPerTrigger": "9"}, "no option minOfsetsPerTrigger, did you mean minOffsetsPerTrigger?"),
         ({"brokrs": "a"}, "no option brokrs, did you mean brokers?"),
     ],
 )
@@ -114,6 +121,14 @@ def test_a_batch_may_begin_at_the_latest_where_a_group_has_no_commit() -> None:
     bound(topic="t", startingGroup="billing", startingOffsets="latest").check_for_batch_read()
     with pytest.raises(OptionError, match="a batch would read nothing"):
         bound(topic="t", startingOffsets="latest").check_for_batch_read()
+
+
+def test_delays_of_micro_batches_are_for_streams() -> None:
+    options = bound(topic="t", minOffsetsPerTrigger="9", maxTriggerDelay="2m")
+    options.check_for_stream_read()
+    assert options.max_trigger_delay_ms == 120_000
+    with pytest.raises(OptionError, match="option minOffsetsPerTrigger is for a stream only"):
+        options.check_for_batch_read()
 
 
 def test_options_of_a_batch_write_are_refused_elsewhere() -> None:

@@ -2,8 +2,10 @@
 
 import json
 import pathlib
+import time
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trio
@@ -15,7 +17,7 @@ from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.headers.offset import UpdateConsumerOffsetRequestHeader
 from rmqlab.remoting.names import MASTER_ID
 from tests.pipeline.conftest import Lab
-from tests.pipeline.test_topicsource import Stream, numbered, read
+from tests.pipeline.test_topicsource import Stream, numbered, read, texts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,3 +127,37 @@ def test_a_stream_reads_the_assigned_queues_alone_and_keeps_to_them(
 def seen_by_queue(stream: Stream) -> dict[int, int]:
     """The number of messages that a stream wrote so far, by queue."""
     return by_queue(stream.spark.read.schema("queueId int").json(str(stream.place / "out")))
+
+
+@pytest.mark.long
+def test_a_stream_waits_for_enough_messages_and_says_how_far_it_is_behind(
+    spark: "SparkSession", lab: Lab, tmp_path: pathlib.Path
+) -> None:
+    lab.create_topic("slow", 2)
+    lab.send("slow", numbered(0, 30))
+    stream = Stream(spark, lab, tmp_path, "slow")
+    query = stream.start(minOffsetsPerTrigger="10", maxOffsetsPerTrigger="20", maxTriggerDelay="1h")
+    try:
+        stream.wait_seen(texts(0, 30))
+        (behind, none) = [behind_latest(progress) for progress in query.recentProgress if progress["numInputRows"]]
+        assert (behind["minOffsetsBehindLatest"], none["maxOffsetsBehindLatest"]) == (5, 0)
+        lab.send("slow", numbered(30, 9))
+        wait_until(lambda: behind_latest(query.lastProgress)["avgOffsetsBehindLatest"] == 4.5)
+        assert stream.seen() == texts(0, 30)
+        lab.send("slow", numbered(39, 1))
+        stream.wait_seen(texts(0, 40))
+    finally:
+        query.stop()
+
+
+def behind_latest(progress: Any) -> dict[str, float]:
+    """The members of a progress's latest offsets that say how far the stream is behind."""
+    latest = json.loads(progress["sources"][0]["latestOffset"])
+    return {name: number for name, number in latest.items() if name.endswith("BehindLatest")}
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 240
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
