@@ -24,11 +24,11 @@ class Commits:
 
 async def groups_at(client: Client, queue: QueueName, members: Mapping[int, str]) -> list[str]:
     """Return the groups that consume the queue's topic at its broker, or once did. Raises UnreachableError."""
-    header = QueryTopicConsumeByWhoRequestHeader(topic=queue.topic)
+    header = QueryTopicConsumeByWhoRequestHeader(topic=client.named(queue.topic))
 
     async def ask(address: str) -> list[str]:
         response = await client.ask(address, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, header)
-        return GroupList.decode(response.body).group_list
+        return [client.unnamed(group) for group in GroupList.decode(response.body).group_list]
 
     groups, _ = await in_order(queue, members, ask)
     return groups
@@ -40,7 +40,9 @@ async def committed_offset(client: Client, queue: QueueName, members: Mapping[in
     For a group without a commit, a broker returns 0 as long as it has the queue's first message in memory
     (broker-requests#43): ask `groups_at` first.
     """
-    header = QueryConsumerOffsetRequestHeader(consumer_group=group, topic=queue.topic, queue_id=queue.queue_id)
+    header = QueryConsumerOffsetRequestHeader(
+        consumer_group=client.named(group), topic=client.named(queue.topic), queue_id=queue.queue_id
+    )
 
     async def ask(address: str) -> int | None:
         try:

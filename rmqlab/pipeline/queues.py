@@ -1,6 +1,7 @@
 """Requests about queues to members of a broker group: routes, bounds, messages.
 
-If the master is unavailable its slaves serve reads. They have at most the master's messages.
+If the master is unavailable its slaves serve reads. They have at most the master's messages. Names of topics and groups
+are the application's: the client adds its namespace on the wire.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -132,7 +133,7 @@ class Pulled:
 
 async def topic_of(client: Client, topic: str) -> Topic:
     """Return a topic's queues and brokers. Raises the errors of Client.fetch_route."""
-    route = await client.fetch_route(topic)
+    route = await client.fetch_route(client.named(topic))
     queues = tuple(QueueName(topic, queue.broker_name, queue.queue_id) for queue in subscribe_queues(topic, route))
     return Topic(queues, members_of(route))
 
@@ -157,14 +158,14 @@ async def max_offset(client: Client, queue: QueueName, members: Mapping[int, str
 
     Raises UnreachableError.
     """
-    header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    header = GetMaxOffsetRequestHeader(topic=client.named(queue.topic), queue_id=queue.queue_id)
     answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.GET_MAX_OFFSET, header)
     return Bound(answer.header(GetMaxOffsetResponseHeader).offset or 0, broker_id)
 
 
 async def min_offset(client: Client, queue: QueueName, members: Mapping[int, str]) -> Bound:
     """Return the first available offset. Raises UnreachableError."""
-    header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    header = GetMinOffsetRequestHeader(topic=client.named(queue.topic), queue_id=queue.queue_id)
     answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.GET_MIN_OFFSET, header)
     return Bound(max(0, answer.header(GetMinOffsetResponseHeader).offset or 0), broker_id)
 
@@ -176,7 +177,7 @@ async def offset_at(client: Client, queue: QueueName, members: Mapping[int, str]
     older, or any of several that were stored in the same millisecond (class ConsumeQueue): so this function checks it
     and the messages before it.
     """
-    header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=millis)
+    header = SearchOffsetRequestHeader(topic=client.named(queue.topic), queue_id=queue.queue_id, timestamp=millis)
     answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
     offset = max(0, answer.header(SearchOffsetResponseHeader).offset or 0)
 
@@ -246,8 +247,8 @@ async def pull(
     reading = reading or Reading()
     wanted = reading.wanted
     header = PullMessageRequestHeader(
-        consumer_group=reading.group,
-        topic=queue.topic,
+        consumer_group=client.named(reading.group),
+        topic=client.named(queue.topic),
         queue_id=queue.queue_id,
         queue_offset=offset,
         max_msg_nums=count,

@@ -148,7 +148,7 @@ class Bounds:
             return self.options.named_topics
         pattern = re.compile(self.options.topic_pattern)
         try:
-            known = sorted(name for name in await Admin(client).topics() if not is_system_topic(name))
+            known = await _topics_of(client)
         except FAILURES as exc:
             raise PlanError(f"{NAME}: cannot fetch the list of topics: {exc}") from None
         found = [name for name in known if pattern.fullmatch(name) and self._may_match(name)]
@@ -165,7 +165,7 @@ class Bounds:
 
     async def _unknown(self, client: Client, topic: str) -> str:
         try:
-            known = [name for name in await Admin(client).topics() if not is_system_topic(name)]
+            known = await _topics_of(client)
         except FAILURES:
             known = []
         return f"there is no topic {topic}{near_miss(topic, known)} (name server {self.options.name_server})"
@@ -271,6 +271,12 @@ class Bounds:
             raise PlanError(f"{problem}. Start the broker and read again; no loss of messages was detected")
         self._skipped.update(silent)
         self.warn(f"{problem}. Their messages are left out")
+
+
+async def _topics_of(client: Client) -> list[str]:
+    """Return the topics that are not RocketMQ's own, as the client's namespace names them. Raises FAILURES."""
+    topics = [name for name in await Admin(client).topics() if not is_system_topic(name)]
+    return sorted(client.unnamed(name) for name in topics if client.named(name) == name)
 
 
 async def _offset_of(client: Client, queue: QueueName, members: Mapping[int, str], place: Place) -> int:

@@ -149,7 +149,7 @@ def read_position(value: str) -> int | dict[QueueName, int]:
     if (word := _WORDS.get(value.strip().lower())) is not None:
         return word
     document = _read_json(value, 'expected earliest, latest or {"topic": {"broker": {"queue": offset}}}')
-    if isinstance(document, dict) and document.keys() == {"v", "topics"}:
+    if isinstance(document, dict) and isinstance(document.get("v"), int):  # copied from a checkpoint or a progress
         return read_document(document)
     offsets = dict(_entries(document, _EXPECTED_OFFSETS))
     for queue, offset in offsets.items():

@@ -9,6 +9,7 @@ from typing import Final
 
 import attrs
 
+from rmqlab.client.namespace import SEPARATOR
 from rmqlab.client.subscription import ALL
 from rmqlab.pipeline.blocking_client import Link, link_to
 from rmqlab.pipeline.options import (
@@ -93,6 +94,22 @@ def _txn_app_id(value: str) -> str:
     return value.strip()
 
 
+def _without_tls(value: str) -> bool:
+    """Accept false alone. Raises ValueError."""
+    if boolean(value):
+        raise ValueError(
+            "TLS is not supported. Brokers accept plain connections too unless tls.server.mode is enforcing; "
+            "elsewhere set nameServer to a tunnel that adds TLS"
+        )
+    return False
+
+
+def _namespace(value: str) -> str:
+    if SEPARATOR in value or topic_fault(value.strip()) is not None:
+        raise ValueError("expected letters, digits, `|`, `_` and `-`")
+    return value.strip()
+
+
 _topic = without_fault(topic_fault)
 _group = without_fault(group_fault)
 
@@ -117,6 +134,8 @@ class TopicOptions:
     )
     access_key: str = option("accessKey", text, "an account, where the cluster has access control", default="")
     secret_key: str = option("secretKey", text, "its secret", default="")
+    use_tls: bool = option("useTLS", _without_tls, "TLS, which is not supported", default=False)
+    namespace: str = option("namespace", _namespace, "what topics and groups are prefixed with on the wire", default="")
     topic: str = option("topic", _topic, "one topic", default="")
     topics: tuple[str, ...] = option("topics", each(_topic), "several topics, separated by commas", default=())
     topic_pattern: str = option(
@@ -284,7 +303,7 @@ class TopicOptions:
     @property
     def link(self) -> Link:
         """The process's client of the cluster."""
-        return link_to(self.name_server, self.credentials)
+        return link_to(self.name_server, self.credentials, self.namespace)
 
     @property
     def credentials(self) -> Credentials | None:

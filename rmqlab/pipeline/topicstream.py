@@ -237,10 +237,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _commit(self, client: Client, offsets: dict[QueueName, int]) -> None:
         async def commit_one(queue: QueueName, offset: int) -> None:
             addresses = self.bounds.members.get(queue.broker, {})
-            target = MessageQueue(topic=queue.topic, broker_name=queue.broker, queue_id=queue.queue_id)
+            target = MessageQueue(topic=client.named(queue.topic), broker_name=queue.broker, queue_id=queue.queue_id)
             for broker_id in sorted(addresses):  # the master, or the first slave if there is no master
                 with contextlib.suppress(*FAILURES):
-                    group = self.options.commit_group
+                    group = client.named(self.options.commit_group)
                     await calls.commit_offset(client, addresses[broker_id], group, target, offset)
                     return
 

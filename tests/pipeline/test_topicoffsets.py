@@ -40,6 +40,11 @@ def test_a_document_tells_the_same_offsets_in_one_order(given: Mapping[QueueName
         (" Latest", LATEST),
         ('{"t": {"b": {"0": 5, "1": -2}}}', {QueueName("t", "b", 0): 5, QueueName("t", "b", 1): -2}),
         ('{"v": 1, "topics": {"t": {"b": {"0": 5}}}}', {QueueName("t", "b", 0): 5}),
+        ('{"v": 1, "topics": {"t": {"b": {"0": 5}}}, "maxOffsetsBehindLatest": 3}', {QueueName("t", "b", 0): 5}),
+        (
+            '{"v": {"b": {"0": 5}}, "topics": {"b": {"0": 6}}}',
+            {QueueName("v", "b", 0): 5, QueueName("topics", "b", 0): 6},
+        ),
     ],
 )
 def test_positions_are_words_or_json(text: str, position: object) -> None:

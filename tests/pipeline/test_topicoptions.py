@@ -99,6 +99,10 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
         ),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger is more than maxOffsets"),
         ({"minOfsetsPerTrigger": "9"}, "no option minOfsetsPerTrigger, did you mean minOffsetsPerTrigger?"),
+        ({"useTLS": "true"}, "option useTLS is 'true': TLS is not supported"),
+        ({"useTls": "yes"}, "option useTLS is 'yes': expected true or false"),
+        ({"namespace": "a%b"}, "option namespace is 'a%b': expected letters"),
+        ({"namespace": " "}, "option namespace is ' ': expected letters"),
         ({"brokrs": "a"}, "no option brokrs, did you mean brokers?"),
     ],
 )
@@ -129,6 +133,16 @@ def test_delays_of_micro_batches_are_for_streams() -> None:
     assert options.max_trigger_delay_ms == 120_000
     with pytest.raises(OptionError, match="option minOffsetsPerTrigger is for a stream only"):
         options.check_for_batch_read()
+
+
+def test_plain_connections_may_be_asked_for() -> None:
+    bound(topic="t", useTLS="false").check_for_read()
+
+
+def test_a_namespace_is_for_reading_and_writing() -> None:
+    options = bound(topic="t", namespace="NS")
+    options.check_for_read()
+    options.check_for_stream_write()
 
 
 def test_options_of_a_batch_write_are_refused_elsewhere() -> None:

@@ -112,6 +112,26 @@ def test_each_queue_has_its_own_time(spark: "SparkSession", lab: Lab, topic: str
 
 
 @pytest.mark.long
+def test_a_namespace_is_on_the_wire_alone(spark: "SparkSession", lab: Lab, tmp_path: pathlib.Path) -> None:
+    lab.create_topic("NS%bills", 2)
+    server = {"nameServer": lab.namesrv_addr, "namespace": "NS"}
+    rows = spark.createDataFrame([(body,) for body in texts(0, 8)], "body string").repartition(2)
+    rows.write.format("rocketmq").mode("append").options(**server, topic="bills").save()
+    assert sorted(message.body for message in lab.messages("NS%bills")) == numbered(0, 8)
+    commit(lab, "NS%billing", "NS%bills", 0, 1)
+    by_name = read(spark, lab, "bills", namespace="NS", startingGroup="billing")
+    assert {row.topic for row in by_name.collect()} == {"bills"}
+    assert by_name.count() == 7
+    matched = spark.read.format("rocketmq").options(**server, topicPattern=".*").load()
+    assert {row.topic for row in matched.collect()} == {"bills"}
+    stream = Stream(spark, lab, tmp_path, "bills")
+    stream.once(namespace="NS", commitGroup="billing")
+    assert stream.seen() == texts(0, 8)
+    with pytest.raises(AnalysisException, match="there is no topic bill, did you mean bills"):
+        read(spark, lab, "bill", namespace="NS").count()
+
+
+@pytest.mark.long
 def test_a_stream_reads_the_assigned_queues_alone_and_keeps_to_them(
     spark: "SparkSession", lab: Lab, topic: str, tmp_path: pathlib.Path
 ) -> None:
