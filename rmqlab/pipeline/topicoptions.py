@@ -225,9 +225,7 @@ class TopicOptions:
             isinstance(self.ending_offsets, dict) and EARLIEST in self.ending_offsets.values()
         ):
             raise ValueError("option endingOffsets is 'earliest', or -2: nothing would be read")
-        first, end = self.starting_timestamp, self.ending_timestamp
-        if first is not None and end is not None and end < first:
-            raise ValueError("option endingTimestamp is before startingTimestamp")
+        self._check_times()
         if self._has("max_trigger_delay_ms") and not self.min_offsets_per_trigger:
             raise ValueError("option maxTriggerDelay needs minOffsetsPerTrigger")
         if 0 < self.max_offsets_per_trigger < self.min_offsets_per_trigger:
@@ -239,6 +237,16 @@ class TopicOptions:
         given = [_option_name(name) for name in fields if self._has(name)]
         if len(given) > 1:
             raise ValueError(f"options {' and '.join(given)} exclude each other")
+
+    def _check_times(self) -> None:
+        first, end = self.starting_timestamp, self.ending_timestamp
+        if first is not None and end is not None and end < first:
+            raise ValueError("option endingTimestamp is before startingTimestamp")
+        firsts, ends = self.starting_times or {}, self.ending_times or {}
+        for queue in sorted(firsts.keys() | ends.keys()):
+            first, end = firsts.get(queue, self.starting_timestamp), ends.get(queue, self.ending_timestamp)
+            if first is not None and end is not None and end < first:
+                raise ValueError(f"{queue} would begin at {first} ms and end at {end} ms before it")
 
     def _has(self, field: str) -> bool:
         """Return True for an option with another value than its default."""

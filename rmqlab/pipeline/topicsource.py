@@ -79,7 +79,7 @@ class BatchReader(DataSourceReader):
         bounds.look()
         starts = bounds.resolve(start_places(options, bounds.queues, bounds.commits(), unset=EARLIEST))
         ends = bounds.resolve(end_places(options, bounds.queues))
-        if isinstance(options.ending_offsets, dict) or options.ending_times is not None:
+        if isinstance(options.ending_offsets, dict):
             _check_order(starts, ends)
         bounds.try_reading(starts)
         ranges = [

@@ -83,6 +83,14 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
             {"endingTimestamp": "5", "endingOffsetsByTimestamp": TIMES},
             "options endingTimestamp and endingOffsetsByTimestamp exclude each other",
         ),
+        (
+            {"startingOffsetsByTimestamp": TIMES, "endingTimestamp": "4"},
+            "t@b:0 would begin at 5 ms and end at 4 ms before it",
+        ),
+        (
+            {"startingTimestamp": "6", "endingOffsetsByTimestamp": TIMES},
+            "t@b:0 would begin at 6 ms and end at 5 ms before it",
+        ),
         ({"startingOffsetsByTimestamp": "5"}, "option startingOffsetsByTimestamp is '5': expected .*milliseconds"),
         (
             {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latst"},
