@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
 
 from rmqlab.client.errors import BrokerError
-from rmqlab.client.instance import Client
 from rmqlab.pipeline.groupoffsets import committed_offset
 from rmqlab.pipeline.queues import UnreachableError
 from rmqlab.pipeline.topicoffsets import QueueName
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.runtime.channel import RemotingError
+
+if TYPE_CHECKING:
+    from rmqlab.client.instance import Client
 
 MEMBERS = {0: "master", 1: "slave"}
 

@@ -1,6 +1,7 @@
 """Broker groups that are away: reads fail or say what they leave out, and never end short in silence."""
 
 import contextlib
+import json
 import pathlib
 import time
 from collections.abc import Iterator
@@ -71,6 +72,16 @@ def test_a_batch_fails_without_a_broker_that_it_expects(spark: "SparkSession", g
         ):
             read(spark, groups, topic, **both).count()
         found = bodies(read(spark, groups, topic, **both, failOnDataLoss="false"))
+        assert found == at_broker(groups, "broker-b", topic)
+
+
+def test_a_batch_fails_without_a_broker_of_its_assignment(spark: "SparkSession", groups: Lab, topic: str) -> None:
+    assign = json.dumps({topic: {"broker-a": [0], "broker-b": [0, 1]}})
+    reader = spark.read.format("rocketmq").options(nameServer=groups.namesrv_addr, assign=assign)
+    with away(groups, "kill"):
+        with pytest.raises(AnalysisException, match=rf"no route has {topic}@broker-a:0 of option assign; .*Start the"):
+            reader.load().count()
+        found = bodies(reader.option("failOnDataLoss", "false").load())
         assert found == at_broker(groups, "broker-b", topic)
 
 
