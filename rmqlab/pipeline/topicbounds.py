@@ -116,7 +116,9 @@ class Bounds:
         return None
 
     def _unassignable(self, named: Sequence[QueueName], problem: str) -> str:
-        near, there = near_queue(named[0], self.in_routes), shortened(sorted(self.in_routes))
+        brokers = {queue.broker for queue in self.options.assign}
+        near = near_queue(named[0], [queue for queue in self.in_routes if queue.broker not in brokers])
+        there = shortened(sorted(self.in_routes))
         return f"{NAME}: {problem} {shortened(named)} of option assign{near}; queues in routes: {there}"
 
     @property

@@ -98,8 +98,8 @@ def _without_tls(value: str) -> bool:
     """Accept false alone. Raises ValueError."""
     if boolean(value):
         raise ValueError(
-            "TLS is not supported. Brokers accept plain connections too unless tls.server.mode is enforcing; "
-            "elsewhere set nameServer to a tunnel that adds TLS"
+            "TLS is not supported. Leave the option out: servers accept plain connections too, unless their "
+            "tls.server.mode is enforcing"
         )
     return False
 
