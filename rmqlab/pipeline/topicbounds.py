@@ -215,18 +215,14 @@ class Bounds:
         if not (group := self.options.starting_group):
             return Commits()
 
-        async def list_groups(client: Client, queue: QueueName) -> list[str]:
-            return await groups_at(client, queue, self.members.get(queue.broker, {}))
+        async def find(client: Client, queue: QueueName) -> tuple[list[str], int | None]:
+            members = self.members.get(queue.broker, {})
+            groups = await groups_at(client, queue, members)
+            return groups, await committed_offset(client, queue, members, group) if group in groups else None
 
-        async def query(client: Client, queue: QueueName) -> int | None:
-            return await committed_offset(client, queue, self.members.get(queue.broker, {}), group)
-
-        samples = {(queue.topic, queue.broker): queue for queue in self.queues}
-        groups = self._find_all(list_groups, samples.values())
-        known = [queue for queue in self.queues if group in groups.get(samples[queue.topic, queue.broker], ())]
-        found = self._find_all(query, known)
-        offsets = {queue: offset for queue, offset in found.items() if offset is not None}
-        return Commits(offsets, frozenset(itertools.chain.from_iterable(groups.values())))
+        found = self._find_all(find, self.queues)
+        offsets = {queue: offset for queue, (_, offset) in found.items() if offset is not None}
+        return Commits(offsets, frozenset(itertools.chain.from_iterable(groups for groups, _ in found.values())))
 
     def _find_all(
         self, find: Callable[[Client, QueueName], Awaitable[T]], of: Collection[QueueName]

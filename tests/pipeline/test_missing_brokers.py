@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from rmqlab.pipeline.topicbounds import Bounds, PlanError
-from rmqlab.pipeline.topicoffsets import EARLIEST, AtTime
+from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime
 from rmqlab.pipeline.topicoptions import TopicOptions
 from rmqlab.store.scan import LogScan
 from tests.pipeline.conftest import Lab
@@ -102,6 +102,18 @@ def test_what_a_batch_leaves_out_is_in_one_warning(groups: Lab, topic: str, capl
         assert planned(Bounds(options, may_skip=True)) == {"broker-b"}
     (warning,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert f"broker-a ({topic}@broker-a:0, {topic}@broker-a:1): no member answers" in warning
+
+
+@pytest.mark.long
+def test_a_queue_whose_commit_is_unknown_is_left_out_and_does_not_begin_elsewhere(groups: Lab, topic: str) -> None:
+    options = TopicOptions(
+        name_server=groups.namesrv_addr, topic=topic, starting_group="billing", starting_offsets=LATEST
+    )
+    bounds = Bounds(options, may_skip=True)
+    bounds.look()
+    with away(groups, "pause"):
+        assert bounds.commits().offsets == {}
+    assert {queue.broker for queue in bounds.resolve(dict.fromkeys(bounds.queues, LATEST))} == {"broker-b"}
 
 
 def planned(bounds: Bounds) -> set[str]:
