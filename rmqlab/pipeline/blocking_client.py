@@ -23,8 +23,8 @@ _START_SECONDS = 30
 class Link:
     """A client in a thread. Any thread may `call`; calls run concurrently."""
 
-    def __init__(self, name_server: str, credentials: Credentials | None = None) -> None:
-        self._config = ClientConfig(namesrv_addr=name_server, credentials=credentials)
+    def __init__(self, name_server: str, credentials: Credentials | None = None, namespace: str = "") -> None:
+        self._config = ClientConfig(namesrv_addr=name_server, credentials=credentials, namespace=namespace or None)
         self._is_open = threading.Event()
         self._failure: BaseException | None = None
         self._client: Client
@@ -67,14 +67,14 @@ class Link:
                 await trio.sleep_forever()
 
 
-_links: dict[tuple[int, str, Credentials | None], Link] = {}
+_links: dict[tuple[int, str, Credentials | None, str], Link] = {}
 
 
-def link_to(name_server: str, credentials: Credentials | None = None) -> Link:
+def link_to(name_server: str, credentials: Credentials | None = None, namespace: str = "") -> Link:
     """Return this process's link to a cluster. A forked process does not use its parent's."""
-    key = os.getpid(), name_server, credentials
+    key = os.getpid(), name_server, credentials, namespace
     if (link := _links.get(key)) is None or not link.is_alive:
-        link = _links[key] = Link(name_server, credentials)
+        link = _links[key] = Link(name_server, credentials, namespace)
         atexit.register(link.close)
     return link
 

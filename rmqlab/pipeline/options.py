@@ -154,6 +154,17 @@ def at_least(lowest: int) -> Callable[[str], int]:
     return read
 
 
+_DURATION = re.compile(r"([0-9]+)\s*(ms|s|m|min|h|d)")
+_MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration(value: str) -> int:
+    """Parse a duration such as 30s or 15m into milliseconds; the units are those of Spark's options."""
+    if (found := _DURATION.fullmatch(value.strip().lower())) is None:
+        raise ValueError("expected a whole number with a unit (ms, s, m, h or d), such as 30s or 15m")
+    return int(found[1]) * _MILLIS[found[2]]
+
+
 def one_of(*allowed: str) -> Callable[[str], str]:
     """Return a parser of one of some words, case-insensitive."""
 

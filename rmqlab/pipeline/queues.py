@@ -1,9 +1,11 @@
 """Requests about queues to members of a broker group: routes, bounds, messages.
 
-If the master is unavailable its slaves serve reads. They have at most the master's messages.
+If the master is unavailable its slaves serve reads. They have at most the master's messages. Names of topics and groups
+are the application's: the client adds its namespace on the wire.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
 
 import attrs
 import trio
@@ -29,6 +31,7 @@ from rmqlab.remoting.message import decode_message
 from rmqlab.remoting.names import MASTER_ID
 from rmqlab.runtime.channel import RemotingError
 
+T = TypeVar("T")
 _SUBSCRIPTION = 4  # of a pull's sysFlag: the request contains the subscription
 _FOUND = int(ResponseCode.SUCCESS)
 _PASSING = frozenset({int(ResponseCode.SYSTEM_BUSY), int(ResponseCode.SERVICE_NOT_AVAILABLE)})
@@ -130,7 +133,7 @@ class Pulled:
 
 async def topic_of(client: Client, topic: str) -> Topic:
     """Return a topic's queues and brokers. Raises the errors of Client.fetch_route."""
-    route = await client.fetch_route(topic)
+    route = await client.fetch_route(client.named(topic))
     queues = tuple(QueueName(topic, queue.broker_name, queue.queue_id) for queue in subscribe_queues(topic, route))
     return Topic(queues, members_of(route))
 
@@ -155,14 +158,14 @@ async def max_offset(client: Client, queue: QueueName, members: Mapping[int, str
 
     Raises UnreachableError.
     """
-    header = GetMaxOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    header = GetMaxOffsetRequestHeader(topic=client.named(queue.topic), queue_id=queue.queue_id)
     answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.GET_MAX_OFFSET, header)
     return Bound(answer.header(GetMaxOffsetResponseHeader).offset or 0, broker_id)
 
 
 async def min_offset(client: Client, queue: QueueName, members: Mapping[int, str]) -> Bound:
     """Return the first available offset. Raises UnreachableError."""
-    header = GetMinOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
+    header = GetMinOffsetRequestHeader(topic=client.named(queue.topic), queue_id=queue.queue_id)
     answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.GET_MIN_OFFSET, header)
     return Bound(max(0, answer.header(GetMinOffsetResponseHeader).offset or 0), broker_id)
 
@@ -174,7 +177,7 @@ async def offset_at(client: Client, queue: QueueName, members: Mapping[int, str]
     older, or any of several that were stored in the same millisecond (class ConsumeQueue): so this function checks it
     and the messages before it.
     """
-    header = SearchOffsetRequestHeader(topic=queue.topic, queue_id=queue.queue_id, timestamp=millis)
+    header = SearchOffsetRequestHeader(topic=client.named(queue.topic), queue_id=queue.queue_id, timestamp=millis)
     answer, broker_id = await _ask_in_order(client, queue, members, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header)
     offset = max(0, answer.header(SearchOffsetResponseHeader).offset or 0)
 
@@ -209,10 +212,18 @@ async def _first_not_older(is_older: Callable[[int], Awaitable[bool | None]], of
 async def _ask_in_order(
     client: Client, queue: QueueName, members: Mapping[int, str], code: RequestCode, header: Header
 ) -> tuple[Command, int]:
+    return await in_order(queue, members, lambda address: client.ask(address, code, header))
+
+
+async def in_order(queue: QueueName, members: Mapping[int, str], ask: Callable[[str], Awaitable[T]]) -> tuple[T, int]:
+    """Return the result of the first member for whose address `ask` raises no error, and its id: the master first.
+
+    Raises UnreachableError.
+    """
     failures, is_refused = [], False
     for broker_id in sorted(members):
         try:
-            return await client.ask(members[broker_id], code, header), broker_id
+            return await ask(members[broker_id]), broker_id
         except FAILURES as exc:
             failures.append(f"broker id {broker_id} at {members[broker_id]}: {exc}")
             is_refused |= isinstance(exc, BrokerError) and exc.code not in _PASSING
@@ -236,8 +247,8 @@ async def pull(
     reading = reading or Reading()
     wanted = reading.wanted
     header = PullMessageRequestHeader(
-        consumer_group=reading.group,
-        topic=queue.topic,
+        consumer_group=client.named(reading.group),
+        topic=client.named(queue.topic),
         queue_id=queue.queue_id,
         queue_offset=offset,
         max_msg_nums=count,

@@ -3,9 +3,11 @@
 This code runs while Spark plans. It keeps state: a queue remains even if all its brokers have disappeared.
 """
 
+import itertools
 import logging
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 import attrs
 import trio
@@ -16,14 +18,16 @@ from rmqlab.client.instance import FAILURES, Client
 from rmqlab.pipeline import queues
 from rmqlab.pipeline.blocking_client import first_failure
 from rmqlab.pipeline.errors import UserError
+from rmqlab.pipeline.groupoffsets import Commits, committed_offset, groups_at
 from rmqlab.pipeline.options import near_miss, shortened
 from rmqlab.pipeline.queues import AskBound, GatheredBounds, UnreachableError
-from rmqlab.pipeline.silence import silences
-from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName
-from rmqlab.pipeline.topicoptions import NAME, Position, TopicOptions
+from rmqlab.pipeline.silence import Silence, silences
+from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime, Place, QueueName, near_queue
+from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
 _BOUNDS_SECONDS = 10.0
 
@@ -48,6 +52,9 @@ class Bounds:
     """True omits queues of broker groups that do not respond, with a warning."""
     members: dict[str, dict[int, str]] = attrs.field(factory=dict)
     queues: set[QueueName] = attrs.field(factory=set)
+    """The queues to read."""
+    in_routes: set[QueueName] = attrs.field(factory=set)
+    """All queues of these topics that routes had; option assign may name few of them."""
     _skipped: set[QueueName] = attrs.field(factory=set, init=False)
     _last_warning: str = attrs.field(default="", init=False)
 
@@ -56,10 +63,12 @@ class Bounds:
     def look(self) -> None:
         """Fetch the topics and their routes.
 
-        Raises PlanError if a topic cannot be read, or if no route has a broker of the option `brokers`.
+        Raises PlanError if a topic cannot be read, if a queue of option assign does not exist, or if no route has a
+        broker of the options brokers and assign.
         """
         self.options.link.call(self._look)
-        if (problem := self._without(self.absent_brokers())) is None:
+        self.check_assignment()
+        if (problem := self._missing()) is None:
             return
         if not self.may_skip:
             raise PlanError(f"{problem}. Start the broker, or set failOnDataLoss to false to read without it")
@@ -78,15 +87,39 @@ class Bounds:
             log.warning("%s", text)
         self._last_warning = text
 
-    def absent_brokers(self) -> list[str]:
-        """Return the brokers of the option `brokers` that have no queue of these topics."""
+    def check_assignment(self, begun: Collection[QueueName] = ()) -> None:
+        """Raise PlanError for a queue of option assign that its broker lacks, and for a begun queue outside it."""
+        assigned = self.options.assign
+        if assigned and (outside := sorted(set(begun) - assigned)):
+            raise PlanError(
+                f"{NAME}: the checkpoint has {shortened(outside)}, which option assign does not name. "
+                "Name these queues, or start with another checkpoint"
+            )
+        with_topic = {(queue.topic, queue.broker) for queue in self.in_routes}
+        if unknown := [queue for queue in assigned - self.queues if (queue.topic, queue.broker) in with_topic]:
+            raise PlanError(self._unassignable(sorted(unknown), "there is no queue"))
+
+    def absences(self) -> list[Silence]:
+        """Return the brokers of option brokers, and those of option assign, whose queues no route has."""
+        brokers = [Silence(name, (), "no route has this broker") for name in self._absent_brokers()]
+        return brokers + silences(dict.fromkeys(self.options.assign - self.queues, "no route has this queue"))
+
+    def _absent_brokers(self) -> list[str]:
         return sorted(set(self.options.brokers) - {queue.broker for queue in self.queues})
 
-    def _without(self, absent: Sequence[str]) -> str | None:
-        if not absent:
-            return None
-        near = near_miss(absent[0], self.members.keys() - set(self.options.brokers))
-        return f"{NAME}: no route has {', '.join(absent)} of option brokers{near}; {self.routed}"
+    def _missing(self) -> str | None:
+        if absent := self._absent_brokers():
+            near = near_miss(absent[0], self.members.keys() - set(self.options.brokers))
+            return f"{NAME}: no route has {', '.join(absent)} of option brokers{near}; {self.routed}"
+        if lost := sorted(self.options.assign - self.queues):
+            return self._unassignable(lost, "no route has")
+        return None
+
+    def _unassignable(self, named: Sequence[QueueName], problem: str) -> str:
+        brokers = {queue.broker for queue in self.options.assign}
+        near = near_queue(named[0], [queue for queue in self.in_routes if queue.broker not in brokers])
+        there = shortened(sorted(self.in_routes))
+        return f"{NAME}: {problem} {shortened(named)} of option assign{near}; queues in routes: {there}"
 
     @property
     def routed(self) -> str:
@@ -105,7 +138,8 @@ class Bounds:
                 problem = problem or PlanError(f"{NAME}: cannot fetch the route of topic {topic}: {exc}")
             else:
                 self.members = queues.merged(self.members, found.members)
-                self.queues.update(found.queues)
+                self.in_routes.update(found.queues)
+                self.queues.update(queue for queue in found.queues if self.options.reads(queue))
         if len(self.queues) != known:
             log.info("%s: %d queues to read; %s", NAME, len(self.queues), self.routed)
         if problem is not None:
@@ -113,10 +147,10 @@ class Bounds:
 
     async def _topics(self, client: Client) -> Sequence[str]:
         if not self.options.topic_pattern:
-            return self.options.topics or (self.options.topic,)
+            return self.options.named_topics
         pattern = re.compile(self.options.topic_pattern)
         try:
-            known = sorted(name for name in await Admin(client).topics() if not is_system_topic(name))
+            known = await _topics_of(client)
         except FAILURES as exc:
             raise PlanError(f"{NAME}: cannot fetch the list of topics: {exc}") from None
         found = [name for name in known if pattern.fullmatch(name) and self._may_match(name)]
@@ -133,7 +167,7 @@ class Bounds:
 
     async def _unknown(self, client: Client, topic: str) -> str:
         try:
-            known = [name for name in await Admin(client).topics() if not is_system_topic(name)]
+            known = await _topics_of(client)
         except FAILURES:
             known = []
         return f"there is no topic {topic}{near_miss(topic, known)} (name server {self.options.name_server})"
@@ -162,46 +196,42 @@ class Bounds:
         """Return a bound of each of these queues, or the reason why it is missing."""
         return await queues.gather_bounds(client, sorted(of), self.members, ask, seconds=_BOUNDS_SECONDS)
 
-    def resolve(self, position: Position) -> dict[QueueName, int]:
-        """Return offsets of all known queues.
+    def resolve(self, places: Mapping[QueueName, Place]) -> dict[QueueName, int]:
+        """Return the offsets of places in these queues.
 
-        Raises PlanError for a position that omits a queue, names an unknown one, or is beyond a queue's end.
+        Raises PlanError for an offset beyond a queue's end.
         """
-        if not isinstance(position, int):
-            self._check_named(position)
 
         async def find(client: Client, queue: QueueName) -> int:
+            return await _offset_of(client, queue, self.members.get(queue.broker, {}), places[queue])
+
+        return self._find_all(find, places)
+
+    def commits(self) -> Commits:
+        """Return the committed offsets of the group of option startingGroup; empty without this option.
+
+        Queues where the group has no commit are missing.
+        """
+        if not (group := self.options.starting_group):
+            return Commits()
+
+        async def find(client: Client, queue: QueueName) -> tuple[list[str], int | None]:
             members = self.members.get(queue.broker, {})
-            offset = position if isinstance(position, int) else position[queue]
-            if offset == EARLIEST:
-                return (await queues.min_offset(client, queue, members)).offset
-            if offset == LATEST:
-                return (await queues.max_offset(client, queue, members)).offset
-            await _check_within(client, queue, members, offset)
-            return offset
+            groups = await groups_at(client, queue, members)
+            return groups, await committed_offset(client, queue, members, group) if group in groups else None
 
-        return self._find_all(find)
+        found = self._find_all(find, self.queues)
+        offsets = {queue: offset for queue, (_, offset) in found.items() if offset is not None}
+        return Commits(offsets, frozenset(itertools.chain.from_iterable(groups for groups, _ in found.values())))
 
-    def at_time(self, millis: int) -> dict[QueueName, int]:
-        """Return for each queue the offset of the first message stored at a time or later."""
-
-        async def find(client: Client, queue: QueueName) -> int:
-            return await queues.offset_at(client, queue, self.members.get(queue.broker, {}), millis)
-
-        return self._find_all(find)
-
-    def _check_named(self, position: Mapping[QueueName, int]) -> None:
-        if unknown := set(position) - self.queues:
-            raise PlanError(f"{NAME}: there is no queue {min(unknown)}; queues: {shortened(sorted(self.queues))}")
-        if missing := self.queues - set(position):
-            raise PlanError(f"{NAME}: the offset of {min(missing)} is missing: every queue needs one")
-
-    def _find_all(self, find: Callable[[Client, QueueName], Awaitable[int]]) -> dict[QueueName, int]:
-        """Return an offset of each queue.
+    def _find_all(
+        self, find: Callable[[Client, QueueName], Awaitable[T]], of: Collection[QueueName]
+    ) -> dict[QueueName, T]:
+        """Return what `find` returns for each of these queues.
 
         Raises PlanError for queues of groups that do not respond, unless they may be skipped.
         """
-        found: dict[QueueName, int] = {}
+        found: dict[QueueName, T] = {}
         silent: dict[QueueName, str] = {}
 
         async def one(client: Client, queue: QueueName) -> None:
@@ -214,7 +244,7 @@ class Bounds:
 
         async def all_of_them(client: Client) -> None:
             async with trio.open_nursery() as nursery:
-                for queue in sorted(self.queues - self._skipped):
+                for queue in sorted(set(of) - self._skipped):
                     nursery.start_soon(one, client, queue)
 
         try:
@@ -241,6 +271,27 @@ class Bounds:
         self.warn(f"{problem}. Their messages are left out")
 
 
+async def _topics_of(client: Client) -> list[str]:
+    """Return the topics that are not RocketMQ's own, as the client's namespace names them. Raises FAILURES."""
+    topics = [name for name in await Admin(client).topics() if not is_system_topic(name)]
+    return sorted(client.unnamed(name) for name in topics if client.named(name) == name)
+
+
+async def _offset_of(client: Client, queue: QueueName, members: Mapping[int, str], place: Place) -> int:
+    """Return the offset of a place. Raises PlanError for a place beyond the end, and UnreachableError."""
+    if isinstance(place, AtTime):
+        offset = await queues.offset_at(client, queue, members, place.millis)
+        if place.must_exist:
+            await _check_exists(client, queue, members, place.millis, offset)
+        return offset
+    if place == EARLIEST:
+        return (await queues.min_offset(client, queue, members)).offset
+    if place == LATEST:
+        return (await queues.max_offset(client, queue, members)).offset
+    await _check_within(client, queue, members, place)
+    return place
+
+
 async def _check_within(client: Client, queue: QueueName, members: Mapping[int, str], offset: int) -> None:
     """Raise PlanError for an offset beyond the end of a queue at its master.
 
@@ -249,6 +300,15 @@ async def _check_within(client: Client, queue: QueueName, members: Mapping[int, 
     bound = await queues.max_offset(client, queue, members)
     if bound.is_masters and offset > bound.offset:
         raise PlanError(f"{NAME}: {queue} ends at offset {bound.offset}, but the requested offset is {offset}")
+
+
+async def _check_exists(client: Client, queue: QueueName, members: Mapping[int, str], millis: int, offset: int) -> None:
+    """Raise PlanError if a queue ends before the offset found for a time. Raises UnreachableError."""
+    if offset >= (await queues.max_offset(client, queue, members)).offset:
+        raise PlanError(
+            f"{NAME}: {queue} has no message stored at {millis} ms or later. Choose an earlier time, or set option "
+            "startingOffsetsByTimestampStrategy to latest"
+        )
 
 
 def _advice(refusal: BrokerError, options: TopicOptions) -> str:

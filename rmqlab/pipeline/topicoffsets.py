@@ -7,14 +7,17 @@ An offset is that of the next message to read. Keys are sorted: Spark compares s
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import attrs
 
+from rmqlab.pipeline.options import near_miss
+
 VERSION: Final = 1
 EARLIEST: Final = -2
 LATEST: Final = -1
+_EXPECTED_OFFSETS: Final = 'expected {"topic": {"broker": {"queue": offset}}}'
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
@@ -29,7 +32,25 @@ class QueueName(NamedTuple):
         return f"{self.topic}@{self.broker}:{self.queue_id}"
 
 
+def near_queue(queue: QueueName, known: Iterable[QueueName]) -> str:
+    """Return `, did you mean X?` for a queue of a similar topic or broker with the same id, or an empty text."""
+    return near_miss(str(queue), [str(other) for other in known if other.queue_id == queue.queue_id])
+
+
 Offsets = Mapping[QueueName, int]
+
+
+@attrs.frozen
+class AtTime:
+    """The first message stored at a time or later, in milliseconds; without such a message, the end of the queue."""
+
+    millis: int
+    must_exist: bool = False
+    """Whether a queue without such a message is an error."""
+
+
+Place = int | AtTime
+"""Where to begin or end a queue: an offset, EARLIEST, LATEST, or a time."""
 
 
 @attrs.frozen
@@ -60,39 +81,77 @@ def read_document(document: Mapping[str, Any]) -> dict[QueueName, int]:
     """
     if document.get("v") != VERSION:
         raise ValueError(f"offsets of version {document.get('v')!r}, expected {VERSION}")
-    return dict(_entries(document.get("topics")))
+    return dict(_entries(document.get("topics"), _EXPECTED_OFFSETS))
 
 
-def _entries(topics: object) -> Iterator[tuple[QueueName, int]]:
-    expected = 'expected {"topic": {"broker": {"queue": offset}}}'
-    if not isinstance(topics, dict):
+def _brokers(document: object, expected: str) -> Iterator[tuple[str, str, object]]:
+    """Yield the topics, brokers and values of a document. Raises ValueError for another form."""
+    if not isinstance(document, dict):
         raise ValueError(expected)  # noqa: TRY004 - a text of the user's, read as JSON
-    for topic, brokers in topics.items():
+    for topic, brokers in document.items():
         if not isinstance(brokers, dict):
             raise ValueError(expected)  # noqa: TRY004 - a text of the user's, read as JSON
-        for broker, queues in brokers.items():
-            if not isinstance(queues, dict):
-                raise ValueError(expected)  # noqa: TRY004 - a text of the user's, read as JSON
-            for queue_id, offset in queues.items():
-                if not queue_id.isdigit() or not isinstance(offset, int) or isinstance(offset, bool):
-                    raise ValueError(f"{expected}, not {queue_id!r}: {offset!r}")
-                yield QueueName(topic, broker, int(queue_id)), offset
+        for broker, value in brokers.items():
+            yield topic, broker, value
+
+
+def _entries(document: object, expected: str) -> Iterator[tuple[QueueName, int]]:
+    for topic, broker, queues in _brokers(document, expected):
+        if not isinstance(queues, dict):
+            raise ValueError(expected)  # noqa: TRY004 - a text of the user's, read as JSON
+        for queue_id, number in queues.items():
+            if not queue_id.isdigit() or not _is_whole(number):
+                raise ValueError(f"{expected}, not {queue_id!r}: {number!r}")
+            yield QueueName(topic, broker, int(queue_id)), number
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def read_assignment(value: str) -> frozenset[QueueName]:
+    """Read JSON that names queues, `{"orders": {"broker-a": [0, 1]}}`. Raises ValueError for other texts."""
+    expected = 'expected {"topic": {"broker": [queue, ...]}}'
+    named: set[QueueName] = set()
+    for topic, broker, ids in _brokers(_read_json(value, expected), expected):
+        if not isinstance(ids, list) or not all(_is_whole(queue_id) and queue_id >= 0 for queue_id in ids):
+            raise ValueError(f"{expected}, not {broker!r}: {ids!r}")
+        named.update(QueueName(topic, broker, queue_id) for queue_id in ids)
+    if not named:
+        raise ValueError(f"{expected} with one queue at least")
+    return frozenset(named)
+
+
+def read_times(value: str) -> dict[QueueName, int]:
+    """Read JSON with a time for queues, in milliseconds. Raises ValueError for other texts."""
+    expected = 'expected {"topic": {"broker": {"queue": milliseconds}}}'
+    times = dict(_entries(_read_json(value, expected), expected))
+    if not times:
+        raise ValueError(f"{expected} with one queue at least")
+    for queue, millis in times.items():
+        if millis < 0:
+            raise ValueError(f"time {millis} of {queue} is invalid: expected at least 0")
+    return times
+
+
+def _read_json(value: str, expected: str) -> object:
+    try:
+        return json.loads(value)
+    except ValueError:
+        raise ValueError(expected) from None
 
 
 def read_position(value: str) -> int | dict[QueueName, int]:
-    """Read `earliest`, `latest`, or JSON with an offset for each queue, -2 for earliest and -1 for latest.
+    """Read `earliest`, `latest`, or JSON with offsets of queues, -2 for earliest and -1 for latest.
 
     Returns EARLIEST, LATEST, or the offsets. Raises ValueError for other texts.
     """
     if (word := _WORDS.get(value.strip().lower())) is not None:
         return word
-    try:
-        document = json.loads(value)
-    except ValueError:
-        raise ValueError('expected earliest, latest or {"topic": {"broker": {"queue": offset}}}') from None
-    if isinstance(document, dict) and document.keys() == {"v", "topics"}:
+    document = _read_json(value, 'expected earliest, latest or {"topic": {"broker": {"queue": offset}}}')
+    if isinstance(document, dict) and isinstance(document.get("v"), int):  # copied from a checkpoint or a progress
         return read_document(document)
-    offsets = dict(_entries(document))
+    offsets = dict(_entries(document, _EXPECTED_OFFSETS))
     for queue, offset in offsets.items():
         if offset < EARLIEST:
             raise ValueError(
@@ -101,23 +160,7 @@ def read_position(value: str) -> int | dict[QueueName, int]:
     return offsets
 
 
-# ---- how much, and in how many parts ---------------------------------------------------------------------
-
-
-def within_limit(start: Offsets, end: Offsets, limit: int) -> dict[QueueName, int]:
-    """Limit a read to about `limit` messages, in proportion to the backlog of each queue.
-
-    A queue with a backlog gets at least one message. A queue without a start counts from 0.
-    """
-    backlog = {queue: max(0, offset - start.get(queue, 0)) for queue, offset in end.items()}
-    total = sum(backlog.values())
-    if total <= limit:
-        return dict(end)
-    shortened = {}
-    for queue, offset in end.items():
-        waiting = backlog[queue]
-        shortened[queue] = offset if not waiting else start.get(queue, 0) + max(1, waiting * limit // total)
-    return shortened
+# ---- parts of ranges -------------------------------------------------------------------------------------
 
 
 def split_ranges(ranges: Sequence[QueueRange], *, most: int, least_parts: int) -> list[QueueRange]:

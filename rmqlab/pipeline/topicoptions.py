@@ -9,12 +9,14 @@ from typing import Final
 
 import attrs
 
+from rmqlab.client.namespace import SEPARATOR
 from rmqlab.client.subscription import ALL
 from rmqlab.pipeline.blocking_client import Link, link_to
 from rmqlab.pipeline.options import (
     OptionError,
     at_least,
     boolean,
+    duration,
     each,
     names,
     one_of,
@@ -25,7 +27,7 @@ from rmqlab.pipeline.options import (
 )
 from rmqlab.pipeline.queuecursor import READ_FROM
 from rmqlab.pipeline.queues import Filter, Reading
-from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName, read_position
+from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, QueueName, read_assignment, read_position, read_times
 from rmqlab.remoting.acl import Credentials
 from rmqlab.remoting.bodies.heartbeat import tags_of
 from rmqlab.remoting.names import group_fault, topic_fault
@@ -33,8 +35,16 @@ from rmqlab.remoting.names import group_fault, topic_fault
 NAME: Final = "rocketmq"
 Position = int | dict[QueueName, int]
 
-_READ_ONLY_IN_BATCHES = ("ending_offsets", "ending_timestamp")
-_READ_ONLY_AS_STREAM = ("max_offsets_per_trigger", "starting_offsets_file", "commit_group")
+_STARTS = ("starting_offsets", "starting_timestamp", "starting_times")
+_ENDS = ("ending_offsets", "ending_timestamp", "ending_times")
+_READ_ONLY_IN_BATCHES = _ENDS
+_READ_ONLY_AS_STREAM = (
+    "max_offsets_per_trigger",
+    "min_offsets_per_trigger",
+    "max_trigger_delay_ms",
+    "starting_offsets_file",
+    "commit_group",
+)
 _WRITE_ONLY_IN_BATCHES = ("txn_app_id", "txn_version")
 _WRITE_ONLY = (
     *_WRITE_ONLY_IN_BATCHES,
@@ -84,6 +94,22 @@ def _txn_app_id(value: str) -> str:
     return value.strip()
 
 
+def _without_tls(value: str) -> bool:
+    """Accept false alone. Raises ValueError."""
+    if boolean(value):
+        raise ValueError(
+            "TLS is not supported. Leave the option out: servers accept plain connections too, unless their "
+            "tls.server.mode is enforcing"
+        )
+    return False
+
+
+def _namespace(value: str) -> str:
+    if SEPARATOR in value or topic_fault(value.strip()) is not None:
+        raise ValueError("expected letters, digits, `|`, `_` and `-`")
+    return value.strip()
+
+
 _topic = without_fault(topic_fault)
 _group = without_fault(group_fault)
 
@@ -108,10 +134,15 @@ class TopicOptions:
     )
     access_key: str = option("accessKey", text, "an account, where the cluster has access control", default="")
     secret_key: str = option("secretKey", text, "its secret", default="")
+    use_tls: bool = option("useTLS", _without_tls, "TLS, which is not supported", default=False)
+    namespace: str = option("namespace", _namespace, "what topics and groups are prefixed with on the wire", default="")
     topic: str = option("topic", _topic, "one topic", default="")
     topics: tuple[str, ...] = option("topics", each(_topic), "several topics, separated by commas", default=())
     topic_pattern: str = option(
         "topicPattern", pattern, "a regular expression that a topic's whole name matches", default=""
+    )
+    assign: frozenset[QueueName] = option(
+        "assign", read_assignment, "JSON that names the queues to read, alone", default=frozenset()
     )
     # reading
     brokers: tuple[str, ...] = option(
@@ -123,10 +154,31 @@ class TopicOptions:
     ending_offsets: Position = option("endingOffsets", read_position, "latest or JSON", default=LATEST)
     starting_timestamp: int | None = option("startingTimestamp", at_least(0), "first store time", default=None)
     ending_timestamp: int | None = option("endingTimestamp", at_least(0), "store time that is not read", default=None)
+    starting_times: dict[QueueName, int] | None = option(
+        "startingOffsetsByTimestamp", read_times, "first store times of queues, as JSON", default=None
+    )
+    ending_times: dict[QueueName, int] | None = option(
+        "endingOffsetsByTimestamp", read_times, "store times of queues that are not read, as JSON", default=None
+    )
+    starting_time_strategy: str = option(
+        "startingOffsetsByTimestampStrategy",
+        one_of("error", "latest"),
+        "what a queue without a message at its first store time or later means",
+        default="latest",
+    )
+    starting_group: str = option(
+        "startingGroup", _group, "a consumer group: begin at the offsets it committed", default=""
+    )
     starting_offsets_file: str = option(
         "startingOffsetsFile", text, "keeps what `latest` meant at the first start", default=""
     )
     max_offsets_per_trigger: int = option("maxOffsetsPerTrigger", at_least(1), "messages of one micro-batch", default=0)
+    min_offsets_per_trigger: int = option(
+        "minOffsetsPerTrigger", at_least(1), "messages that are worth a micro-batch", default=0
+    )
+    max_trigger_delay_ms: int = option(
+        "maxTriggerDelay", duration, "how long after the last micro-batch fewer messages wait", default=900_000
+    )
     min_partitions: int = option("minPartitions", at_least(1), "tasks at least", default=1)
     max_records_per_partition: int = option("maxRecordsPerPartition", at_least(1), "messages of one task", default=0)
     fail_on_data_loss: bool = option("failOnDataLoss", boolean, "whether lost messages are an error", default=True)
@@ -159,34 +211,59 @@ class TopicOptions:
             raise ValueError("option nameServer is needed: host:port, several separated by `;`")
         if bool(self.txn_app_id) != (self.txn_version is not None):
             raise ValueError("options txnAppId and txnVersion belong together")
+        if self.assign and self.brokers:
+            raise ValueError("options assign and brokers exclude each other: assign names the brokers already")
         if self.tags and self.sql:
             raise ValueError("options tags and sqlExpression exclude each other")
-        if self.starting_offsets is not None and self.starting_timestamp is not None:
-            raise ValueError("options startingOffsets and startingTimestamp exclude each other")
-        if self.ending_offsets != LATEST and self.ending_timestamp is not None:
-            raise ValueError("options endingOffsets and endingTimestamp exclude each other")
+        self._check_exclusive(_STARTS)
+        self._check_exclusive(_ENDS)
+        if self._has("starting_time_strategy") and self.starting_timestamp is None and self.starting_times is None:
+            raise ValueError(
+                "option startingOffsetsByTimestampStrategy needs startingTimestamp or startingOffsetsByTimestamp"
+            )
         if self.ending_offsets == EARLIEST or (
             isinstance(self.ending_offsets, dict) and EARLIEST in self.ending_offsets.values()
         ):
             raise ValueError("option endingOffsets is 'earliest', or -2: nothing would be read")
-        first, end = self.starting_timestamp, self.ending_timestamp
-        if first is not None and end is not None and end < first:
-            raise ValueError("option endingTimestamp is before startingTimestamp")
+        self._check_times()
+        if self._has("max_trigger_delay_ms") and not self.min_offsets_per_trigger:
+            raise ValueError("option maxTriggerDelay needs minOffsetsPerTrigger")
+        if 0 < self.max_offsets_per_trigger < self.min_offsets_per_trigger:
+            raise ValueError("option minOffsetsPerTrigger is more than maxOffsetsPerTrigger")
         if bool(self.access_key) != bool(self.secret_key):
             raise ValueError("options accessKey and secretKey belong together")
 
+    def _check_exclusive(self, fields: tuple[str, ...]) -> None:
+        given = [_option_name(name) for name in fields if self._has(name)]
+        if len(given) > 1:
+            raise ValueError(f"options {' and '.join(given)} exclude each other")
+
+    def _check_times(self) -> None:
+        first, end = self.starting_timestamp, self.ending_timestamp
+        if first is not None and end is not None and end < first:
+            raise ValueError("option endingTimestamp is before startingTimestamp")
+        firsts, ends = self.starting_times or {}, self.ending_times or {}
+        for queue in sorted(firsts.keys() | ends.keys()):
+            first, end = firsts.get(queue, self.starting_timestamp), ends.get(queue, self.ending_timestamp)
+            if first is not None and end is not None and end < first:
+                raise ValueError(f"{queue} would begin at {first} ms and end at {end} ms before it")
+
+    def _has(self, field: str) -> bool:
+        """Return True for an option with another value than its default."""
+        return bool(getattr(self, field) != attrs.fields_dict(TopicOptions)[field].default)
+
     def check_for_read(self) -> None:
         """Raise OptionError for options that no reader supports, and unless exactly one topic option is set."""
-        given = [name for name in ("topic", "topics", "topic_pattern") if getattr(self, name)]
+        given = [name for name in ("topic", "topics", "topic_pattern", "assign") if getattr(self, name)]
         if len(given) != 1:
-            raise OptionError(f"{NAME}: exactly one of the options topic, topics and topicPattern is needed")
+            raise OptionError(f"{NAME}: exactly one of the options topic, topics, topicPattern and assign is needed")
         self._refuse(_WRITE_ONLY, "writing")
 
     def check_for_batch_read(self) -> None:
         """Raise OptionError for options that a batch read does not support."""
         self.check_for_read()
         self._refuse(_READ_ONLY_AS_STREAM, "a stream")
-        if self.starting_offsets == LATEST:
+        if self.starting_offsets == LATEST and not self.starting_group:
             raise OptionError(f"{NAME}: option startingOffsets is 'latest': a batch would read nothing")
 
     def check_for_stream_read(self) -> None:
@@ -200,7 +277,8 @@ class TopicOptions:
         first = list(fields).index("brokers")
         reading = [name for name in list(fields)[first:] if name not in _WRITE_ONLY]
         self._refuse(
-            ("topics", "topic_pattern", *[name for name in reading if name != "request_timeout_ms"]), "reading"
+            ("topics", "topic_pattern", "assign", *[name for name in reading if name != "request_timeout_ms"]),
+            "reading",
         )
 
     def check_for_stream_write(self) -> None:
@@ -212,15 +290,28 @@ class TopicOptions:
         self._refuse(_WRITE_ONLY_IN_BATCHES, "a batch write")
 
     def _refuse(self, fields: tuple[str, ...], only_for: str) -> None:
-        known = attrs.fields_dict(TopicOptions)
         for name in fields:
-            if getattr(self, name) != known[name].default:
-                raise OptionError(f"{NAME}: option {known[name].metadata['option']} is for {only_for} only")
+            if self._has(name):
+                raise OptionError(f"{NAME}: option {_option_name(name)} is for {only_for} only")
+
+    @property
+    def has_stated_start(self) -> bool:
+        """Whether an option other than startingGroup says where to begin."""
+        return any(self._has(name) for name in _STARTS)
+
+    @property
+    def named_topics(self) -> tuple[str, ...]:
+        """The topics to read, unless a pattern selects them."""
+        return self.topics or ((self.topic,) if self.topic else tuple(sorted({queue.topic for queue in self.assign})))
+
+    def reads(self, queue: QueueName) -> bool:
+        """Return True for a queue of these topics that option assign does not exclude."""
+        return not self.assign or queue in self.assign
 
     @property
     def link(self) -> Link:
         """The process's client of the cluster."""
-        return link_to(self.name_server, self.credentials)
+        return link_to(self.name_server, self.credentials, self.namespace)
 
     @property
     def credentials(self) -> Credentials | None:
@@ -240,3 +331,7 @@ class TopicOptions:
             seconds=self.poll_timeout_ms / 1000,
             request_seconds=self.request_timeout_ms / 1000,
         )
+
+
+def _option_name(field: str) -> str:
+    return str(attrs.fields_dict(TopicOptions)[field].metadata["option"])

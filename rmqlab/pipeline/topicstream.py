@@ -9,6 +9,7 @@ Trigger.AvailableNow the round is repeated until then, so that the stream never 
 import contextlib
 import json
 import logging
+import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,19 +28,21 @@ from rmqlab.client import broker_api as calls
 from rmqlab.client.instance import FAILURES, Client
 from rmqlab.pipeline import queues
 from rmqlab.pipeline.errors import without_traceback
+from rmqlab.pipeline.microbatches import BatchDelay, offsets_behind, waiting_messages, within_limit
 from rmqlab.pipeline.queues import AskBound, Bound
 from rmqlab.pipeline.silence import Silence, SilenceWatch, silences
 from rmqlab.pipeline.topicbounds import Bounds, DataLossError, PlanError
 from rmqlab.pipeline.topicoffsets import (
     LATEST,
+    Offsets,
     QueueName,
     QueueRange,
     offsets_document,
     read_document,
     split_ranges,
-    within_limit,
 )
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
+from rmqlab.pipeline.topicplaces import start_places
 from rmqlab.pipeline.topicreader import plan_work, read_work
 from rmqlab.remoting.bodies.queue import MessageQueue
 
@@ -56,6 +59,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.schema = schema
         self.bounds = Bounds(options)
         self._watch = SilenceWatch(options.poll_timeout_ms / 1000)
+        self._delay = BatchDelay(options.min_offsets_per_trigger, options.max_trigger_delay_ms / 1000)
         self._complained_of: set[str] = set()
         self._is_available_now = False
         self._initial: dict[str, Any] | None = None
@@ -75,14 +79,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
         begin = read_document(start)
-        end = self._end(begin, self._ends(begin))
-        self._latest = offsets_document(end)
-        if isinstance(limit, ReadMaxRows) or self.options.max_offsets_per_trigger:
-            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets_per_trigger
-            end = within_limit(end | begin, end, rows)
+        ends = self._ends(begin)
+        available = self._end(begin, ends)
+        end = self._limited(begin, available, limit) if self._may_begin(begin, available) else begin
+        latest = {queue: max(bound.offset, available.get(queue, 0)) for queue, bound in ends.items()}
+        self._latest = offsets_document(latest) | offsets_behind(end, latest)
         return offsets_document(end)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
+        """Return the ends of the queues whose brokers responded, and how far the batch is behind them.
+
+        Spark shows this in the progress of the query and uses it for nothing else.
+        """
         return self._latest
 
     @without_traceback
@@ -124,11 +132,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if path is not None and path.exists():
             return _kept(path)
         self.bounds.look()
-        if self.options.starting_timestamp is not None:
-            offsets = self.bounds.at_time(self.options.starting_timestamp)
-        else:
-            position = self.options.starting_offsets
-            offsets = self.bounds.resolve(LATEST if position is None else position)
+        commits = self.bounds.commits()
+        offsets = self.bounds.resolve(start_places(self.options, self.bounds.queues, commits, unset=LATEST))
         self.bounds.try_reading(offsets)
         initial = offsets_document(offsets)
         if path is not None:
@@ -151,6 +156,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is not None:
             return self._target
         ends = self.options.link.call(self._ask, queues.max_offset, None)
+        self.bounds.check_assignment(begin)
         if self._is_available_now:
             self._target = ends
         return ends
@@ -164,8 +170,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             await self.bounds.look_again(client)
             asked = self.bounds.queues if of is None else of
             gathered = await self.bounds.gather(client, ask, asked)
-            silent = silences(gathered.silent)
-            silent += [Silence(name, (), "no route has this broker") for name in self.bounds.absent_brokers()]
+            silent = silences(gathered.silent) + self.bounds.absences()
             overdue = self._watch.overdue({queue.broker for queue in asked}, silent, trio.current_time())
             self._complain(overdue)
             if not self._is_available_now or len(overdue) == len(silent):
@@ -204,6 +209,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end |= {queue: bound.offset for queue, bound in firsts.items()}
         return end
 
+    def _may_begin(self, begin: Offsets, available: Offsets) -> bool:
+        """Return False to wait for more messages, as minOffsetsPerTrigger asks.
+
+        Trigger.AvailableNow must not wait, and new queues must get into the checkpoint.
+        """
+        if self._is_available_now or begin.keys() != available.keys():
+            return True
+        return self._delay.is_due(waiting_messages(begin, available), time.monotonic())
+
+    def _limited(self, begin: Offsets, available: Offsets, limit: ReadLimit) -> dict[QueueName, int]:
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self.options.max_offsets_per_trigger
+        return within_limit({**available, **begin}, available, rows) if rows else dict(available)
+
     def _end_of(self, queue: QueueName, begin: int, bound: Bound) -> int:
         if bound.offset >= begin:
             return bound.offset
@@ -219,10 +237,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     async def _commit(self, client: Client, offsets: dict[QueueName, int]) -> None:
         async def commit_one(queue: QueueName, offset: int) -> None:
             addresses = self.bounds.members.get(queue.broker, {})
-            target = MessageQueue(topic=queue.topic, broker_name=queue.broker, queue_id=queue.queue_id)
+            target = MessageQueue(topic=client.named(queue.topic), broker_name=queue.broker, queue_id=queue.queue_id)
             for broker_id in sorted(addresses):  # the master, or the first slave if there is no master
                 with contextlib.suppress(*FAILURES):
-                    group = self.options.commit_group
+                    group = client.named(self.options.commit_group)
                     await calls.commit_offset(client, addresses[broker_id], group, target, offset)
                     return
 

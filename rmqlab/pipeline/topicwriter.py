@@ -268,7 +268,7 @@ class _Sending:
                 topic = load[0].message.topic
                 raise SendFailedError(f"{len(load)} rows could not be written to {topic}: {failure}")
             await trio.sleep(_RETRY_SECONDS)
-            await producer.client.try_refresh(load[0].message.topic)
+            await producer.client.try_refresh(producer.client.named(load[0].message.topic))
 
     async def _target(self, producer: Producer, letter: Letter) -> MessageQueue | None:
         if letter.is_free:

@@ -1,6 +1,7 @@
 """Broker groups that are away: reads fail or say what they leave out, and never end short in silence."""
 
 import contextlib
+import json
 import pathlib
 import time
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from rmqlab.pipeline.topicbounds import Bounds, PlanError
-from rmqlab.pipeline.topicoffsets import EARLIEST
+from rmqlab.pipeline.topicoffsets import EARLIEST, LATEST, AtTime
 from rmqlab.pipeline.topicoptions import TopicOptions
 from rmqlab.store.scan import LogScan
 from tests.pipeline.conftest import Lab
@@ -74,6 +75,16 @@ def test_a_batch_fails_without_a_broker_that_it_expects(spark: "SparkSession", g
         assert found == at_broker(groups, "broker-b", topic)
 
 
+def test_a_batch_fails_without_a_broker_of_its_assignment(spark: "SparkSession", groups: Lab, topic: str) -> None:
+    assign = json.dumps({topic: {"broker-a": [0], "broker-b": [0, 1]}})
+    reader = spark.read.format("rocketmq").options(nameServer=groups.namesrv_addr, assign=assign)
+    with away(groups, "kill"):
+        with pytest.raises(AnalysisException, match=rf"no route has {topic}@broker-a:0 of option assign; .*Start the"):
+            reader.load().count()
+        found = bodies(reader.option("failOnDataLoss", "false").load())
+        assert found == at_broker(groups, "broker-b", topic)
+
+
 def test_a_batch_fails_at_a_group_that_does_not_answer(spark: "SparkSession", groups: Lab, topic: str) -> None:
     with away(groups, "pause"):
         with pytest.raises(AnalysisException, match=rf"broker-a \({topic}@broker-a:0, {topic}@broker-a:1\): no member"):
@@ -93,10 +104,22 @@ def test_what_a_batch_leaves_out_is_in_one_warning(groups: Lab, topic: str, capl
     assert f"broker-a ({topic}@broker-a:0, {topic}@broker-a:1): no member answers" in warning
 
 
+@pytest.mark.long
+def test_a_queue_whose_commit_is_unknown_is_left_out_and_does_not_begin_elsewhere(groups: Lab, topic: str) -> None:
+    options = TopicOptions(
+        name_server=groups.namesrv_addr, topic=topic, starting_group="billing", starting_offsets=LATEST
+    )
+    bounds = Bounds(options, may_skip=True)
+    bounds.look()
+    with away(groups, "pause"):
+        assert bounds.commits().offsets == {}
+    assert {queue.broker for queue in bounds.resolve(dict.fromkeys(bounds.queues, LATEST))} == {"broker-b"}
+
+
 def planned(bounds: Bounds) -> set[str]:
     """Resolve a beginning and an end; the brokers of the queues that both have."""
     bounds.look()
-    starts, ends = bounds.resolve(EARLIEST), bounds.at_time(0)
+    starts, ends = (bounds.resolve(dict.fromkeys(bounds.queues, place)) for place in (EARLIEST, AtTime(0)))
     return {queue.broker for queue in starts.keys() & ends.keys()}
 
 

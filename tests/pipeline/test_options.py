@@ -1,7 +1,7 @@
 import attrs
 import pytest
 
-from rmqlab.pipeline.options import OptionError, at_least, bind_options, boolean, names, one_of, option, text
+from rmqlab.pipeline.options import OptionError, at_least, bind_options, boolean, duration, names, one_of, option, text
 
 
 @attrs.frozen(kw_only=True)
@@ -36,3 +36,16 @@ def test_what_is_wrong_is_said_with_what_was_expected(given: dict[str, str], sai
     with pytest.raises(OptionError) as caught:
         bind_options(_Options, given, source="x")
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "millis"), [("250ms", 250), ("30s", 30_000), ("15 m", 900_000), ("2min", 120_000), ("1H", 3_600_000)]
+)
+def test_durations_have_units(text: str, millis: int) -> None:
+    assert duration(text) == millis
+
+
+@pytest.mark.parametrize("text", ["", "15", "m", "-1s", "1.5s", "1w", "1m30s"])
+def test_other_durations_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="such as 30s or 15m"):
+        duration(text)

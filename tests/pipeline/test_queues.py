@@ -1,5 +1,6 @@
 """Which message is the first of a time, though brokers answer with one that is near."""
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import hypothesis
@@ -14,6 +15,8 @@ from rmqlab.pipeline.topicoffsets import QueueName
 from rmqlab.remoting.codes import ResponseCode
 from rmqlab.remoting.message import StoredMessage, encode_message
 
+CLIENT = cast("Client", SimpleNamespace(named=lambda name: name))
+"""A client without a namespace, which these tests ask for nothing else."""
 QUEUE = QueueName("orders", "broker-a", 0)
 
 
@@ -44,7 +47,7 @@ def found_by(times: list[int], expired: int, millis: int, nearest: int) -> tuple
         return Pulled(ResponseCode.SUCCESS, offset + count, 0, record(times[offset]))
 
     async def find() -> int:
-        return await offset_at(cast("Client", None), QUEUE, {0: "here"}, millis)
+        return await offset_at(CLIENT, QUEUE, {0: "here"}, millis)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(queues, "_ask_in_order", ask)

@@ -12,10 +12,11 @@ from rmqlab.pipeline.topicoffsets import (
     QueueRange,
     group_ranges,
     offsets_document,
+    read_assignment,
     read_document,
     read_position,
+    read_times,
     split_ranges,
-    within_limit,
 )
 
 queues = strategies.builds(
@@ -39,6 +40,11 @@ def test_a_document_tells_the_same_offsets_in_one_order(given: Mapping[QueueName
         (" Latest", LATEST),
         ('{"t": {"b": {"0": 5, "1": -2}}}', {QueueName("t", "b", 0): 5, QueueName("t", "b", 1): -2}),
         ('{"v": 1, "topics": {"t": {"b": {"0": 5}}}}', {QueueName("t", "b", 0): 5}),
+        ('{"v": 1, "topics": {"t": {"b": {"0": 5}}}, "maxOffsetsBehindLatest": 3}', {QueueName("t", "b", 0): 5}),
+        (
+            '{"v": {"b": {"0": 5}}, "topics": {"b": {"0": 6}}}',
+            {QueueName("v", "b", 0): 5, QueueName("topics", "b", 0): 6},
+        ),
     ],
 )
 def test_positions_are_words_or_json(text: str, position: object) -> None:
@@ -51,18 +57,29 @@ def test_other_positions_are_refused_with_what_was_expected(text: str) -> None:
         read_position(text)
 
 
-@hypothesis.given(offsets, strategies.integers(1, 2000))
-def test_a_limit_lets_every_queue_go_on_and_none_too_far(end: dict[QueueName, int], limit: int) -> None:
-    start = {queue: offset // 2 for queue, offset in end.items()}
-    cut = within_limit(start, end, limit)
-    waiting = [queue for queue in end if end[queue] > start[queue]]
-    assert all(start[queue] < cut[queue] <= end[queue] for queue in waiting)
-    assert sum(cut[queue] - start[queue] for queue in end) <= limit + len(waiting)
+def test_times_of_queues_are_json() -> None:
+    assert read_times('{"t": {"b": {"0": 1700000000000}}}') == {QueueName("t", "b", 0): 1_700_000_000_000}
 
 
-def test_an_end_below_the_start_is_kept_as_it_is() -> None:
-    queue, other = QueueName("t", "b", 0), QueueName("t", "b", 1)
-    assert within_limit({queue: 100, other: 0}, {queue: 5, other: 50}, 10) == {queue: 5, other: 10}
+@pytest.mark.parametrize("text", ["5", "{}", '{"t": 5}', '{"t": {"b": {"0": -1}}}', '{"t": {"b": {"0": "5"}}}', "now"])
+def test_other_times_are_refused_with_what_was_expected(text: str) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        read_times(text)
+
+
+def test_an_assignment_names_queues() -> None:
+    text = '{"t": {"b": [0, 2], "c": [1]}, "u": {"b": []}}'
+    assert read_assignment(text) == {QueueName("t", "b", 0), QueueName("t", "b", 2), QueueName("t", "c", 1)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["orders", "[]", "{}", '{"b": [0]}', '{"t": {"b": 0}}', '{"t": {"b": ["0"]}}', '{"t": {"b": [-1]}}',
+     '{"t": {"b": [true]}}', '{"t": {"b": []}}', '{"t": {"b": {"0": 5}}}'],
+)  # fmt: skip
+def test_other_assignments_are_refused_with_what_was_expected(text: str) -> None:
+    with pytest.raises(ValueError, match=r'expected \{"topic": \{"broker": \[queue, ...\]\}\}'):
+        read_assignment(text)
 
 
 @hypothesis.given(offsets, strategies.integers(0, 50), strategies.integers(1, 20))

@@ -5,6 +5,8 @@ import pytest
 from rmqlab.pipeline.options import OptionError, bind_options
 from rmqlab.pipeline.topicoptions import NAME, TopicOptions
 
+ASSIGNED = '{"t": {"b": [0]}}'
+TIMES = '{"t": {"b": {"0": 5}}}'
 SERVER = {"nameServer": "10.0.0.1:9876"}
 
 
@@ -70,12 +72,85 @@ def test_one_half_of_a_transaction_is_refused(options: dict[str, str]) -> None:
         ({"txnAppId": " "}, "option txnAppId is .*: expected 1 to 128 letters"),
         ({"txnVersion": "-1"}, "option txnVersion is '-1': expected at least 0"),
         ({"txnApId": "a"}, "no option txnApId, did you mean txnAppId?"),
+        ({"assign": '{"broker-a": [0]}'}, "option assign is .*: expected"),
+        ({"assign": ASSIGNED, "brokers": "b"}, "options assign and brokers exclude each other"),
+        ({"asign": ASSIGNED}, "no option asign, did you mean assign?"),
+        (
+            {"startingOffsets": "earliest", "startingOffsetsByTimestamp": TIMES},
+            "options startingOffsets and startingOffsetsByTimestamp exclude each other",
+        ),
+        (
+            {"endingTimestamp": "5", "endingOffsetsByTimestamp": TIMES},
+            "options endingTimestamp and endingOffsetsByTimestamp exclude each other",
+        ),
+        (
+            {"startingOffsetsByTimestamp": TIMES, "endingTimestamp": "4"},
+            "t@b:0 would begin at 5 ms and end at 4 ms before it",
+        ),
+        (
+            {"startingTimestamp": "6", "endingOffsetsByTimestamp": TIMES},
+            "t@b:0 would begin at 6 ms and end at 5 ms before it",
+        ),
+        ({"startingOffsetsByTimestamp": "5"}, "option startingOffsetsByTimestamp is '5': expected .*milliseconds"),
+        (
+            {"startingTimestamp": "5", "startingOffsetsByTimestampStrategy": "latst"},
+            "expected error or latest, did you mean latest?",
+        ),
+        (
+            {"startingOffsetsByTimestampStrategy": "error"},
+            "Strategy needs startingTimestamp or startingOffsetsByTimestamp",
+        ),
+        ({"maxTriggerDelay": "5m"}, "option maxTriggerDelay needs minOffsetsPerTrigger"),
+        (
+            {"minOffsetsPerTrigger": "9", "maxTriggerDelay": "5"},
+            "option maxTriggerDelay is '5': expected .* such as 30s",
+        ),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger is more than maxOffsets"),
+        ({"minOfsetsPerTrigger": "9"}, "no option minOfsetsPerTrigger, did you mean minOffsetsPerTrigger?"),
+        ({"useTLS": "true"}, "option useTLS is 'true': TLS is not supported"),
+        ({"useTls": "yes"}, "option useTLS is 'yes': expected true or false"),
+        ({"namespace": "a%b"}, "option namespace is 'a%b': expected letters"),
+        ({"namespace": " "}, "option namespace is ' ': expected letters"),
         ({"brokrs": "a"}, "no option brokrs, did you mean brokers?"),
     ],
 )
 def test_what_is_wrong_with_an_option_is_said(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError, match=said):
         bound(**options)
+
+
+def test_an_assignment_replaces_the_names_of_topics() -> None:
+    options = bound(assign='{"u": {"b": [0]}, "t": {"b": [1], "c": [1]}}')
+    options.check_for_read()
+    assert options.named_topics == ("t", "u")
+    with pytest.raises(OptionError, match="exactly one of the options topic, topics, topicPattern and assign"):
+        bound(topic="t", assign=ASSIGNED).check_for_read()
+    with pytest.raises(OptionError, match="option assign is for reading only"):
+        bound(topic="t", assign=ASSIGNED).check_for_write()
+
+
+def test_a_batch_may_begin_at_the_latest_where_a_group_has_no_commit() -> None:
+    bound(topic="t", startingGroup="billing", startingOffsets="latest").check_for_batch_read()
+    with pytest.raises(OptionError, match="a batch would read nothing"):
+        bound(topic="t", startingOffsets="latest").check_for_batch_read()
+
+
+def test_delays_of_micro_batches_are_for_streams() -> None:
+    options = bound(topic="t", minOffsetsPerTrigger="9", maxTriggerDelay="2m")
+    options.check_for_stream_read()
+    assert options.max_trigger_delay_ms == 120_000
+    with pytest.raises(OptionError, match="option minOffsetsPerTrigger is for a stream only"):
+        options.check_for_batch_read()
+
+
+def test_plain_connections_may_be_asked_for() -> None:
+    bound(topic="t", useTLS="false").check_for_read()
+
+
+def test_a_namespace_is_for_reading_and_writing() -> None:
+    options = bound(topic="t", namespace="NS")
+    options.check_for_read()
+    options.check_for_stream_write()
 
 
 def test_options_of_a_batch_write_are_refused_elsewhere() -> None:

@@ -107,12 +107,14 @@ def test_ranges_are_by_offset_or_by_time(spark: "SparkSession", lab: "Lab", orde
         ({"readFrom": "slav"}, "expected master, slave or suggested, did you mean slave?"),
         ({"maxOffsetsPerTrigger": "3"}, "option maxOffsetsPerTrigger is for a stream only"),
         ({"startingOffsets": "latest"}, "a batch would read nothing"),
-        ({"topics": "a,b"}, "one of the options topic, topics and topicPattern is needed"),
+        ({"topics": "a,b"}, "one of the options topic, topics, topicPattern and assign is needed"),
         ({"nameServer": "127.0.0.1:1"}, "no name server can be reached"),
         ({"nameServer": "somewhere"}, "expected host:port"),
         ({"failOnDatalos": "true"}, "no option failondatalos, did you mean failOnDataLoss?"),
-        ({"startingOffsets": '{"orders": {"broker-a": {"0": 1}}}'}, "the offset of orders@broker-a:1 is missing"),
-        ({"startingOffsets": '{"orders": {"broker-b": {"0": 1}}}'}, "there is no queue orders@broker-b:0"),
+        (
+            {"startingOffsets": '{"orders": {"broker-b": {"0": 1}}}'},
+            "there is no queue orders@broker-b:0 to read (option startingOffsets), did you mean orders@broker-a:0?",
+        ),
         (
             {"startingOffsets": offsets_of_orders(0, 51, 0)},
             "orders@broker-a:1 ends at offset 50, but the requested offset is 51",
@@ -153,7 +155,7 @@ def test_what_makes_no_sense_is_said_while_spark_plans(
     [
         ({"topicPattern": "or("}, "option topicPattern is 'or(': expected a regular expression"),
         ({"topicPattern": "none-.*"}, "no topic matches 'none-.*'; topics: "),
-        ({}, "one of the options topic, topics and topicPattern is needed"),
+        ({}, "one of the options topic, topics, topicPattern and assign is needed"),
         ({"topic": "orders", "waitStore": "false"}, "option waitStore is for writing only"),
     ],
 )
@@ -187,8 +189,9 @@ class Stream:
         self.spark, self.lab, self.place, self.topic = spark, lab, place, topic
 
     def start(self, *, is_once: bool = False, **options: str) -> "StreamingQuery":
-        server = {"nameServer": self.lab.namesrv_addr, "topic": self.topic, "startingOffsets": "earliest"}
-        frame = self.spark.readStream.format("rocketmq").options(**{**server, **options}).load()
+        server = {"nameServer": self.lab.namesrv_addr, "startingOffsets": "earliest"}
+        chosen = {} if "assign" in options else {"topic": self.topic}
+        frame = self.spark.readStream.format("rocketmq").options(**{**server, **chosen, **options}).load()
         writer = (
             frame.selectExpr("cast(body as string) body", "broker", "queueId", "queueOffset")
             .writeStream.format("json")

@@ -1,0 +1,74 @@
+"""How much a micro-batch of a stream reads, when it begins, and how far it is behind."""
+
+import hypothesis
+import pytest
+from hypothesis import strategies
+
+from rmqlab.pipeline.microbatches import BatchDelay, offsets_behind, waiting_messages, within_limit
+from rmqlab.pipeline.topicoffsets import QueueName
+from tests.pipeline.test_topicoffsets import offsets
+
+FIRST, SECOND, FRESH = QueueName("t", "b", 0), QueueName("t", "b", 1), QueueName("t", "b", 2)
+
+
+@hypothesis.given(offsets, strategies.integers(1, 2000))
+def test_a_limit_lets_every_queue_go_on_and_none_too_far(end: dict[QueueName, int], limit: int) -> None:
+    start = {queue: offset // 2 for queue, offset in end.items()}
+    cut = within_limit(start, end, limit)
+    waiting = [queue for queue in end if end[queue] > start[queue]]
+    assert all(start[queue] < cut[queue] <= end[queue] for queue in waiting)
+    assert sum(cut[queue] - start[queue] for queue in end) <= limit + len(waiting)
+
+
+def test_an_end_below_the_start_is_kept_as_it_is() -> None:
+    queue, other = QueueName("t", "b", 0), QueueName("t", "b", 1)
+    assert within_limit({queue: 100, other: 0}, {queue: 5, other: 50}, 10) == {queue: 5, other: 10}
+
+
+# ---- delays ----------------------------------------------------------------------------------------------
+
+
+def test_a_batch_waits_for_enough_messages_or_long_enough() -> None:
+    delay = BatchDelay(least=10, seconds=60)
+    assert delay.is_due(1, now=100)
+    assert [delay.is_due(waiting, now=101) for waiting in (1, 9, 10)] == [False, False, True]
+    assert not delay.is_due(9, now=160.9)
+    assert delay.is_due(9, now=161)
+    assert not delay.is_due(9, now=162)
+
+
+def test_a_batch_without_messages_does_not_begin_the_delay() -> None:
+    delay = BatchDelay(least=10, seconds=60)
+    assert delay.is_due(0, now=100)
+    assert delay.is_due(1, now=101)
+    assert delay.is_due(0, now=160)
+    assert delay.is_due(1, now=161)
+
+
+def test_without_a_least_number_no_batch_waits() -> None:
+    delay = BatchDelay(least=0, seconds=60)
+    assert all(delay.is_due(1, now=now) for now in (100, 100, 101))
+
+
+def test_messages_of_a_new_queue_do_not_wait_before_its_beginning_is_recorded() -> None:
+    assert waiting_messages({FIRST: 3, SECOND: 9}, {FIRST: 8, SECOND: 2, FRESH: 50}) == 5
+
+
+# ---- behind latest ---------------------------------------------------------------------------------------
+
+
+def test_the_distance_to_the_latest_messages_is_over_all_queues() -> None:
+    assert offsets_behind({FIRST: 3, SECOND: 9}, {FIRST: 10, SECOND: 10}) == {
+        "minOffsetsBehindLatest": 1,
+        "maxOffsetsBehindLatest": 7,
+        "avgOffsetsBehindLatest": pytest.approx(4),
+    }
+
+
+@pytest.mark.parametrize("latest", [{FIRST: 5}, {FIRST: 3}, {FIRST: 5, FRESH: 7}])
+def test_a_queue_that_lost_messages_or_is_new_is_not_behind(latest: dict[QueueName, int]) -> None:
+    assert set(offsets_behind({FIRST: 5}, latest).values()) == {0}
+
+
+def test_without_an_answer_there_is_no_distance() -> None:
+    assert offsets_behind({FIRST: 5}, {}) == {}
