@@ -57,8 +57,8 @@ def by_machine_room(rooms: Collection[str]) -> Strategy:
     def strategy(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
         near = [queue for queue in queues if _room_of_broker(queue.broker_name) in rooms]
         index = members.index(own_id)
-        share, rest = divmod(len(near), len(members))
-        extra = near[len(members) * share + index :][:1] if index < rest else []
+        share = len(near) // len(members)
+        extra = near[len(members) * share + index :][:1]  # empty from the rest-th member on
         return near[index * share : (index + 1) * share] + extra
 
     return strategy

@@ -2,13 +2,18 @@
 
 import json
 import pathlib
+from typing import TYPE_CHECKING
 
 import pytest
 
 from rmqlab.client.errors import OffsetFileError
-from rmqlab.client.offsets import LocalOffsets
+from rmqlab.client.instance import open_client
+from rmqlab.client.offsets import BrokerOffsets, LocalOffsets
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.fastjson import parse_fastjson
+
+if TYPE_CHECKING:
+    from tests.client.conftest import World
 
 QUEUE = MessageQueue(topic="orders", broker_name="a", queue_id=0)
 OTHER = MessageQueue(topic="orders", broker_name="a", queue_id=1)
@@ -65,3 +70,14 @@ async def test_nothing_is_written_where_nothing_is_new(tmp_path: pathlib.Path) -
     path.unlink()
     await store.commit([QUEUE])
     assert not path.exists()
+
+
+async def test_a_commit_that_no_broker_takes_is_an_event(world: "World") -> None:
+    events: list[tuple[str, dict[str, object]]] = []
+    async with open_client(world.config()) as client:
+        store = BrokerOffsets(client, "g", lambda kind, **fields: events.append((kind, fields)))
+        store.update(QUEUE, 5)
+        await store.commit([QUEUE, OTHER])
+    ((kind, fields),) = events
+    assert (kind, fields["broker_name"]) == ("commit_failed", "a")
+    assert fields["error"]

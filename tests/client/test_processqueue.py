@@ -29,6 +29,15 @@ def test_the_lowest_message_still_held_may_be_committed() -> None:
     assert held.remove(some[2:]) == 10
 
 
+def test_messages_that_come_late_are_held_in_their_place() -> None:
+    held, early, late = ProcessQueue(QUEUE, 0), messages(5, 9), messages(7)
+    held.put(early)
+    held.put(late)
+    assert [one.queue_offset for one in held.take(3)] == [5, 7, 9]
+    assert held.remove(early) == 7
+    assert held.remove(late) == 10
+
+
 def test_nothing_may_be_committed_before_something_was_held() -> None:
     assert ProcessQueue(QUEUE, 0).remove([]) == -1
 

@@ -75,6 +75,12 @@ async def test_a_reply_finds_the_request_that_it_belongs_to(broker: "FakeBroker"
     assert client.residents.replies == {}
 
 
+async def test_a_reply_ends_the_wait_at_once(broker: "FakeBroker", client: Client) -> None:
+    answering(broker)
+    with trio.fail_after(30):
+        await request(Producer(client, "pg"), QUESTION, timeout=1000)
+
+
 async def test_the_broker_knows_the_asker_before_it_gets_the_request(broker: "FakeBroker", client: Client) -> None:
     """A reply is pushed to the client id that heartbeats have told."""
     answering(broker)

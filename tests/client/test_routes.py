@@ -111,6 +111,7 @@ def test_queues_are_taken_in_turn_and_the_failed_broker_is_avoided() -> None:
     assert ids(taken) == [("a", 1), ("b", 0), ("b", 1), ("a", 0)]
     assert [choose_queue(queues, start, "a")[0].broker_name for start in range(4)] == ["b"] * 4
     assert choose_queue(queues[:2], 0, "a")[0].broker_name == "a"
+    assert choose_queue(queues[1:3][::-1], 0, "a") == (queues[2], 2), "the last in turn is of another broker"
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,13 @@ from rmqlab.client.producer import Producer
 from rmqlab.client.push import PushConsumer
 from rmqlab.client.transaction import TransactionProducer, TransactionState
 from rmqlab.remoting.codes import RequestCode, ResponseCode
+from rmqlab.remoting.command import request
 from rmqlab.remoting.header import FALSE, TRUE
 from rmqlab.remoting.headers.send import SendMessageResponseHeader
 from rmqlab.remoting.message import StoredMessage, decode_message
 from rmqlab.remoting.names import TRACE_TOPIC
 from rmqlab.runtime.dispatch import Reply
+from tests.client.conftest import record
 
 if TYPE_CHECKING:
     from tests.client.conftest import FakeBroker, World
@@ -235,6 +237,24 @@ async def test_the_end_of_a_transaction_is_told(world: "World", broker: "FakeBro
         "false",
     ]
     assert keys == {message_id, "k"}
+
+
+async def test_the_end_of_a_transaction_that_a_broker_asked_for_is_told(
+    world: "World", broker: "FakeBroker", client: Client
+) -> None:
+    async def check(_message: ReceivedMessage) -> TransactionState:
+        await trio.lowlevel.checkpoint()
+        return TransactionState.COMMIT
+
+    producer = TransactionProducer(client, "pg", check, TRACED)
+    await producer.send(Message(topic="orders", body=b"x"))
+    fields = {"tranStateTableOffset": "17", "commitLogOffset": "4711", "transactionId": "T"}
+    half = record("orders", 0, 17, b"half", "UNIQ_KEY\x01U\x02PGROUP\x01pg")
+    (channel,) = broker.server.channels
+    channel.send_oneway(request(RequestCode.CHECK_TRANSACTION_STATE, fields, half, oneway=True))
+    _, (end, keys) = await wait_told(world, broker, 2)
+    assert (end[0], end[5], end[8:]) == ("EndTransaction", "U", [broker.address, "2", "U", "COMMIT_MESSAGE", "true"])
+    assert "U" in keys
 
 
 async def test_what_waits_is_told_when_producer_or_client_close(world: "World", broker: "FakeBroker") -> None:

@@ -3,6 +3,8 @@
 import json
 import pathlib
 
+import pytest
+
 from rmqlab.remoting import acl
 from rmqlab.remoting.codec import decode_command
 from rmqlab.remoting.codes import RequestCode
@@ -55,3 +57,18 @@ def test_the_body_and_a_token_are_signed_too() -> None:
 
 def test_secrets_are_not_shown() -> None:
     assert "12345678" not in repr(TOOLS)
+
+
+@pytest.mark.parametrize(
+    ("access_key", "secret_key", "says"),
+    [
+        ("1234567", "1234567", None),
+        ("123456", "1234567", "the access key has 6 characters"),
+        ("1234567", "123456", "the secret key has 6 characters"),
+        ("", "1234567", "the access key is missing"),
+        ("1234567", "", "the secret key is missing"),
+    ],
+)
+def test_keys_have_7_characters_or_more(access_key: str, secret_key: str, says: str | None) -> None:
+    fault = acl.keys_fault(access_key, secret_key)
+    assert fault is None if says is None else fault is not None and fault.startswith(says)

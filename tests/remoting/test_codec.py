@@ -189,3 +189,10 @@ def test_hosts_are_remembered_once_and_not_without_bound() -> None:
     for number in range(MAX_HOSTS):
         hosts.is_first(f"host{number}:1")
     assert hosts.is_first("10.0.0.1:7")
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [(b"null", 0), (b'""', 0), (b'"17"', 17), (b"true", 1), (b"17.9", 17), (b"17", 17)]
+)
+def test_numbers_of_a_header_are_converted_as_by_fastjson(value: bytes, code: int) -> None:
+    assert decode_command(Frame(JSON, b'{"code":%s,"opaque":5}' % value)).code == code

@@ -244,3 +244,11 @@ def test_properties_of_a_record_that_is_cut_or_garbled_are_an_error_and_no_other
 def test_properties_of_half_a_record_are_an_error() -> None:
     with pytest.raises(RecordError):
         decode_properties(a_record()[:40])
+
+
+def test_a_record_needs_no_properties() -> None:
+    head = HEADS[0].pack(HEADS[0].size + 4, MESSAGE_MAGIC, 0, 3, 0, 7, 0, 0, 1, bytes(8), 2, bytes(8), 0, 0, 0)
+    stored = decode_message(head + b"\x01T\x00\x00")
+    assert (stored.topic, stored.properties, stored.queue_id, stored.queue_offset) == ("T", {}, 3, 7)
+    with pytest.raises(RecordError, match="do not fill"):
+        decode_message(head + b"\x01T\x00\x01")
