@@ -48,6 +48,13 @@ def test_what_is_too_large_is_cut_and_says_so(value: object, kept: object) -> No
     assert bounded_fields({"field": value}, SMALL) == {"field": kept}
 
 
+def test_nothing_more_is_kept_once_the_total_is_reached() -> None:
+    """A key and a value of 9 bytes each."""
+    for total, kept in ((18, {1: None, LEFT_OUT: 2}), (19, {1: None, 2: None, LEFT_OUT: 1})):
+        assert bounded({1: None, 2: None, 3: None}, Bounds(items=10, total=total)) == kept
+    assert bounded([None] * 3, Bounds(items=10, total=18)) == [None, None, "...(1 more)"]
+
+
 def test_what_was_cut_is_not_cut_again() -> None:
     value = {"text": "x" * 6_000_000, "map": dict.fromkeys(range(30_000), 1), "list": [1, 2]}
     once = bounded(value, EVENT)

@@ -185,3 +185,27 @@ async def test_a_peer_that_is_owed_too_much_is_closed(
                 received += len(data)
     assert received < reply_size
     assert reactor.owed == 0
+
+
+async def test_what_waits_for_a_congested_channel_is_called_once_it_can_serve_again(
+    peer: Peer, reactor: Reactor
+) -> None:
+    called: list[bool] = []
+    with _dial(peer.address, encode_command(request(BLOB)) * 3) as sock:
+        while not any(channel.is_congested for channel in peer.server.channels):
+            await trio.lowlevel.checkpoint()
+        (channel,) = peer.server.channels
+        channel.when_drained(lambda: called.append(channel.is_congested))
+        await _all_quiet(reactor)
+        assert called == []
+        await _read_replies(sock, 3)
+        await _all_quiet(reactor)
+        assert called == [False]
+
+
+async def test_small_replies_are_not_held_back_by_the_system(peer: Peer) -> None:
+    with _dial(peer.address, encode_command(request(PARK))):
+        while not peer.parked:
+            await trio.lowlevel.checkpoint()
+        (channel,) = peer.server.channels
+        assert channel._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -40,8 +40,11 @@ def test_what_is_written_reads_back_and_is_the_owners_alone(tmp_path: pathlib.Pa
     writer.append(entry(2))
     writer.close()
     writer.append(entry(3))
-    writer.close()
+    writer.close(entry(4))
     assert list(read_journal(path)) == [entry(1), entry(2)]
+    again = JournalWriter(path)
+    again.close(entry(5))
+    assert list(read_journal(path)) == [entry(1), entry(2), entry(5)]
     assert path.stat().st_mode & 0o777 == 0o600
 
 

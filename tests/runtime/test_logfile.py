@@ -134,3 +134,18 @@ def test_what_a_process_prints_follows_its_log_into_the_next_file(tmp_path: Path
     assert text.endswith("last words\nand a traceback\n")
     assert "INFO root: ... 10 more like it in 60 s: many\n" in text
     assert sum(one.stat().st_size for one in tmp_path.iterdir()) < 11_000
+
+
+def test_each_period_ends_at_its_own_time(lines: io.StringIO, clock: Clock) -> None:
+    for number in range(5):
+        complain(number)
+    clock.now += 30
+    for _ in range(5):
+        log.warning("later")
+    clock.now += 30
+    log.info("any record ends what is over")
+    assert "... 2 more like it in 60 s: peer %d sends nonsense" in lines.getvalue()
+    assert "more like it in 60 s: later" not in lines.getvalue()
+    clock.now += 30
+    log.info("any record ends what is over")
+    assert "... 2 more like it in 60 s: later" in lines.getvalue()
