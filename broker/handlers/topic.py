@@ -85,7 +85,7 @@ def get_topic_stats_info(broker: Broker, header: GetTopicStatsInfoRequestHeader,
     store, entries = broker.store, Parts()
     for queue_id in range(topic.write_queue_nums):
         max_offset = store.max_queue_offset(header.topic, queue_id)
-        last_at = store.message_store_time(header.topic, queue_id, max_offset - 1) if max_offset > 0 else 0
+        last_at = store.message_store_time(header.topic, queue_id, max_offset - 1)
         queue = MessageQueue(broker_name=broker.config.broker_name, queue_id=queue_id, topic=header.topic)
         bounds = TopicOffset(
             last_update_timestamp=max(last_at, 0),

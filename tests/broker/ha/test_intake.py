@@ -83,6 +83,7 @@ async def test_the_index_waits_until_the_stream_is_quiet(
     await wait_all_tasks_blocked()
     assert not slave.dispatcher.is_index_behind
     assert progress == sorted(progress)
+    assert progress, "who waits for dispatched messages hears of them"
     assert slave.query("orders", "k900", 9, 0, 2**62).buffers
 
 

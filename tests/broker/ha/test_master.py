@@ -318,7 +318,8 @@ async def test_one_address_gets_a_part_of_the_connections_and_a_flood_is_told_of
 ) -> None:
     """Half-open connections by the hundred: two stay, the log gets one line, another address is served."""
     settings = HaSettings(ha_max_connections=3, ha_max_connections_per_address=2)
-    master = HaMaster(reactor, log, settings, on_ack=told.acked, emit=told.emit)
+    seconds = 0.0
+    master = HaMaster(reactor, log, settings, on_ack=told.acked, emit=told.emit, now=lambda: seconds)
     host, port = master.listen("127.0.0.1", 0)
     flood = [await trio.open_tcp_stream(host, port) for _ in range(200)]
     slave = Slave(await trio.open_tcp_stream(host, port, local_address="127.0.0.2" if LINUX else None))
@@ -327,9 +328,15 @@ async def test_one_address_gets_a_part_of_the_connections_and_a_flood_is_told_of
         assert await slave.frame() == (95, b"fghij")
     assert [len(await stream.receive_some(1)) for stream in flood[2:]] == [0] * 198
     assert master.connection_count == (3 if LINUX else 2)
-    assert [record.getMessage() for record in caplog.records if record.levelname == "WARNING"] == [
+    seconds = 60.0
+    flood.append(await trio.open_tcp_stream(host, port))
+    assert len(await flood[-1].receive_some(1)) == 0
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert lines[0] == (
         "2 slaves are connected, 2 of them from 127.0.0.1: turned away since the last such line: 1 from 127.0.0.1"
-    ]
+    )
+    assert lines[1].endswith("turned away since the last such line: 198 from 127.0.0.1")
+    assert len(lines) == 2
     for stream in [*flood, slave.stream]:
         await trio.aclose_forcefully(stream)
     master.close()

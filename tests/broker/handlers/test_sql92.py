@@ -160,3 +160,15 @@ def test_retries_can_be_filtered_as_their_topic_is(open_broker: Callable[..., Ta
     fields = {"consumerGroup": "G", "sysFlag": SUBSCRIPTION, "subscription": "*"}
     (reply,) = broker.pull("%RETRY%G", 0, **fields)
     assert bodies(reply) == [b"2", b"3"]
+    broker.send("other", body=b"1", a="1", RETRY_TOPIC="T")
+    (reply,) = broker.pull("other", 0, **fields)
+    assert bodies(reply) == [b"1"], "a topic that is not one of retries"
+
+
+def test_retries_are_not_filtered_unless_that_is_set(open_broker: Callable[..., TalkingBroker]) -> None:
+    broker = open_broker("retries", enable_property_filter=True)
+    join(broker, "a > 1")
+    for number in range(3):
+        broker.send("%RETRY%G", body=b"%d" % number, a=str(number), RETRY_TOPIC="T")
+    (reply,) = broker.pull("%RETRY%G", 0, consumerGroup="G", sysFlag=SUBSCRIPTION, subscription="*")
+    assert bodies(reply) == [b"0", b"1", b"2"]

@@ -230,7 +230,9 @@ def test_violated_outweighs_unknown_where_both_profiles_are_run(tmp_path: pathli
     never = '[[hardened.expect]]\nevent = "sent"\ntake = "delay"\nafter = "done"\nat_most = "1 s"\n'
     (tmp_path / "small.toml").write_text(VIOLATED + f'[hardened]\ndrop = ["lost"]\n{never}')
     done = rmqlab(tmp_path, "run", str(tmp_path / "small.toml"), "--profile", "both", "--json")
-    assert [json.loads(line)["verdict"] for line in done.stdout.splitlines()] == ["violated", "unknown"]
+    documents = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [document["verdict"] for document in documents] == ["violated", "unknown"]
+    assert [document["command"].partition(" --profile ")[2] for document in documents] == ["", "hardened"]
     assert done.returncode == 1
 
 
