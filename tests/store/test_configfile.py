@@ -21,7 +21,9 @@ def test_the_backup_holds_the_former_content(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("broken", [None, b"", b"{"])
-def test_a_missing_empty_or_broken_file_is_read_from_its_backup(tmp_path: pathlib.Path, broken: bytes | None) -> None:
+def test_a_missing_empty_or_broken_file_is_read_from_its_backup(
+    tmp_path: pathlib.Path, broken: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
     """store-ha#62."""
     path = tmp_path / "topics.json"
     save_config_file(path, b"1")
@@ -30,6 +32,7 @@ def test_a_missing_empty_or_broken_file_is_read_from_its_backup(tmp_path: pathli
     if broken is not None:
         path.write_bytes(broken)
     assert load_config_file(path, json.loads) == 1
+    assert ("topics.json is not used" in caplog.text) == (broken == b"{")
 
 
 def test_where_both_are_broken_one_starts_empty(tmp_path: pathlib.Path) -> None:

@@ -274,3 +274,16 @@ def test_a_topic_that_names_no_directory_gets_no_queue_and_no_file_anywhere(
     assert {name for name, _ in slave.topics_queues()} == {"before", "after"}
     assert not list(tmp_path.rglob("*outside*"))
     assert not Path("/tmp/outside").exists()
+
+
+def test_topics_that_no_directory_can_be_called_are_logged_once(
+    open_store: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    master, slave = open_store("master"), open_store("slave", is_slave=True)
+    for topic in ("aa/bb", "bb/cc", "orders"):
+        master.put(new_message(topic=topic.replace("/", "_")))
+    log = bytes(master.read_log(0, master.max_commit_log_offset))
+    slave.append_raw(0, log.replace(b"aa_bb", b"aa/bb").replace(b"bb_cc", b"bb/cc"))
+    slave.dispatch()
+    assert caplog.text.count("are in no queue") == 1
+    assert [queue.topic for queue in slave.queues] == ["orders"]

@@ -1,6 +1,7 @@
 """Flushing in two steps, what the checkpoint says, and what a power loss leaves."""
 
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -58,6 +59,16 @@ def test_a_flush_covers_what_was_put_before_the_job_was_made(open_store: Open) -
     flush_log(store)
     assert store.flushed_offset == second.end_offset
     assert store.flush_job() is None
+
+
+def test_what_was_flushed_is_on_record_for_a_power_loss(open_store: Open) -> None:
+    store = open_store()
+    end = store.put(new_message()).end_offset
+    marks = store.config.store_path_root_dir / "config" / "rmqlab.flushed"
+    flush_log(store)
+    assert struct.unpack(">qq", marks.read_bytes()) == (end, 0)
+    flush_queues(store)
+    assert struct.unpack(">qq", marks.read_bytes()) == (end, end)
 
 
 def test_a_flush_syncs_every_file_that_grew(open_store: Open) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from rmqlab.remoting.message import decode_message
 from rmqlab.store.disk import Disk
-from rmqlab.store.index import Index, key_hash
+from rmqlab.store.index import Index, IndexFile, key_hash
 from rmqlab.store.messagestore import MessageStore
 from rmqlab.store.testing import SOME_DAY, ManualClock, new_message
 
@@ -40,6 +40,30 @@ def test_entry_0_is_unused_and_the_count_begins_at_1(tmp_path: Path) -> None:
     entries = list(struct.iter_unpack(">iqii", raw[80 : 80 + 80]))
     assert entries == [(0, 0, 0, 0), (7, 1000, 0, 0), (17, 1000, 0, 1), (7, 2000, 60, 2)]
     index.close()
+
+
+@pytest.mark.parametrize(
+    ("header", "is_sane"),
+    [
+        ((1, 2, 3, 4, 5, 6), True),
+        ((0, 0, 0, 0, 0, 50), True),
+        ((0, 0, 0, 0, 50, 1), True),
+        ((-1, 2, 3, 4, 5, 6), False),
+        ((1, 2, -3, 4, 5, 6), False),
+        ((1, 2, 3, 4, -5, 6), False),
+        ((1, 2, 3, 4, 5, 51), False),
+        ((1, 2, 3, 4, 51, 6), False),
+        ((1, 2**62, 3, 4, 5, 6), False),
+    ],
+)
+def test_a_header_that_no_index_can_have_is_known(tmp_path: Path, header: tuple[int, ...], is_sane: bool) -> None:  # noqa: FBT001
+    path = tmp_path / "20260101000000000"
+    IndexFile.open(path, 10, 50, Disk(), create=True).file.close()
+    with path.open("r+b") as file:
+        file.write(struct.pack(">qqqqii", *header))
+    index = IndexFile.open(path, 10, 50, Disk(), create=False)
+    assert index.is_sane is is_sane
+    index.file.close()
 
 
 def test_a_full_file_is_followed_by_one_that_begins_where_it_ended(tmp_path: Path) -> None:

@@ -209,3 +209,16 @@ def test_a_start_that_fails_leaves_nothing_open(open_store: Open, spared: str) -
         open_store(disk=SparingDisk(spared=spared))
     assert sorted(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
     assert open_store().max_commit_log_offset == end
+
+
+def test_queues_go_on_after_a_restart_and_the_files_before_it_are_closed(open_store: Open) -> None:
+    """store-ha#26."""
+    store = open_store()
+    for _ in range(3):
+        store.put(new_message())
+    (file,) = store.log.files.files
+    assert [entry[0] for entry in store.queue_entries("orders", 0, 0, 1)] == [0]
+    store.close()
+    assert file.map.closed
+    again = open_store()
+    assert again.put(new_message()).queue_offset == 3

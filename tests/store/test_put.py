@@ -346,3 +346,13 @@ def test_config_names_are_those_of_rocketmq() -> None:
     assert 40 + 4 * config.max_hash_slot_num + 20 * config.max_index_num == 420_000_040
     assert str(config.store_path_commit_log) == "/nowhere/commitlog"
     assert StoreConfig(mapped_file_size_consume_queue=41).mapped_file_size_consume_queue == 60
+
+
+@pytest.mark.parametrize(("spare", "status"), [(0, PutStatus.PUT_OK), (-1, PutStatus.MESSAGE_ILLEGAL)])
+def test_a_batch_fills_a_file_but_for_its_blank(open_store: Open, spare: int, status: PutStatus) -> None:
+    store = open_store()
+    first = store.put_batch(new_message(), Batch.of([BatchItem(b"x")] * 4))
+    overhead = first.end_offset - 4
+    room = store.config.mapped_file_size_commit_log - 8 - overhead - spare
+    bodies = [b"x" * (room // 4)] * 3 + [b"x" * (room - 3 * (room // 4))]
+    assert store.put_batch(new_message(), Batch.of([BatchItem(body) for body in bodies])).status is status

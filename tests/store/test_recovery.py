@@ -325,3 +325,12 @@ def test_a_blank_fills_its_file_exactly_or_is_none(size: int, walk: Walk) -> Non
     """store-ha#26."""
     view = memoryview(struct.pack(">ii", size, BLANK_MAGIC).ljust(64, b"\0"))
     assert walk_records(view, check_crc=True) == (0, walk)
+
+
+def test_a_record_may_end_with_its_file(tmp_path: Path) -> None:
+    store = MessageStore.open(small_config(tmp_path), now_millis=ManualClock())
+    size = store.put(new_message()).end_offset
+    record = memoryview(bytes(store.read_log(0, size)))
+    assert record_size(record, 0, check_crc=True) == size
+    assert record_size(record[:-1], 0, check_crc=True) == 0
+    store.close()

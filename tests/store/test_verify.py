@@ -64,6 +64,17 @@ def test_the_first_record_that_is_none_is_found(open_store: Open, position: int)
     assert verifier.verified == second
 
 
+@pytest.mark.parametrize("position", [3, 7], ids=["size", "magic"])
+def test_a_blank_that_does_not_fill_its_file_is_found(open_store: Open, position: int) -> None:
+    store = filled(open_store(), 300)
+    first = store.log.files.files[0]
+    entries = [entry for queue_id in range(3) for entry in store.queue_entries("orders", queue_id, 0, 100)]
+    blank_at = max(offset + size for offset, size, _ in entries if offset < first.end_offset)
+    assert blank_at < first.end_offset
+    first.map[blank_at + position] ^= 1
+    assert LogVerifier(store.log, 0).find_fault() == blank_at
+
+
 def test_a_log_that_begins_late_is_looked_at_from_there(open_store: Open) -> None:
     store = filled(open_store(), 300)
     store.log.files.drop_first()
