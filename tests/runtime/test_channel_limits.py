@@ -208,4 +208,5 @@ async def test_small_replies_are_not_held_back_by_the_system(peer: Peer) -> None
         while not peer.parked:
             await trio.lowlevel.checkpoint()
         (channel,) = peer.server.channels
+        assert isinstance(channel._sock, socket.socket)
         assert channel._sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

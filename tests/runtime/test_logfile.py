@@ -142,10 +142,14 @@ def test_each_period_ends_at_its_own_time(lines: io.StringIO, clock: Clock) -> N
     clock.now += 30
     for _ in range(5):
         log.warning("later")
-    clock.now += 30
+    clock.now += 20
+    for _ in range(5):
+        log.warning("last")
+    clock.now += 10
     log.info("any record ends what is over")
     assert "... 2 more like it in 60 s: peer %d sends nonsense" in lines.getvalue()
     assert "more like it in 60 s: later" not in lines.getvalue()
     clock.now += 30
     log.info("any record ends what is over")
     assert "... 2 more like it in 60 s: later" in lines.getvalue()
+    assert "more like it in 60 s: last" not in lines.getvalue()

@@ -69,6 +69,8 @@ def test_what_was_flushed_is_on_record_for_a_power_loss(open_store: Open) -> Non
     assert struct.unpack(">qq", marks.read_bytes()) == (end, 0)
     flush_queues(store)
     assert struct.unpack(">qq", marks.read_bytes()) == (end, end)
+    store.flusher.cut(7)
+    assert struct.unpack(">qq", marks.read_bytes()) == (7, 7)
 
 
 def test_a_flush_syncs_every_file_that_grew(open_store: Open) -> None:
