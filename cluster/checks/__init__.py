@@ -1,7 +1,7 @@
-"""Quick checks: what became of a run, judged from its journal and its stores alone, in plain Python.
+"""Quick checks: judge a run from its journals and stores, in plain Python.
 
-`judge_run` measures everything that it can, and says of the rest what is missing. `rmqlab.verdict.catalogue` declares the
-metrics (`rmqlab check --metrics` prints them); each module here computes one group of them.
+`judge_run` computes every metric of `rmqlab.verdict.catalogue` (`rmqlab check --metrics` prints them) for which the run
+has evidence, and states for the others what is missing. Each module here computes one group of metrics.
 """
 
 import errno
@@ -58,10 +58,10 @@ CHECKS: tuple[Callable[[History, Stores], Iterator[Finding]], ...] = (
 def judge_run(
     entries: Sequence[JournalEntry], stores: Mapping[str, Path], surveys: Sequence[JournalSurvey] | None = None
 ) -> Judgement:
-    """Judge a run. `entries` are of all journals; `stores` are the root of each broker's store, by its node's name.
+    """Judge a run by the entries of all its journals and the root of each broker's store, by node name.
 
-    `surveys` are of the journals' files, and tell what is missing in them; None for entries that come from no files.
-    Nothing is changed, and the nodes may still run. OSError where a store cannot be read.
+    `surveys` list what is missing in the journals' files; None for entries that were not read from files. Changes
+    nothing; the nodes may still be running. Raises OSError if a store cannot be read.
     """
     history = read_history(entries)
     return judge(history, read_stores(stores, history), read_conditions(entries, surveys))
@@ -70,7 +70,7 @@ def judge_run(
 def judge_directory(directory: Path) -> Judgement:
     """Judge a run or a cluster by its directory: journals in `journal`, the store of each broker in `<node>/store`.
 
-    OSError where there is no journal, or a file cannot be read.
+    Raises OSError if there is no journal, or a file cannot be read.
     """
     journals, surveys = survey_journals(directory / "journal")
     if not any(journals):
@@ -80,7 +80,7 @@ def judge_directory(directory: Path) -> Judgement:
 
 
 def judge(history: History, stores: Stores, conditions: Conditions) -> Judgement:
-    """Let every check measure what it can, and conclude from all of it."""
+    """Compute all metrics, and derive the verdict from them."""
     measured = [
         *itertools.chain.from_iterable(check(history, stores) for check in CHECKS),
         *unreplicated.judge(history, stores, conditions.role),

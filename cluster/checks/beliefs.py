@@ -1,7 +1,7 @@
-"""Who is believed to serve, over time: by each nameserver, and by each client. Pure.
+"""Routes as each nameserver and each client knew them, over time. Pure.
 
-Nameservers tell what changes in their routes (`broker_registered` and three ways to go), clients every route that they
-learn (`route_believed`). Addresses are those of brokers, `host:port`.
+Nameservers emit changes of their routes (`broker_registered` and three kinds of removal), clients emit every route that
+they fetch (`route_believed`). Addresses are those of brokers, `host:port`.
 """
 
 import collections
@@ -17,29 +17,29 @@ GOING = ("broker_connection_lost", "broker_expired", "broker_unregistered")
 
 @attrs.frozen
 class Span:
-    """A time, in milliseconds of the cluster's clock. `until` None: to the end of the run and beyond."""
+    """An interval in milliseconds of the cluster's clock. `until` is None if it is open at the end of the run."""
 
     at: int
     until: int | None
 
     def end(self, run_end: int) -> int:
-        """Where it ends, as far as the run shows."""
+        """Return the end of the interval, at most the end of the run."""
         return run_end if self.until is None else self.until
 
 
 @attrs.frozen
 class Belief:
-    """One watcher names one address for some time."""
+    """An interval in which one watcher had one address in its routes."""
 
     watcher: str
     address: str
     span: Span
     dropped_by: JournalEntry | None
-    """What ended it, where the journal tells."""
+    """The event that ended it; None if the journal has none."""
 
 
 def beliefs_of_nameservers(history: History) -> list[Belief]:
-    """What every nameserver believed. One that starts again believes in nobody."""
+    """Return the routes of every nameserver over time. A restart empties them."""
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
     beliefs: list[Belief] = []
 
@@ -59,7 +59,7 @@ def beliefs_of_nameservers(history: History) -> list[Belief]:
 
 
 def beliefs_of_clients(history: History) -> list[Belief]:
-    """What every client believed: an address is named as long as any route names it that the client uses."""
+    """Return the routes of every client over time: an address counts while any of the client's routes contains it."""
     routes: dict[str, dict[str, set[str]]] = collections.defaultdict(dict)
     named: dict[str, dict[str, int]] = collections.defaultdict(dict)
     beliefs: list[Belief] = []
@@ -87,7 +87,7 @@ def _held(named: dict[str, dict[str, int]]) -> Iterator[Belief]:
 
 
 def overlap(one: Span, other: Span) -> Span | None:
-    """The time that two spans share; None for none."""
+    """Return the intersection of two spans; None if they do not overlap."""
     at = max(one.at, other.at)
     ends = [span.until for span in (one, other) if span.until is not None]
     until = min(ends, default=None)
@@ -95,7 +95,7 @@ def overlap(one: Span, other: Span) -> Span | None:
 
 
 def merged(spans: Iterable[Span]) -> list[Span]:
-    """The same time in as few spans as can be: those that touch or overlap become one."""
+    """Merge spans that touch or overlap."""
     whole: list[Span] = []
     for span in sorted(spans, key=lambda span: span.at):
         last = whole[-1] if whole else None
@@ -108,7 +108,7 @@ def merged(spans: Iterable[Span]) -> list[Span]:
 
 
 def without(span: Span, taken: Iterable[Span]) -> list[Span]:
-    """What is left of a span when others are cut out of it."""
+    """Return the parts of a span that no other span covers."""
     left = []
     at: int | None = span.at
     for cut in sorted(taken, key=lambda cut: cut.at):

@@ -1,17 +1,11 @@
-"""Clocks that disagree: causes that a journal or a store puts after their effects.
+"""Clocks that disagree: events that a journal or a store dates before their cause.
 
-All processes of a cluster count from one clock. An entry that stands before its own cause shows a clock that is off, a
-journal that was altered, or a `clock` fault; every metric that compares times of that node is then wrong by as much.
-
-* `clock_disagreement NODE`, in seconds of the cluster's time: the furthest that a node is behind or ahead of another,
-  as far as one of these shows it:
-  - a message is delivered before its send began, or before its broker stored it;
-  - a message is stored before its send began, or after the send that it belongs to was acknowledged;
-  - a node writes an event before the supervisor started the cluster, or after it saw the node's end.
-  Of two nodes that disagree, the one that disagrees with more others is named; else the one that is no broker.
-
-It sees differences above 1 s, and none that no message shows: a consumer that is ahead delivers late, which is no
-contradiction. Unknown: where no event of the node can be compared with another's.
+All processes of a cluster share one clock. An event dated before its cause shows a clock that is off, an altered
+journal, or a `clock` fault. `clock_disagreement NODE` is the largest difference that one of these proves:
+  - a delivery dated before the begin of its send, or before the broker stored the message;
+  - a message stored before the begin of its send, or after the acknowledgement of the send that it belongs to;
+  - an event that a node dated before the supervisor started the cluster, or after the node's end.
+Of two nodes that disagree, the one that disagrees with more nodes is reported; if equal, the one that is not a broker.
 """
 
 import collections
@@ -26,7 +20,7 @@ from rmqlab.runtime.journal_schema import EVENT_TYPES
 from rmqlab.verdict.findings import Evidence, Finding
 
 TOLERANCE = 1000
-"""Milliseconds. Clocks of one machine differ by far less, also at a high rate."""
+"""Milliseconds. Clocks of one machine differ by far less, even at a high rate."""
 _SUPERVISOR = "the supervisor"
 _OWN_SOURCES = ("workload", "broker", "nameserver", "nameserver or broker")
 _ENDS = ("node_killed", "node_stopped", "node_crashed")
@@ -34,7 +28,7 @@ _ENDS = ("node_killed", "node_stopped", "node_crashed")
 
 @attrs.frozen
 class Bound:
-    """`behind` is at least `millis` behind `ahead`; no contradiction unless that is positive."""
+    """The clock of `behind` is at least `millis` behind that of `ahead`. A contradiction only if positive."""
 
     behind: str
     ahead: str
@@ -45,7 +39,7 @@ class Bound:
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Measure all of CLOCKS, for every node that can be compared with another."""
+    """Yield the findings of `catalogue.CLOCKS` for every node that can be compared with another."""
     worst: dict[tuple[str, str], Bound] = {}
     for bound in _bounds(history, stores):
         pair = (bound.behind, bound.ahead)
@@ -97,7 +91,7 @@ def _of_sends(history: History, stores: Stores, masters: Mapping[str, str]) -> I
                 node, at = masters[copy.queue.broker], copy.stored_at
                 says = f"{node} stored a message before its send began at {send.node}"
                 yield Bound(node, send.node, send.began_at - at, says, at, message_id)
-                # A delayed message is stored again later, and so is one that is retried.
+                # Delayed and retried messages are stored again later.
                 is_this = (copy.queue, copy.offset) == (send.queue, send.offset) and at == first
                 if send.is_acknowledged and is_this:
                     says = f"{send.node} had its send acknowledged before {node} stored the message"
@@ -119,10 +113,10 @@ def _of_deliveries(history: History, stores: Stores, masters: Mapping[str, str])
 
 
 def _of_ends(history: History) -> Iterator[Bound]:
-    """The last event of a node, if it did not start again after its last end."""
+    """Yield bounds from the last event of each node that did not start again after its last end."""
     ended: dict[str, int] = {}
     last: dict[str, int] = {}
-    for entry in (*history.entries, *history.closing):  # some of the last are in both
+    for entry in (*history.entries, *history.closing):  # `closing` repeats some of the last entries
         if entry.kind in _ENDS:
             ended[entry.node] = entry.at_millis
         elif entry.kind == "node_spawned":
@@ -135,7 +129,7 @@ def _of_ends(history: History) -> Iterator[Bound]:
 
 
 def _of_starts(history: History) -> Iterator[Bound]:
-    """The first event of each node, against the start of the cluster."""
+    """Yield bounds from the first event of each node and the start of the cluster."""
     starting = next(history.of_kind("cluster_starting"), None)
     if starting is None:
         return
@@ -149,7 +143,7 @@ def _of_starts(history: History) -> Iterator[Bound]:
 
 
 def _is_own(entry: JournalEntry) -> bool:
-    """True for an event that the node of the entry wrote itself."""
+    """True for an event that the node itself emitted, rather than the supervisor."""
     kind = EVENT_TYPES.get(entry.kind)
     return kind is not None and kind.source in _OWN_SOURCES
 

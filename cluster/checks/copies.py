@@ -1,8 +1,7 @@
-"""What lies in the stores of a run: every record of every node's commit log, read from the files alone.
+"""The records in the stores of a run: those of every node's commit log, read from the files.
 
-A record whose body has another CRC than its head states is no readable copy of its message, and bytes that are no record
-hold none. Records behind such a hole count: they are there to be read, although a broker that starts after a crash would
-cut its log off at the hole.
+A record whose body does not match its CRC is not a readable copy of its message. Records behind a hole (bytes that are
+not a record) count as readable, although a broker that starts after a crash would truncate its log at the hole.
 """
 
 import collections
@@ -29,9 +28,9 @@ class Copy:
 
     node: str
     message_id: str
-    """The unique id; the offset message id for a message whose producer gave none."""
+    """The unique id; the offset message id if the producer set none."""
     queue: Queue
-    """`broker` is the broker name: a master's and its slaves' copies stand in the same queue."""
+    """`broker` is the broker name: copies of a master and of its slaves have the same queue."""
     offset: int
     """Queue offset."""
     log_offset: int
@@ -52,47 +51,47 @@ class NodeStore:
     copies: tuple[Copy, ...]
     """Readable records, in the order of the log."""
     damaged: tuple[Copy, ...] = ()
-    """Whole records whose body fails its CRC. Their ids may be damaged, too."""
+    """Complete records whose body does not match its CRC. Their ids may be damaged, too."""
     holes: tuple[Hole, ...] = ()
-    """Bytes before the end of the log that are no record."""
+    """Bytes before the end of the log that are not a record."""
     entries: tuple[QueueEntry, ...] = ()
-    """Of its consume queues, read before the log: what they point at had been written."""
+    """Entries of its consume queues, read before the log: the records that they point at had been written."""
     root: Path | None = None
-    """The directory of the store; None where there is none."""
+    """The directory of the store; None if the node has no store."""
 
 
 @attrs.frozen(kw_only=True)
 class Stores:
-    """All logs that could be read."""
+    """The stores of a run."""
 
     nodes: Mapping[str, NodeStore]
     unread: Mapping[str, str]
-    """Brokers whose store was not given, or is no store, with what is missing."""
+    """Brokers whose store was not given or is not a store, with the reason."""
     by_message: Mapping[str, tuple[Copy, ...]]
     offset_files: Mapping[str, Mapping[str, Mapping[int, int]]] = attrs.field(factory=dict)
-    """Consumer offsets by node, `topic@group` and queue id, for nodes whose consumerOffset.json could be read."""
+    """Consumer offsets by node, `topic@group` and queue id. Nodes with an unreadable consumerOffset.json are left out."""
     comparisons: Mapping[str, Comparison] = attrs.field(factory=dict)
-    """By slave: its log held against its master's, which is the first of the two."""
+    """By slave: the comparison of its master's log with its own, in this order."""
 
     def of_broker(self, name: str) -> list[NodeStore]:
-        """The logs of a broker name's members."""
+        """Return the stores of a broker name's members."""
         return [store for store in self.nodes.values() if store.broker == name]
 
     def places(self, message_id: str) -> dict[tuple[Queue, int], list[Copy]]:
-        """Where a message is stored; copies of a master and of its slaves share one place."""
+        """Return the places of a message; copies of a master and of its slaves share one place."""
         found: dict[tuple[Queue, int], list[Copy]] = {}
         for copy in self.by_message.get(message_id, ()):
             found.setdefault((copy.queue, copy.offset), []).append(copy)
         return found
 
     def missing_of(self, brokers: Iterable[str], history: History) -> list[str]:
-        """Why nothing certain can be said about messages of these broker names; empty where all logs were read."""
+        """Return why messages of these broker names are uncertain; empty if all their logs were read."""
         wanted = set(brokers)
         return [f"{node}: {why}" for node, why in self.unread.items() if broker_of(node, history) in wanted]
 
 
 def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
-    """Read the stores of nodes by name: each a store's root, or the directory that has it as `store`."""
+    """Read the stores of nodes by name: each a store's root, or a directory with the store in `store`."""
     nodes: dict[str, NodeStore] = {}
     found: dict[str, Path] = {}
     unread: dict[str, str] = {}
@@ -115,7 +114,7 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
 
 
 def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
-    """Read consumerOffset.json as a broker that starts does; None where it is missing or invalid."""
+    """Read consumerOffset.json as a broker does at its start; None if it is missing or invalid."""
     content = load_config_file(root / "config" / "consumerOffset.json", ConsumerOffsets.decode)
     return None if content is None else content.offset_table
 
@@ -130,7 +129,7 @@ def _compare(roots: Mapping[str, Path], history: History) -> Iterator[tuple[str,
 
 
 def gather(nodes: Iterable[NodeStore], unread: Mapping[str, str]) -> Stores:
-    """Put logs together."""
+    """Combine stores, and index their records by message."""
     known = {store.node: store for store in nodes}
     by_message: dict[str, list[Copy]] = collections.defaultdict(list)
     for store in known.values():
@@ -140,7 +139,7 @@ def gather(nodes: Iterable[NodeStore], unread: Mapping[str, str]) -> Stores:
 
 
 def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
-    """Read one commit log; without a store, or in one that never had a message, there is nothing."""
+    """Read one commit log and its consume queues; empty without a store, or before the first message."""
     if root is None or not (root / "commitlog").is_dir():
         return NodeStore(node=node, broker=broker, copies=(), root=root)
     entries = tuple(read_entries(root))
@@ -164,7 +163,7 @@ def _is_store(root: Path) -> bool:
 
 
 def _copies(node: str, broker: str, scan: LogScan) -> Iterator[tuple[bool, Copy]]:
-    """Yield every whole record, and whether its body is what its CRC says."""
+    """Yield every complete record, and whether its body matches its CRC."""
     queues: dict[tuple[str, int], Queue] = {}
     for message in scan.messages():
         key = (message.topic, message.queue_id)
@@ -184,12 +183,12 @@ def _copies(node: str, broker: str, scan: LogScan) -> Iterator[tuple[bool, Copy]
 
 
 def _is_wiped(node: str, history: History) -> bool:
-    """True if the last that is known of a node's store is that it was deleted."""
+    """True if a node's store was wiped, and the node did not start again."""
     kinds = [entry.kind for entry in history.of_kind("store_wiped", "node_ready") if entry.node == node]
     return kinds[-1:] == ["store_wiped"]
 
 
 def broker_of(node: str, history: History) -> str:
-    """The broker name of a node. One that never became ready is called after itself."""
+    """Return the broker name of a node; its own name if it never became ready."""
     member = history.members.get(node)
     return member.broker if member and member.broker else node

@@ -1,16 +1,9 @@
 """How long it takes until a broker's absence is noticed.
 
-* `detection WATCHER`, in seconds of the cluster's time: from the moment a broker was killed, stopped, paused or isolated
-  (the moment its signal was sent; for an end that nobody ordered, the moment the supervisor saw it) until the watcher
-  names its address no longer. A watcher is a nameserver, or a workload: its client notices when it learns a route without
-  the address. The longest counts, of all absences that the watcher could notice.
-
-A broker that was away and is still named when the run ends makes it "at least". One that came back before it was
-dropped was never noticed: it does not count (see `stale_route`). Of a frozen broker that was killed before anybody noticed,
-the kill counts.
-
-Unknown: where no broker that the watcher named was ever away, where all came back unnoticed, and where the watcher was
-away itself.
+`detection WATCHER` is measured from the signal that ended, paused or isolated the broker (without a signal: from the
+moment the supervisor saw the end) until the watcher's routes lack its address. A watcher is a nameserver or a workload.
+The longest counts, of all absences that the watcher could notice. A broker that was back before it was dropped does not
+count (see `stale_route`). If a frozen broker is killed before anyone noticed, the kill counts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,11 +16,11 @@ from rmqlab.cluster.checks.history import Absence, History
 from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
 _NOTICED_FIRST = 5000
-"""ms: so much earlier than the supervisor may others see an end that nobody ordered."""
+"""Milliseconds by which others may see an unexpected end before the supervisor does."""
 
 
 def judge(history: History, _stores: Stores) -> Iterator[Finding]:
-    """Measure all of DETECTION, for every watcher that named any broker."""
+    """Yield the findings of `catalogue.DETECTION` for every watcher with a broker in its routes."""
     beliefs = [*beliefs_of_nameservers(history), *beliefs_of_clients(history)]
     nameservers = [member.name for member in history.members.values() if member.is_nameserver]
     for watcher in dict.fromkeys([*nameservers, *(belief.watcher for belief in beliefs)]):
@@ -36,12 +29,12 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
 
 @attrs.frozen
 class _Noticed:
-    """One absence, as one watcher saw it."""
+    """One absence, as one watcher noticed it."""
 
     absence: Absence
     seconds: float
     is_over: bool
-    """The watcher dropped the address; else it still names it when the run ends."""
+    """False if the watcher still has the address when the run ends."""
     belief: Belief
 
 
@@ -80,12 +73,12 @@ def _judge_watcher(watcher: str, beliefs: Sequence[Belief], history: History) ->
 
 
 def _is_overtaken(absence: Absence, history: History) -> bool:
-    """True for one that ends in another, as when a frozen broker is killed: then the other is to be noticed."""
+    """True if another absence follows at once, as when a frozen broker is killed: then the other one counts."""
     return any(other.node == absence.node and other.at == absence.until for other in history.absences)
 
 
 def _held_at(absence: Absence, beliefs: Sequence[Belief], address: str) -> Belief | None:
-    """The belief in an address that an absence contradicts: the first that had not ended when the node went."""
+    """Return the first belief in the address that had not ended when the absence began."""
     went = absence.at if absence.is_ordered else absence.at - _NOTICED_FIRST
     for belief in beliefs:
         ended = belief.span.until

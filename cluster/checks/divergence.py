@@ -1,12 +1,7 @@
-"""Whether a slave's commit log is still its master's, byte for byte.
+"""Whether a slave's commit log equals its master's, byte for byte, and by how much it is shorter or longer.
 
-* `divergence SLAVE`, in bytes: how many bytes differ, as far as both logs go, each compared with that at the same offset.
-  RocketMQ copies bytes, so any difference is one for good. The records that hold them are named, of either log.
-* `behind SLAVE`, `ahead SLAVE`, in bytes: by how much the slave's log ends before or beyond its master's.
-
-What both have in common, and where a log ends, is as `rmqlab diff` says (rmqlab/store/compare.py).
-
-Unknown: where one of the stores was not given or is none, and where the logs have no byte in common.
+RocketMQ copies bytes, so a difference is permanent. The records that contain differing bytes are named, of either log.
+The common range and the end of a log are those of `rmqlab diff` (rmqlab/store/compare.py).
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,7 +58,7 @@ def _name(record: Record) -> str:
 
 
 def _tell(logs: tuple[str, ...], pair: Mapping[str, Record]) -> Evidence:
-    """What the logs have at one offset that is not the same."""
+    """Return a piece of evidence: the differing records of both logs at one offset."""
     some = next(iter(pair.values()))
     there = ", ".join(f"{who} has {_name(pair[who]) if who in pair else 'no such record'}" for who in logs)
     return Evidence(

@@ -1,22 +1,16 @@
-"""Duplicates by cause: messages that are stored twice, or that a consumer group was given twice.
+"""Duplicates by cause: messages that are stored twice, or that a consumer group received twice.
 
-* `stored_twice`: messages that lie at more than one place (broker name, queue, queue offset) of the topic they were
-  sent to. Only a client that tries again does this: it had no answer, and the first attempt was carried out.
-* `duplicates`: deliveries of a message to a group beyond the first. Each counts under exactly one cause:
-  - `duplicates.redelivery`: it had been handed back (reconsume times above 0).
-  - `duplicates.client_retry`: it came from another place than before, so it is stored twice.
-  - `duplicates.offset_rollback`: from the same place, though an offset beyond it was moved back (by a commit, by a
-    slave's metadata sync, by a correction of the consumer's own), or to a consumer that took the queue on although the
-    group had committed an offset beyond it.
-  - `duplicates.rebalance`: from the same place, by another consumer, or by one that had taken the queue on anew:
-    nobody had committed beyond it yet.
-  - `duplicates.unexplained`: none of these: a consumer that kept its queue pulls no offset twice. A journal with an
-    entry written twice looks like this.
+`stored_twice` counts messages at more than one place (broker name, queue, queue offset) of the topic they were sent to:
+a client retried a send whose first attempt had been stored. `duplicates` counts deliveries of a message to a group
+beyond the first, each under one cause, tried in this order:
+  - `redelivery`: the consumer had handed it back (reconsume times above 0).
+  - `client_retry`: it came from another place than before, so it is stored twice.
+  - `offset_rollback`: from the same place, after an offset beyond it had moved back (by a commit, a slave's metadata
+    sync or a correction of the consumer), or to a consumer that took over the queue after a commit beyond it.
+  - `rebalance`: from the same place, by another consumer, or by one that had taken over the queue again.
+  - `unexplained`: a consumer that keeps its queue pulls no offset twice. An entry that is twice in a journal, too.
 
-Each consumer of a broadcasting group gets all: such groups are not to be judged by this.
-
-Unknown: `stored_twice` where nothing was sent or no store was read (where one is missing, what was found is "at
-least"); the others where nothing was consumed.
+Broadcasting groups deliver every message to each consumer: they must not be judged by this.
 """
 
 import bisect
@@ -92,7 +86,7 @@ def _judge_stored_twice(history: History, stores: Stores) -> Finding:
 
 
 def _places(stores: Stores, message_id: str, topic: str) -> dict[tuple[Queue, int], list[Copy]]:
-    """Places in the topic it was sent to: half and delayed messages, retries and dead letters lie under others, too."""
+    """Return the places in the topic of the send: half, delayed, retried and dead messages are under others, too."""
     return {place: copies for place, copies in stores.places(message_id).items() if place[0].topic == topic}
 
 
@@ -108,7 +102,7 @@ class Repeat:
 
 
 def find_repeats(history: History) -> Iterator[Repeat]:
-    """Give every repeated delivery, by time."""
+    """Yield every repeated delivery, by time."""
     seen: dict[tuple[str, str], list[Delivery]] = collections.defaultdict(list)
     causes = _Causes(history)
     for delivery in history.deliveries:
@@ -120,14 +114,14 @@ def find_repeats(history: History) -> Iterator[Repeat]:
 
 
 class _Causes:
-    """What may explain that a message comes again: commits, moved offsets, queues taken on."""
+    """Events that may explain a repeated delivery: commits, moved offsets, queues taken over."""
 
     def __init__(self, history: History) -> None:
         self._moves: dict[tuple[str, Queue], list[Move]] = collections.defaultdict(list)
         for move in find_moves(history):
             self._moves[move.group, move.queue].append(move)
         self._commits: dict[tuple[str, Queue], list[tuple[int, int]]] = collections.defaultdict(list)
-        for commit in history.commits:  # with each, the most that was committed up to then
+        for commit in history.commits:  # with each, the highest offset committed up to then
             known = self._commits[commit.group, commit.queue]
             known.append((commit.at, max(commit.offset, known[-1][1] if known else 0)))
         self._taken: dict[tuple[str, str], list[int]] = collections.defaultdict(list)
@@ -136,7 +130,7 @@ class _Causes:
                 self._taken[entry.node, str(queue)].append(entry.at_millis)
 
     def of(self, delivery: Delivery, earlier: list[Delivery]) -> tuple[str, str]:
-        """Name the cause of a delivery, and say why it is that one."""
+        """Return the cause of a repeated delivery, and the reason for it."""
         if delivery.reconsume_times > 0:
             return "redelivery", f"reconsume times {delivery.reconsume_times}"
         same = [before for before in earlier if (before.queue, before.offset) == (delivery.queue, delivery.offset)]
@@ -159,7 +153,7 @@ class _Causes:
         for move in self._moves[key]:
             if before.at <= move.at <= delivery.at and move.after <= delivery.offset < move.before:
                 return f"{move.says} from {move.before} to {move.after}"
-        # Who takes a queue on asks for the group's offset once: a commit of the last owner may come too late for it.
+        # A new owner asks for the group's offset once: a commit of the last owner may arrive too late for it.
         asked_at = self._taken_on(delivery)
         if before.node == delivery.node and asked_at <= before.at:
             return ""
@@ -172,7 +166,7 @@ class _Causes:
         return ""
 
     def _taken_on(self, delivery: Delivery) -> int:
-        """When the consumer of a delivery had last taken its queue on; -1 where the journal does not tell."""
+        """Return when the consumer of a delivery last took over its queue; -1 if the journal does not contain it."""
         times = self._taken[delivery.node, str(delivery.queue)]
         index = bisect.bisect_right(times, delivery.at)
         return times[index - 1] if index else -1

@@ -1,4 +1,4 @@
-"""A run as its journal tells it, sorted out for the checks. Pure: entries in, values out.
+"""A run as its journals record it, sorted by kind of event for the checks. Pure: entries in, values out.
 
 Times are milliseconds of the cluster's clock. A queue is written `topic@broker:queue id`.
 """
@@ -20,7 +20,7 @@ _NOISE = MESSAGE_KINDS | {
     "registered", "log_sampled", "rebalanced", "node_spawned", "topics_synced", "groups_synced", "producer_joined",
     "journal_closed",
 }  # fmt: skip
-"""Kinds that explain nothing when they stand around something."""
+"""Kinds that do not explain anything around them."""
 _AROUND = 3
 _MOST_OF_A_MESSAGE = 12
 
@@ -42,12 +42,12 @@ class Send:
     """One send with all its attempts: one journal entry `sent`."""
 
     ids: tuple[str, ...]
-    """Unique ids; several for a batch, none where the entry has none."""
+    """Unique ids: several for a batch, empty if the entry has none."""
     node: str
     topic: str
     outcome: str
     queue: Queue | None
-    """Where it was stored; None where that is not known."""
+    """The queue it was stored in; None if unknown."""
     offset: int | None
     """Queue offset of the (first) message."""
     began_at: int
@@ -67,7 +67,7 @@ class Failure:
     node: str
     topic: str
     broker: str
-    """Empty where no route named any."""
+    """Empty if no route contained a broker."""
     began_at: int
     ended_at: int
     entry: JournalEntry
@@ -75,7 +75,7 @@ class Failure:
 
 @attrs.frozen(kw_only=True)
 class Delivery:
-    """One message that a consumer was given: one journal entry `delivered`."""
+    """One message that a consumer received: one journal entry `delivered`."""
 
     message_id: str
     node: str
@@ -89,7 +89,7 @@ class Delivery:
 
 @attrs.frozen(kw_only=True)
 class Commit:
-    """One offset that a consumer has written down: one journal entry `committed`."""
+    """One offset that a consumer committed: one journal entry `committed`."""
 
     node: str
     group: str
@@ -106,7 +106,7 @@ class Member:
     name: str
     address: str = ""
     broker: str = ""
-    """Its broker name; empty for what is no broker."""
+    """Its broker name; empty for other nodes."""
     broker_id: int | None = None
 
     @property
@@ -120,22 +120,22 @@ class Member:
 
 @attrs.frozen(kw_only=True)
 class Absence:
-    """A time in which a node did not serve: dead, stopped, frozen, or heard by nobody."""
+    """An interval in which a node did not serve: dead, stopped, frozen or isolated."""
 
     node: str
     how: str
     """`killed`, `stopped`, `crashed`, `paused` or `isolated`."""
     at: int
-    """When the signal was sent, or the end was seen where nobody sent one."""
+    """Time of the signal; without a signal, when the supervisor saw the end."""
     until: int | None
-    """When it was ready, or went on; None where it never did."""
+    """Time at which it was ready or resumed; None if it never was."""
     is_ordered: bool = True
-    """False where nobody in the journal sent a signal: then `at` is when the supervisor saw it."""
+    """False without a signal in the journal: then `at` is when the supervisor saw the end."""
 
 
 @attrs.frozen(kw_only=True)
 class History:
-    """All that is known of a run. Sequences are by time."""
+    """A run. Sequences are by time."""
 
     entries: tuple[JournalEntry, ...]
     sends: tuple[Send, ...]
@@ -147,9 +147,9 @@ class History:
     members: Mapping[str, Member]
     absences: tuple[Absence, ...]
     stopped: Mapping[str, int]
-    """When nodes stopped in good order with the whole cluster. That itself is left out of `entries`."""
+    """When nodes stopped cleanly with the whole cluster. These events are not in `entries`."""
     closing: tuple[JournalEntry, ...]
-    """The entries since the whole cluster began to stop."""
+    """Entries since the cluster began to stop."""
     by_message: Mapping[str, tuple[JournalEntry, ...]]
     """Entries that name a message, by its unique id."""
     _telling: tuple[JournalEntry, ...]
@@ -157,7 +157,7 @@ class History:
 
     @property
     def ended_at(self) -> int:
-        """When the last thing happened that is known."""
+        """Time of the last event."""
         return self.entries[-1].at_millis if self.entries else 0
 
     @property
@@ -165,24 +165,24 @@ class History:
         return self.entries[0].at_millis if self.entries else 0
 
     def brokers(self, name: str) -> list[Member]:
-        """The members of a broker name, master first."""
+        """Return the members of a broker name, master first."""
         found = [member for member in self.members.values() if member.broker == name]
         return sorted(found, key=lambda member: member.broker_id or 0)
 
     @property
     def broker_names(self) -> list[str]:
-        """All broker names, of those that were there and of those that were sent to or read from."""
+        """All broker names: of members, and of brokers in sends and deliveries."""
         names = {member.broker for member in self.members.values()}
         names |= {send.queue.broker for send in self.sends if send.queue} | {f.broker for f in self.failures}
         names |= {delivery.queue.broker for delivery in self.deliveries}
         return sorted(names - {""})
 
     def of_kind(self, *kinds: str) -> Iterator[JournalEntry]:
-        """The entries of some kinds."""
+        """Yield the entries of these kinds."""
         return (entry for entry in self.entries if entry.kind in kinds)
 
     def of_node(self, node: str, *kinds: str) -> Iterator[JournalEntry]:
-        """The entries of some kinds that one node emitted or that are about it; not those of single messages."""
+        """Yield entries of these kinds that a node emitted or that are about it, except those of single messages."""
         return (entry for entry in self._by_node.get(node, ()) if entry.kind in kinds)
 
     @functools.cached_property
@@ -193,7 +193,7 @@ class History:
         return found
 
     def around(self, at: int, *message_ids: str) -> tuple[JournalEntry, ...]:
-        """What the journal tells of some messages, and the few telling entries just before and after a time."""
+        """Return the entries of these messages, and the few other entries just before and after a time."""
         index = bisect.bisect_right(self._telling, at, key=_at)
         found = [*self._telling[max(0, index - _AROUND) : index + _AROUND]]
         for message_id in message_ids:
@@ -202,8 +202,8 @@ class History:
 
 
 def read_history(entries: Iterable[JournalEntry]) -> History:
-    """Sort out a journal. Entries of one node must be in their order; what lacks a field that is needed is left out."""
-    every = sorted(entries, key=_at)  # stable: what happened in one millisecond stays in its order
+    """Build a history. Entries of one node must be in order; entries without a needed field are left out."""
+    every = sorted(entries, key=_at)  # stable: events of one millisecond keep their order
     known = _until_stopping(every)
     by_kind: dict[str, list[JournalEntry]] = collections.defaultdict(list)
     for entry in known:
@@ -238,9 +238,9 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
 
 
 def _until_stopping(entries: list[JournalEntry]) -> list[JournalEntry]:
-    """Leave out how the cluster itself was stopped: that is no failure of its nodes. Messages still count."""
+    """Leave out the stop of the cluster: it is not a failure of its nodes. Messages still count."""
     stopping = _stopping(entries)
-    still_told = MESSAGE_KINDS - {"log_sampled"}  # logs of nodes that end one after the other do not lag
+    still_told = MESSAGE_KINDS - {"log_sampled"}  # nodes end one after the other: their logs do not lag
     return entries[:stopping] + [entry for entry in entries[stopping:] if entry.kind in still_told]
 
 
@@ -309,7 +309,7 @@ def _commit(entry: JournalEntry) -> Commit | None:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _known_queue(topic: str, broker: str, queue_id: int) -> Queue:
-    """A run names few queues many times."""
+    """Cached, because a run has few queues and many entries."""
     return Queue(topic, broker, queue_id)
 
 
@@ -347,7 +347,7 @@ _ENDING_COMMANDS = {"kill", "stop", "pause", "power-loss", "wipe"}
 
 
 def _absences(entries: Iterable[JournalEntry]) -> Iterator[Absence]:
-    """Follow each node. A command stands in the journal just before its signal, an end just after it was noticed."""
+    """Follow each node. A command is in the journal just before its signal, an end just after it was seen."""
     away: dict[str, Absence] = {}
     ordered: dict[str, int] = {}
     absences: list[Absence] = []
@@ -363,7 +363,7 @@ def _absences(entries: Iterable[JournalEntry]) -> Iterator[Absence]:
         elif (how := _ENDS.get(entry.kind)) is not None:
             is_ordered = node in ordered
             at = ordered.pop(node, entry.at_millis)
-            close(node, at)  # frozen, and then killed: two absences, one behind the other
+            close(node, at)  # frozen and then killed: two absences in succession
             away[node] = Absence(node=node, how=how, at=at, until=None, is_ordered=is_ordered)
         elif entry.kind in _BEGINNINGS:
             ordered.pop(node, None)
@@ -372,7 +372,7 @@ def _absences(entries: Iterable[JournalEntry]) -> Iterator[Absence]:
 
 
 def _isolations(entries: Iterable[JournalEntry], members: Mapping[str, Member]) -> Iterator[Absence]:
-    """A node that nobody hears of is away, too: from the fault to its end."""
+    """Yield the absences of isolated nodes: from the fault to its end."""
     isolated: dict[str, list[Absence]] = {}
     for entry in entries:
         if entry.kind == "fault_applied" and entry.fields.get("fault") == "isolate":
@@ -386,7 +386,7 @@ def _isolations(entries: Iterable[JournalEntry], members: Mapping[str, Member]) 
 
 
 def _nodes_meant(target: str, members: Mapping[str, Member]) -> list[str]:
-    """The nodes of a target such as `broker-a-s` or `broker-a:slave`."""
+    """Return the nodes of a target such as `broker-a-s` or `broker-a:slave`."""
     name, colon, role = target.partition(":")
     if not colon:
         return [name]

@@ -1,17 +1,9 @@
-"""Loss of acknowledged messages (RPO): what a producer was told, against what is on which disk.
+"""Loss of acknowledged messages (RPO): outcomes of sends, compared with the messages in the stores.
 
-* `lost`: messages whose send was answered with an outcome that says "stored", and that no store holds a readable
-  copy of, under any topic (a delayed or half message lies under a system topic). `lost.OUTCOME` counts one outcome. A message that
-  its broker deleted for its age is `expired`, not lost.
-* `unreadable`: those of the lost messages of which damaged records are left (see records.py).
-* `missing NODE`: acknowledged messages of the node's broker name that this one node's store does not hold, be they
-  elsewhere or not: what would be lost with all the others.
-* `sent`, `sent.OUTCOME`: sends by what their producer was told. `stored.refused` and `stored.indeterminate`: those that
-  lie in some store although their producer was not told so.
-* `unclaimed`: messages in a store, in a topic of applications, that no send of the run claims.
-
-Unknown: where nothing was sent; where a message is in none of the stores that were read, and one of its broker's
-stores could not be; where an acknowledged send carries no unique id.
+`lost` counts acknowledged messages without a readable copy in any store, under any topic: delayed and half messages are
+under system topics. Messages that a broker deleted for their age are `expired`. `missing NODE` counts what this one
+store lacks: what would be lost with all the other stores. `unreadable` are lost messages with damaged records
+(see records.py). `unclaimed` are messages of applications that no send of the run claims.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +45,7 @@ def _count_sends(history: History) -> Iterator[Finding]:
 
 
 def _span(history: History, sends: Sequence[Send]) -> Evidence:
-    """When sends of one outcome began and ended, and what happened around the first of them."""
+    """Return when sends of one outcome began and ended, with the events around the first."""
     first, last = sends[0], sends[-1]
     return Evidence(
         says=f"{len(sends)} sends, the first at {first.node}",
@@ -66,13 +58,13 @@ def _span(history: History, sends: Sequence[Send]) -> Evidence:
 
 @attrs.frozen
 class _Absent:
-    """An acknowledged message that is in no store."""
+    """An acknowledged message that no store contains."""
 
     message_id: str
     send: Send
     is_expired: bool
     damages: tuple[Damage, ...] = ()
-    """Records of it that cannot be read."""
+    """Its unreadable records."""
 
 
 def _absent(history: History, stores: Stores) -> list[_Absent]:
@@ -106,7 +98,7 @@ def _first_offsets(copies: Iterable[Copy]) -> dict[Queue, int]:
 
 
 def _is_expired(send: Send, stores: Stores, first_offsets: Mapping[str, Mapping[Queue, int]]) -> bool:
-    """True if a broker that deleted files has nothing of this queue up to where the message was."""
+    """True if a broker that deleted files has no message of the queue up to this one."""
     if send.queue is None or send.offset is None:
         return False
     queue, offset = send.queue, send.offset
@@ -133,7 +125,7 @@ def _judge_loss(history: History, stores: Stores, absent: Sequence[_Absent]) -> 
 def _judge_absent(
     metric: str, told: Sequence[Send], absent: Sequence[_Absent], history: History, stores: Stores
 ) -> Finding:
-    """Count what is absent from all stores, where all stores that could have it were read."""
+    """Count absent messages; unknown if a store that may contain them was not read."""
     found = _count(metric, told, [(one.message_id, one.send) for one in absent], history)
     pieces = [_with_damages(*pair) for pair in zip(found.evidence, absent, strict=False)]
     found = attrs.evolve(found, evidence=tuple(pieces))
@@ -161,7 +153,7 @@ def _count(metric: str, told: Sequence[Send], found: Sequence[tuple[str, Send]],
 
 
 def _where_it_was(message_id: str, send: Send, history: History) -> Evidence:
-    where = f"{send.queue} offset {send.offset}" if send.queue else "a queue that was not told"
+    where = f"{send.queue} offset {send.offset}" if send.queue else "an unknown queue"
     return Evidence(
         says=f"answered {send.outcome} by {where}",
         at_millis=send.ended_at,
@@ -171,7 +163,7 @@ def _where_it_was(message_id: str, send: Send, history: History) -> Evidence:
 
 
 def _with_damages(piece: Evidence, absent: _Absent) -> Evidence:
-    """Add where damaged records of a message lie."""
+    """Add the places of a message's damaged records."""
     where = [f"{one.node}, commit log offset {one.log_offset}: {one.says}" for one in absent.damages]
     return attrs.evolve(piece, says="; ".join([piece.says, *where]))
 
@@ -190,7 +182,7 @@ _REMOVALS_SHOWN = 3
 
 
 def _with_removals(piece: Evidence, node: str, history: History) -> Evidence:
-    """Add what removed records from a node's store after a send: most of it happens long after the send itself."""
+    """Add the events that removed records from a node's store, often long after the send."""
     after = piece.at_millis or 0
     removals = [entry for entry in history.of_node(node, *REMOVING_KINDS) if entry.at_millis >= after][:_REMOVALS_SHOWN]
     if not removals:
@@ -200,7 +192,7 @@ def _with_removals(piece: Evidence, node: str, history: History) -> Evidence:
 
 
 def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
-    """Count messages that lie in a store though their producer was not told that they do."""
+    """Count stored messages of sends with this outcome, which does not say that they are stored."""
     metric = f"stored.{outcome}"
     sends = [send for send in history.sends if send.outcome == outcome]
     if not history.sends:

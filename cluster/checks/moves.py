@@ -1,7 +1,7 @@
-"""Consumer offsets that went back, wherever that was seen. Pure.
+"""Consumer offsets that moved back, wherever the journal shows it. Pure.
 
-Nobody but the journal tells of them: a broker takes any offset that it is given (broker-requests#44), and a slave takes
-its master's, older or newer (store-and-ha section 5.3).
+A broker accepts any offset (broker-requests#44), and a slave copies its master's, older or newer (store-and-ha section
+5.3): neither checks the direction.
 """
 
 import collections
@@ -16,7 +16,7 @@ from rmqlab.runtime.journal import JournalEntry
 
 @attrs.frozen
 class Move:
-    """One group's offset in one queue went back, at one place."""
+    """One group's offset in one queue moved back, at one place."""
 
     group: str
     queue: Queue
@@ -24,21 +24,21 @@ class Move:
     after: int
     at: int
     node: str
-    """The broker that holds the offset, or the consumer that began anew from an older one."""
+    """The broker with the offset, or the consumer that continued from an older one."""
     says: str
     entry: JournalEntry
 
     @property
     def distance(self) -> int:
-        """How many messages."""
+        """The number of messages."""
         return self.before - self.after
 
 
 def find_moves(history: History) -> list[Move]:
-    """Give all moves, by time.
+    """Return all moves, by time, each event once.
 
-    A correction of a consumer is committed and its broker reports that commit; a commit that goes back may be reported
-    by its broker. Each report stands for one such event: two rollbacks to the same offset count twice.
+    A consumer commits its correction, and the broker reports that commit; a broker also reports any other commit that
+    moves back. Each report accounts for one event: two rollbacks to the same offset count twice.
     """
     corrected = list(_corrected(history))
     told = [*corrected, *_overwritten(history), *_unreported(_commits_seen_by_brokers(history), corrected)]
@@ -46,7 +46,7 @@ def find_moves(history: History) -> list[Move]:
 
 
 def _unreported(moves: Iterable[Move], reported: Iterable[Move]) -> Iterator[Move]:
-    """Moves without a report of the same group, queue and new offset. A report covers the first that it fits."""
+    """Yield moves without a report of the same group, queue and new offset. A report matches the first such move."""
     left = collections.Counter((move.group, move.queue, move.after) for move in reported)
     for move in moves:
         key = (move.group, move.queue, move.after)
@@ -67,7 +67,7 @@ def _commits_seen_by_brokers(history: History) -> Iterator[Move]:
 
 
 def _overwritten(history: History) -> Iterator[Move]:
-    """A slave's newer offsets gave way to its master's older ones."""
+    """Yield newer offsets of slaves that older ones of their master replaced."""
     for entry in history.of_kind("consumer_offsets_overwritten"):
         topic, _, group = str(entry.fields["key"]).partition("@")
         queues: Mapping[int | str, tuple[int, int]] = entry.fields["queues"]
@@ -78,18 +78,18 @@ def _overwritten(history: History) -> Iterator[Move]:
 
 
 def _corrected(history: History) -> Iterator[Move]:
-    """A consumer that asked out of bounds, and goes on from where it was told to."""
+    """Yield corrections of consumers whose offset was out of bounds."""
     for entry in history.of_kind("offset_illegal"):
         asked, offered = entry.fields.get("asked"), entry.fields.get("offered")
         queue = parse_queue(str(entry.fields.get("queue")))
         if queue and asked is not None and offered is not None and offered < asked:
             group = history.group_of.get(entry.node, entry.node)
-            says = f"{entry.node} was told that its offset is out of bounds, and moved it"
+            says = f"the offset of {entry.node} was out of bounds, and it moved it"
             yield Move(group, queue, asked, offered, entry.at_millis, entry.node, says, entry)
 
 
 def _commits_going_back(commits: Iterable[Commit]) -> Iterator[Move]:
-    """A group that commits less than it had committed before has begun anew from an older offset."""
+    """Yield commits below the last one: the group continues from an older offset."""
     latest: dict[tuple[str, Queue], int] = {}
     for commit in commits:
         before = latest.get((commit.group, commit.queue))
@@ -100,7 +100,7 @@ def _commits_going_back(commits: Iterable[Commit]) -> Iterator[Move]:
 
 
 def parse_queue(text: str) -> Queue | None:
-    """Read `topic@broker:queue id`; None for anything else."""
+    """Parse `topic@broker:queue id`; None for anything else."""
     topic, at, rest = text.partition("@")
     broker, colon, queue_id = rest.rpartition(":")
     return Queue(topic, broker, int(queue_id)) if at and colon and queue_id.isdecimal() else None

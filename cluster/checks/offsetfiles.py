@@ -1,13 +1,8 @@
-"""Consumer offsets in brokers' files, against what consumers had committed to these brokers.
+"""Consumer offsets in brokers' files, compared with the commits that the brokers must have saved.
 
-* `offset_file_behind NODE`: the furthest that an offset in the node's consumerOffset.json is below what the node must
-  have saved: the last offset that a consumer committed to it, or any that followed. A broker saves its table every 5 s,
-  first 10 s after it started, and when it stops in good order. Only commits since the node's last start count that
-  it had the time to save. Commits sent while a fault was in force, or while the node was paused, may never have
-  arrived: they prove nothing. An offset that is not in the file counts as 0.
-
-It sees nothing of offsets that no workload of the journal committed, nor of those that a slave got from its master.
-Unknown: where the file cannot be read, or no commit must be in it.
+A broker saves its offsets every 5 s, first 10 s after its start, and when it stops cleanly. Commits since the node's
+last start count if the node had the time to save them. Commits sent while a fault was in force or the node was paused
+may have been lost, and prove nothing. An offset that is missing in the file counts as 0.
 """
 
 from collections.abc import Iterator
@@ -34,7 +29,7 @@ Place = tuple[str, Queue]
 
 @attrs.frozen
 class _Life:
-    """The last time that a broker ran. Commits from `ready_at` to `saved_until` are in its file."""
+    """The last run of a broker. Commits from `ready_at` to `saved_until` are in its file."""
 
     member: Member
     ready_at: int
@@ -42,7 +37,7 @@ class _Life:
     disturbed: tuple[Span, ...]
 
     def proves(self, commit: Commit) -> bool:
-        """True if a commit must have been applied and saved."""
+        """True if the broker must have applied and saved a commit."""
         calm = all(
             commit.at < span.at - SLACK or (span.until is not None and commit.at > span.until)
             for span in self.disturbed
@@ -51,7 +46,7 @@ class _Life:
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
-    """Measure all of OFFSET_FILES, for every broker that was ready."""
+    """Yield the findings of `catalogue.OFFSET_FILES` for every broker that was ready."""
     moves = find_moves(history)
     for member in history.members.values():
         if member.is_broker:
@@ -119,7 +114,7 @@ def _faults(history: History) -> Iterator[Span]:
 
 
 def _floors(life: _Life, history: History, moves: list[Move]) -> Iterator[tuple[Place, int]]:
-    """The least that the file may hold, by place: what was saved for certain, or less if that was committed later."""
+    """Yield the minimum of each offset in the file: the last that was surely saved, or a lower later commit."""
     by_place: dict[Place, list[Commit]] = {}
     for commit in history.commits:
         broker_id = int(commit.entry.fields.get("broker_id") or 0)

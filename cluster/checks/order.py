@@ -1,14 +1,9 @@
-"""Order, per queue.
+"""Order of messages in each queue, stored and delivered.
 
-* `order.stored`: messages that lie behind one whose send began only after theirs had been acknowledged: in the queue
-  that the acknowledgement named, in any node's log. Sends that overlapped may lie in any order, and a send that was not
-  acknowledged may be carried out late. A delayed or half message comes to its queue at a time of its own.
-* `order.delivered GROUP`: messages that a group was given for the first time after it had been given a later one of the
-  same queue. Orderly consumers never see this; concurrent ones may. What was handed back and comes again from the retry
-  topic is none of it, and what comes a second time is a duplicate.
-
-Unknown: `order.stored` where nothing was acknowledged, or no store was read; `order.delivered` for a group that was
-given nothing.
+`order.stored` counts messages behind one whose send began only after theirs was acknowledged, in the queue of the
+acknowledgement, in any log. Sends that overlap may be stored in any order, and so may sends that were not acknowledged.
+Delayed and half messages enter their queue later. `order.delivered GROUP` counts first deliveries after that of a later
+message of the queue. Retried messages and repeated deliveries do not count.
 """
 
 import collections
@@ -45,7 +40,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
 @attrs.frozen
 class Placed:
-    """A send and where it lies in a queue. `ended_at` is infinite for one that was not acknowledged."""
+    """A send and its place in a queue. `ended_at` is infinite if it was not acknowledged."""
 
     message_id: str
     began_at: float
@@ -55,14 +50,14 @@ class Placed:
 
 @attrs.frozen
 class Inversion:
-    """A message that lies behind one that was sent after it."""
+    """A message stored behind one that was sent after it."""
 
     placed: Placed
     ahead: Placed
 
 
 def find_inversions(placed: Iterable[Placed]) -> list[Inversion]:
-    """Give each message of one queue that lies behind one whose send began after its own had ended."""
+    """Yield messages of one queue that are behind one whose send began after their own had ended."""
     found = []
     latest: Placed | None = None
     for one in sorted(placed, key=lambda one: one.offset):
@@ -102,7 +97,7 @@ def _by_queue(copies: Iterable[Copy]) -> dict[Queue, list[Copy]]:
 
 
 def _deferred(copies: Iterable[Copy]) -> set[str]:
-    """Messages that lay under a system topic first: the place that was acknowledged is one there."""
+    """Messages that were stored under a system topic first: their acknowledged place is there."""
     first: dict[str, str] = {}
     for copy in copies:
         first.setdefault(copy.message_id, copy.queue.topic)
@@ -110,7 +105,7 @@ def _deferred(copies: Iterable[Copy]) -> set[str]:
 
 
 def _placed(copies: Sequence[Copy], sends: dict[str, Send], deferred: set[str]) -> Iterator[Placed]:
-    """Each message once: where its acknowledgement says, else where it lies first."""
+    """Yield each message once: at its acknowledged place, else at its first one."""
     seen: dict[str, Placed] = {}
     for copy in copies:
         send = sends.get(copy.message_id)
@@ -136,14 +131,14 @@ def _tell_inversion(queue: Queue, inversion: Inversion, history: History) -> Evi
 
 @attrs.frozen
 class LateDelivery:
-    """A message that was given out for the first time after a later one."""
+    """A first delivery after that of a later message."""
 
     delivery: Delivery
     after: Delivery
 
 
 def find_late_deliveries(deliveries: Iterable[Delivery]) -> list[LateDelivery]:
-    """Look through one group's deliveries, in the order in which they were made."""
+    """Yield the late deliveries of one group. `deliveries` are in order of time."""
     farthest: dict[Queue, Delivery] = {}
     seen: set[tuple[Queue, int]] = set()
     found = []

@@ -1,19 +1,10 @@
-"""Records that cannot be read, and records and consume queue entries that do not belong to each other.
+"""Unreadable records, and records and consume queue entries that do not match each other.
 
-* `corrupt NODE`: records of the node's commit log whose body fails its CRC, and records that lay in a hole of the log:
-  bytes that are no record, with records behind them. What lay in a hole is known by the consume queue entries that
-  point into it. Records behind a hole are readable, and count for all other metrics. A broker that starts after a crash
-  cuts its log off at the hole (store-and-ha section 3.5), and loses them.
-* `dangling NODE`: consume queue entries that point neither at a record of their queue, queue offset and size nor into a
-  hole. Consumers skip such a message, or get another one.
-* `unqueued NODE`: readable records that no consume queue entry of their queue and queue offset points at: no consumer
-  gets them from this node. A broker enters records shortly after it stored them, so this is known after a stop in good
-  order only.
-
-A log that ends early has no hole, and bytes behind its last record are not judged. Entries that point below the first
-file of the log belong to messages that expired.
-
-Unknown: `dangling` where the store has records and no consume queues, and after a power loss until the broker started.
+A hole is a range of bytes in the log that is not a record, with records behind it. Consume queue entries that point into
+a hole show what it contained. `corrupt` counts records whose body does not match its CRC and records in holes,
+`dangling` entries that point neither at their record nor into a hole, `unqueued` readable records without an entry.
+A broker enters records shortly after it stored them, so `unqueued` is known only after a clean stop. A log that ends
+early has no hole. Entries below the first file of the log belong to expired messages.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,11 +24,11 @@ Place = tuple[Queue, int]
 
 @attrs.frozen
 class Damage:
-    """One message that a node's log should hold, and that cannot be read there."""
+    """One message that a node's log should contain, and that is unreadable there."""
 
     node: str
     message_id: str
-    """Empty where no producer was acknowledged for this place."""
+    """Empty if no send was acknowledged with this place."""
     place: Place
     log_offset: int
     says: str
@@ -60,7 +51,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
 
 def acknowledged_places(history: History) -> Mapping[Place, str]:
-    """Return the message of each place that a producer was acknowledged for."""
+    """Return the messages of acknowledged sends, by place."""
     return {
         (send.queue, send.offset + number): message_id
         for send in history.sends
@@ -70,7 +61,7 @@ def acknowledged_places(history: History) -> Mapping[Place, str]:
 
 
 def find_damages(store: NodeStore, names: Mapping[Place, str]) -> list[Damage]:
-    """List what cannot be read in one log, in the order of the log."""
+    """Return the unreadable records of one log, in the order of the log."""
     damages = [
         Damage(store.node, copy.message_id, (copy.queue, copy.offset), copy.log_offset, "its body fails its CRC")
         for copy in store.damaged
@@ -156,7 +147,7 @@ def _find_dangling(store: NodeStore, there: Mapping[int, Copy]) -> Iterator[Queu
 
 
 def _first_offset(store: NodeStore, offsets: Iterable[int]) -> int:
-    """Where the log begins."""
+    """Return the first offset of the log."""
     return min([*offsets, *(hole.offset for hole in store.holes)], default=0)
 
 
@@ -195,7 +186,7 @@ def _judge_records(store: NodeStore, history: History) -> Finding:
 
 
 def ended_in_good_order(node: str, history: History) -> bool:
-    """Return whether a node was stopped in good order, alone or with the cluster, and not started again."""
+    """Return True if a node stopped cleanly, alone or with the cluster, and did not start again."""
     last = [entry.kind for entry in history.of_node(node, *_CHANGES)][-1:]
     return node in history.stopped or last == ["node_stopped"]
 

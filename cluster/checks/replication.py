@@ -1,14 +1,7 @@
 """How far a slave is behind its master, over time.
 
-* `replication_lag SLAVE`, in bytes of the commit log: the most by which the master's log was longer than the slave's at
-  any of the instants in which all brokers look (once a second of the cluster's time; `log_sampled`). A broker that is
-  away keeps its last sample: the lag of a dead slave grows as its master goes on. What comes and goes between two
-  samples is not seen.
-* `replication_lag_left SLAVE`: the same at the last sample of the run.
-* `behind_for SLAVE`, in seconds: the longest time between a sample in which the slave was behind and the next in which it
-  was not. At least until the end of the run if there is none.
-
-Unknown: where the master or the slave gave no sample.
+All brokers sample the end of their log once a second of the cluster's time (`log_sampled`). A broker that is away keeps
+its last sample, so the lag of a dead slave grows with its master's log. Changes between two samples are not seen.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,12 +14,12 @@ from rmqlab.runtime.journal import JournalEntry
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 
 SAME_INSTANT = 500
-"""ms: samples that stand closer in the journal than this were taken in one instant."""
+"""Milliseconds. Samples closer than this are of one instant."""
 
 
 @attrs.frozen
 class Lag:
-    """How far a slave was behind at one instant."""
+    """The lag of a slave at one instant."""
 
     at: int
     byte_count: int
@@ -52,7 +45,7 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
 
 
 def lag_series(samples: Iterable[JournalEntry], master: str, slave: str) -> list[Lag]:
-    """The lag at every instant in which either told something new, once both have."""
+    """Return the lag at every instant with a sample of either node, once both have one."""
     ends: dict[str, int] = {}
     series: list[Lag] = []
     instant: int | None = None
@@ -84,7 +77,7 @@ def _longest(slave: str, series: Sequence[Lag], history: History) -> Finding:
 
 
 def _spans_behind(series: Iterable[Lag]) -> Iterator[tuple[int, int | None]]:
-    """Yield when the slave fell behind, and when it had caught up; None where it never had."""
+    """Yield when the slave fell behind and when it caught up; None if it never did."""
     since: int | None = None
     for lag in series:
         if lag.byte_count and since is None:

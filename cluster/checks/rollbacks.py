@@ -1,12 +1,7 @@
-"""Consumer offsets that went back.
+"""Consumer offsets that moved back: how often, and by how many messages (see moves.py).
 
-* `offset_rollbacks`, `offset_rollbacks GROUP`: how often an offset went back, one for each queue and place: by a commit
-  that a broker took; by a slave's metadata sync, which overwrites newer offsets with the master's; by a consumer that
-  was told its offset is out of bounds; by a group whose next commit is below its last one.
-* `rolled_back GROUP`: the most messages by which one offset went back at once.
-
-Unknown: for a group that neither consumed nor committed anything in the journal; without a group, where there is no
-such group at all.
+Each queue and place counts once: a commit that a broker accepted, a slave's metadata sync, the correction of a consumer
+whose offset is out of bounds, or a group whose next commit is below its last one.
 """
 
 from collections.abc import Iterator

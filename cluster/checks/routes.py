@@ -1,15 +1,9 @@
-"""What is believed about routes, against the truth.
+"""Routes of nameservers and clients, compared with the nodes that really served.
 
-* `stale_route WATCHER`: the longest time, in seconds of the cluster's time, in which a nameserver or a client named the
-  address of a broker that was dead, stopped or frozen, noticed in the end or not. A broker that starts registers before
-  it is ready: what a nameserver believes from then on is no error.
-* `missing_route NAMESERVER`: the longest time in which it did not name a broker that was ready.
-* `route_disagreement`: the longest time in which two nameservers that ran named different brokers.
-
-Time in which a nameserver itself is away is nobody's belief, and counts for none of these. What the end of the run cuts
-off is "at least".
-
-Unknown: `stale_route` for a workload that tells no routes; `route_disagreement` with fewer than two nameservers.
+`stale_route` is the longest time with the address of a broker that was dead, stopped or frozen. A broker registers before
+it is ready: a route with a starting broker is correct. `missing_route` is the longest time without a broker that was ready,
+`route_disagreement` the longest time in which two running nameservers had different brokers. Time in which a nameserver
+itself is away does not count.
 """
 
 import itertools
@@ -33,7 +27,7 @@ from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
 @attrs.frozen
 class _Wrong:
-    """A time in which a belief and the truth, or two beliefs, differed."""
+    """An interval in which a route differed from the truth, or two routes from each other."""
 
     span: Span
     says: str
@@ -82,7 +76,7 @@ def _stale(watcher: str, beliefs: Iterable[Belief], history: History) -> Iterato
 
 
 def _contradicting(belief: Belief, node: str, history: History) -> list[Span]:
-    """When a node was away, without the times within which it made a nameserver believe in it: it had begun to run."""
+    """Return when a node was away, without the times after it had registered: then it had begun to run."""
     is_told = history.members[belief.watcher].is_nameserver if belief.watcher in history.members else False
     return merged(
         Span(absence.at, absence.until)

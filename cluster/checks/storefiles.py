@@ -1,12 +1,7 @@
-"""The small files of a store, held against its log: index files, topics.json and consumerOffset.json.
+"""The small files of a store, compared with its log: index files, topics.json and consumerOffset.json.
 
-* `unindexed NODE`: messages that the run stored and that no index file covers, as the heads of these files state. They
-  cannot be queried by key. A broker that starts after a crash deletes index files, so this is known only for one that
-  always stopped in good order.
-* `topics_missing NODE`: topics with messages in the node's log that its topics.json lacks. A slave copies the file from
-  its master every 10 s, so topics whose first message is younger than 30 s do not count.
-* `offset_file_ahead NODE`: the furthest that an offset in consumerOffset.json is beyond the end of its queue in all
-  stores of the broker name: its group misses the messages that come next.
+A broker that starts after a crash deletes index files, so `unindexed` is known only for one that always stopped cleanly.
+A slave copies topics.json from its master every 10 s, so topics whose first message is younger than 30 s do not count.
 """
 
 import struct
@@ -24,7 +19,7 @@ from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
 
 _INDEX_HEAD = struct.Struct(">16xqq")
 _SETTLED = 30_000
-"""Milliseconds after which a slave knows a topic."""
+"""Milliseconds after which a slave must have a topic."""
 
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
@@ -62,11 +57,11 @@ def _judge_index(store: NodeStore, history: History) -> Finding:
 
 
 def _index_ranges(root: Path | None) -> list[tuple[int, int]]:
-    """The commit log offsets of the first and last message of each index file."""
+    """Return the commit log offsets of the first and last message of each index file."""
     found = []
     for path in sorted((root / "index").glob("*")) if root else ():
         if path.is_file():
-            with path.open("rb") as file:  # 400 MB by default: only its head
+            with path.open("rb") as file:  # only the head: an index file has 400 MB by default
                 head = file.read(_INDEX_HEAD.size)
             if len(head) == _INDEX_HEAD.size:
                 found.append(_INDEX_HEAD.unpack(head))
@@ -127,7 +122,7 @@ def _judge_offsets(store: NodeStore, history: History, stores: Stores) -> Findin
 
 
 def _queue_ends(members: list[NodeStore]) -> Mapping[Queue, int]:
-    """The offset behind the last message of each queue that has messages, in any of some stores."""
+    """Return the end of each queue with messages, the highest of these stores."""
     ends: dict[Queue, int] = {}
     for store in members:
         for copy in (*store.copies, *store.damaged):

@@ -1,12 +1,7 @@
-"""Small tables of brokers, against what their logs and the journal prove.
+"""Small tables of masters, compared with what their logs and the journal prove.
 
-* `groups_missing NODE`: consumer groups that a master gave messages to since its last start, and that its
-  subscriptionGroup.json does not name. A broker enters a group at its first heartbeat, before it serves it.
-* `delay_offset_behind NODE`: the furthest that the offset of a delay level in a master's delayOffset.json is below what
-  its log shows to be delivered: those messages would be delivered again.
-
-Unknown: where the file cannot be read, and after a power loss or a wiped store until the broker started.
-`delay_offset_behind` also where the broker did not stop in good order: it saves this table every 10 s.
+A broker saves a group at its first heartbeat, before it serves it. It saves delay offsets every 10 s and at a clean stop:
+after any other end `delay_offset_behind` is unknown.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -79,7 +74,7 @@ def _judge_delays(member: Member, store: NodeStore, history: History) -> Finding
 
 
 def _delivered_levels(store: NodeStore) -> Mapping[int, int]:
-    """The queue offset behind the last delivered message of each level: the log has it under another topic later."""
+    """Return the end of the delivered messages of each level: the log has each under its own topic later."""
     elsewhere = {copy.message_id: copy.log_offset for copy in store.copies if copy.queue.topic != SCHEDULE_TOPIC}
     return {
         copy.queue.queue_id + 1: copy.offset + 1

@@ -1,4 +1,4 @@
-"""For tests of the checks: a run made up step by step, clean until something is planted in it."""
+"""For tests of the checks: a run built step by step, clean until something is planted in it."""
 
 import collections
 from collections.abc import Iterable
@@ -29,18 +29,18 @@ ADDRESSES = {
 
 @attrs.define
 class MadeUpRun:
-    """Entries and logs. Every step takes 10 ms."""
+    """Journal entries and logs. Every step takes 10 ms."""
 
     nodes: tuple[str, ...] = ("namesrv-1", "broker-a", "broker-a-s")
     now: int = SOME_DAY
     entries: list[JournalEntry] = attrs.field(factory=list)
     logs: dict[str, list[Copy]] = attrs.field(factory=dict)
     unread: set[str] = attrs.field(factory=set)
-    """Nodes whose store cannot be read."""
+    """Nodes with an unreadable store."""
     offset_files: dict[str, dict[str, dict[int, int]]] = attrs.field(factory=dict)
     """consumerOffset.json by node: offsets by `topic@group` and queue id."""
     _ends: collections.Counter[Queue] = attrs.field(factory=collections.Counter)
-    """Where each queue ends."""
+    """The end of each queue."""
 
     def __attrs_post_init__(self) -> None:
         for node in self.nodes:
@@ -48,7 +48,7 @@ class MadeUpRun:
                 self.logs[node] = []
             self.ready(node)
 
-    # ---- what happened ---------------------------------------------------------------------------
+    # ---- events ----------------------------------------------------------------------------------
 
     def add(self, node: str, kind: str, **fields: Any) -> JournalEntry:
         """Add an entry, 10 ms after the one before."""
@@ -58,11 +58,11 @@ class MadeUpRun:
         return entry
 
     def wait(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self.now += round(seconds * 1000)
 
     def ready(self, node: str) -> None:
-        """A node has started; brokers are in every route."""
+        """Start a node; a broker is in every route then."""
         if not node.startswith("broker"):
             self.add(node, "node_ready", address=ADDRESSES[node])
             return
@@ -73,13 +73,13 @@ class MadeUpRun:
         self.add(node, "node_ready", address=ADDRESSES[node], broker_name=name, broker_id=broker_id)
 
     def end(self, node: str, command: str = "kill", kind: str = "node_killed") -> int:
-        """A node is ended, or frozen; the time at which it was told to."""
+        """End or freeze a node; return the time of the command."""
         at = self.add(node, "command", command=command).at_millis
         self.add(node, kind)
         return at
 
     def drop(self, nameserver: str, node: str, kind: str = "broker_connection_lost") -> int:
-        """A nameserver takes a broker out of its routes; when."""
+        """Remove a broker from a nameserver's routes; return the time."""
         return self.add(nameserver, kind, **self._named(node), reason="why").at_millis
 
     def send(
@@ -94,7 +94,7 @@ class MadeUpRun:
         took: int = 5,
         **fields: Any,
     ) -> str:
-        """A send has ended, `took` ms after it began. `at`: which nodes have it; without it, as the outcome says, the master and its slaves."""
+        """Add a send that took `took` ms. `at`: nodes that store it; by default all of the broker name if the outcome says so."""
         message_id = f"ID{number:06}"
         queue = Queue(topic, broker, queue_id)
         nodes = self.members(broker) if outcome in STORED else ()
@@ -105,11 +105,11 @@ class MadeUpRun:
         return message_id
 
     def fail(self, number: int, broker: str = "broker-a", *, topic: str = "orders", took: int = 5) -> None:
-        """An attempt at a broker has failed."""
+        """Add a failed attempt."""
         self.add("produce-1", "attempt_failed", message_id=f"ID{number:06}", topic=topic, broker=broker, took=took)
 
     def store(self, message_id: str, queue: Queue, nodes: Iterable[str]) -> int:
-        """Append a record to some nodes' logs; its queue offset."""
+        """Append a record to nodes' logs; return its queue offset."""
         offset = self._ends[queue]
         self._ends[queue] += 1
         for node in nodes:
@@ -137,7 +137,7 @@ class MadeUpRun:
         queue_id: int = 0,
         times: int = 0,
     ) -> None:
-        """A consumer was given a message."""
+        """Add a delivery."""
         self.add(
             node,
             "delivered",
@@ -151,13 +151,13 @@ class MadeUpRun:
         )
 
     def commit(self, offset: int, node: str = "consume-1", *, group: str = "shop", queue_id: int = 0) -> None:
-        """A consumer wrote down how far it is."""
+        """Add a commit."""
         self.add(node, "committed", group=group, topic="orders", broker="broker-a", queue=queue_id, offset=offset)
 
-    # ---- what is made of it ----------------------------------------------------------------------
+    # ---- results ---------------------------------------------------------------------------------
 
     def members(self, broker: str) -> list[str]:
-        """The nodes of a broker name."""
+        """Return the nodes of a broker name."""
         return [node for node in self.logs if broker_of(node)[0] == broker]
 
     def history(self) -> History:
@@ -181,7 +181,7 @@ class MadeUpRun:
 
 
 def write_journals(entries: Iterable[JournalEntry], directory: Path) -> None:
-    """Write entries as the processes of a cluster do: what the supervisor emits into its file, all else by node."""
+    """Write journals as the processes of a cluster do: events of the supervisor in its file, others by node."""
     directory.mkdir(parents=True, exist_ok=True)
     files: dict[str, list[JournalEntry]] = {SUPERVISOR: []}
     closing: dict[str, JournalEntry | None] = {}
@@ -201,5 +201,5 @@ def write_journals(entries: Iterable[JournalEntry], directory: Path) -> None:
 
 
 def broker_of(node: str) -> tuple[str, int]:
-    """Broker name and broker id of a node."""
+    """Return the broker name and broker id of a node."""
     return node.removesuffix("-s"), int(node.endswith("-s"))

@@ -1,26 +1,18 @@
-"""Write and read unavailability (RTO), per broker name and per queue, in seconds of the cluster's time.
+"""Write and read unavailability (RTO), per broker name, queue and consumer group, in seconds of the cluster's time.
 
-A window runs from the last success at a target to its next success, and counts where at least one attempt at the target
-failed in it: time in which nobody tried is no outage. It is told apart for every target, never "first success anywhere".
+A window runs from the last success at a target to its next success, and counts if at least one attempt at the target
+failed in it: idle time is not an outage. Targets are independent: a success at one does not end the window of another.
 
-* `write_unavailable BROKER`, `write_unavailable QUEUE`: the longest window. A success is a send that was answered with
-  an outcome that says "stored". A failure is an attempt at the broker that failed, of any queue of it (an attempt does
-  not tell its queue); for a queue, only attempts of its topic. An attempt that found no broker at all in its route
-  counts for every broker that its topic was ever stored at.
-* `read_unavailable BROKER`, `read_unavailable QUEUE`: the same for pulls, of all consumer groups together: a broker is
-  readable as long as it returns messages to anybody, or holds pulls for want of messages. A success is a delivery, or
-  a pull that was answered (`pull_resumed`: with messages, without any after its hold, or with another offset). One that
-  was held counts from when the broker began to hold it. A failure is a pull that failed; one whose connection broke
-  while it was held counts from the break, or from when the first message was stored that was then waiting. Since a consumer that has read everything makes no deliveries, a window
-  begins at the last success or when the first pull that failed in it became due, whichever is later.
-* `group_read_unavailable GROUP`: the same for one consumer group, at the broker where it lasted longest.
+A write succeeds if the outcome says "stored". An attempt that found no broker in its route counts for every broker that
+ever stored its topic; for a queue, attempts of its topic count. A read succeeds with a delivery or an answered pull
+(`pull_resumed`: with messages, without any after its hold, or with another offset). A held pull counts from when the
+broker began to hold it. A pull whose connection broke while it was held failed at the break, or when the first message
+was stored that was then waiting. A consumer that has read everything has no deliveries, so a read window begins at the
+last success or when the first failed pull became due, whichever is later.
 
-It cannot see a broker that stops while it holds pulls before they are overdue (at most the suspend timeout, 15 s).
-
-A window that no success has ended yet runs to its last failure, and the finding is "at least". One without a success
-before it begins with its first attempt.
-
-Unknown: where nothing was sent to, or read from, a target.
+Not seen: a broker that stops while it holds pulls, until they are overdue (at most the suspend timeout, 15 s). A window
+without a following success runs to its last failure, and the finding is "at least"; one without a success before it
+begins with its first attempt.
 """
 
 import collections
@@ -37,7 +29,7 @@ from rmqlab.verdict.findings import EVIDENCE_LIMIT, IDS_LIMIT, Evidence, Finding
 
 @attrs.frozen
 class Attempt:
-    """Something that was tried at a target. Milliseconds of the cluster's clock."""
+    """An attempt at a target. Times are milliseconds of the cluster's clock."""
 
     began_at: int
     ended_at: int
@@ -48,13 +40,13 @@ class Attempt:
 
 @attrs.frozen
 class Window:
-    """A time in which attempts failed and none succeeded."""
+    """An interval in which attempts failed and none succeeded."""
 
     began_at: int
     ended_at: int
     failures: tuple[Attempt, ...]
     is_open: bool
-    """No success was seen after it."""
+    """True if no success followed."""
 
     @property
     def seconds(self) -> float:
@@ -62,7 +54,7 @@ class Window:
 
 
 def find_windows(attempts: Iterable[Attempt], *, since_first_failure: bool = False) -> list[Window]:
-    """Give the windows of one target by time. `since_first_failure`: idle time before the first failure is none of it."""
+    """Yield the windows of one target by time. `since_first_failure` excludes idle time before the first failure."""
     windows: list[Window] = []
     failures: list[Attempt] = []
     last_success: int | None = None
@@ -107,14 +99,14 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
 
 
 def _in_order(attempts: Iterable[Attempt]) -> list[Attempt]:
-    """By their ends, successes first: find_windows keeps the order of attempts that end in one millisecond."""
+    """Sort by end, successes first: find_windows keeps the order of attempts that end in one millisecond."""
     return sorted(attempts, key=lambda attempt: (attempt.ended_at, not attempt.is_success))
 
 
 _TRIED = {"write": "sent anything to", "read": "read anything from"}
 ByTarget = Mapping[str, list[Attempt]]
 ByGroup = Mapping[tuple[str, str], list[Attempt]]
-"""Attempts by consumer group and broker name."""
+"""Return attempts by consumer group and broker name."""
 
 
 def _writes(history: History) -> ByTarget:
@@ -147,7 +139,7 @@ def _reads(history: History) -> tuple[ByTarget, ByGroup]:
         by_group[group, queue.broker].append(attempt)
 
     for delivery in history.deliveries:
-        if not delivery.reconsume_times:  # that one came from the retry topic
+        if not delivery.reconsume_times:  # a delivery from the retry topic proves nothing about this queue
             add(
                 delivery.queue, delivery.group, Attempt(delivery.at, delivery.at, is_success=True, entry=delivery.entry)
             )
@@ -159,7 +151,7 @@ def _reads(history: History) -> tuple[ByTarget, ByGroup]:
 
 
 def _pulls(history: History) -> Iterator[tuple[JournalEntry, int]]:
-    """Ends of pulls, the last first; with each, since when a message was waiting, by the next answer of its queue."""
+    """Yield ends of pulls, last first, with the time since which a message waited, by the queue's next answer."""
     waiting: dict[tuple[str, str], int] = {}
     for entry in reversed(list(history.of_kind("pull_failed", "pull_resumed"))):
         key = (entry.node, str(entry.fields.get("queue")))
@@ -169,7 +161,7 @@ def _pulls(history: History) -> Iterator[tuple[JournalEntry, int]]:
 
 
 def _pull(entry: JournalEntry, waiting_since: int) -> Attempt:
-    """A pull that was held was answered when the hold began; one that broke then failed when it broke."""
+    """Return the attempt of a pull: a held one was answered when the hold began, or failed when it broke."""
     at, held, took = entry.at_millis, int(entry.fields.get("held") or 0), int(entry.fields.get("took") or 0)
     if entry.kind == "pull_resumed":
         return Attempt(at - held, at - held, is_success=True, entry=entry)

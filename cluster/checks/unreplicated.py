@@ -1,8 +1,7 @@
-"""Messages that a SYNC_MASTER answered SEND_OK, and that no slave of its has.
+"""Messages that a SYNC_MASTER acknowledged with SEND_OK and that none of its slaves has.
 
-* `unreplicated BROKER`: SEND_OK says that a slave has the message, too. Where a slave's records were removed after the
-  send (its store wiped, power lost, files deleted, its log cut) nothing follows from their absence: they are counted
-  in words only.
+If records of a slave were removed after the send (store wiped, power lost, files deleted, log truncated), their absence
+proves nothing: these messages are mentioned, and do not count.
 """
 
 from collections.abc import Iterator, Sequence

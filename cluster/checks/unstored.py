@@ -1,10 +1,6 @@
-"""Messages that a consumer was given and that no store has: lost after they were delivered, or never stored at all.
+"""Messages that a consumer received and that no store has: lost after their delivery, or never stored.
 
-* `delivered_unstored`: messages with a delivery in a journal, and with no readable copy under any topic. A message that its
-  broker deleted for its age does not count.
-
-Unknown: where nothing was delivered; where a message is in none of the stores that were read, and one of its broker's
-stores could not be.
+Messages that a broker deleted for their age do not count.
 """
 
 from collections.abc import Iterator
@@ -40,7 +36,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
 
 def _may_be_expired(delivery: Delivery, stores: Stores, deleting: set[str]) -> bool:
-    """True if a broker of the queue deleted files, and has nothing of the queue up to where the message was."""
+    """True if a broker of the queue deleted files and has no message of the queue up to this one."""
     for store in stores.of_broker(delivery.queue.broker):
         if store.node in deleting:
             offsets = [copy.offset for copy in store.copies if copy.queue == delivery.queue]

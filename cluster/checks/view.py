@@ -1,4 +1,4 @@
-"""What a person sees of findings. Only functions named `render_*` know rich."""
+"""Findings as text for people. Only functions named `render_*` use rich."""
 
 from collections.abc import Iterable
 
@@ -19,7 +19,7 @@ _EVIDENCE_SHOWN = 5
 
 
 def render_findings(findings: Iterable[Finding]) -> Table:
-    """One row for each."""
+    """Return a table with one row for each finding."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("METRIC", no_wrap=True)
     table.add_column("VALUE", justify="right", no_wrap=True)
@@ -32,7 +32,7 @@ def render_findings(findings: Iterable[Finding]) -> Table:
 
 
 def render_evidence(finding: Finding) -> RenderableType:
-    """One finding with what was seen: the first pieces of evidence, with the events around each."""
+    """Return one finding with its first pieces of evidence and the events around each."""
     head = Text(printable(f"{finding.metric}  "), "bold").append(_value(finding))
     head.append(printable(f"  {finding.says or finding.missing}"), "dim")
     parts: list[RenderableType] = [head]
@@ -46,7 +46,7 @@ def render_evidence(finding: Finding) -> RenderableType:
 
 
 def render_decision(decision: Decision) -> Text:
-    """The verdict with its reasons, then each warning in a line."""
+    """Return the verdict with its reasons, then one line for each warning."""
     text = Text(f"{decision.verdict}", f"{_STYLES[decision.verdict]} bold")
     text.append(printable(f": {'; '.join(decision.why)}"), "not bold default")
     for warning in decision.warnings:
@@ -55,7 +55,7 @@ def render_decision(decision: Decision) -> Text:
 
 
 def render_metrics(metrics: Iterable[Metric]) -> Table:
-    """The table of what is measured."""
+    """Return the table of all metrics."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("METRIC", no_wrap=True)
     table.add_column("UNIT", no_wrap=True)
