@@ -65,7 +65,7 @@ class BlockingCluster(NodeActions):
     ) -> None:
         """Stop everything in order. Raise the error that ended the cluster early, if one did."""
         if self._token is not None and self._over is not None:
-            with contextlib.suppress(trio.RunFinishedError):  # it has ended early: the failure says why
+            with contextlib.suppress(trio.RunFinishedError):  # it ended early: the failure says why
                 trio.from_thread.run_sync(self._over.set, trio_token=self._token)
         self._thread.join()
         if self._failure is not None and exc is None:
@@ -123,7 +123,7 @@ class BlockingCluster(NodeActions):
         return self._cluster.journal()
 
     def findings(self) -> Judgement:
-        """What the quick checks find now, of the cluster's own workloads, with the verdict on it.
+        """Return the findings of the quick checks so far, with the verdict.
 
         `findings()["lost"].value == 0`, `findings().verdict is Verdict.HOLDS`.
         """
@@ -170,7 +170,7 @@ class BlockingCluster(NodeActions):
         return self._work(PRODUCE, given, "sent", seconds)
 
     def consume(self, topic: str, count: int, seconds: float = WAIT_SECONDS, **config: Any) -> list[Mapping[str, Any]]:
-        """Consume so many messages; return the fields of each `delivered` event. WaitTimeoutError for too few."""
+        """Consume `count` messages; return the fields of each `delivered` event. WaitTimeoutError for fewer."""
         return self._work(CONSUME, {"topic": topic, "count": count, **config}, "delivered", seconds)
 
     def _work(self, module: str, config: Mapping[str, Any], kind: str, seconds: float) -> list[Mapping[str, Any]]:

@@ -1,12 +1,12 @@
-"""What one can wait for. A condition is a name and a target; it judges a status document. Pure.
+"""Conditions to wait for: a name and a target, evaluated on a status document. Pure.
 
 ready [TARGET]             the nodes are ready (all, without a target)
 stopped|killed|crashed|paused|powerless TARGET
-route-has TARGET           every running nameserver knows the broker's address
-route-gone TARGET          no running nameserver does
-slave-caught-up TARGET     each running slave of the target's group has all that the master has
+route-has TARGET           every running nameserver has the broker's address
+route-gone TARGET          no running nameserver has it
+slave-caught-up TARGET     each running slave of the target's group has the master's whole log
 slave-connected TARGET     the master has a connection from each slave of the group
-slave-in-sync TARGET       each of them has reported, and is not too far behind for a SYNC_MASTER to wait for it
+slave-in-sync TARGET       each has reported, and is near enough for a SYNC_MASTER to wait for it
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,14 +26,14 @@ class UnknownConditionError(Exception):
 
 @attrs.frozen
 class Condition:
-    """Something that is true of a cluster, or not, or not known."""
+    """A condition: true, false or unknown."""
 
     text: str
     holds: Callable[[Any], bool]
 
 
 def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
-    """The condition that these words name. UnknownConditionError or UnknownTargetError otherwise."""
+    """Parse a condition. UnknownConditionError or UnknownTargetError if it is invalid."""
     name, *targets = words or [""]
     known = [node for node in nodes if node.kind is not NodeKind.WORKLOAD] if not targets else list(nodes)
     judge = _JUDGES.get(name)
@@ -46,7 +46,7 @@ def parse_condition(words: Iterable[str], nodes: Iterable[Node]) -> Condition:
         if name in _OF_BROKERS and node.kind is not NodeKind.BROKER:
             raise UnknownConditionError(f"{node.name} is a {node.kind}: {name} needs a broker")
         if name in _OF_SLAVES and not any(other.is_slave and other.group == node.group for other in known):
-            raise UnknownConditionError(f"{node.name} has no slave: {name} would never be so")
+            raise UnknownConditionError(f"{node.name} has no slave: {name} would never be true")
     return Condition(" ".join([name, *targets]), lambda document: judge(document, found))
 
 
@@ -70,14 +70,14 @@ def _is_routed(views: Iterable[Mapping[str, Any]], node: Node) -> list[bool]:
 
 
 def _views(document: Document) -> list[Mapping[str, Any]] | None:
-    """What the running nameservers believe; None when one of them does not say, or none runs."""
+    """Return the routes of the running nameservers; None if one does not respond, or none runs."""
     running = [entry["name"] for entry in document["nodes"] if entry["kind"] == NodeKind.NAMESERVER and entry["pid"]]
     views = [document["routes"][name] for name in running]
     return views if views and None not in views else None
 
 
 def _is_whole(document: Document) -> bool:
-    """True if no nameserver knows more broker names than were told: an address that is not there may be among those."""
+    """True if no nameserver has more broker names than it listed: a missing address may be among the others."""
     return not document.get("routes_left_out")
 
 
@@ -92,7 +92,7 @@ def _route_gone(document: Document, targets: list[Node]) -> bool:
 
 
 def _rows(document: Document, targets: list[Node]) -> list[Mapping[str, Any]]:
-    """Replication of the running slaves among the targets, or of the groups that the targets lead."""
+    """Yield the replication of the running slaves among the targets, or of the groups of target masters."""
     groups = {node.group for node in targets if node.is_master}
     slaves = {node.name for node in targets if node.is_slave}
     running = {entry["name"] for entry in document["nodes"] if entry["pid"]}

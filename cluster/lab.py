@@ -176,7 +176,7 @@ class Cluster(NodeActions):
                 await trio.sleep(real_seconds(_PAUSE_SECONDS))
                 with trio.move_on_after(real_seconds(_PROBE_SECONDS)):
                     await changed.wait()
-        raise WaitTimeoutError(f"{judged.text!r} is not so after {seconds:g} s")
+        raise WaitTimeoutError(f"{judged.text!r} is not true after {seconds:g} s")
 
     async def run_workload(self, module: str, config: Mapping[str, Any], *, name: str | None = None) -> Workload:
         """Start a client process of the cluster.

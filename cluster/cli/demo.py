@@ -1,4 +1,4 @@
-"""demo: the main job, from start to verdict."""
+"""The demo: a cluster, its master killed under load, and the verdict."""
 
 import shutil
 import signal
@@ -25,7 +25,7 @@ def demo(
 ) -> None:
     """Start a cluster, load it, kill its master, and show what happens and what is lost.
 
-    Exit status 0: nothing acknowledged was lost. 1: something was.
+    Exit status 0: no acknowledged message was lost. 1: at least one was lost.
     """
     directory = ClusterDirectory.named(SPEC.name)
     stage = Terminal(console)
@@ -66,7 +66,7 @@ async def _play(spec: ClusterSpec, directory: ClusterDirectory, stage: Terminal)
 
 
 def _forget_last(directory: ClusterDirectory) -> None:
-    """Begin on empty disks. Another showing that is under way keeps its own: the directory is locked."""
+    """Delete the stores of the last demo. The lock of the directory protects a demo that is running."""
     directory.create()
     with directory.locked():
         for path in directory.path.iterdir():

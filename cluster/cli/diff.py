@@ -1,4 +1,4 @@
-"""diff: where the commit logs of two brokers part. Reads their files; who runs goes on."""
+"""diff: where the commit logs of two brokers differ. Reads their files; the brokers may be running."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -32,7 +32,7 @@ def diff(
 ) -> None:
     """Compare two commit logs: their common range, the first byte that differs, and whose messages lie there.
 
-    Exit status 0: the same bytes and the same end. 1: not so. 2: nothing in common, or no such store.
+    Exit status 0: the same bytes and the same end. 1: different. 2: nothing in common, or no such store.
     """
     directory = directory_of(name)
     try:
@@ -52,12 +52,12 @@ def diff(
 
 
 def log_directory(target: str, directory: ClusterDirectory) -> Path:
-    """Where the commit log of a broker is, or that of a store whose path is given: one that exists, or has a slash."""
+    """Return the commit log of a broker, or of a store given by a path: an existing one, or one with a slash."""
     if "/" in target or Path(target).is_dir():
         return Path(target)
     record = directory.read_record()
     if record is None:
-        raise NoClusterError(f"{target!r} is no directory here, and {explain_absence(directory)}")
+        raise NoClusterError(f"{target!r} is not a directory, and {explain_absence(directory)}")
     found = find_targets(target, nodes_of(record.spec, record.placement))
     if found[0].kind is not NodeKind.BROKER:
         raise UnknownTargetError(
@@ -71,7 +71,7 @@ def log_directory(target: str, directory: ClusterDirectory) -> Path:
 
 
 def comparison_document(comparison: Comparison, a: str, b: str) -> dict[str, Any]:
-    """What `diff --json` prints."""
+    """Return the document that `diff --json` prints."""
     document = attrs.asdict(comparison)
     for key, target in (("a", a), ("b", b)):
         document[key] = {"target": target, **document[key]}

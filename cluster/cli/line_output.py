@@ -24,7 +24,7 @@ class LineOutput:
             console.print(what)
         self._show()
 
-    def doing(self, text: Callable[[], str] | None) -> None:
+    def show_progress(self, text: Callable[[], str] | None) -> None:
         """Show what is being waited for, as `text` returns it, called in another thread; None hides it."""
         self._text = text
         if text is None:

@@ -1,4 +1,4 @@
-"""Play many scenarios, several at a time, each as a process of its own."""
+"""Plays many scenarios, several at a time, each in its own process."""
 
 import collections
 import json
@@ -17,7 +17,7 @@ from rmqlab.cluster.supervisor.topology import PROFILES
 SLOWER = 4
 """A run that a busy machine disturbed is repeated at a rate divided by this."""
 MAX_RETRIED = 5
-"""More runs that do not hold are no accident: `retry` does not repeat them."""
+"""Maximum number of runs that `retry` repeats; more failures have a common cause."""
 
 
 @attrs.frozen(eq=False)
@@ -32,7 +32,7 @@ class PlannedRun:
         return f"{self.listed.scenario.name} ({self.profile})"
 
     def line(self, done: dict[str, Any], note: str = "") -> str:
-        """One line of progress: verdict, seconds, and why it was repeated."""
+        """Return a line of progress: verdict, seconds, and the reason of a repetition."""
         rate = f"; {note}: at rate {done.get('rate', 1):g}" if note else ""
         return f"{done['verdict']:9} {done['seconds']:6.1f} s  {self.listed.scenario.name} ({self.profile}{rate})"
 
@@ -49,11 +49,11 @@ class PlayAll:
     """Titles of the runs under way."""
     documents: dict[PlannedRun, dict[str, Any]] = attrs.field(factory=dict, init=False)
     flaky: list[PlannedRun] = attrs.field(factory=list, init=False)
-    """Runs that did not hold beside others, but did alone."""
+    """Runs that failed beside others and held alone."""
 
     @classmethod
     def of(cls, listed: Sequence[Listed], output: LineOutput, options: Sequence[str], *, both: bool) -> "PlayAll":
-        """Every scenario under 4.9, and under hardened where its outcome differs, or always with `both`."""
+        """Plan every scenario under 4.9, and under hardened if its outcome differs, or always with `both`."""
         runs = [
             PlannedRun(it, profile)
             for it in listed
@@ -75,7 +75,7 @@ class PlayAll:
                 nursery.start_soon(one, run)
 
     async def retry(self) -> None:
-        """Repeat runs that did not hold, one after the other with nothing beside them, unless they are many."""
+        """Repeat runs that did not hold, each alone, unless they are more than MAX_RETRIED."""
         failed = [run for run in self.runs if self.documents[run]["verdict"] != "holds"]
         if len(failed) > MAX_RETRIED:
             return
@@ -85,7 +85,7 @@ class PlayAll:
                 self.flaky.append(run)
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each scenario: its name, and its documents by profile."""
+        """Return one row for each scenario: its name, and its documents by profile."""
         rows: dict[Path, dict[str, Any]] = {}
         for run in self.runs:
             row = rows.setdefault(run.listed.path, {"scenario": run.listed.scenario.name})
@@ -96,7 +96,7 @@ class PlayAll:
         return collections.Counter(document["verdict"] for document in self.documents.values())
 
     def closing_lines(self) -> list[str]:
-        """The lines that CI reads."""
+        """Return the lines that CI reads."""
         held = self.verdicts()["holds"]
         return [
             *(f"FLAKY {run.title}" for run in self.flaky),
@@ -119,7 +119,7 @@ class PlayAll:
 
 
 async def run_apart(path: Path, profile: str, more: Sequence[str]) -> dict[str, Any]:
-    """Run a scenario in a process of its own; what it prints as JSON, or that it is unknown, and why."""
+    """Run a scenario in its own process; return its JSON document, or one with the verdict unknown and the reason."""
     command = [sys.executable, "-m", "rmqlab.cluster", "run", str(path), "--profile", profile, "--json", *more]
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     try:

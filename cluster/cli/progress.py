@@ -1,4 +1,4 @@
-"""Tells whoever waits that something is under way: on stderr, in a terminal only, and only once it takes a while."""
+"""Shows on stderr what is under way, only in a terminal, and only if it takes a while."""
 
 import contextlib
 import threading
@@ -20,7 +20,7 @@ _FRAME_SECONDS = 0.1
 
 @attrs.define(eq=False)
 class Progress:
-    """A line that moves, in a thread of its own: the one who works need not know."""
+    """An animated line, drawn by its own thread."""
 
     console: Console = attrs.field(factory=lambda: PlainConsole(stderr=True))
     after_seconds: float = AFTER_SECONDS
@@ -28,13 +28,13 @@ class Progress:
     _thread: threading.Thread | None = attrs.field(default=None, init=False)
 
     def begin(self, text: Callable[[], str]) -> None:
-        """Show from now on, if it takes a while, what `text` answers: it is asked from the thread."""
+        """Show what `text` returns, after a while. The thread calls it."""
         if self.console.is_terminal and not self.console.is_dumb_terminal and self._thread is None:
             self._thread = threading.Thread(target=self._show, args=(text,), daemon=True)
             self._thread.start()
 
     def end(self) -> None:
-        """Take the line away, if there is one. May be called again."""
+        """Remove the line. May be called again."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -56,7 +56,7 @@ class Progress:
 
 @contextlib.contextmanager
 def working(text: str) -> Iterator[None]:
-    """Show a text while the block runs, if that takes a while."""
+    """Show a text while the block runs, if it takes a while."""
     progress = Progress()
     progress.begin(lambda: text)
     try:

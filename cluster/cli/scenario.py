@@ -1,4 +1,4 @@
-"""scenarios, run and repro: what can be seen, and seeing it."""
+"""The commands scenarios, run and repro."""
 
 import functools
 import shlex
@@ -89,7 +89,7 @@ def run(
     scenario: Annotated[str, typer.Argument(help="A name that `rmqlab scenarios` lists, or a file.")],
     profile: Profile = "4.9",
     rate: Annotated[float | None, typer.Option(min=0.01, help="Cluster seconds per real second.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Of random choices; drawn and told unless given.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of random choices; drawn and printed if omitted.")] = None,
     *,
     keep_stores: Annotated[bool, typer.Option("--keep-stores", help="Also where the claim holds.")] = False,
     attach: Annotated[
@@ -114,7 +114,7 @@ def run(
 def repro(
     issue: Annotated[str, typer.Argument(help="Such as rmq#1094 or ali#400.")],
     profile: Profile = "4.9",
-    seed: Annotated[int | None, typer.Option(help="Of random choices; drawn and told unless given.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of random choices; drawn and printed if omitted.")] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
@@ -130,13 +130,13 @@ def repro(
 
 
 def _worst(statuses: Iterable[int]) -> int:
-    """Violated if any is, else unknown if any is."""
+    """Return 1 (violated) if any status is, else the largest."""
     known = [*statuses]
     return 1 if 1 in known else max(known)
 
 
 def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool = False) -> int:
-    """Run one scenario file under its profile or under both, show it, and answer its exit status."""
+    """Run one scenario file under one or both profiles, print the results, and return the exit status."""
     profile = options["profile"]
     if profile not in (*PROFILES, BOTH):
         misused(f"no profile {profile!r}; profiles: {', '.join(PROFILES)}, or {BOTH}")
@@ -155,7 +155,7 @@ def _run(path: Path, target: str, options: dict[str, Any], *, as_json: bool, sta
 
 
 def _run_once(path: Path, target: str, options: dict[str, Any], *, as_json: bool, stays_up: bool = False) -> Run:
-    """Run a scenario file under one profile, and show what came of it."""
+    """Run a scenario file under one profile, and print the result."""
     try:
         text = path.read_text(encoding="utf-8")
         scenario = load_scenario(path)
@@ -178,9 +178,9 @@ def _run_once(path: Path, target: str, options: dict[str, Any], *, as_json: bool
     except UP_FAILURES as exc:
         fail(str(exc))
     finally:
-        output.doing(None)
+        output.show_progress(None)
     if done is None:
-        fail(f"interrupted; everything is stopped. What was seen: {directory.path}")
+        fail(f"interrupted; all nodes are stopped. Recorded so far: {directory.path}")
     if as_json:
         print_json(done.as_json())
     else:
@@ -195,7 +195,7 @@ async def _play(
     output: LineOutput,
     stays_up: bool,  # noqa: FBT001 -- trio.run hands arguments over by position
 ) -> Run | None:
-    """Run it. The first signal ends it: a cluster that only stays up for others in good order, else as it is."""
+    """Run a scenario. The first signal ends it: cleanly if all steps are done, otherwise at once."""
     scope, stay = trio.CancelScope(), None
     done: list[Run] = []
 
@@ -211,19 +211,21 @@ async def _play(
     async with trio.open_nursery() as nursery:
         if stays_up:
             stay = Stay()
-            nursery.start_soon(_tell_played, stay, output)
+            nursery.start_soon(_print_when_played, stay, output)
         with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             nursery.start_soon(_end_on_signal, signals, scope, stay, output)
-            run = functools.partial(run_scenario, tell=output.line, doing=output.doing, ready=ready, stay=stay)
+            run = functools.partial(
+                run_scenario, on_line=output.line, on_progress=output.show_progress, ready=ready, stay=stay
+            )
             with scope:
                 done.append(await run(scenario, options, directory=directory))
             nursery.cancel_scope.cancel()
     return done[0] if done else None
 
 
-async def _tell_played(stay: Stay, output: LineOutput) -> None:
+async def _print_when_played(stay: Stay, output: LineOutput) -> None:
     await stay.played.wait()
-    output.doing(None)
+    output.show_progress(None)
     output.line("all steps are done; the cluster stays up. Ctrl-C ends the run, and judges it.")
 
 
@@ -231,7 +233,7 @@ async def _end_on_signal(
     signals: AsyncIterator[int], scope: trio.CancelScope, stay: Stay | None, output: LineOutput
 ) -> None:
     async for _ in signals:
-        output.doing(lambda: "healing faults, stopping all nodes")
+        output.show_progress(lambda: "healing faults, stopping all nodes")
         if stay is not None and stay.played.is_set() and not stay.over.is_set():
             stay.over.set()
         else:
@@ -241,7 +243,7 @@ async def _end_on_signal(
 def _run_all(
     listed: Sequence[Listed], jobs: int, *, as_json: bool, both: bool, more: Sequence[str], retry: bool
 ) -> None:
-    """Run each scenario as a process of its own, so many at a time, and show what came of them."""
+    """Run each scenario in its own process, `jobs` at a time, and print a summary."""
     output = LineOutput(is_silent=as_json)
     every = PlayAll.of(listed, output, more, both=both)
 
@@ -250,7 +252,7 @@ def _run_all(
         if retry:
             await every.retry()
 
-    output.doing(lambda: f"playing {', '.join(every.playing)}")
+    output.show_progress(lambda: f"playing {', '.join(every.playing)}")
     try:
         trio.run(work)
     except* KeyboardInterrupt:
@@ -258,9 +260,9 @@ def _run_all(
     else:
         interrupted = False
     finally:
-        output.doing(None)
+        output.show_progress(None)
     if interrupted:
-        fail("interrupted; every run is stopped, and has left its directory")
+        fail("interrupted; every run is stopped, and its directory is kept")
     verdicts = every.verdicts()
     if as_json:
         print_json(every.rows())

@@ -63,7 +63,7 @@ def _statuses(name: str) -> Iterator[Document]:
     """Yield the status now and every second."""
     yield command(name, "status")
     while True:
-        time.sleep(_WATCH_SECONDS)  # the rate of a display: offsets change without an event to wait for
+        time.sleep(_WATCH_SECONDS)  # the rate of the display: offsets change without an event
         yield ask_quietly(name, "status")
 
 

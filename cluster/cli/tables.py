@@ -36,7 +36,7 @@ def render_nodes(document: Document) -> Table:
     table = Table(box=None, header_style="bold", pad_edge=False)
     document = printable_values(document)
     for column in ("NODE", "ROLE", "STATUS", "ADDRESS", "HA ADDRESS", "PID"):
-        table.add_column(column, no_wrap=column != "STATUS")  # a crash with its reason may take a second line
+        table.add_column(column, no_wrap=column != "STATUS")  # a crash with its reason may need a second line
     for node in document["nodes"]:
         status = Text(node["state"], STATE_STYLES.get(node["state"], ""))
         if node["end"] and node["state"] == "crashed":

@@ -24,7 +24,7 @@ SecretKey = Annotated[
 ]
 
 _BEGINNINGS = ("first", "last")
-_QUIET = ("sent", "delivered")  # so many of them that a terminal gets their number only
+_QUIET = ("sent", "delivered")  # too many for a terminal: only their number is shown
 
 
 def produce(
@@ -43,10 +43,10 @@ def produce(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Send messages from a process of the cluster, and tell the outcome of each.
+    """Send messages from a process of the cluster, and print the outcome of each.
 
     SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: stored. refused: not stored.
-    indeterminate: nobody can tell.
+    indeterminate: possibly stored.
     """
     config = {
         "topic": topic,
@@ -78,7 +78,7 @@ def consume(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Consume a topic in a process of the cluster, and tell each delivery, from whom it pulls and where it commits."""
+    """Consume a topic in a process of the cluster, and print each delivery, pulls and commits."""
     if from_where not in _BEGINNINGS:
         misused(f"--from {from_where}: expected {' or '.join(_BEGINNINGS)}")
     config = {

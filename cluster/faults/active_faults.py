@@ -105,7 +105,7 @@ def check_playable(fault: Fault, nodes: Sequence[Node]) -> None:
 
 def _check_link(fault: LinkFault, found: Mapping[str, list[Node]], *, is_single: bool) -> None:
     if is_single and OUTSIDE in (fault.src, fault.dst):
-        raise FaultError("link: at a single address nobody can tell who is outside; use a cluster of own addresses")
+        raise FaultError("link: at a single address peers outside cannot be recognised; use a cluster of own addresses")
     if not found:
         raise FaultError(f"link: from {fault.src!r} to {fault.dst!r}: one of them must be a node of the cluster")
     ends = {node.name for node in found.get(fault.src, ())}, {node.name for node in found.get(fault.dst, ())}

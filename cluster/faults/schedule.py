@@ -93,7 +93,7 @@ class Strike:
 
 def strikes(faults: RandomFaults, targets: Sequence[str]) -> Iterator[Strike]:
     """What is done, in order of time. A node that is struck is left alone until that is undone."""
-    chance = random.Random(faults.seed)  # noqa: S311 -- to be repeated, not to be secret
+    rng = random.Random(faults.seed)  # noqa: S311 -- to be repeated, not to be secret
     ends: list[Strike] = []
     for number in itertools.count(1):
         at = number * faults.every
@@ -101,11 +101,11 @@ def strikes(faults: RandomFaults, targets: Sequence[str]) -> Iterator[Strike]:
             yield ends.pop(0)
         if faults.count and number > faults.count:
             break
-        action = chance.choice(faults.of)
+        action = rng.choice(faults.of)
         struck = {end.target for end in ends}
         free = [target for target in targets if target not in struck]
         if free:
-            target = chance.choice(free)
+            target = rng.choice(free)
             yield Strike(at, action, target)
             ends.append(Strike(at + faults.heal_after, UNDOS[action], target, undoes=True))
     yield from ends

@@ -30,8 +30,8 @@ class Site:
     @classmethod
     def open(cls, root: Path, kind: str, seed: int, at: str = "") -> "Site":
         """Read the journals of a copy."""
-        chance = random.Random(f"{kind} {seed}")  # noqa: S311 -- to be repeated, not to be secret
-        return cls(root, seed, chance, at, read_history(read_journals(root / "journal")))
+        rng = random.Random(f"{kind} {seed}")  # noqa: S311 -- to be repeated, not to be secret
+        return cls(root, seed, rng, at, read_history(read_journals(root / "journal")))
 
     # ---- choices ---------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ class Site:
         return found[(self.seed - 1) % len(found)]
 
     def choose(self, candidates: Sequence[T], what: str) -> T:
-        """Choose one of several by chance, from the middle half where there are enough."""
+        """Choose one of several by rng, from the middle half where there are enough."""
         if not candidates:
             raise NothingToPlantError(f"the run has no {what}")
         quarter = len(candidates) // 4

@@ -1,1 +1,1 @@
-"""Scenarios: a cluster, its work, what is done to it and when, and what must be seen. Played, recorded, judged."""
+"""Scenarios: a cluster, its workloads, timed actions, and expectations. Played, recorded and judged."""

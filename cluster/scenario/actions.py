@@ -1,4 +1,4 @@
-"""What a scenario step can do: the actions of `rmqlab.cluster.actions.table`, and those that only scenarios have.
+"""Actions of scenario steps: the actions of `rmqlab.cluster.actions.table`, and those that only scenarios have.
 
 kill, stop, ... = TARGET or [TARGETS]             nodes, or workloads by their names
 fault = {type = ...}                              see docs/faults.md
@@ -6,7 +6,7 @@ random-faults = {count = N, every = "30 s", ...}  N random faults beside the ste
 heal = LABEL or "all"                             the fault of the step with this label
 produce, consume = WORKLOAD                       start one that says `start = "step"`
 stop-workload = WORKLOAD or [WORKLOADS]           and wait for its end
-mark = LABEL                                      give this moment a name
+mark = LABEL                                      label this moment
 probe = TARGET                                    send a message directly to a broker, and record its reply
 measure = "TARGET PATH"                           record one live fact of a node, such as `broker-a commit_log.max`
 """
@@ -25,28 +25,28 @@ from rmqlab.cluster.lab import Cluster, Workload
 from rmqlab.cluster.scenario import model
 from rmqlab.cluster.scenario.probe import send_straight
 from rmqlab.cluster.scenario.quantity import parse_seconds
-from rmqlab.cluster.scenario.random_faults import Chance
+from rmqlab.cluster.scenario.random_faults import RandomFaultsRun
 from rmqlab.faults import Fault, FaultError, fault_of, near_miss
 
 MODULES = {"produce": "rmqlab.cluster.workload.produce", "consume": "rmqlab.cluster.workload.consume"}
 MEASURE_SECONDS = 10.0
-"""Real seconds that a node may take to send its facts. It is asked once; without a reply the verdict is unknown."""
+"""Real seconds that a node may take to send its facts. A single request; without a reply the verdict is unknown."""
 
 
 @attrs.define(eq=False)
-class Stage:
-    """What actions work on: a running cluster, and the workloads and faults that they started."""
+class StepContext:
+    """A running cluster, and the workloads and faults that actions started."""
 
     cluster: Cluster
     scenario: model.Scenario
     tasks: trio.Nursery
     """Tasks that run beside the steps."""
-    tell: Callable[[str], object]
+    on_line: Callable[[str], object]
     """Called with a line for each random fault."""
     workloads: dict[str, Workload] = attrs.field(factory=dict)
     faults: dict[str, list[ActiveFault]] = attrs.field(factory=dict)
     """Faults in force, by the label of their step."""
-    chances: dict[str, list[Chance]] = attrs.field(factory=dict)
+    random_faults: dict[str, list[RandomFaultsRun]] = attrs.field(factory=dict)
     """Random faults, by the label of their step."""
 
     async def start_workload(self, name: str) -> None:
@@ -59,25 +59,25 @@ class Stage:
         self.workloads[name] = await self.cluster.run_workload(MODULES[plan.kind], config, name=name)
 
 
-Run = Callable[[Stage, Any, str], Awaitable[None]]
+Run = Callable[[StepContext, Any, str], Awaitable[None]]
 
 
 @attrs.frozen
 class Verb:
-    """Reads the argument (ValueError, TypeError) and runs the action with stage, argument and the label of the step."""
+    """Parses the argument (ValueError, TypeError), and runs the action with context, argument and the step's label."""
 
     read: Callable[[Any], Any]
     run: Run
     takes: str
-    """`targets`, `workloads`, `fault`, `chance`, `label` or `measure`: how the review checks the argument."""
+    """`targets`, `workloads`, `fault`, `random-faults`, `label` or `measure`: how the review checks the argument."""
     targets: Targets = Targets.PROCESSES
     """The processes that it accepts, if it takes targets."""
     leaves_fault: bool = False
-    """True if `heal` with the label of the step ends what it began."""
+    """True if `heal` with the label of the step ends its fault."""
 
 
 def read_argument(verb: str, value: Any) -> Any:
-    """Return the argument of a verb as its action takes it. ValueError or TypeError for an invalid one."""
+    """Return the parsed argument of a verb. ValueError or TypeError for an invalid one."""
     return VERBS[verb].read(value)
 
 
@@ -100,16 +100,16 @@ def _fault(value: Any) -> Fault:
     return fault_of(value)
 
 
-_CHANCE_KEYS = ("count", "every", "heal_after", "of", "on")
+_RANDOM_KEYS = ("count", "every", "heal_after", "of", "on")
 
 
-def _chance(value: Any) -> RandomFaults:
+def _random_faults(value: Any) -> RandomFaults:
     """Return random faults. They have no key for a seed: it follows from the seed of the run (`seed_faults`)."""
     if not isinstance(value, Mapping):
         raise TypeError(f'expected a table such as {{count = 4, every = "30 s"}}, got {value!r}')
     for key in value:
-        if key not in _CHANCE_KEYS:
-            raise FaultError(f"no key {key!r}: it takes {', '.join(_CHANCE_KEYS)}{near_miss(key, _CHANCE_KEYS)}")
+        if key not in _RANDOM_KEYS:
+            raise FaultError(f"no key {key!r}; expected one of {', '.join(_RANDOM_KEYS)}{near_miss(key, _RANDOM_KEYS)}")
     count, on, of = value.get("count"), value.get("on", RandomFaults().on), value.get("of", RandomFaults().of)
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
         raise FaultError(f"count = {count!r}: expected how many faults, 1 or more")
@@ -137,72 +137,72 @@ def names_of(argument: str | tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _verb_of(action: NodeAction[Any]) -> Verb:
-    async def run(stage: Stage, targets: str | tuple[str, ...], label: str) -> None:
+    async def run(context: StepContext, targets: str | tuple[str, ...], label: str) -> None:
         for target in names_of(targets):
-            result = await stage.cluster.act(action, target)
+            result = await context.cluster.act(action, target)
             if isinstance(result, ActiveFault):
-                stage.faults.setdefault(label, []).append(result)
+                context.faults.setdefault(label, []).append(result)
 
     return Verb(_names, run, "targets", action.targets, leaves_fault=action.undo == HEAL)
 
 
-async def _apply(stage: Stage, fault: Fault, label: str) -> None:
-    stage.faults.setdefault(label, []).append(await stage.cluster.fault(fault))
+async def _apply(context: StepContext, fault: Fault, label: str) -> None:
+    context.faults.setdefault(label, []).append(await context.cluster.fault(fault))
 
 
-async def _strike_at_random(stage: Stage, faults: RandomFaults, label: str) -> None:
-    chance = Chance(stage.cluster, faults, label, stage.tell)
-    stage.chances.setdefault(label, []).append(chance)
-    stage.tasks.start_soon(chance.play)
+async def _strike_at_random(context: StepContext, faults: RandomFaults, label: str) -> None:
+    run = RandomFaultsRun(context.cluster, faults, label, context.on_line)
+    context.random_faults.setdefault(label, []).append(run)
+    context.tasks.start_soon(run.play)
 
 
-async def _heal(stage: Stage, label: str, _label: str) -> None:
-    for chance in [chance for name, many in stage.chances.items() if label in (name, "all") for chance in many]:
-        await chance.end()
+async def _heal(context: StepContext, label: str, _label: str) -> None:
+    for run in [run for name, many in context.random_faults.items() if label in (name, "all") for run in many]:
+        await run.end()
     if label == "all":
-        await stage.cluster.heal_all()
-        stage.faults.clear()
+        await context.cluster.heal_all()
+        context.faults.clear()
         return
-    for fault in stage.faults.pop(label, []):
-        await stage.cluster.heal(fault)
+    for fault in context.faults.pop(label, []):
+        await context.cluster.heal(fault)
 
 
-async def _start_workload(stage: Stage, name: str, _label: str) -> None:
-    await stage.start_workload(name)
+async def _start_workload(context: StepContext, name: str, _label: str) -> None:
+    await context.start_workload(name)
 
 
-async def _stop_workloads(stage: Stage, names: str | tuple[str, ...], _label: str) -> None:
+async def _stop_workloads(context: StepContext, names: str | tuple[str, ...], _label: str) -> None:
     for name in names_of(names):
-        await stage.workloads[name].stop()
+        await context.workloads[name].stop()
 
 
-async def _mark(_stage: Stage, _argument: str, _label: str) -> None:
+async def _mark(_context: StepContext, _argument: str, _label: str) -> None:
     """Do nothing: the player records an event for every action."""
 
 
-async def _probe(stage: Stage, targets: str | tuple[str, ...], _label: str) -> None:
+async def _probe(context: StepContext, targets: str | tuple[str, ...], _label: str) -> None:
     for target in names_of(targets):
-        for node in stage.cluster.supervisor.find(target):
+        for node in context.cluster.supervisor.find(target):
             code, remark = await send_straight(node.address)
-            stage.cluster.supervisor.record(node.name, "probed", code=code, remark=remark)
+            context.cluster.supervisor.record(node.name, "probed", code=code, remark=remark)
 
 
-async def _take_measure(stage: Stage, argument: tuple[str, str], label: str) -> None:
+async def _take_measure(context: StepContext, argument: tuple[str, str], label: str) -> None:
     target, path = argument
-    for node in stage.cluster.supervisor.find(target):
-        facts: Any = await stage.cluster.snapshot(node.name, MEASURE_SECONDS)
+    for node in context.cluster.supervisor.find(target):
+        facts: Any = await context.cluster.snapshot(node.name, MEASURE_SECONDS)
         for key in path.split("."):
             if isinstance(facts, list):
                 facts = facts[int(key)] if key.isdigit() and int(key) < len(facts) else None
             else:
                 facts = facts.get(key) if isinstance(facts, Mapping) else None
-        stage.cluster.supervisor.record(node.name, "measured", what=path, value=facts, label=label)
+        context.cluster.supervisor.record(node.name, "measured", what=path, value=facts, label=label)
 
 
 VERBS: Mapping[str, Verb] = {
     **{name: _verb_of(action) for name, action in ACTIONS.items()},
     "fault": Verb(_fault, _apply, "fault", leaves_fault=True),
-    "random-faults": Verb(_chance, _strike_at_random, "chance", leaves_fault=True),
+    "random-faults": Verb(_random_faults, _strike_at_random, "random-faults", leaves_fault=True),
     "heal": Verb(_name, _heal, "label"),
     "produce": Verb(_name, _start_workload, "workload"),
     "consume": Verb(_name, _start_workload, "workload"),

@@ -29,7 +29,7 @@ class BindingError(ValueError):
 
 
 def near(word: str, known: Iterable[str]) -> str:
-    """Return `; did you mean x?`, or a list of all known words."""
+    """Return `; did you mean x?`, or the list of all known words."""
     names = sorted(known)
     if not names:
         return "; there is none"
@@ -206,7 +206,7 @@ def _expectation(table: Table) -> Expectation:
 def _variant(table: Table) -> Variant:
     table.only("claim", "expect", "drop", "same")
     if "same" in table.values and len(table.values) > 1:
-        raise BindingError((*table.path, "same"), "where the outcome is the same there is nothing else to say")
+        raise BindingError((*table.path, "same"), "same excludes all other keys: the outcome is the same")
     return Variant(
         claim=table.text("claim", ""),
         expectations=tuple(map(_expectation, table.tables("expect"))),

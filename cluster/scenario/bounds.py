@@ -1,4 +1,4 @@
-"""Whether an expectation could ever be judged: its metric or event, its labels, its units. Pure."""
+"""Checks that an expectation can be judged: its metric or event, labels and units. Pure."""
 
 from collections.abc import Collection
 
@@ -14,7 +14,7 @@ from rmqlab.verdict.metrics import UnknownMetricError, find_metric
 
 
 def review_expectation(expectation: Expectation, path: Path, labels: Collection[str], known: ScenarioTargets) -> None:
-    """BindingError for the first thing that cannot be."""
+    """Raise BindingError for the first invalid part."""
     for key in ("after", "before"):
         label = getattr(expectation, key)
         if label is not None and label not in labels:
@@ -28,11 +28,11 @@ def review_expectation(expectation: Expectation, path: Path, labels: Collection[
             raise BindingError((*path, key), f"{bound}: expected a number of {unit}")
     least, most = expectation.at_least, expectation.at_most
     if least is not None and most is not None and least.value > most.value:
-        raise BindingError((*path, "at_most"), f"{most} is less than at_least, {least}: nothing could hold")
+        raise BindingError((*path, "at_most"), f"{most} is less than at_least, {least}: no value could satisfy both")
 
 
 def _unit_of(expectation: Expectation, path: Path, known: ScenarioTargets) -> str:
-    """The unit of what is bound; empty where the word behind the number is for the reader only."""
+    """Return the unit of the bound; empty if any word may follow the number."""
     if expectation.metric is not None:
         for key in ("where", "after", "before", "field"):
             if getattr(expectation, key):
@@ -54,7 +54,7 @@ def _unit_of(expectation: Expectation, path: Path, known: ScenarioTargets) -> st
 
 
 def _review_where(expectation: Expectation, path: Path, known: ScenarioTargets) -> None:
-    """Names and outcomes that nobody ever tells would make a count of 0 look like a fact."""
+    """Reject names and outcomes that no event can have: a count of 0 would look like a result."""
     for field, value in expectation.where.items():
         for wanted in value if isinstance(value, list) else [value]:
             if field == "outcome" and wanted not in OUTCOMES:
@@ -67,7 +67,7 @@ def _review_where(expectation: Expectation, path: Path, known: ScenarioTargets) 
 
 
 def _metric(path: Path, name: str, known: ScenarioTargets) -> str:
-    """The unit of a metric."""
+    """Return the unit of a metric."""
     try:
         found = find_metric(name, METRICS)
         known.check_metric_target(found.target, name.partition(" ")[2])

@@ -1,4 +1,4 @@
-"""Where scenario files are found: by name, by path, by the number of an issue."""
+"""Finds scenario files by name, path or issue number."""
 
 from collections.abc import Iterator
 from importlib import resources
@@ -14,37 +14,37 @@ SUFFIX = ".toml"
 
 
 class NoScenarioError(ValueError):
-    """There is no such scenario. The text tells which there are."""
+    """There is no such scenario. The text lists those that exist."""
 
 
 @attrs.frozen
 class Listed:
-    """A scenario, and the file that it is in."""
+    """A scenario and its file."""
 
     path: Path
     scenario: Scenario
 
 
 def catalogue_dir() -> Path:
-    """The canonical scenarios: `examples/scenarios` of the source tree, or their copy in an installed package."""
+    """Return the directory of the canonical scenarios: `examples/scenarios` of the source tree, or their copy in an installed package."""
     package = Path(str(resources.files("rmqlab.cluster.scenario")))
     beside = package.parents[1] / "examples" / "scenarios"
     return beside if beside.is_dir() else package / "files"
 
 
 def large_dir() -> Path:
-    """Those that take more of a machine than one would spend on all together."""
+    """Return the directory of the large scenarios, which `--run` leaves out."""
     return catalogue_dir() / "large"
 
 
 def list_scenarios(directory: Path | None = None) -> Iterator[Listed]:
-    """All scenarios of a directory by the names of their files. ScenarioError for one that cannot be played."""
+    """Return the scenarios of a directory, sorted by file name. ScenarioError for an invalid one."""
     for path in sorted((directory or catalogue_dir()).glob(f"*{SUFFIX}")):
         yield Listed(path, load_scenario(path))
 
 
 def find_scenario(word: str) -> Path:
-    """The file that a word means: a path, or the name of a canonical scenario. NoScenarioError otherwise."""
+    """Return the file of a scenario by path or canonical name. NoScenarioError if there is none."""
     if word.endswith(SUFFIX) or "/" in word:
         if not Path(word).is_file():
             raise NoScenarioError(f"no scenario file {word}")
@@ -56,7 +56,7 @@ def find_scenario(word: str) -> Path:
 
 
 def find_by_source(source: str) -> list[Listed]:
-    """The scenarios that reproduce an issue, such as `rmq#1094`. NoScenarioError where none does."""
+    """Return the scenarios that reproduce an issue, such as `rmq#1094`. NoScenarioError if there is none."""
     wanted = source if "#" in source else f"rmq#{source}"
     listed = list(list_scenarios())
     found = [it for it in listed if wanted in it.scenario.sources]
@@ -67,6 +67,6 @@ def find_by_source(source: str) -> list[Listed]:
 
 
 def _name_of(path: Path) -> str:
-    """`07-offset-rollback.toml` is called offset-rollback."""
+    """Return the name of a file: offset-rollback for `07-offset-rollback.toml`."""
     number, dash, name = path.stem.partition("-")
     return name if dash and number.isdigit() else path.stem

@@ -1,7 +1,7 @@
-"""Goes through the steps of a scenario without a cluster: which nodes run at each, which workloads were started. Pure.
+"""Runs the steps of a scenario without a cluster: tracks which nodes run and which workloads were started. Pure.
 
 A step that cannot work at its time (a kill of a node that an earlier step has killed, a wait for messages of a workload
-that a later step starts) would end the scenario half-way. It is found before anything starts.
+that a later step starts) would end the scenario early. It is rejected before anything starts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,23 +22,23 @@ _ASKING = ("sent", "delivered", "ended")
 
 @attrs.define
 class DryRun:
-    """What is known of nodes and workloads after the steps so far."""
+    """The state of nodes and workloads after the steps so far."""
 
     scenario: Scenario
     nodes: Sequence[Node]
     _liveness: dict[str, Liveness] = attrs.field(factory=dict, init=False)
-    """Of nodes that steps have changed; the others run."""
+    """States of nodes that steps have changed; the others run."""
     _ended_as: dict[str, str] = attrs.field(factory=dict, init=False)
-    """How each ended node came to its end."""
+    """By ended node: the action that ended it."""
     _unsure: set[str] = attrs.field(factory=set, init=False)
-    """Nodes that random faults may have changed: nothing is known of them any more."""
+    """Nodes that random faults may have changed: their state is unknown."""
     _started: set[str] = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._started = {workload.name for workload in self.scenario.workloads if workload.is_early}
 
     def check_wait(self, step: Step) -> Iterator[str]:
-        """Yield what is wrong with the condition of a step."""
+        """Yield the errors of a step's condition."""
         name, *words = (step.wait or "").split() or [""]
         workload = words[0] if words and name.partition(".")[0] in _ASKING else None
         if workload is not None and not self._is_started(workload):
@@ -48,7 +48,7 @@ class DryRun:
                 self._liveness[node], self._ended_as[node] = Liveness.ENDED, name
 
     def check_action(self, action: Action) -> Iterator[str]:
-        """Yield what is wrong with an action; afterwards assume that it was done."""
+        """Yield the errors of an action; afterwards assume that it was done."""
         verb, argument = action.verb, action.argument
         if isinstance(argument, RandomFaults):
             self._unsure |= set(argument.targets(self.nodes))

@@ -1,4 +1,4 @@
-"""What happened in a run, as lines that a person can read. Pure."""
+"""The events of a run as readable lines. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,10 +20,9 @@ class _Streak:
 
 
 def history_lines(entries: Sequence[JournalEntry]) -> Iterator[str]:
-    """A line for each event, times from the scenario's beginning.
+    """Yield one line for each event, with times relative to the begin of the scenario.
 
-    Messages of a node are one line until their outcome changes or any other event comes: what other nodes send
-    meanwhile does not part them.
+    Messages of a node share a line until their outcome changes or an event other than a message follows.
     """
     began_at = next(
         (entry.at_millis for entry in entries if entry.kind == "step"), entries[0].at_millis if entries else 0

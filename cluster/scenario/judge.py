@@ -1,8 +1,8 @@
-"""The verdict on a run: each expectation against what was found. Pure.
+"""The verdict on a run: compares each expectation with its finding. Pure.
 
-A claim *holds* when every expectation does, is *violated* when one is, and else is *unknown*: what is missing is
-said. Times have an allowance: what a machine needs for itself, times the rate, is none of the protocol's doing. It makes
-things late, and never early: only between two moments that different processes noticed may less have passed than did.
+A claim *holds* if every expectation holds, is *violated* if one is, and otherwise *unknown*, with what is missing. Times
+have an allowance for the machine (process starts, disk syncs), multiplied by the rate. It makes times longer; shorter
+ones are possible only between two moments that different processes noticed.
 """
 
 from typing import Any
@@ -17,19 +17,19 @@ from rmqlab.verdict.verdict import Verdict, worst
 
 @attrs.frozen(kw_only=True)
 class Judged:
-    """One expectation and what became of it."""
+    """One expectation, its finding and its verdict."""
 
     expectation: Expectation
     finding: Finding
     verdict: Verdict
     late: float = 0.0
-    """Seconds of the cluster's clock that times may be longer than they should."""
+    """Seconds of the cluster's clock by which times may be too long."""
     early: float = 0.0
-    """And shorter."""
+    """Seconds by which they may be too short."""
 
     @property
     def bound(self) -> str:
-        """The bound in words."""
+        """Return the bound in words."""
         expectation = self.expectation
         parts = [
             f"{word} {bound}"
@@ -53,7 +53,7 @@ class Judged:
 
     @property
     def found(self) -> str:
-        """What was found, in words."""
+        """Return the finding in words."""
         finding = self.finding
         if finding.value is None:
             return f"unknown: {finding.missing}"
@@ -63,7 +63,7 @@ class Judged:
         return f"{least}{finding.value:g} {finding.unit}".rstrip()
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values, evidence included where it does not hold."""
+        """Return plain values for JSON; with evidence if the expectation does not hold."""
         document: dict[str, Any] = {
             "expectation": self.expectation.title,
             "verdict": str(self.verdict),
@@ -82,15 +82,15 @@ class Judged:
 
 @attrs.frozen(kw_only=True)
 class Allowance:
-    """Seconds of the cluster's clock."""
+    """Tolerances, in seconds of the cluster's clock."""
 
     late: float = 0.0
-    """What everything may take beside what the protocol says."""
+    """Time that anything may take beyond what the protocol states."""
     rounded: float = 0.0
-    """What one process may lack in what it measured by itself: timers and time stamps are rounded."""
+    """Error of what one process measured alone: timers and time stamps are rounded."""
 
     def early(self, expectation: Expectation) -> float:
-        """How much too short a time may seem."""
+        """Return by how much a time may seem too short."""
         is_of_one_process = expectation.event is not None and expectation.take != "delay"
         return self.rounded if is_of_one_process else self.late
 
@@ -98,7 +98,7 @@ class Allowance:
 def judge_expectation(
     expectation: Expectation, finding: Finding, allowance: Allowance, same: Finding | None = None
 ) -> Judged:
-    """Hold one expectation against what was found; `same` is what was found of the metric that it names."""
+    """Judge one expectation; `same` is the finding of the metric that `same_as` names."""
     is_time = finding.unit == "s"
     late, early = (allowance.late, allowance.early(expectation)) if is_time else (0.0, 0.0)
     verdict = _judge(expectation, finding, late, early)

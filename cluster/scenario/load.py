@@ -25,7 +25,7 @@ def load_scenario(path: Path) -> Scenario:
 
 
 def parse_scenario(text: str, name: str = "scenario") -> Scenario:
-    """As `load_scenario`, from a text. `name` stands for the file in errors."""
+    """As `load_scenario`, from a text. `name` is the name of the file in errors."""
     try:
         scenario = bind_scenario(tomllib.loads(text))
         review(scenario, is_single=not has_loopback_network())

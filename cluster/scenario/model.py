@@ -3,7 +3,7 @@
     Scenario(
         name="kill-master",
         claim="nothing that SYNC_MASTER acknowledged is lost",
-        why="The slave has every byte before the producer hears SEND_OK.",
+        why="The slave has every byte before the producer receives SEND_OK.",
         cluster=ClusterSpec(name="x", role="SYNC_MASTER", rate=10),
         workloads=(Workload(name="orders", kind="produce", config={"topic": "orders"}),),
         steps=(Step(wait="sent.SEND_OK orders 20", action=Action("kill", "broker-a:master"), label="death"),),
@@ -29,14 +29,14 @@ TAKES = ("count", "first", "last", "min", "max", "distinct", "delay")
 
 @attrs.frozen(kw_only=True)
 class Workload:
-    """A process that works against the cluster."""
+    """A client process."""
 
     name: str
     kind: str = attrs.field(validator=one_of(WORKLOAD_KINDS))
     config: Mapping[str, Any] = attrs.field(factory=dict)
     """Keys of its settings (`rmqlab.cluster.workload`)."""
     nameservers: tuple[str, ...] = ()
-    """The nameservers that it uses; all, if empty."""
+    """The nameservers that it uses; all if empty."""
     is_early: bool = True
     """Started before the first step; else a step starts it."""
 
@@ -54,13 +54,13 @@ class Step:
     """Wait for a time and for a condition, then act. Each part is optional."""
 
     at: float | None = None
-    """Not before so many seconds after the beginning."""
+    """Earliest time of the step, in seconds after the begin."""
     after: float = 0.0
-    """Not before so many seconds after the step before."""
+    """Minimum seconds after the previous step."""
     wait: str | None = None
     """A condition of `rmqlab.cluster.scenario.waits`."""
     within: float = WAIT_SECONDS
-    """Limit of the wait. If it passes, the scenario ends here and is judged by what was seen."""
+    """Limit of the wait in seconds. After it the scenario ends, and is judged by what was recorded."""
     action: Action | None = None
     label: str = ""
     """A name for the moment at which the action begins, for expectations to refer to."""
@@ -68,7 +68,7 @@ class Step:
 
 @attrs.frozen(kw_only=True)
 class Expectation:
-    """A bound on what the quick checks measure (`metric`), or on events of the journal (`event`).
+    """A bound on a metric of the quick checks (`metric`), or on events of the journal (`event`).
 
     Of events: those of the kind with the fields of `where` (`node` is the node that recorded it), between two labels.
     `take` says what counts: their number, the first, last, least or greatest value of `field` or how many different
@@ -97,7 +97,7 @@ class Expectation:
 
 @attrs.frozen(kw_only=True)
 class Variant:
-    """How a profile of the brokers changes what is expected."""
+    """How a profile of the brokers changes the expectations."""
 
     claim: str = ""
     expectations: tuple[Expectation, ...] = ()
@@ -105,7 +105,7 @@ class Variant:
     dropped: tuple[str, ...] = ()
     """Titles of those that do not hold here."""
     same: str = ""
-    """Why the profile changes nothing that is expected. The other fields are then empty."""
+    """Why the profile changes no expectation. The other fields are then empty."""
 
 
 @attrs.frozen(kw_only=True)
@@ -124,11 +124,11 @@ class Scenario:
     """Seconds after the beginning when it ends; None: it ends with its last step."""
     expectations: tuple[Expectation, ...] = ()
     hardened: Variant | None = None
-    """What is expected with `profile = "hardened"`, or why that is the same."""
+    """Expectations with `profile = "hardened"`, or why they are the same."""
 
     @property
     def differs_hardened(self) -> bool:
-        """True if `profile = "hardened"` changes what is expected."""
+        """True if `profile = "hardened"` changes the expectations."""
         return self.hardened is not None and not self.hardened.same
 
     def under_profile(self, profile: str) -> "Scenario":

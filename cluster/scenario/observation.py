@@ -1,7 +1,7 @@
-"""What the journal shows, counted: expectations on events. Pure.
+"""Values of expectations on events, taken from the journal. Pure.
 
-Only entries between the labels count (`begin` and `end` unless others are given). What cannot be known is said:
-a label that the run never came to, no event to take a value from.
+Only entries between the labels count (`begin` and `end` by default). A finding is unknown, with the reason, if the run
+did not reach a label or has no event to take a value from.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ EVIDENCE = 20
 
 
 def labels_of(entries: Iterable[JournalEntry]) -> dict[str, int]:
-    """When each label of a run was, in milliseconds of the cluster's clock."""
+    """Return the time of each label, in milliseconds of the cluster's clock."""
     return {
         str(entry.fields["label"]): entry.at_millis
         for entry in entries
@@ -25,7 +25,7 @@ def labels_of(entries: Iterable[JournalEntry]) -> dict[str, int]:
 
 
 def observation_unit(expectation: Expectation) -> str:
-    """The unit of what an expectation on events takes; empty for values without one that we know."""
+    """Return the unit of an expectation on events; empty if unknown."""
     match expectation.take:
         case "count":
             return "events"
@@ -39,7 +39,7 @@ def observation_unit(expectation: Expectation) -> str:
 
 
 def observe(expectation: Expectation, entries: Sequence[JournalEntry], labels: Mapping[str, int]) -> Finding:
-    """Take from a run's events what an expectation is about."""
+    """Return the finding of an expectation on a run's events."""
     after, before = expectation.after or "begin", expectation.before or "end"
     for label in (after, before):
         if label not in labels:
@@ -74,7 +74,7 @@ def _value(expectation: Expectation, matching: Sequence[JournalEntry]) -> Findin
         case "last":
             value, entry = known[-1]
         case _ if not numbers:
-            return _finding(expectation, missing=f"{expectation.field} is no number")
+            return _finding(expectation, missing=f"{expectation.field} is not a number")
         case "min":
             value, entry = min(numbers, key=lambda pair: pair[0])
         case _:
@@ -85,7 +85,7 @@ def _value(expectation: Expectation, matching: Sequence[JournalEntry]) -> Findin
 
 
 def _matches(entry: JournalEntry, where: Mapping[str, Any]) -> bool:
-    """True if each named field is what is wanted, or one of an array of these."""
+    """True if each named field has the expected value, or one of an array of these."""
     for name, wanted in where.items():
         value = entry.node if name == "node" else entry.fields.get(name)
         if value not in wanted if isinstance(wanted, list) else value != wanted:

@@ -1,4 +1,4 @@
-"""Plays a scenario's steps on a running cluster, and writes down when each began."""
+"""Plays the steps of a scenario on a running cluster, and records when each began."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,9 +9,9 @@ import trio
 from rmqlab.cluster.conditions import Condition
 from rmqlab.cluster.faults.schedule import RandomFaults, describe_random
 from rmqlab.cluster.lab import Cluster, WaitTimeoutError
-from rmqlab.cluster.scenario.actions import VERBS, Stage
+from rmqlab.cluster.scenario.actions import VERBS, StepContext
 from rmqlab.cluster.scenario.model import Scenario, Step
-from rmqlab.cluster.scenario.review import BEGIN, END, chances_of
+from rmqlab.cluster.scenario.review import BEGIN, END, random_labels
 from rmqlab.cluster.scenario.waits import parse_wait
 from rmqlab.cluster.supervisor.process_state import NodeState
 from rmqlab.cluster.supervisor.topology import NodeKind
@@ -19,27 +19,27 @@ from rmqlab.faults import describe_fault, fault_values
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import JournalEntry
 
-Tell = Callable[[str], object]
-Doing = Callable[[Callable[[], str]], object]
+OnLine = Callable[[str], object]
+OnProgress = Callable[[Callable[[], str]], object]
 
 _PATIENCE = 10.0
-"""Real seconds that a wait has on top of its own: at a high rate a minute of the cluster's is no time for a machine."""
+"""Real seconds added to the limit of a wait: at a high rate a minute of the cluster's time is short for a machine."""
 
 
 class StepFailedError(Exception):
-    """A step could not be carried out: the rest of the scenario was not played."""
+    """A step failed: the rest of the scenario was not played."""
 
 
 @attrs.define(eq=False)
 class Player:
-    """One showing of a scenario."""
+    """One run of a scenario."""
 
     cluster: Cluster
     scenario: Scenario
-    tell: Tell = lambda _: None
-    """Given a line for each step, as it begins."""
-    doing: Doing = lambda _: None
-    """Given a function that tells what is waited for, whenever that changes. It may be asked from another thread."""
+    on_line: OnLine = lambda _: None
+    """Called with a line for each step when it begins."""
+    on_progress: OnProgress = lambda _: None
+    """Called with a function that returns the current wait, whenever it changes. Another thread may call that one."""
     _seen: list[JournalEntry] = attrs.field(factory=list, init=False)
     _news: trio.Event = attrs.field(factory=trio.Event, init=False)
     _began_at: int = attrs.field(default=0, init=False)
@@ -51,52 +51,52 @@ class Player:
         return self.cluster.supervisor.clock.wall_millis()
 
     async def play(self) -> None:
-        """Start the workloads, play every step, and bring it to its end. StepFailedError where it goes no further."""
+        """Start the workloads, play every step, and wait for the end. StepFailedError if a step fails."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_forever)
-            stage = Stage(
-                self.cluster, self.scenario, nursery, lambda what: self.tell(self._timed(f"by chance: {what}"))
+            context = StepContext(
+                self.cluster, self.scenario, nursery, lambda what: self.on_line(self._timed(f"random fault: {what}"))
             )
             try:
-                await self._begin(stage)
+                await self._begin(context)
                 done_at = self._began_at
                 for number, step in enumerate(self.scenario.steps, 1):
-                    await self._play(stage, number, step, done_at)
+                    await self._play(context, number, step, done_at)
                     done_at = self.now
                 if self.scenario.end is not None:
-                    self.doing(lambda: "waiting for the end")
+                    self.on_progress(lambda: "waiting for the end")
                     await self._sleep_until(self._began_at + self.scenario.end * 1000)
             finally:
                 self._record(0, END, "")
                 nursery.cancel_scope.cancel()
 
-    async def _begin(self, stage: Stage) -> None:
+    async def _begin(self, context: StepContext) -> None:
         self._began_at = self._acted_at = self.now
         self._record(0, BEGIN, "")
         for workload in self.scenario.workloads:
             if workload.is_early:
-                await stage.start_workload(workload.name)
+                await context.start_workload(workload.name)
 
-    async def _play(self, stage: Stage, number: int, step: Step, done_at: int) -> None:
+    async def _play(self, context: StepContext, number: int, step: Step, done_at: int) -> None:
         at = self._began_at if step.at is None else self._began_at + step.at * 1000
         place = f"step {number} of {len(self.scenario.steps)}"
-        self.doing(lambda: f"{place}: waiting for its time")
+        self.on_progress(lambda: f"{place}: waiting for its time")
         await self._sleep_until(max(at, done_at + step.after * 1000))
         try:
             if step.wait is not None:
-                self.doing(lambda: f"{place}: waiting for {step.wait}")
+                self.on_progress(lambda: f"{place}: waiting for {step.wait}")
                 await self._wait(step.wait, step.within)
             if step.action is not None:
-                self.doing(lambda: f"{place}: {step.action.verb if step.action else ''}")
+                self.on_progress(lambda: f"{place}: {step.action.verb if step.action else ''}")
                 self._acted_at = self.now
-                self.tell(self._line(step))
+                self.on_line(self._line(step))
                 self._record(number, step.label, f"{step.action.verb} {_plain(step.action.argument)}")
-                await VERBS[step.action.verb].run(stage, step.action.argument, step.label)
+                await VERBS[step.action.verb].run(context, step.action.argument, step.label)
             elif step.label:
                 self._record(number, step.label, "")
         except trio.Cancelled:
             raise
-        except Exception as exc:  # whatever a node or the machine came up with: the run is judged by what was seen
+        except Exception as exc:  # a boundary: the run is judged by what was recorded so far
             raise StepFailedError(f"step {number}: {exc}") from exc
 
     def _line(self, step: Step) -> str:
@@ -117,7 +117,7 @@ class Player:
     async def _wait(self, text: str, within: float) -> None:
         nodes = [node for node in self.cluster.supervisor.nodes.values() if node.kind is not NodeKind.WORKLOAD]
         names = [workload.name for workload in self.scenario.workloads]
-        condition = parse_wait(text, nodes, names, chances_of(self.scenario))
+        condition = parse_wait(text, nodes, names, random_labels(self.scenario))
         seconds = within / self.cluster.supervisor.spec.rate + _PATIENCE
         if isinstance(condition, Condition):
             await self.cluster.wait_until(text, seconds)
@@ -126,7 +126,7 @@ class Player:
             while not condition.holds(self._seen, self._since_action()):
                 await self._news.wait()
             return
-        raise WaitTimeoutError(f"{text!r} is not so after {within:g} s")
+        raise WaitTimeoutError(f"{text!r} is not true after {within:g} s")
 
     def _since_action(self) -> Sequence[JournalEntry]:
         return [entry for entry in self._seen if entry.at_millis >= self._acted_at]
@@ -140,7 +140,7 @@ class Player:
 
 
 async def make_whole(cluster: Cluster) -> None:
-    """Heal all faults and let what is paused go on, so that the cluster can stop in order."""
+    """Heal all faults and resume paused nodes, so that the cluster can stop cleanly."""
     await cluster.heal_all()
     for name, life in list(cluster.supervisor.processes.lives.items()):
         if life.state is NodeState.PAUSED:

@@ -1,4 +1,4 @@
-"""A message sent straight to one broker, whatever the routes say: what no client would do."""
+"""Sends a message to one broker regardless of the routes, as no client does."""
 
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.remoting.command import request
@@ -13,7 +13,7 @@ _SECONDS = 5.0  # real
 
 
 async def send_straight(address: str, topic: str = PROBE_TOPIC) -> tuple[int | None, str]:
-    """Send one message; the response code and the remark, or None and why there is none."""
+    """Send one message; return the response code and remark, or None and the reason."""
     header = SendMessageRequestHeaderV2(
         producer_group="rmqlab-probe",
         topic=topic,

@@ -1,6 +1,6 @@
-"""Numbers with their units: `10 s`, `1.5 min`, `0 messages`. Pure.
+"""Numbers with units: `10 s`, `1.5 min`, `0 messages`. Pure.
 
-Times are seconds of the cluster's clock. A number alone is no quantity: whoever reads a bound must not guess.
+Times are seconds of the cluster's clock. A number without a unit is rejected, so that a reader need not guess.
 """
 
 import re
@@ -14,19 +14,19 @@ _FORM = re.compile(r"(-?\d+(?:\.\d+)?) ?([A-Za-z][A-Za-z_-]*)")
 
 
 class QuantityError(ValueError):
-    """No number with a unit. The text says what was expected."""
+    """Not a number with a unit. The text says what was expected."""
 
 
 @attrs.frozen
 class Quantity:
-    """A number and its unit. Times are in `s`, whatever they were written in."""
+    """A number and its unit. Times are converted to `s`."""
 
     value: float
     unit: str
 
     @classmethod
     def parse(cls, text: object) -> "Quantity":
-        """Read a quantity. QuantityError for what is none."""
+        """Parse a quantity. QuantityError if it is invalid."""
         found = _FORM.fullmatch(text.strip()) if isinstance(text, str) else None
         if found is None:
             hint = f', such as "{text} s"' if isinstance(text, (int, float)) and not isinstance(text, bool) else ""
@@ -41,7 +41,7 @@ class Quantity:
 
 
 def parse_seconds(text: object) -> float:
-    """Read a time, in seconds. QuantityError for what is none."""
+    """Parse a time, in seconds. QuantityError if it is invalid."""
     quantity = Quantity.parse(text)
     if quantity.unit != "s":
         raise QuantityError(f"{text!r}: expected a time: a number with one of {', '.join(SECONDS)}")

@@ -1,7 +1,7 @@
 """Random faults in a scenario: drawn from the run's seed, played beside the steps.
 
-The same seed draws the same faults: each step's own seed follows from the run's and from its place. What nodes and
-machine make of them is another matter.
+The same seed draws the same faults: the seed of each step is derived from that of the run and from its position. The
+effects depend on the machine's timing, too.
 """
 
 import random
@@ -20,36 +20,36 @@ _SEED_BITS = 32
 
 
 class RandomFaultError(Exception):
-    """A fault that was drawn could not be done, or not undone."""
+    """A random fault could not be applied or undone."""
 
 
 def seed_faults(scenario: Scenario, seed: int) -> Scenario:
-    """The scenario with a seed for each of its random faults. Pure."""
+    """Return the scenario with a seed for each of its random faults. Pure."""
 
     def seeded(number: int, step: Step) -> Step:
         action = step.action
         if action is None or not isinstance(action.argument, RandomFaults):
             return step
-        chance = random.Random(f"{seed}/{number}")  # noqa: S311 -- to be repeated, not to be secret
-        faults = attrs.evolve(action.argument, seed=chance.getrandbits(_SEED_BITS))
+        rng = random.Random(f"{seed}/{number}")  # noqa: S311 -- to be repeated, not to be secret
+        faults = attrs.evolve(action.argument, seed=rng.getrandbits(_SEED_BITS))
         return attrs.evolve(step, action=attrs.evolve(action, argument=faults))
 
     return attrs.evolve(scenario, steps=tuple(seeded(number, step) for number, step in enumerate(scenario.steps)))
 
 
 @attrs.define(eq=False)
-class Chance:
-    """One schedule of random faults, as it is played."""
+class RandomFaultsRun:
+    """One running schedule of random faults."""
 
     cluster: Cluster
     faults: RandomFaults
     label: str
-    tell: Callable[[str], object]
+    on_line: Callable[[str], object]
     _scope: trio.CancelScope = attrs.field(factory=trio.CancelScope, init=False)
     _over: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     async def play(self) -> None:
-        """Strike until all are done and undone. RandomFaultError for one that could not be."""
+        """Apply and undo all faults. RandomFaultError if one fails."""
         try:
             with self._scope:
                 await play_random_faults(self.cluster, self.faults, self._told, self.label)
@@ -57,7 +57,7 @@ class Chance:
             self._over.set()
 
     async def end(self) -> None:
-        """Undo what is in force, and strike no more."""
+        """Undo faults in force, and apply no more."""
         self._scope.cancel()
         await self._over.wait()
 
@@ -66,4 +66,4 @@ class Chance:
         what = f"{strike['action'].replace('_', '-')} {strike['target']}"
         if strike["error"] is not None:
             raise RandomFaultError(f"random faults{self.label and f' {self.label!r}'}: {what}: {strike['error']}")
-        self.tell(what)
+        self.on_line(what)

@@ -1,4 +1,4 @@
-"""What a run cost the machine: how long its start took, memory, processor time."""
+"""What a run cost: the duration of its start, memory and processor time."""
 
 import contextlib
 import re
@@ -11,18 +11,18 @@ import attrs
 
 @attrs.frozen(kw_only=True)
 class Resources:
-    """Real seconds and bytes. What is not known is None."""
+    """Real seconds and bytes. None if unknown."""
 
     start_seconds: float | None = None
-    """From the beginning until every node was ready."""
+    """From the begin until every node was ready."""
     memory_bytes: int | None = None
-    """Of all processes of the cluster before the first step, pages that several share counted once (PSS; Linux)."""
+    """Memory of all processes before the first step; shared pages count once (PSS; Linux)."""
     cpu_seconds: float = 0.0
-    """Of all processes of the cluster, to their ends."""
+    """Processor time of all processes until their ends."""
 
 
 def memory_of(pids: Iterable[int]) -> int | None:
-    """The memory that processes have together, in bytes; None where the system does not tell."""
+    """Return the memory of processes in bytes; None if the system does not report it."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):  # it has ended
@@ -32,6 +32,6 @@ def memory_of(pids: Iterable[int]) -> int | None:
 
 
 def children_cpu_seconds() -> float:
-    """Processor time of all processes that this one, or one below it, has started and that have ended."""
+    """Return the processor time of all ended descendants of this process."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

@@ -31,7 +31,7 @@ BEGIN, END = "begin", "end"
 
 
 def review(scenario: Scenario, *, is_single: bool = False) -> None:
-    """BindingError for the first target, time, label, metric or unit that is invalid.
+    """Raise BindingError for the first invalid target, time, label, metric or unit.
 
     With `is_single` the machine has only 127.0.0.1, where some faults cannot be played.
     """
@@ -85,7 +85,7 @@ def _review_workload(
 
 
 def _review_step(scenario: Scenario, step: Step, path: Path, nodes: Sequence[Node], latest: float) -> float:
-    """Review one step; return the time in seconds that the next one cannot be before."""
+    """Review one step; return the earliest time of the next one, in seconds."""
     begins = _review_time(scenario, step, path, latest)
     if step.label in (BEGIN, END):
         raise BindingError((*path, "label"), f"{step.label!r} is the label of the scenario's own {step.label}")
@@ -111,7 +111,7 @@ def _review_time(scenario: Scenario, step: Step, path: Path, latest: float) -> f
 def _review_wait(scenario: Scenario, wait: str, path: Path, nodes: Sequence[Node]) -> None:
     names = [workload.name for workload in scenario.workloads]
     try:
-        parse_wait(wait, nodes, names, chances_of(scenario))
+        parse_wait(wait, nodes, names, random_labels(scenario))
         ScenarioTargets(scenario, nodes).check_wait(wait)
     except (UnknownConditionError, UnknownTargetError, WrongTargetError) as exc:
         raise BindingError((*path, "wait"), str(exc)) from None
@@ -133,7 +133,7 @@ def _review_action(scenario: Scenario, action: Action, path: Path, nodes: Sequen
 
 
 def _try_step(dry_run: DryRun, step: Step, path: Path) -> None:
-    """BindingError for a step that cannot work after those before it."""
+    """Raise BindingError for a step that cannot work after those before it."""
     for text in dry_run.check_wait(step):
         raise BindingError((*path, "wait"), text)
     if step.action is not None:
@@ -141,13 +141,13 @@ def _try_step(dry_run: DryRun, step: Step, path: Path) -> None:
             raise BindingError((*path, step.action.verb), text)
 
 
-def chances_of(scenario: Scenario) -> list[str]:
+def random_labels(scenario: Scenario) -> list[str]:
     """Return the labels of the steps that begin random faults."""
     return [step.label for step in scenario.steps if step.label and step.action and step.action.verb == "random-faults"]
 
 
 def _problems_of(scenario: Scenario, action: Action, nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield what is wrong with an action's targets and labels. UnknownTargetError, WrongTargetError, FaultError."""
+    """Yield the errors of an action's targets and labels. UnknownTargetError, WrongTargetError, FaultError."""
     verb, argument = VERBS[action.verb], action.argument
     kinds = {workload.name: workload.kind for workload in scenario.workloads}
     known = ScenarioTargets(scenario, nodes)
@@ -158,7 +158,7 @@ def _problems_of(scenario: Scenario, action: Action, nodes: Sequence[Node]) -> I
                 known.check_target(action.verb, verb.targets, target)
         case "fault":
             check_playable(argument, _processes(scenario, nodes))
-        case "chance":
+        case "random-faults":
             argument.targets(nodes)
         case "workload" if kinds.get(argument) != action.verb:
             of_kind = known.workloads(action.verb)
@@ -172,7 +172,7 @@ def _problems_of(scenario: Scenario, action: Action, nodes: Sequence[Node]) -> I
 
 
 def _fault_labels(scenario: Scenario) -> list[str]:
-    """Return the labels, perhaps empty, of the steps that begin something to heal."""
+    """Return the labels of the steps that begin a fault; a label may be empty."""
     return [step.label for step in scenario.steps if step.action and VERBS[step.action.verb].leaves_fault]
 
 

@@ -1,4 +1,4 @@
-"""Run a scenario: start its cluster, play it, stop, judge what the journals and the stores say.
+"""Runs a scenario: starts its cluster, plays it, stops it, and judges journals and stores.
 
 run = await run_scenario(load_scenario(Path("kill-master.toml")))
 assert run.verdict is Verdict.HOLDS, run.reasons()
@@ -22,7 +22,7 @@ from rmqlab.cluster.scenario.history import history_lines
 from rmqlab.cluster.scenario.judge import Allowance, Judged, judge_expectation
 from rmqlab.cluster.scenario.model import Expectation, Scenario
 from rmqlab.cluster.scenario.observation import labels_of, observe
-from rmqlab.cluster.scenario.player import Doing, Player, StepFailedError, make_whole
+from rmqlab.cluster.scenario.player import OnProgress, Player, StepFailedError, make_whole
 from rmqlab.cluster.scenario.random_faults import RandomFaultError, seed_faults
 from rmqlab.cluster.scenario.resources import Resources, children_cpu_seconds, memory_of
 from rmqlab.cluster.scenario.review import review
@@ -38,54 +38,54 @@ from rmqlab.verdict.judgement import Judgement
 from rmqlab.verdict.verdict import Verdict, worst
 
 ALLOWED_SECONDS = 0.1
-"""Real seconds that anything may take a machine at rest: a birth, a sync to disk, a look at the journals (each 0.1 s) and
-a few turns of several processes on two cores. The longest time that this machine stood still comes on top."""
+"""Real seconds that anything may take on an idle machine: a process start, a sync to disk or a read of the journals (each
+0.1 s), and a few turns of several processes on two cores. The longest standstill of this machine is added."""
 DISTURBING_SECONDS = 0.5
-"""Seconds of the cluster's clock: a sixth of what its clients wait for an answer."""
+"""Seconds of the cluster's clock: a sixth of the clients' time-out."""
 ROUNDED_SECONDS = 0.002
-"""Real seconds by which a timer may be early, and a time in whole milliseconds short."""
+"""Real seconds by which a timer may be early, or a time in whole milliseconds too short."""
 _TICK_SECONDS = 0.02
 
 
 @attrs.frozen(kw_only=True)
 class Options:
-    """How a scenario is run, beside what it says itself."""
+    """How to run a scenario, besides what its file says."""
 
     profile: str = "4.9"
     rate: float | None = None
-    """Cluster seconds per real second; the scenario's own unless given."""
+    """Cluster seconds per real second; None for the scenario's own."""
     seed: int | None = None
-    """What random choices follow from; one is drawn unless given."""
+    """Random seed; drawn if None."""
     keeps_stores: bool | None = None
-    """None keeps them where the verdict is not `holds`."""
+    """None keeps the stores unless the verdict is `holds`."""
     source: str = ""
     """Text of the scenario's file."""
     target: str = ""
-    """What the scenario is called on a command line; its name unless given."""
+    """Name of the scenario on a command line; its own name if empty."""
 
 
 @attrs.frozen(kw_only=True)
 class Run:
-    """A scenario that was run, and judged."""
+    """A scenario that was run and judged."""
 
     scenario: Scenario
     directory: RunDirectory
     seed: int
     profile: str
     command: str
-    """Plays the same again."""
+    """Command that replays the run."""
     judged: Sequence[Judged]
     missing: Sequence[str]
-    """Why the run tells less than it should: a step that failed, an interruption."""
+    """Why the run is incomplete: a failed step, an interruption."""
     findings: Judgement
     warnings: Sequence[str]
-    """What the default verdict has against the run, apart from metrics that the scenario has expectations on."""
+    """Warnings and violations of the default verdict, except for metrics with an expectation."""
     seconds: float
-    """Real ones."""
+    """Real seconds."""
     began_at: int
-    """When the first step could begin, in milliseconds of the cluster's clock; 0 if it never did."""
+    """Time of the begin, in milliseconds of the cluster's clock; 0 if the cluster did not start."""
     stood_still: float
-    """Real seconds: the longest that the machine let the run wait when it had something to do."""
+    """Longest standstill of the machine, in real seconds."""
     resources: Resources
 
     @property
@@ -95,11 +95,11 @@ class Run:
 
     @property
     def is_disturbed(self) -> bool:
-        """True if the machine stood still for so long that RocketMQ's time-outs of 3 s may have passed without cause."""
+        """True if the machine stood still so long that RocketMQ's time-outs of 3 s may have passed."""
         return self.stood_still * self.scenario.cluster.rate > DISTURBING_SECONDS
 
     def reasons(self) -> list[str]:
-        """Why the verdict is not `holds`, a line each."""
+        """Return why the verdict is not `holds`, one line each."""
         lines = [
             f"{judged.verdict}: {judged.expectation.title}: expected {judged.bound}, found {judged.found}"
             for judged in self.judged
@@ -108,7 +108,7 @@ class Run:
         return lines + [f"unknown: {text}" for text in self.missing]
 
     def as_json(self) -> dict[str, Any]:
-        """What `run --json` prints, and verdict.json holds."""
+        """Return the document that `run --json` prints and verdict.json contains."""
         return {
             "scenario": self.scenario.name,
             "profile": self.profile,
@@ -133,9 +133,9 @@ Ready = Callable[[Cluster], Awaitable[None]]
 
 @attrs.frozen(eq=False)
 class Stay:
-    """A wish that the cluster stays up after the last step, for other programs, until it is said to be over.
+    """Keeps the cluster running after the last step, for other programs, until `over` is set.
 
-    Their traffic is in the brokers' journals (`rmqlab.broker.traffic`), for they keep none.
+    Their traffic is in the brokers' journals (`rmqlab.broker.traffic`), because they keep none.
     """
 
     played: trio.Event = attrs.field(factory=trio.Event)
@@ -145,7 +145,7 @@ class Stay:
 
 @attrs.define(eq=False)
 class _Machine:
-    """What a run needs of the machine, and how long that let us wait, at worst, when it should have run us."""
+    """Resources of a run, and the longest standstill of the machine."""
 
     worst_seconds: float = 0.0
     start_seconds: float | None = None
@@ -164,17 +164,16 @@ async def run_scenario(
     options: Options = Options(),
     *,
     directory: RunDirectory | None = None,
-    tell: Callable[[str], object] = lambda _: None,
-    doing: Doing = lambda _: None,
+    on_line: Callable[[str], object] = lambda _: None,
+    on_progress: OnProgress = lambda _: None,
     ready: Ready | None = None,
     stay: Stay | None = None,
 ) -> Run:
-    """Run a scenario, and judge it. BindingError for one that cannot be played, before anything starts.
+    """Run a scenario and judge it. BindingError, before anything starts, for one that cannot be played.
 
-    What keeps a cluster from coming up is raised, as `open_cluster` does.
-
-    Cancelled, it heals, stops its processes, and leaves a run directory with a verdict of `unknown`. `tell` gets
-    a line for each step, and `doing`, whenever that changes, a function of what is waited for; `ready` is called when
+    Also raises the errors of `open_cluster`. If cancelled, it heals, stops its processes, and leaves a run directory
+    with the verdict `unknown`. `on_line` gets
+    a line for each step, and `on_progress`, whenever that changes, a function of what is waited for; `ready` is called when
     the cluster is, before the first step.
     """
     review(scenario, is_single=not has_loopback_network())
@@ -199,16 +198,16 @@ async def run_scenario(
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(machine.watch_forever)
-            failures = await _play(record, tell, doing, started, stay)
+            failures = await _play(record, on_line, on_progress, started, stay)
             missing[:] = failures
             nursery.cancel_scope.cancel()
     except BaseExceptionGroup as group:
-        if len(group.exceptions) == 1:  # the nursery is ours: its wrapping is none of the caller's business
+        if len(group.exceptions) == 1:  # unwrap the group of our own nursery
             raise group.exceptions[0] from None
         raise
     finally:
         with trio.CancelScope(shield=True):
-            doing(lambda: "judging")
+            on_progress(lambda: "judging")
             seconds = (trio.current_time() - began) / real_seconds(1.0)
             resources = Resources(
                 start_seconds=machine.start_seconds,
@@ -220,29 +219,29 @@ async def run_scenario(
 
 
 async def _play(
-    record: "_Record", tell: Callable[[str], object], doing: Doing, ready: Ready, stay: Stay | None
+    record: "_Record", on_line: Callable[[str], object], on_progress: OnProgress, ready: Ready, stay: Stay | None
 ) -> list[str]:
-    """Play the scenario on a cluster of its own; what kept it from its end."""
+    """Play the scenario on a cluster of its own; return why it did not reach its end."""
     scenario, failures = record.scenario, list[str]()
     opened = open_cluster(
         scenario.cluster,
         directory=record.directory.cluster,
         seed=str(record.seed),
-        started=lambda cluster: doing(lambda: _how_far(cluster)),
+        started=lambda cluster: on_progress(lambda: _how_far(cluster)),
     )
     async with opened as cluster, trio.open_nursery() as nursery:
         await nursery.start(serve_commands, cluster, nursery.cancel_scope.cancel)
         try:
             await ready(cluster)
             try:
-                await Player(cluster, scenario, tell, doing).play()
+                await Player(cluster, scenario, on_line, on_progress).play()
             except* (StepFailedError, RandomFaultError) as group:
                 failures += [str(exc) for exc in group.exceptions]
             if stay is not None:
                 stay.played.set()
                 await stay.over.wait()
         finally:
-            doing(lambda: "stopping all nodes")
+            on_progress(lambda: "stopping all nodes")
             with trio.CancelScope(shield=True):
                 await make_whole(cluster)
         nursery.cancel_scope.cancel()
@@ -256,13 +255,13 @@ def _how_far(cluster: Cluster) -> str:
 
 
 def draw_seed() -> int:
-    """A seed for a run that was given none."""
+    """Return a random seed."""
     return random.SystemRandom().randrange(2**32)
 
 
 @attrs.frozen
 class _Record:
-    """Writes down what a run was, and what it came to."""
+    """Writes the files of a run directory."""
 
     scenario: Scenario
     options: Options
@@ -299,7 +298,7 @@ class _Record:
         )
 
     def judge(self, missing: list[str], stood_still: float, seconds: float, resources: Resources) -> Run:
-        """Judge what there is, and write it down. Blocks while stores are read."""
+        """Judge the run and write the results. Blocks while stores are read."""
         journals, surveys = survey_journals(self.directory.cluster.journal_dir)
         entries = merge_entries(*journals)
         labels = labels_of(entries)

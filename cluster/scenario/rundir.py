@@ -1,12 +1,12 @@
-"""The directory of a run: everything that it was, for whoever looks at it later.
+"""The directory of a run: everything about it, for later inspection.
 
-<home>/runs/<scenario>/<UTC time>/         mode 0700; `latest` beside it points to the last one
+<home>/runs/<scenario>/<UTC time>/         mode 0700; `latest` beside it links to the last one
     scenario.toml                          as it was played
-    run.json                               seed, rate, profile, version, the command that replays it, when it began and ended
-    cluster.json  journal/  <node>/        the cluster's own (see rmqlab.cluster.supervisor.directory); stores are deleted in the end unless wanted
-    verdict.json                           each expectation: its bound, what was found, and the evidence where it does not hold
-    checks.json                            all that the quick checks found
-    history.txt                            what happened, to be read
+    run.json                               seed, rate, profile, version, replay command, times of begin and end
+    cluster.json  journal/  <node>/        as in rmqlab.cluster.supervisor.directory; stores are deleted unless wanted
+    verdict.json                           each expectation: bound, finding, and the evidence if it does not hold
+    checks.json                            all findings of the quick checks
+    history.txt                            the events as readable lines
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class RunDirectory:
 
     @classmethod
     def create(cls, scenario: str, root: Path | None = None) -> "RunDirectory":
-        """Make a new one, and let `latest` point to it. NoPlaceError where that cannot be."""
+        """Create a directory and point `latest` to it. NoPlaceError if that fails."""
         parent = (root or home() / "runs") / scenario
         now = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(wall_millis() / 1000))
         try:
@@ -49,7 +49,7 @@ class RunDirectory:
             fresh.symlink_to(path.name)
             fresh.replace(parent / LATEST)
         except OSError as exc:
-            raise NoPlaceError(f"{parent} cannot be made: {exc.strerror} (see RMQLAB_HOME)") from None
+            raise NoPlaceError(f"{parent} cannot be created: {exc.strerror} (see RMQLAB_HOME)") from None
         return cls(path)
 
     @property
@@ -57,11 +57,11 @@ class RunDirectory:
         return ClusterDirectory(self.path.absolute(), is_lasting=False)
 
     def store(self, node: str) -> Path:
-        """The root of a broker's store."""
+        """Return the root of a broker's store."""
         return self.path / node / "store"
 
     def write_json(self, name: str, document: Mapping[str, Any]) -> None:
-        """Write `<name>.json`, whole or not at all."""
+        """Write `<name>.json` atomically."""
         fresh = self.path / f"{name}.json.new"
         fresh.write_text(json.dumps(document, indent=2, default=str) + "\n")
         fresh.replace(self.path / f"{name}.json")

@@ -17,7 +17,7 @@ class WrongTargetError(ValueError):
 
 @attrs.frozen
 class ScenarioTargets:
-    """All that a scenario may name."""
+    """The names that a scenario may use."""
 
     scenario: Scenario
     nodes: Sequence[Node]

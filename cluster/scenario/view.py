@@ -1,4 +1,4 @@
-"""What a person sees of scenarios and their verdicts."""
+"""Scenarios and verdicts as text for people."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ _EVIDENCE = 3
 
 
 def render_head(scenario: Scenario, profile: str) -> RenderableType:
-    """What is about to be played, and why it is worth it."""
+    """Return the head of a run: name, claim and reason."""
     text = Text.assemble((scenario.name, "bold"), f": {scenario.claim}")
     rate = f"time runs {scenario.cluster.rate:g} times as fast" if scenario.cluster.rate != 1 else "in real time"
     note = Text(f"profile {profile}, {rate}; {', '.join(scenario.sources)}", "dim")
@@ -28,7 +28,7 @@ def render_head(scenario: Scenario, profile: str) -> RenderableType:
 
 
 def render_run(run: Run) -> RenderableType:
-    """Each expectation, the verdict, the evidence, and how to play it again."""
+    """Return each expectation, the verdict, the evidence and the replay command."""
     parts: list[RenderableType] = []
     for judged in run.judged:
         line = Text(f" {_MARKS[judged.verdict]} ", _STYLES[judged.verdict])
@@ -58,7 +58,7 @@ def _disturbance(run: Run) -> str:
 
 
 def _cost(run: Run) -> str:
-    """How long it took, and what of the machine."""
+    """Return the duration and the resources."""
     cost = run.resources
     parts = [f"{run.seconds:.1f} s"]
     parts += [] if cost.start_seconds is None else [f"ready after {cost.start_seconds:.1f} s"]
@@ -67,7 +67,7 @@ def _cost(run: Run) -> str:
 
 
 def _evidence(document: Mapping[str, Any], began_at: int) -> list[RenderableType]:
-    """What was seen, with times from the scenario's beginning."""
+    """Return the evidence, with times relative to the begin."""
     lines: list[RenderableType] = []
     ids: Sequence[str] = printable_values(document["message_ids"])
     if ids:
@@ -105,7 +105,7 @@ def render_catalogue(listed: Iterable[Listed]) -> Table:
 
 
 def render_summary(rows: Iterable[Mapping[str, Any]]) -> Table:
-    """One row for each scenario that was run; its verdicts under each profile side by side."""
+    """Return one row for each scenario with its verdicts under each profile."""
     rows = [printable_values(row) for row in rows]
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     for column in ("scenario", "4.9", "hardened", "what was found"):
@@ -122,7 +122,7 @@ def _verdict(document: Mapping[str, Any] | None) -> Text:
 
 
 def _found(row: Mapping[str, Any]) -> Text:
-    """What differs between the profiles; of a run that does not hold, why."""
+    """Return what differs between the profiles, and why a run does not hold."""
     text = Text()
     for profile in ("4.9", "hardened"):
         document = row.get(profile)

@@ -1,15 +1,15 @@
-"""What a step can wait for: conditions on the cluster (`rmqlab.cluster.conditions`), and on what the journals tell. Pure.
+"""Conditions that a step can wait for: those of `rmqlab.cluster.conditions`, and conditions on the journals. Pure.
 
-These count from the moment when the last action began:
+These count from the begin of the last action:
 
-sent WORKLOAD N              it has ended N more sends; sent.OUTCOME counts those of one outcome
-delivered WORKLOAD N         it was given N more messages
+sent WORKLOAD N              N more of its sends have ended; sent.OUTCOME counts those of one outcome
+delivered WORKLOAD N         it received N more messages
 told KIND [WHO]              an event of this kind happened (at this node)
 
-These count from the beginning:
+These count from the begin:
 
 ended WORKLOAD               its process has ended
-consumed-all GROUP           the group was given every message whose producer was told that it is stored
+consumed-all GROUP           the group received every message with an outcome that says "stored"
 over LABEL                   the random faults of the step with this label are all done, and undone
 """
 
@@ -31,18 +31,18 @@ Judge = Callable[[Sequence[JournalEntry], Sequence[JournalEntry]], bool]
 
 @attrs.frozen
 class JournalCondition:
-    """Something that all entries so far, and those since the last action, show to be so, or not yet."""
+    """A condition on all entries so far and on those since the last action."""
 
     text: str
     holds: Judge
 
 
 def parse_wait(
-    text: str, nodes: Iterable[Node], workloads: Iterable[str], chances: Iterable[str] = ()
+    text: str, nodes: Iterable[Node], workloads: Iterable[str], random_labels: Iterable[str] = ()
 ) -> Condition | JournalCondition:
-    """The condition that a text names. UnknownConditionError or UnknownTargetError otherwise.
+    """Parse a condition. UnknownConditionError or UnknownTargetError if it is invalid.
 
-    `chances` are the labels of the steps that begin random faults.
+    `random_labels` are the labels of the steps that begin random faults.
     """
     name, *arguments = text.split() or [""]
     verb, _, outcome = name.partition(".")
@@ -54,7 +54,7 @@ def parse_wait(
             if "no condition" not in str(exc):
                 raise
             raise UnknownConditionError(f"{exc}, {', '.join(_MAKERS)}") from None
-    return JournalCondition(text, make(outcome, arguments, list(chances if verb == "over" else workloads)))
+    return JournalCondition(text, make(outcome, arguments, list(random_labels if verb == "over" else workloads)))
 
 
 def _place_of(workload: str) -> Node:
@@ -79,7 +79,7 @@ def _delivered(outcome: str, arguments: list[str], workloads: list[str]) -> Judg
 def _told(outcome: str, arguments: list[str], _workloads: list[str]) -> Judge:
     _no_outcome("told", outcome)
     if not 1 <= len(arguments) <= 2:
-        raise UnknownConditionError("told needs a kind of event, and perhaps who tells it")
+        raise UnknownConditionError("told needs a kind of event, and optionally a node")
     kind, *who = arguments
     if kind not in EVENT_TYPES:
         raise UnknownConditionError(f"told: no kind of event {kind!r}; see rmqlab events --schema")
@@ -108,11 +108,11 @@ def _consumed_all(outcome: str, arguments: list[str], _workloads: list[str]) -> 
     return holds
 
 
-def _over(outcome: str, arguments: list[str], chances: list[str]) -> Judge:
+def _over(outcome: str, arguments: list[str], random_labels: list[str]) -> Judge:
     _no_outcome("over", outcome)
     label = " ".join(arguments)
-    if label not in chances:
-        known = ", ".join(chances) or "none"
+    if label not in random_labels:
+        known = ", ".join(random_labels) or "none"
         raise UnknownConditionError(f"over: no random faults of the label {label!r}; there are: {known}")
     return lambda seen, _: any(entry.kind == "random_faults_over" and entry.fields["label"] == label for entry in seen)
 

@@ -73,7 +73,7 @@ class Assignments:
         queues = subscribe_queues(topic, route)
         if config.model is MessageModel.BROADCASTING:
             return queues
-        broker = client.routes.for_topic(topic, client.chance.randrange(1 << 16))
+        broker = client.routes.for_topic(topic, client.rng.randrange(1 << 16))
         if broker is None:
             return None
         members = await calls.consumer_ids(client, broker.address, self.group.name)

@@ -53,7 +53,7 @@ class Client:
         self.errors = reactor.errors
         self.nursery = nursery
         """For what must not outlive the instance."""
-        self.chance = random.Random(random.getrandbits(64))  # noqa: S311 - spreads load, hides nothing; a seeded process repeats it
+        self.rng = random.Random(random.getrandbits(64))  # noqa: S311 - spreads load, hides nothing; a seeded process repeats it
         self.residents = Residents()
         self.consumers = self.residents.consumers
         self.producers: dict[str, set[str]] = {}
@@ -66,7 +66,7 @@ class Client:
         self.remoting = RemotingClient(
             reactor, dispatcher, source_ip=config.source_ip, connect_timeout=config.connect_timeout
         )
-        self.name_servers = NameServers(config.namesrv_addr, self.remoting, self.chance)
+        self.name_servers = NameServers(config.namesrv_addr, self.remoting, self.rng)
         self.routes = RouteCache()
         self.farewells: list[Callable[[], Awaitable[None]]] = []
         """Awaited when the instance closes, while it still has its connections. Each bounds its own time."""

@@ -49,7 +49,7 @@ class Member:
     async def _check_subscriptions(self) -> None:
         """Let one broker of the topic check the subscription, as Java does, which assumes that brokers have equal settings."""
         for data in needing_consent(self._group.subscriptions.values()):
-            broker = self._client.routes.for_topic(data.topic, self._client.chance.randrange(1 << 16))
+            broker = self._client.routes.for_topic(data.topic, self._client.rng.randrange(1 << 16))
             if broker is not None:
                 await calls.check_subscription(self._client, broker.address, self.group, data)
 

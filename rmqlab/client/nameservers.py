@@ -16,11 +16,11 @@ log = logging.getLogger(__name__)
 class NameServers:
     """The list, shuffled once; one name server is used as long as its connection is open."""
 
-    def __init__(self, addresses: tuple[str, ...], remoting: RemotingClient, chance: random.Random) -> None:
+    def __init__(self, addresses: tuple[str, ...], remoting: RemotingClient, rng: random.Random) -> None:
         self.addresses = addresses
-        self._shuffled = chance.sample(addresses, len(addresses))
+        self._shuffled = rng.sample(addresses, len(addresses))
         self._remoting = remoting
-        self._index = chance.randrange(999)
+        self._index = rng.randrange(999)
         self._chosen: str | None = None
         self._choosing = trio.Lock()
 

@@ -63,7 +63,7 @@ class Producer:
         """Those of `send_soon`."""
         self._on_attempt = on_attempt
         self._topics = client.add_producer(self.group)
-        self._ids = UniqueIdGenerator(client.ip, os.getpid(), wall_millis, client.chance.getrandbits(32))
+        self._ids = UniqueIdGenerator(client.ip, os.getpid(), wall_millis, client.rng.getrandbits(32))
         self._announced: set[str] = set()
         self._turns: dict[str, int] = {}
         self._known: dict[str, tuple[TopicRouteData, list[MessageQueue]]] = {}
@@ -336,7 +336,7 @@ class Producer:
             return to(queues)
         turn = self._turns.get(topic)
         if turn is None:
-            turn = self.client.chance.randrange(len(queues))  # many producers must not begin at one queue
+            turn = self.client.rng.randrange(len(queues))  # many producers must not begin at one queue
         queue, self._turns[topic] = choose_queue(queues, turn, avoid_broker)
         return queue
 

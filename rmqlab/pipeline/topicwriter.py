@@ -228,7 +228,7 @@ class _Sending:
 
     async def send_all(self, client: Client, letters: Sequence[Letter]) -> collections.Counter[str]:
         producer = _producer(client, self.options.producer_group)
-        ids = UniqueIdGenerator(client.ip, os.getpid(), wall_millis, client.chance.getrandbits(32))
+        ids = UniqueIdGenerator(client.ip, os.getpid(), wall_millis, client.rng.getrandbits(32))
         deadline = trio.current_time() + self.options.delivery_timeout_ms / 1000
         lanes: dict[object, list[Letter]] = collections.defaultdict(list)
         for number, letter in enumerate(letters):

@@ -172,7 +172,7 @@ def test_a_condition_that_its_target_can_never_meet_is_told(condition: str) -> N
     alone = ClusterSpec(slaves=0)
     nodes = nodes_of(alone, place(alone, Placement(subnet=9)))
     if condition.startswith("slave"):
-        with pytest.raises(UnknownConditionError, match=f"broker-a has no slave: {condition} would never be so"):
+        with pytest.raises(UnknownConditionError, match=f"broker-a has no slave: {condition} would never be true"):
             parse_condition([condition, "broker-a"], nodes)
     else:
         parse_condition([condition, "broker-a"], nodes)

@@ -225,7 +225,7 @@ async def test_losing_the_fork_server_ends_the_cluster(place: pathlib.Path) -> N
 
 async def test_waiting_in_vain_ends(place: pathlib.Path) -> None:
     async with open_cluster(ClusterSpec(name="x", slaves=0), directory=place, modules=FAKES) as cluster:
-        with pytest.raises(WaitTimeoutError, match="'stopped broker-a' is not so"):
+        with pytest.raises(WaitTimeoutError, match="'stopped broker-a' is not true"):
             await cluster.wait_until("stopped broker-a", seconds=0.01)
 
 

@@ -118,7 +118,7 @@ async def test_a_workload_is_cut_off_from_its_nameserver_alone(cluster: Cluster)
 async def test_who_is_outside_can_be_told_only_where_nodes_have_addresses_of_their_own(cluster: Cluster) -> None:
     fault = Blackhole(src="outside", dst="namesrv-1")
     if cluster.supervisor.spec.single_address:
-        with pytest.raises(FaultError, match="nobody can tell who is outside"):
+        with pytest.raises(FaultError, match="peers outside cannot be recognised"):
             await cluster.fault(fault)
     else:
         await cluster.fault(fault)

@@ -58,7 +58,7 @@ def test_latency_keeps_everything_back_for_so_long_the_end_as_well() -> None:
     parts=st.lists(st.tuples(st.binary(min_size=1, max_size=9), st.floats(0, 3)), max_size=20), seed=st.integers()
 )
 def test_jitter_never_lets_one_overtake_another(parts: list[tuple[bytes, float]], seed: int) -> None:
-    direction = LinkDirection(Impairment(latency=1, jitter=5), chance=random.Random(seed))
+    direction = LinkDirection(Impairment(latency=1, jitter=5), rng=random.Random(seed))
     now, out = 0.0, b""
     for data, pause in parts:
         now += pause

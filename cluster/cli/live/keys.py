@@ -1,4 +1,4 @@
-"""Decodes the bytes of a terminal into keys, and keys into what is to be done. Pure."""
+"""Decodes the bytes of a terminal into keys, and keys into commands. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -111,7 +111,7 @@ def _act(
 
 
 def _remedy(action: NodeAction[Any], state: str) -> str:
-    """What to do about a node on which an action makes no sense."""
+    """Return a hint for a node on which an action makes no sense."""
     if liveness_of(state) is Liveness.ENDED:
         return f": {ACTIONS['start'].key} starts it"
     if Liveness.RUNNING not in action.needs:
@@ -158,7 +158,7 @@ def state_of(node: Document, faults: Sequence[Document]) -> str:
 
 def _fault_on(node: Document, kind: str, faults: Sequence[Document]) -> Document | None:
     """Return the fault of this type that names this node, if one is in force."""
-    planned = node.get("planned") or node  # targets name what the cluster's record has
+    planned = node.get("planned") or node  # targets are names of the cluster's record
     group, role = group_of(node), "slave" if planned["broker_id"] else "master"
     targets = (node["name"], f"{group}:{role}") if node["kind"] == "broker" else (node["name"],)
     return next((fault for fault in faults if fault["type"] == kind and fault["target"] in targets), None)

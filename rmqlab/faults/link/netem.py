@@ -65,7 +65,7 @@ class LinkDirection:
     """The bytes in flight in one direction, and the end of the stream behind them."""
 
     impairment: Impairment = UNIMPAIRED
-    chance: random.Random = attrs.field(factory=random.Random)
+    rng: random.Random = attrs.field(factory=random.Random)
     size: int = attrs.field(default=0, init=False)
     """Bytes in flight."""
     is_cut: bool = attrs.field(default=False, init=False)
@@ -189,7 +189,7 @@ class LinkDirection:
 
     def _due(self, now: float) -> float:
         impairment = self.impairment
-        late = impairment.latency + (self.chance.uniform(0, impairment.jitter) if impairment.jitter else 0.0)
+        late = impairment.latency + (self.rng.uniform(0, impairment.jitter) if impairment.jitter else 0.0)
         self._latest = max(self._latest, now + late)
         return self._latest
 

@@ -6,7 +6,7 @@ import attrs
 import trio
 
 from rmqlab.cluster.faults.active_faults import ActiveFault
-from rmqlab.cluster.scenario.actions import VERBS, Stage
+from rmqlab.cluster.scenario.actions import VERBS, StepContext
 from rmqlab.cluster.scenario.load import parse_scenario
 from rmqlab.cluster.scenario.player import make_whole
 from rmqlab.cluster.supervisor.process_state import NodeState
@@ -58,11 +58,11 @@ async def healed(label: str) -> tuple[list[str], list[str]]:
     """
     cluster = RecordingCluster()
     async with trio.open_nursery() as nursery:
-        stage = Stage(cast("Cluster", cluster), SCENARIO, nursery, lambda _: None)
+        context = StepContext(cast("Cluster", cluster), SCENARIO, nursery, lambda _: None)
         for number, name in enumerate(["cut", "cut", "slow"], 1):
-            stage.faults.setdefault(name, []).append(ActiveFault(f"f{number}", ISOLATION, 0))
-        await VERBS["heal"].run(stage, label, "")
-    return cluster.calls, [*stage.faults]
+            context.faults.setdefault(name, []).append(ActiveFault(f"f{number}", ISOLATION, 0))
+        await VERBS["heal"].run(context, label, "")
+    return cluster.calls, [*context.faults]
 
 
 async def test_heal_with_a_label_heals_every_fault_of_that_step() -> None:

@@ -144,14 +144,14 @@ def test_a_good_file_becomes_a_scenario() -> None:
         ("route-gone broker-a:master", "delivered late 5", 26, "step[2].wait: late has not been started yet"),
         (CUT, 'consume = "late"', 31, "step[3].consume: late was started before"),
         (CUT, CHANCE + "every = 30 }", 31, 'step[3].random-faults: 30: expected a number with a unit, such as "30 s"'),
-        (CUT, CHANCE + 'evry = "30 s" }', 31, "step[3].random-faults: no key 'evry': it takes count, every"),
+        (CUT, CHANCE + 'evry = "30 s" }', 31, "step[3].random-faults: no key 'evry'; expected one of count, every"),
         (CUT, CHANCE + 'of = ["kil"] }', 31, "step[3].random-faults: random: no action 'kil': expected some of kill"),
         (CUT, CHANCE + 'of = "kill" }', 31, "step[3].random-faults: of = 'kill': expected an array of actions"),
         (CUT, CHANCE + 'on = "master" }', 31, "step[3].random-faults: no node 'master' here"),
         (CUT, CHANCE + 'every = "30 s" }', 31, "step[3].random-faults: the last fault would end at 90 s, after the scen"),
         (CUT, "random-faults = { count = 0 }", 31, "step[3].random-faults: count = 0: expected how many faults"),
         ("route-gone broker-a:master", "over cut", 26, "step[2].wait: over: no random faults of the label 'cut'"),
-        ('drop = ["lost.SEND_OK"]', 'same = "x"\ndrop = []', 48, "hardened.same: where the outcome is the same there"),
+        ('drop = ["lost.SEND_OK"]', 'same = "x"\ndrop = []', 48, "hardened.same: same excludes all other keys"),
         ("[hardened]", "[hardend]", 47, "hardend: no such key; did you mean hardened?"),
     ],
 )  # fmt: skip
@@ -191,6 +191,6 @@ def test_a_fault_that_cannot_be_played_where_all_share_an_address_is_told_before
         '"broker-a-s", kind', '"outside", kind'
     )
     with pytest.raises(
-        ScenarioError, match=r"step\[3\]\.fault: link: at a single address nobody can tell who is outside"
+        ScenarioError, match=r"step\[3\]\.fault: link: at a single address peers outside cannot be recognised"
     ):
         parse_scenario(text)

@@ -65,7 +65,7 @@ def test_a_delay_is_from_the_label_to_the_first_event() -> None:
         ({"after": "never"}, "the run did not come to 'never'"),
         ({"take": "delay", "after": "death", "where": {"outcome": "indeterminate"}}, "no such sent between"),
         ({"take": "max", "field": "took", "where": {"outcome": "indeterminate"}}, "no sent has took"),
-        ({"take": "max", "field": "outcome"}, "outcome is no number"),
+        ({"take": "max", "field": "outcome"}, "outcome is not a number"),
         ({"take": "first", "field": "error"}, "no sent has error"),
     ],
 )

@@ -118,7 +118,7 @@ def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
     done = CliRunner().invoke(app, ["run", str(tmp_path / "small.toml"), "--json"])
     assert done.exit_code == 2, done.stdout + done.stderr
     document = json.loads(done.stdout)
-    assert document["missing"] == ["step 1: 'told power_lost' is not so after 1 s"]
+    assert document["missing"] == ["step 1: 'told power_lost' is not true after 1 s"]
     assert document["expectations"][0]["missing"] == "the run did not come to 'done'"
 
 
@@ -134,7 +134,7 @@ def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_p
         run.send_signal(signal.SIGINT)
         _, errors = run.communicate(timeout=60)
     assert run.returncode == 1
-    assert errors.startswith("rmqlab: interrupted; everything is stopped. What was seen: ")
+    assert errors.startswith("rmqlab: interrupted; all nodes are stopped. Recorded so far: ")
     latest = tmp_path / "runs" / "small" / "latest"
     verdict = json.loads((latest / "verdict.json").read_text())
     assert (verdict["verdict"], verdict["missing"]) == ("unknown", ["the run was interrupted"])
