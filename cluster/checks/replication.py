@@ -14,7 +14,7 @@ from rmqlab.runtime.journal import JournalEntry
 from rmqlab.verdict.findings import Evidence, Finding, unknown
 
 SAME_INSTANT = 500
-"""Milliseconds. Samples closer than this are of one instant."""
+"""Milliseconds. A sample that follows another sooner is of the same instant."""
 
 
 @attrs.frozen
@@ -49,15 +49,17 @@ def lag_series(samples: Iterable[JournalEntry], master: str, slave: str) -> list
     ends: dict[str, int] = {}
     series: list[Lag] = []
     instant: int | None = None
+    last = 0
 
     def close() -> None:
         if instant is not None and master in ends and slave in ends:
             series.append(Lag(instant, max(0, ends[master] - ends[slave])))
 
     for sample in samples:
-        if instant is None or sample.at_millis - instant >= SAME_INSTANT:
+        if instant is None or sample.at_millis - last >= SAME_INSTANT:
             close()
             instant = sample.at_millis
+        last = sample.at_millis
         ends[sample.node] = int(sample.fields["max_offset"])
     close()
     return series

@@ -57,6 +57,14 @@ def test_the_longest_time_behind_ends_with_the_sample_in_which_both_logs_end_ali
     assert (finding.value, finding.is_at_least) == (9.02, True)
 
 
+def test_samples_that_follow_each_other_closely_are_of_one_instant() -> None:
+    entries = [
+        JournalEntry(SOME_DAY + at, node, "log_sampled", {"max_offset": end})
+        for at, node, end in [(0, "m", 100), (274, "s", 40), (505, "m", 200), (900, "s", 150), (1400, "s", 200)]
+    ]
+    assert [(lag.at - SOME_DAY, lag.byte_count) for lag in lag_series(entries, "m", "s")] == [(0, 50), (1400, 0)]
+
+
 def test_without_samples_of_both_nothing_is_known() -> None:
     run = MadeUpRun()
     sampled(run, 100)
