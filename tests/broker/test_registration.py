@@ -1,76 +1,17 @@
 """Registration with nameservers: when, with what, and what is made of the answer. No sockets."""
 
 import pathlib
-from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import Any, cast
 
-import attrs
-import msgspec
 import pytest
 import trio
 import trio.testing
 
-from rmqlab.broker.config import BrokerConfig
-from rmqlab.broker.registration import Registration
 from rmqlab.broker.scripted import ScriptedTasks
-from rmqlab.broker.tasks import TaskStarter
-from rmqlab.broker.topics import TopicTable
-from rmqlab.remoting.bodies.registration import RegisterBrokerBody, body_crc32, decode_registration
 from rmqlab.remoting.bodies.runtime import KVTable
 from rmqlab.remoting.bodies.topic import TopicConfig
-from rmqlab.remoting.codes import RequestCode, ResponseCode
-from rmqlab.remoting.command import Command
-from rmqlab.remoting.headers.nameserver import RegisterBrokerRequestHeader
-from rmqlab.runtime.channel import RequestTimeoutError
+from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.testing import ScriptedClient
-
-
-def answer(fields: Mapping[str, str], body: bytes = b"") -> Command:
-    return Command(ResponseCode.SUCCESS, raw_fields=dict(fields), body=body)
-
-
-class MuteClient(ScriptedClient):
-    """Nameservers that take every connection, and answer nothing."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self.seconds = seconds
-
-    async def request(self, address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109
-        """Answer in vain after a while."""
-        await super().request(address, command, timeout)
-        await trio.sleep(self.seconds)
-        raise RequestTimeoutError(f"{address} did not answer")
-
-
-Addresses = tuple[str | None, str | None]
-
-
-@attrs.define
-class Masters:
-    """Notes what registrations report of the master: its address and its HA address."""
-
-    reported: list[Addresses] = attrs.field(factory=list)
-
-    def master_reported(self, address: str | None, ha_address: str | None) -> None:
-        self.reported.append((address, ha_address))
-
-
-def open_registration(
-    tmp_path: pathlib.Path, client: ScriptedClient, tasks: TaskStarter | None = None, **settings: object
-) -> tuple[Registration, list[Addresses]]:
-    config = BrokerConfig(namesrv_addr="n1:9876;n2:9876", **settings)  # type: ignore[arg-type]
-    topics = TopicTable(config, tmp_path / "topics.json", lambda: 1000)
-    masters, tasks, asked = Masters(), tasks or ScriptedTasks(), cast("Any", client)
-    registration = Registration(config, topics, asked, "127.0.0.1:10912", lambda _kind, **_fields: None, tasks, masters)
-    return registration, masters.reported
-
-
-def registered_body(command: Command) -> RegisterBrokerBody:
-    header = command.header(RegisterBrokerRequestHeader)
-    assert header.body_crc32 == body_crc32(command.body)
-    return decode_registration(command.body, version=command.version, compressed=bool(header.compressed))
+from tests.broker.registrations import MuteClient, answer, open_registration, registered_body
 
 
 async def test_it_registers_at_start_ten_seconds_later_and_then_every_thirty(
@@ -295,120 +236,3 @@ async def test_unregistering_takes_leave_of_each_in_turn(tmp_path: pathlib.Path)
     await registration.unregister()
     assert [address for _, address, _ in client.asked] == ["n1:9876", "n2:9876"]
     assert {command.code for _, _, command in client.asked} == {RequestCode.UNREGISTER_BROKER}
-
-
-# ---- nameservers that cannot be trusted ------------------------------------------------------------------
-
-
-NONSENSE = {
-    "a body that is no JSON": answer({}, b"\xff\x00 what"),
-    "a table of another type": answer({}, b'{"table":[1,2]}'),
-    "values of another type": answer({}, b'{"table":{"T":{"a":1}}}'),
-    "a body nested deep": answer({}, b"[" * 100_000),
-    "an unknown code": Command(70_000, remark="what\x1b[31m" * 1000),
-    "a negative code": Command(-1),
-    "fields that are no object": Command(ResponseCode.SUCCESS, raw_fields=msgspec.Raw(b"[1]")),
-}
-
-
-@pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
-async def test_an_answer_that_makes_no_sense_is_logged_once_and_the_next_nameserver_is_believed(
-    tmp_path: pathlib.Path, nonsense: Command, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Issue 12.14: it ended the broker."""
-    good = answer({"masterAddr": "m:10911", "haServerAddr": "m:10912"}, b'{"table":{"BenchmarkTest":"b:4"}}')
-    registration, masters = open_registration(tmp_path, ScriptedClient({"n1:9876": nonsense, "n2:9876": good}))
-    for _ in range(3):
-        await registration._register(is_forced=True)
-    assert "n2:9876" in registration.registered
-    assert masters[-1] == ("m:10911", "m:10912")
-    assert len(caplog.records) <= 1
-    assert "\x1b" not in caplog.text
-    assert len(caplog.text) < 1000
-    assert not registration.errors.counts
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "m",
-        ":10911",
-        "m:",
-        "m:99999",
-        "m:0",
-        "m:-1",
-        "m:" + "9" * 5000,
-        "m:x",
-        "h" * 400 + ":1",
-        "\x1b[2J:1",
-        "\u00e9:1",
-        "\ud800:1",
-    ],
-)
-async def test_a_master_that_has_no_address_is_none_and_is_logged_once(
-    tmp_path: pathlib.Path, address: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    said = answer({"masterAddr": address, "haServerAddr": address})
-    registration, masters = open_registration(tmp_path, ScriptedClient({"n1:9876": said}))
-    for _ in range(3):
-        await registration._register(is_forced=True)
-    assert masters == [(None, None)] * 3
-    assert len(caplog.records) == 2  # for each of both addresses
-    assert "\x1b" not in caplog.text
-
-
-async def test_a_slave_that_is_sent_to_itself_stays_without_a_master(tmp_path: pathlib.Path) -> None:
-    said = answer({"masterAddr": "127.0.0.1:10911", "haServerAddr": "127.0.0.1:10912"})
-    registration, masters = open_registration(
-        tmp_path, ScriptedClient({"n1:9876": said}), broker_role="SLAVE", broker_id=1
-    )
-    await registration._register(is_forced=True)
-    assert masters == [(None, None)]
-
-
-@pytest.mark.parametrize(
-    "nonsense", [answer({"changed": "false"}, b"\xff what"), answer({"changed": "false"}, b'{"counter":"many"}')]
-)
-async def test_a_data_version_that_does_not_parse_counts_as_another(
-    tmp_path: pathlib.Path, nonsense: Command, caplog: pytest.LogCaptureFixture
-) -> None:
-    """BrokerOuterAPI.needRegister."""
-    client = ScriptedClient({("n1:9876", RequestCode.QUERY_DATA_VERSION): nonsense})
-    registration, _ = open_registration(tmp_path, client)
-    for _ in range(2):
-        await registration._register(is_forced=False)
-    assert [command.code for _, _, command in client.asked].count(RequestCode.REGISTER_BROKER) == 4
-    assert len(caplog.records) == 1
-
-
-async def test_who_waits_for_a_registration_is_told_although_another_fails(tmp_path: pathlib.Path) -> None:
-    tasks = ScriptedTasks()
-    registration, _ = open_registration(tmp_path, ScriptedClient(), tasks)
-    told: list[str] = []
-
-    def fail() -> None:
-        raise RuntimeError("a fault of ours")
-
-    registration.register_soon("TBW102", then=fail)
-    registration.register_soon("TBW102", then=lambda: told.append("second"))
-    await tasks.run_all()
-    assert told == ["second"]
-    assert registration.errors.counts == {"registration callback": 1}
-
-
-async def test_a_failure_that_nobody_expected_leaves_the_other_nameservers(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = ScriptedClient()
-    ask = client.request
-
-    async def fail(address: str, command: Command, timeout: float) -> Command:  # noqa: ASYNC109
-        if address == "n1:9876":
-            raise RuntimeError("a fault of ours")
-        return await ask(address, command, timeout)
-
-    registration, _ = open_registration(tmp_path, client)
-    monkeypatch.setattr(registration, "client", SimpleNamespace(request=fail))
-    await registration._register(is_forced=True)
-    assert registration.registered == {"n2:9876"}
-    assert registration.errors.counts == {"registration": 1}

@@ -12,6 +12,7 @@ from rmqlab.pipeline.groupoffsets import committed_offset
 from rmqlab.pipeline.queues import UnreachableError
 from rmqlab.pipeline.topicoffsets import QueueName
 from rmqlab.remoting.codes import ResponseCode
+from rmqlab.remoting.headers.offset import QueryConsumerOffsetRequestHeader
 from rmqlab.runtime.channel import RemotingError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ MEMBERS = {0: "master", 1: "slave"}
 def committed(replies: Mapping[str, int | ResponseCode | None]) -> int | None:
     """What `committed_offset` returns for these replies by address: an offset, an error, or None for no reply."""
 
-    async def ask(address: str, _code: int, header: Any) -> Any:
+    async def ask(address: str, _code: int, header: QueryConsumerOffsetRequestHeader) -> Any:
         await trio.lowlevel.checkpoint()
         assert (header.consumer_group, header.topic, header.queue_id) == ("NS%billing", "NS%orders", 2)
         reply = replies[address]
