@@ -16,7 +16,7 @@ from typing import Final
 
 import attrs
 
-from rmqlab.pipeline.records import walk
+from rmqlab.pipeline.recordlayout import walk
 from rmqlab.remoting.message import BLANK_MAGIC, BLANK_SIZE, FIXED_SIZE, MESSAGE_MAGIC
 
 _MAGIC: Final = struct.pack(">i", MESSAGE_MAGIC)
@@ -166,7 +166,7 @@ def stretches(
     """
     at = start if start == 0 or _is_record(view, start, base) else next_record(mapped, view, start, base, written)
     while at < end:
-        starts, at_end = _walk_a_chunk(view, at, end, base)
+        starts, at_end = walk(view, at, min(end, at + CHUNK_BYTES), base, CHUNK_RECORDS)
         if starts:
             yield Stretch(at, at_end - at, starts)
             at = at_end
@@ -176,14 +176,6 @@ def stretches(
         following = next_record(mapped, view, at + 1, base, written)
         yield Stretch(at, following - at)
         at = following
-
-
-def _walk_a_chunk(view: memoryview, at: int, end: int, base: int) -> tuple[list[int], int]:
-    starts, stop = walk(view, at, min(end, at + CHUNK_BYTES), base)
-    if len(starts) > CHUNK_RECORDS:
-        stop = starts[CHUNK_RECORDS]
-        del starts[CHUNK_RECORDS:]
-    return starts, stop
 
 
 def _is_blank(view: memoryview, at: int) -> bool:

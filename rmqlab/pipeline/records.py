@@ -1,14 +1,12 @@
 """Decode many stored messages at once into Arrow columns: commit logs and bodies of pull responses.
 
-One pass over the sizes finds where records begin; numpy then gathers each field of all of them. That takes a quarter
-of the time of a loop with `struct` (spark.md section 8). Layout of a record: rmqlab/remoting/message.py.
+Each column is gathered when it is asked for: what a reader does not ask for costs nothing. Lengths are always checked.
 """
 
 import functools
-import re
-import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from ipaddress import ip_address
 from typing import Any, Final
 
 import attrs
@@ -16,126 +14,106 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rmqlab.pipeline.bytecolumns import numbers, slices
+from rmqlab.pipeline.properties import Properties, find_properties
+from rmqlab.pipeline.recordlayout import (
+    BODY_AT,
+    BODY_SIZE_AT,
+    BORN_HOST,
+    IPV4_SIZE,
+    IPV6_EXTRA,
+    NUMBER_FIELDS,
+    STORE_HOST,
+    HostField,
+)
 from rmqlab.remoting.message import (
+    BORN_HOST_IPV6,
     COMPRESSED,
     COMPRESSION_LZ4,
     COMPRESSION_MASK,
     COMPRESSION_ZSTD,
-    FIXED_SIZE,
-    IPV6_MASK,
     MAX_INFLATED,
-    MESSAGE_MAGIC,
     PROPERTY_KEYS,
     PROPERTY_REAL_TOPIC,
     PROPERTY_TAGS,
     PROPERTY_UNIQ_KEY,
+    STORE_HOST_IPV6,
     SYS_FLAG_AT,
     RecordError,
-    body_crc,
     decompress_body,
-    offset_message_id,
-    parse_properties,
 )
 from rmqlab.remoting.names import HALF_TOPIC, SCHEDULE_TOPIC
 
-_SIZE_MAGIC_PLACE: Final = struct.Struct(">ii20xq")
-_GATHER_UP_TO: Final = 300
-"""Mean bytes of a text below which numpy is faster than joining slices (measured: spark.md section 8)."""
-
-_HEAD_FIELDS: Final = (
-    ("size", ">i4"), ("magic", ">i4"), ("body_crc", ">i4"), ("queue_id", ">i4"), ("flag", ">i4"),
-    ("queue_offset", ">i8"), ("physical_offset", ">i8"), ("sys_flag", ">i4"), ("born_timestamp", ">i8"),
-    ("born_host", None), ("store_timestamp", ">i8"), ("store_host", None), ("reconsume_times", ">i4"),
-    ("prepared_transaction_offset", ">i8"), ("body_size", ">i4"),
-)  # fmt: skip
-
-
-def _head_type(born: int, store: int) -> np.dtype:
-    hosts = {"born_host": f"V{born}", "store_host": f"V{store}"}
-    return np.dtype([(name, kind or hosts[name]) for name, kind in _HEAD_FIELDS])
-
-
-_HEADS: Final = (_head_type(8, 8), _head_type(20, 8), _head_type(8, 20), _head_type(20, 20))
-"""By sysFlag & IPV6_MASK >> 4."""
-
-
-def walk(data: memoryview, at: int, end: int, base: int | None = None) -> tuple[list[int], int]:
-    """Return where records begin, from `at` on and before `end`, and the first byte after them.
-
-    Stops at bytes that are not a record, at an incomplete record, and, if `base` is the commit log offset of the first
-    byte, at a record with another position. Without such a stop the second value is at least `end`, or the data ends.
-    """
-    starts, unpack, whole = [], _SIZE_MAGIC_PLACE.unpack_from, len(data)
-    while at < end and at + FIXED_SIZE <= whole:
-        size, magic, place = unpack(data, at)
-        if magic != MESSAGE_MAGIC or size < FIXED_SIZE or at + size > whole:
-            break
-        if base is not None and place != base + at:
-            break
-        starts.append(at)
-        at += size
-    return starts, at
+_HEX: Final = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)
+"""The two hexadecimal digits of each byte."""
 
 
 @attrs.define(eq=False)
 class Records:
-    """Records of one buffer, column by column.
-
-    Times in ms, sizes in bytes; hosts as `address:port`.
-    """
+    """Records of one buffer below 2 GiB, in ascending order. Times in ms, sizes in bytes; hosts as `address:port`."""
 
     data: np.ndarray
-    starts: np.ndarray
-    """Position in `data` where each record begins, in order."""
-    heads: Mapping[str, np.ndarray]
-    """Numbers of the record headers, by the names of `_HEAD_FIELDS`."""
-    hosts: Mapping[str, np.ndarray]
+    sections: tuple[np.ndarray, np.ndarray, np.ndarray]
+    """Where each record begins, for the fields of each section: moved by its IPv6 hosts."""
     body_at: np.ndarray
+    body_size: np.ndarray
     topic_at: np.ndarray
     topic_size: np.ndarray
     properties_at: np.ndarray
     properties_size: np.ndarray
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return len(self.body_at)
+
+    def number(self, name: str) -> np.ndarray:
+        """Return a column of the record headers, by the names of `NUMBER_FIELDS`."""
+        field = NUMBER_FIELDS[name]
+        return numbers(self.data, self.sections[field.section] + field.at, field.kind)
 
     def binary(self, begins: np.ndarray, sizes: np.ndarray) -> pa.Array:
         """Return byte strings of the buffer as an Arrow column."""
-        offsets = np.zeros(len(sizes) + 1, np.int32)
-        np.cumsum(sizes, out=offsets[1:])
-        total = int(offsets[-1])
-        if total > _GATHER_UP_TO * len(sizes):
-            view = memoryview(self.data)
-            raw = b"".join([view[at : at + size] for at, size in zip(begins.tolist(), sizes.tolist(), strict=True)])
-            content = pa.py_buffer(raw)
-        else:
-            shifts = np.repeat(begins - offsets[:-1], sizes)
-            content = pa.py_buffer(self.data[shifts + np.arange(total)])
-        return pa.Array.from_buffers(pa.binary(), len(sizes), [None, pa.py_buffer(offsets), content])
+        return slices(pa.py_buffer(self.data), begins, begins + sizes, kind=pa.binary())
+
+    def hosts(self, field: HostField, as_text: Callable[[bytes], str]) -> pa.Array:
+        """Return a column of hosts; each different one is formatted once."""
+        is_ipv6 = (self.number("sys_flag") & field.ipv6_flag) != 0
+        begins = self.sections[field.section] + field.at
+        packed = self.binary(begins, IPV4_SIZE + IPV6_EXTRA * is_ipv6).dictionary_encode()
+        texts = pa.array([as_text(host) for host in packed.dictionary.to_pylist()], pa.string())
+        return texts.take(packed.indices)
+
+    @functools.cached_property
+    def topics(self) -> pa.Array:
+        return as_text(self.binary(self.topic_at, self.topic_size))
 
     @functools.cached_property
     def properties_text(self) -> pa.Array:
         return as_text(self.binary(self.properties_at, self.properties_size))
 
+    @functools.cached_property
+    def properties(self) -> Properties:
+        return find_properties(self.properties_text)
+
     def body_is_intact(self) -> np.ndarray:
-        """Return for each body whether it matches the CRC in the record's header."""
-        view, sizes = memoryview(self.data), self.heads["body_size"]
-        crcs = [body_crc(view[at : at + size]) for at, size in zip(self.body_at.tolist(), sizes.tolist(), strict=True)]
-        return np.array(crcs, np.int32) == self.heads["body_crc"]
+        """Return for each body whether it matches the CRC in the record's header, which has no sign bit."""
+        return (self._crcs(self.body_at, self.body_size) & 0x7FFFFFFF) == self.number("body_crc")
 
     def crcs(self) -> pa.Array:
         """Return the CRC-32 of each whole record with its header, to compare copies of a record."""
-        view, sizes = memoryview(self.data), self.heads["size"].tolist()
-        found = [zlib.crc32(view[at : at + size]) for at, size in zip(self.starts.tolist(), sizes, strict=True)]
-        return pa.array(found, pa.int64())
+        return pa.array(self._crcs(self.sections[0], self.number("size")))
+
+    def _crcs(self, begins: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+        view, crc32 = memoryview(self.data), zlib.crc32
+        spans = zip(begins.tolist(), (begins + sizes).tolist(), strict=True)
+        return np.fromiter((crc32(view[begin:end]) for begin, end in spans), np.int64, len(begins))
 
     def bodies(self) -> pa.Array:
         """Return decompressed bodies.
 
         A body that cannot be decompressed is returned as stored.
         """
-        stored = self.binary(self.body_at, self.heads["body_size"])
-        flags = self.heads["sys_flag"]
+        stored = self.binary(self.body_at, self.body_size)
+        flags = self.number("sys_flag")
         if not (flags & COMPRESSED).any():
             return stored
         return pa.array(
@@ -144,13 +122,13 @@ class Records:
         )
 
     def take(self, chosen: np.ndarray) -> "Records":
-        """Return some of the records, selected by a mask or by indices."""
+        """Return some of the records, selected by a mask or by ascending indices."""
+        before, between, after = self.sections
         return attrs.evolve(
             self,
-            starts=self.starts[chosen],
-            heads={name: column[chosen] for name, column in self.heads.items()},
-            hosts={name: column[chosen] for name, column in self.hosts.items()},
+            sections=(before[chosen], between[chosen], after[chosen]),
             body_at=self.body_at[chosen],
+            body_size=self.body_size[chosen],
             topic_at=self.topic_at[chosen],
             topic_size=self.topic_size[chosen],
             properties_at=self.properties_at[chosen],
@@ -165,68 +143,29 @@ def decode_records(data: memoryview, starts: Sequence[int]) -> tuple[Records, in
     it are omitted. None if all are valid.
     """
     raw, begins = np.frombuffer(data, np.uint8), np.asarray(starts, np.int64)
-    count = len(begins)
-    heads = {name: np.zeros(count, kind[1:]) for name, kind in _HEAD_FIELDS if kind}
-    hosts = {name: np.empty(count, object) for name, kind in _HEAD_FIELDS if not kind}
-    body_at = np.zeros(count, np.int64)
-    kinds = (_gather(raw, begins + SYS_FLAG_AT, ">i4") & IPV6_MASK) >> 4
-    sound = np.ones(count, bool)
-    for kind in np.unique(kinds).tolist():
-        places = np.flatnonzero(kinds == kind)
-        fits = begins[places] + _HEADS[kind].itemsize <= len(raw)
-        sound[places[~fits]] = False
-        places = places[fits]
-        found = _gather(raw, begins[places], _HEADS[kind])
-        for name, column in heads.items():
-            column[places] = found[name]
-        for name, hosted in hosts.items():
-            hosted[places] = _host_texts(found[name])
-        body_at[places] = begins[places] + _HEADS[kind].itemsize
-    ends = begins + heads["size"]
-    topic_at = body_at + heads["body_size"] + 1
-    sound &= (heads["body_size"] >= 0) & (topic_at + 2 <= ends)
-    topic_size = np.where(sound, raw[np.where(sound, topic_at - 1, 0)], 0).astype(np.int64)
+    sections, ends = _sections(raw, begins), begins + numbers(raw, begins, ">i4")
+    body_at = sections[-1] + BODY_AT
+    # Lengths behind an inconsistent one are read from position 0, whatever is there: the record is already invalid.
+    sound = body_at <= ends
+    body_size = numbers(raw, np.where(sound, body_at - (BODY_AT - BODY_SIZE_AT), 0), ">i4")
+    topic_at = body_at + body_size + 1
+    sound &= (body_size >= 0) & (topic_at + 2 <= ends)
+    topic_size = raw[np.where(sound, topic_at - 1, 0)].astype(np.int64) if len(begins) else begins
     properties_at = topic_at + topic_size + 2
     sound &= properties_at <= ends
-    properties_size = _gather(raw, np.where(sound, properties_at - 2, 0), ">i2").astype(np.int64)
+    properties_size = numbers(raw, np.where(sound, properties_at - 2, 0), ">i2").astype(np.int64)
     sound &= properties_at + properties_size == ends
-    records = Records(raw, begins, heads, hosts, body_at, topic_at, topic_size, properties_at, properties_size)
+    records = Records(raw, sections, body_at, body_size, topic_at, topic_size, properties_at, properties_size)
     if sound.all():
         return records, None
     first = int(np.argmin(sound))
     return records.take(np.arange(first)), first
 
 
-def _gather(raw: np.ndarray, at: np.ndarray, kind: Any) -> np.ndarray:
-    """Return one value of a numpy type at each position."""
-    kind = np.dtype(kind)
-    if not len(at):
-        return np.empty(0, kind)
-    return np.ascontiguousarray(raw[at[:, None] + np.arange(kind.itemsize)]).view(kind).reshape(len(at))
-
-
-_host_text: dict[bytes, str] = {}
-
-
-def _host_texts(packed: np.ndarray) -> list[str]:
-    """Format hosts, with a cache: many messages come from few hosts."""
-    texts, known = [], _host_text
-    for raw in packed.tolist():
-        if (host := known.get(raw)) is None:
-            if len(known) >= 4096:
-                known.clear()
-            host = known[raw] = _as_host(raw)
-        texts.append(host)
-    return texts
-
-
-def _as_host(packed: bytes) -> str:
-    (port,) = struct.unpack(">i", packed[-4:])
-    if len(packed) == 8:
-        return f"{'.'.join(map(str, packed[:4]))}:{port}"
-    from ipaddress import ip_address  # noqa: PLC0415 - seldom met
-
-    return f"[{ip_address(packed[:-4])}]:{port}"
+def _sections(raw: np.ndarray, begins: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    flags = numbers(raw, begins + SYS_FLAG_AT, ">i4")
+    after_born = begins + IPV6_EXTRA * ((flags & BORN_HOST_IPV6) != 0)
+    return begins, after_born, after_born + IPV6_EXTRA * ((flags & STORE_HOST_IPV6) != 0)
 
 
 _ARROW_CODECS: Final = {COMPRESSION_LZ4: "lz4", COMPRESSION_ZSTD: "zstd"}
@@ -251,61 +190,52 @@ def as_text(raw: pa.Array) -> pa.Array:
         return pa.array([value.decode("utf-8", "replace") for value in raw.to_pylist()], pa.string())
 
 
-def property_column(text: pa.Array, name: str) -> pa.Array:
-    """Return the value of one property in stored texts; null if missing or empty.
-
-    The last one wins, as in Java.
-    """
-    pattern = rf"(?s)^(?:.*\x02)?{re.escape(name)}\x01(?P<value>[^\x02]+)"
-    return pc.struct_field(pc.extract_regex(text, pattern), "value")
+def _host_text(packed: bytes) -> str:
+    address, port = ip_address(packed[:-4]), int.from_bytes(packed[-4:], "big", signed=True)
+    return f"{address}:{port}" if address.version == 4 else f"[{address}]:{port}"
 
 
 # ---- columns by the names in Spark -----------------------------------------------------------------------
 
 
 def _number(name: str) -> Callable[[Records], pa.Array]:
-    return lambda records: pa.array(records.heads[name])
+    return lambda records: pa.array(records.number(name))
 
 
 def _instant(name: str) -> Callable[[Records], pa.Array]:
     def read(records: Records) -> pa.Array:
-        return pa.array(records.heads[name] * 1000, pa.timestamp("us", tz="UTC"))
+        return pa.array(records.number(name) * 1000, pa.timestamp("us", tz="UTC"))
 
     return read
 
 
-def _host(name: str) -> Callable[[Records], pa.Array]:
-    return lambda records: pa.array(records.hosts[name], pa.string())
+def _host(field: HostField) -> Callable[[Records], pa.Array]:
+    return lambda records: records.hosts(field, _host_text)
 
 
 def _property(name: str) -> Callable[[Records], pa.Array]:
-    return lambda records: property_column(records.properties_text, name)
+    return lambda records: records.properties.column(name)
 
 
 def _message_ids(records: Records) -> pa.Array:
-    ids = []
-    for host, offset in zip(records.hosts["store_host"], records.heads["physical_offset"].tolist(), strict=True):
-        address, _, port = host.rpartition(":")
-        ids.append(offset_message_id(address.strip("[]"), int(port), offset))
-    return pa.array(ids, pa.string())
+    """Return the store host and the commit log offset in hexadecimal (store-ha#16)."""
+    hosts = records.hosts(STORE_HOST, lambda packed: packed.hex().upper())
+    digits = _HEX[records.number("physical_offset").astype(">i8").view(np.uint8)]
+    borders = np.arange(len(records) + 1, dtype=np.int32) * 16
+    offsets = pa.Array.from_buffers(pa.string(), len(records), [None, pa.py_buffer(borders), pa.py_buffer(digits)])
+    return pc.binary_join_element_wise(hosts, offsets, "")
 
 
 def _real_topics(records: Records) -> pa.Array:
     """Return the final topic of a delayed or half message; null for every other record."""
-    topics = RECORD_COLUMNS["topic"][1](records)
-    waits = pc.is_in(topics, pa.array([SCHEDULE_TOPIC, HALF_TOPIC]))
+    waits = pc.is_in(records.topics, pa.array([SCHEDULE_TOPIC, HALF_TOPIC]))
     if not pc.any(waits).as_py():
         return pa.nulls(len(records), pa.string())
-    return pc.if_else(waits, property_column(records.properties_text, PROPERTY_REAL_TOPIC), None)
-
-
-def _properties(records: Records) -> pa.Array:
-    pairs = [list(parse_properties(text).items()) for text in records.properties_text.to_pylist()]
-    return pa.array(pairs, pa.map_(pa.string(), pa.string()))
+    return pc.if_else(waits, records.properties.column(PROPERTY_REAL_TOPIC), None)
 
 
 RECORD_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Records], pa.Array]]]] = {
-    "topic": ("string", lambda records: as_text(records.binary(records.topic_at, records.topic_size))),
+    "topic": ("string", lambda records: records.topics),
     "queueId": ("int", _number("queue_id")),
     "queueOffset": ("bigint", _number("queue_offset")),
     "commitLogOffset": ("bigint", _number("physical_offset")),
@@ -314,18 +244,18 @@ RECORD_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Records], pa.Array]]]] =
     "keys": ("string", _property(PROPERTY_KEYS)),
     "tags": ("string", _property(PROPERTY_TAGS)),
     "realTopic": ("string", _real_topics),
-    "properties": ("map<string,string>", _properties),
+    "properties": ("map<string,string>", lambda records: records.properties.maps()),
     "propertiesText": ("string", lambda records: records.properties_text),
     "body": ("binary", Records.bodies),
     "storeSize": ("int", _number("size")),
     "flag": ("int", _number("flag")),
     "sysFlag": ("int", _number("sys_flag")),
     "bodyCrc": ("int", _number("body_crc")),
-    "recordCrc": ("bigint", lambda records: records.crcs()),
+    "recordCrc": ("bigint", Records.crcs),
     "bornTimestamp": ("timestamp", _instant("born_timestamp")),
-    "bornHost": ("string", _host("born_host")),
+    "bornHost": ("string", _host(BORN_HOST)),
     "storeTimestamp": ("timestamp", _instant("store_timestamp")),
-    "storeHost": ("string", _host("store_host")),
+    "storeHost": ("string", _host(STORE_HOST)),
     "reconsumeTimes": ("int", _number("reconsume_times")),
     "preparedTransactionOffset": ("bigint", _number("prepared_transaction_offset")),
 }

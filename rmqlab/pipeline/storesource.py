@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
@@ -162,12 +162,11 @@ class StoreReader(DataSourceReader):
 
     def _whole(self, part: Range, records: Records) -> pa.RecordBatch:
         if self.options.topics:
-            topic = RECORD_COLUMNS["topic"][1](records).to_pylist()
-            records = records.take(np.array([name in self.options.topics for name in topic], bool))
+            wanted = pc.is_in(records.topics, pa.array(self.options.topics))
+            records = records.take(wanted.to_numpy(zero_copy_only=False))
         others: dict[str, Any] = {"node": part.node, "file": part.path}
         if "state" in self.schema.names:
-            states = np.where(records.body_is_intact(), OK, BAD_CRC)
-            others["state"] = pa.array(states.tolist(), pa.string())
+            others["state"] = pc.if_else(pa.array(records.body_is_intact()), OK, BAD_CRC)
         return record_batch(records, self.schema, others)
 
     def _torn(self, part: Range, offset: int, size: int) -> pa.RecordBatch:

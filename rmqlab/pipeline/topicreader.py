@@ -11,7 +11,8 @@ from pyspark.sql.datasource import InputPartition
 
 from rmqlab.pipeline.queuecursor import Chunk, Loss, QueueCursor, ReadError
 from rmqlab.pipeline.queues import Members
-from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, property_column, record_batch, walk
+from rmqlab.pipeline.recordlayout import walk
+from rmqlab.pipeline.records import RECORD_COLUMNS, Records, decode_records, record_batch
 from rmqlab.pipeline.topicbounds import DataLossError
 from rmqlab.pipeline.topicoffsets import QueueRange, group_ranges
 from rmqlab.pipeline.topicoptions import TopicOptions
@@ -85,7 +86,7 @@ def _records(chunk: Chunk, part: QueueRange) -> Records:
     records, unsound = decode_records(view, starts)
     if unsound is not None or end != len(view):
         raise ReadError(f"{part.queue}: the response to a pull from offset {chunk.start} cannot be parsed")
-    offsets = records.heads["queue_offset"]
+    offsets = records.number("queue_offset")
     keep = (offsets >= part.start) & (offsets < part.end)
     return records if keep.all() else records.take(keep)
 
@@ -96,7 +97,7 @@ def _hole(chunk: Chunk, records: Records, part: QueueRange) -> Loss | None:
     This happens if a file of the commit log is missing but the consume queue is complete.
     """
     end = chunk.end if chunk.loss is None else chunk.loss.start
-    expected, there = np.arange(chunk.start, end), records.heads["queue_offset"]
+    expected, there = np.arange(chunk.start, end), records.number("queue_offset")
     if len(there) == len(expected):
         return None
     missing = np.setdiff1d(expected, there)
@@ -105,7 +106,7 @@ def _hole(chunk: Chunk, records: Records, part: QueueRange) -> Loss | None:
 
 def _batch(records: Records, part: QueueRange, options: TopicOptions, schema: pa.Schema) -> pa.RecordBatch:
     if options.tags:  # brokers compare only hashes
-        tags = property_column(records.properties_text, PROPERTY_TAGS)
+        tags = records.properties.column(PROPERTY_TAGS)
         records = records.take(pc.is_in(tags, pa.array(options.tags)).to_numpy(zero_copy_only=False))
     others: dict[str, Any] = {"topic": part.queue.topic, "broker": part.queue.broker}
     return record_batch(records, schema, others)
