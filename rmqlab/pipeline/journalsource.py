@@ -5,17 +5,14 @@
 
 Without a schema the columns are `process` (of the file), `place` (byte position in it), `at`, `node`, `kind`, and all
 fields as one JSON text. In a user's schema any other column contains the field of that name: null if an event does not
-have it, or has another type. Bytes that are not an event are a row of kind `journal_torn`, with the fields `at` and
-`size` in bytes. With the option `withSurveys` each range read adds a row of kind `journal_survey`
-(`rmqlab.runtime.journalsurvey`).
+have it, or if it has another type (`journalcolumns`). Bytes that are not an event are a row of kind `journal_torn`,
+with the fields `at` and `size` in bytes. With the option `withSurveys` each range read adds a row of kind
+`journal_survey` (`rmqlab.runtime.journalsurvey`).
 """
 
 import functools
-import json
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import attrs
 import pyarrow as pa
@@ -25,6 +22,7 @@ from pyspark.sql.types import StructType
 
 from rmqlab.pipeline.columns import ddl
 from rmqlab.pipeline.errors import without_traceback
+from rmqlab.pipeline.journalcolumns import as_json, field_columns
 from rmqlab.pipeline.journalranges import JournalRange, NoJournalError, journal_files, journal_ranges, read_range
 from rmqlab.pipeline.localpaths import NoPathError, find_all
 from rmqlab.pipeline.options import (
@@ -55,7 +53,6 @@ COLUMNS = {
 }
 _FIELD_TYPES = ("string", "int", "bigint", "double", "boolean")
 _BATCH_ROWS = 8192
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @attrs.frozen(kw_only=True)
@@ -149,57 +146,53 @@ class JournalReader(DataSourceReader):
             yield self._batch(part, rows)
 
     def _rows(self, part: JournalRange) -> Iterator[tuple[int, JournalEntry]]:
+        found = read_range(part)
+        if not self.options.with_surveys:
+            yield from map(_row, found)
+            return
         survey = JournalSurvey(process=part.process, size=Path(part.path).stat().st_size, begin=part.start)
-        for found in read_range(part):
-            survey.add(found)
-            yield (found.at, _torn_entry(found)) if isinstance(found, Torn) else found
-        if self.options.with_surveys:
-            yield part.start, JournalEntry(0, "", SURVEY_KIND, survey.as_fields())
+        for one in found:
+            survey.add(one)
+            yield _row(one)
+        yield part.start, JournalEntry(0, "", SURVEY_KIND, survey.as_fields())
 
     def _is_wanted(self, kind: str) -> bool:
         options = self.options
         return kind not in options.not_kinds and (not options.kinds or kind in options.kinds)
 
     def _batch(self, part: JournalRange, rows: Sequence[tuple[int, JournalEntry]]) -> pa.RecordBatch:
-        columns = [self._column(field, part, rows) for field in self.schema]
+        entries = [entry for _, entry in rows]
+        asked = [field for field in self.schema if field.name not in COLUMNS]
+        of_fields = iter(field_columns(asked, [entry.fields for entry in entries]) if asked else ())
+        columns = []
+        for field in self.schema:
+            if field.name == "process":
+                column = pa.repeat(part.process, len(rows))
+            elif field.name == "place":
+                column = pa.array([place for place, _ in rows], field.type)
+            elif field.name in COLUMNS:
+                column = _entry_column(field, entries)
+            else:
+                column = next(of_fields)
+            columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=self.schema)
 
-    def _column(self, field: pa.Field, part: JournalRange, rows: Sequence[tuple[int, JournalEntry]]) -> pa.Array:
-        name = field.name
-        if name == "process":
-            return pa.repeat(part.process, len(rows))
-        if name == "place":
-            return pa.array([place for place, _ in rows], field.type)
-        if name == "at":
-            return pa.array([_instant(entry) for _, entry in rows], field.type)
-        if name in ("node", "kind"):
-            return pa.array([getattr(entry, name) for _, entry in rows], field.type)
-        if name == "fields":
-            return pa.array([json.dumps(entry.fields, default=str) for _, entry in rows], field.type)
-        convert = _conversion(field.type)
-        return pa.array([convert(entry.fields.get(name)) for _, entry in rows], field.type)
+
+def _entry_column(field: pa.Field, entries: Sequence[JournalEntry]) -> pa.Array:
+    """Return the column `at`, `node`, `kind` or `fields`."""
+    if field.name == "at":
+        return pa.array([_instant(entry) for entry in entries], pa.timestamp("ms", "UTC")).cast(field.type)
+    if field.name == "fields":
+        return pa.array([as_json(entry.fields) for entry in entries], field.type)
+    return pa.array([getattr(entry, field.name) for entry in entries], field.type)
 
 
-def _torn_entry(torn: Torn) -> JournalEntry:
-    return JournalEntry(0, "", TORN_KIND, attrs.asdict(torn))
+def _row(found: tuple[int, JournalEntry] | Torn) -> tuple[int, JournalEntry]:
+    if isinstance(found, Torn):
+        return found.at, JournalEntry(0, "", TORN_KIND, attrs.asdict(found))
+    return found
 
 
-def _instant(entry: JournalEntry) -> datetime | None:
-    """Return the time of an event; None for a row about the file itself."""
-    if entry.kind in (TORN_KIND, SURVEY_KIND):
-        return None
-    return _EPOCH + timedelta(milliseconds=entry.at_millis)
-
-
-def _conversion(kind: pa.DataType) -> Callable[[Any], Any]:
-    """Return the conversion of a field to a column's type.
-
-    It returns null for values of other types.
-    """
-    if pa.types.is_boolean(kind):
-        return lambda value: value if isinstance(value, bool) else None
-    if pa.types.is_integer(kind):
-        return lambda value: value if isinstance(value, int) else None
-    if pa.types.is_floating(kind):
-        return lambda value: float(value) if isinstance(value, int | float) else None
-    return lambda value: value if value is None or isinstance(value, str) else json.dumps(value, default=str)
+def _instant(entry: JournalEntry) -> int | None:
+    """Return the time of an event in ms; None for a row about the file itself."""
+    return None if entry.kind in (TORN_KIND, SURVEY_KIND) else entry.at_millis

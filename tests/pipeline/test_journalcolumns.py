@@ -1,0 +1,90 @@
+"""Columns of journal entries: each value by the rules of its column's type, whatever its neighbours are. No JVM."""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import hypothesis
+import hypothesis.strategies as st
+import msgpack
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampType
+
+from rmqlab.pipeline import journalsource
+from rmqlab.pipeline.journalcolumns import field_columns
+from rmqlab.pipeline.journalsource import JournalSource
+
+TYPES = {
+    "text": pa.string(), "small": pa.int32(), "large": pa.int64(), "ratio": pa.float64(), "is_late": pa.bool_(),
+}  # fmt: skip
+RIGHT = {
+    "text": st.text(max_size=5), "small": st.integers(-(2**31), 2**31 - 1), "large": st.integers(-(2**63), 2**63 - 1),
+    "ratio": st.floats(allow_nan=False), "is_late": st.booleans(),
+}  # fmt: skip
+ANY = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**63), 2**64 - 1), st.floats(allow_nan=False), st.text(max_size=5),
+    st.binary(max_size=5), st.lists(st.integers(), max_size=2), st.dictionaries(st.text(max_size=2), st.integers()),
+    st.sampled_from([1.0, -0.0, 2**31, 2**31 - 1, -(2**31), 2**63, 2**53 + 1]),
+)  # fmt: skip
+ENTRIES = st.one_of(
+    st.fixed_dictionaries({}, optional=RIGHT),
+    st.dictionaries(st.sampled_from([*TYPES, "other"]), ANY),
+)
+
+
+def expected(name: str, fields: Mapping[str, Any]) -> Any:
+    value, kind = fields.get(name), type(fields.get(name))
+    if value is None or name == "text":
+        return value if value is None or kind is str else json.dumps(value, default=str)
+    if name == "ratio":
+        return float(value) if kind in (int, float, bool) else None
+    if name == "is_late":
+        return value if kind is bool else None
+    bits = 31 if name == "small" else 63
+    return value if kind is int and -(2**bits) <= value < 2**bits else None
+
+
+@hypothesis.given(st.lists(ENTRIES, max_size=8), st.permutations(list(TYPES)), st.integers(1, len(TYPES)))
+def test_every_value_follows_the_rules_of_its_column(
+    entries: list[dict[str, Any]], names: list[str], asked: int
+) -> None:
+    columns = [pa.field(name, TYPES[name]) for name in names[:asked]]
+    found = field_columns(columns, entries)
+    assert [column.type for column in found] == [column.type for column in columns]
+    for column, values in zip(columns, found, strict=True):
+        assert values.to_pylist() == [expected(column.name, fields) for fields in entries], column.name
+
+
+@pytest.mark.parametrize("value", [True, 2**31, 1.0, b"1", "1", [1]])
+def test_a_value_that_is_no_integer_of_its_size_is_null(value: object) -> None:
+    """A boolean, or an integer that did not fit, ended the read of the whole journal."""
+    (column,) = field_columns([pa.field("small", pa.int32())], [{"small": 1}, {"small": value}])
+    assert column.to_pylist() == [1, None]
+
+
+def test_a_journal_is_read_in_batches_with_torn_bytes(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journalsource, "_BATCH_ROWS", 4)
+    entries = [
+        msgpack.packb({"v": 1, "at": 1000 + n, "node": "a", "kind": "sent", "fields": {"number": n}}) for n in range(10)
+    ]
+    (tmp_path / "a.msgpack").write_bytes(b"".join([*entries[:5], b"\xc1" * 7, *entries[5:]]))
+    schema = StructType(
+        [
+            StructField("number", LongType()), StructField("kind", StringType()), StructField("at", TimestampType()),
+            StructField("place", LongType()), StructField("process", StringType()),
+        ]
+    )  # fmt: skip
+    reader = JournalSource({"path": str(tmp_path)}).reader(schema)
+    (partition,) = reader.partitions()
+    batches = list(reader.read(partition))
+    assert [batch.num_rows for batch in batches] == [4, 4, 3]
+    rows = pa.Table.from_batches(batches).to_pylist()
+    torn = rows.pop(5)
+    size = len(entries[0])
+    assert (torn["kind"], torn["number"], torn["at"], torn["place"]) == ("journal_torn", None, None, 5 * size)
+    assert [row["number"] for row in rows] == list(range(10))
+    assert [row["at"].timestamp() for row in rows] == [1 + n / 1000 for n in range(10)]
+    assert [row["place"] for row in rows] == [n * size + 7 * (n >= 5) for n in range(10)]
+    assert {(row["process"], row["kind"]) for row in rows} == {("a", "sent")}
