@@ -150,7 +150,7 @@ def decode_records(data: memoryview, starts: Sequence[int]) -> tuple[Records, in
     body_size = numbers(raw, np.where(sound, body_at - (BODY_AT - BODY_SIZE_AT), 0), ">i4")
     topic_at = body_at + body_size + 1
     sound &= (body_size >= 0) & (topic_at + 2 <= ends)
-    topic_size = raw[np.where(sound, topic_at - 1, 0)].astype(np.int64) if len(begins) else begins
+    topic_size = numbers(raw, np.where(sound, topic_at - 1, 0), "u1").astype(np.int64)
     properties_at = topic_at + topic_size + 2
     sound &= properties_at <= ends
     properties_size = numbers(raw, np.where(sound, properties_at - 2, 0), ">i2").astype(np.int64)
