@@ -118,6 +118,25 @@ async def test_a_master_that_refuses_a_kind_is_logged_once_with_its_remark(
     ]
 
 
+async def test_a_refusal_that_returns_after_a_success_is_logged_again(
+    following: Slave, caplog: pytest.LogCaptureFixture
+) -> None:
+    refusal = Command(ResponseCode.SYSTEM_ERROR, remark="no such table")
+    success = Command(ResponseCode.SUCCESS, body=b'{"offsetTable":{}}')
+    for reply in (refusal, success, refusal):
+        following.client.answers[(MASTER, RequestCode.GET_ALL_DELAY_OFFSET)] = reply
+        await following.sync.sync()
+    assert len(caplog.records) == 2
+
+
+async def test_a_sync_that_begins_during_another_asks_nothing(following: Slave) -> None:
+    """A slave that hands offsets back also syncs when its master returns, perhaps in the middle of the periodic sync."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(following.sync.sync)
+        nursery.start_soon(following.sync.sync)
+    assert len(following.client.asked) == 4
+
+
 async def test_a_master_that_registered_nonsense_for_an_address_is_asked_in_vain(slave: Slave) -> None:
     """Anybody may register a master of our name: its slave logs the failure and lives on."""
     slave.sync.known_master.address = "nonsense"

@@ -51,7 +51,7 @@ class LivingMaster:
 
     def __init__(self, offsets: dict[str, dict[int, int]]) -> None:
         self.offsets = offsets
-        self.boot = "1000"
+        self.boot: str | None = "1000"
         self.commits: list[tuple[str, int, int]] = []
         self.refuses_commits = False
         self.lacks_runtime_info = False
@@ -60,7 +60,8 @@ class LivingMaster:
         if command.code == RequestCode.GET_ALL_CONSUMER_OFFSET:
             return Command(ResponseCode.SUCCESS, body=ConsumerOffsets(offset_table=self.offsets).encode())
         if command.code == RequestCode.GET_BROKER_RUNTIME_INFO and not self.lacks_runtime_info:
-            return Command(ResponseCode.SUCCESS, body=KVTable(table={"bootTimestamp": self.boot}).encode())
+            table = {} if self.boot is None else {"bootTimestamp": self.boot}
+            return Command(ResponseCode.SUCCESS, body=KVTable(table=table).encode())
         if command.code == RequestCode.UPDATE_CONSUMER_OFFSET and not self.refuses_commits:
             fields = command.header(UpdateConsumerOffsetRequestHeader)
             key = f"{fields.topic}@{fields.consumer_group}"
@@ -141,10 +142,14 @@ async def test_with_keep_newer_consumer_offsets_a_reset_at_a_living_master_is_fo
     assert master.commits == []
 
 
-async def test_a_master_that_does_not_say_when_it_started_moves_nothing_back(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize("lacks_runtime_info", [True, False], ids=["request refused", "no boot time in the reply"])
+async def test_a_master_that_does_not_say_when_it_started_moves_nothing_back(
+    tmp_path: pathlib.Path,
+    lacks_runtime_info: bool,  # noqa: FBT001 - a column of the table
+) -> None:
     master = LivingMaster({"T@g": {0: 15}})
     slave = Slave(tmp_path, master, keeps_newer=True)
-    master.lacks_runtime_info = True
+    master.boot, master.lacks_runtime_info = None, lacks_runtime_info
     await slave.sync.sync()
     master.offsets["T@g"][0] = 3
     await slave.sync.sync()
@@ -178,3 +183,15 @@ async def test_a_master_that_does_not_take_them_is_asked_again(tmp_path: pathlib
     master.refuses_commits = False
     await slave.sync.sync()
     assert master.offsets == {"T@g": {0: 15}}
+
+
+async def test_a_failed_hand_back_after_a_successful_one_is_logged_again(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    master = LivingMaster({"T@g": {0: 10}})
+    slave = Slave(tmp_path, master, hands_back=True)
+    for offset, refuses in ((15, True), (15, False), (20, True)):
+        slave.offsets.commit("g", "T", 0, offset)
+        master.refuses_commits = refuses
+        await slave.sync.sync()
+    assert caplog.text.count("not handed back") == 2

@@ -8,7 +8,7 @@ import trio.testing
 
 from rmqlab.broker.scripted import ScriptedTasks
 from rmqlab.remoting.bodies.runtime import KVTable
-from rmqlab.remoting.bodies.topic import TopicConfig
+from rmqlab.remoting.bodies.topic import DataVersion, TopicConfig
 from rmqlab.remoting.codes import RequestCode
 from rmqlab.runtime.testing import ScriptedClient
 from tests.broker.registrations import MuteClient, answer, open_registration, registered_body
@@ -212,6 +212,16 @@ async def test_unforced_it_asks_for_the_version_first_and_stays_silent_where_it_
     await registration._register(is_forced=False)
     assert {command.code for _, _, command in client.asked} == {RequestCode.QUERY_DATA_VERSION}
     client.answers["n2:9876"] = answer({"changed": "true"})
+    await registration._register(is_forced=False)
+    assert [command.code for _, _, command in client.asked].count(RequestCode.REGISTER_BROKER) == 2
+
+
+async def test_unforced_it_registers_where_the_version_differs_from_ours(tmp_path: pathlib.Path) -> None:
+    """BrokerOuterAPI.needRegister compares the version in the body, whatever `changed` says."""
+    other = answer({"changed": "false"}, DataVersion(timestamp=1, counter=99).encode())
+    client = ScriptedClient({("n1:9876", RequestCode.QUERY_DATA_VERSION): other})
+    client.answers["n2:9876"] = answer({"changed": "false"})
+    registration, _ = open_registration(tmp_path, client)
     await registration._register(is_forced=False)
     assert [command.code for _, _, command in client.asked].count(RequestCode.REGISTER_BROKER) == 2
 

@@ -93,6 +93,30 @@ async def test_a_data_version_that_does_not_parse_counts_as_another(
     assert len(caplog.records) == 1
 
 
+VERSION = ("n1:9876", RequestCode.QUERY_DATA_VERSION)
+RECOVERIES = {
+    "a nameserver that is away": ("n1:9876", None, answer({})),
+    "an invalid address of the master": ("n1:9876", answer({"masterAddr": "m"}), answer({"masterAddr": "m:10911"})),
+    "a version that does not parse": (VERSION, answer({"changed": "false"}, b"what"), answer({"changed": "false"})),
+}
+
+
+@pytest.mark.parametrize(("asked", "failure", "success"), RECOVERIES.values(), ids=RECOVERIES)
+async def test_a_failure_that_returns_after_a_success_is_logged_again(
+    tmp_path: pathlib.Path,
+    asked: str | tuple[str, int],
+    failure: Command | None,
+    success: Command,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    client = ScriptedClient()
+    registration, _ = open_registration(tmp_path, client)
+    for reply in (failure, failure, success, failure):
+        client.answers[asked] = reply
+        await registration._register(is_forced=asked != VERSION)
+    assert len(caplog.records) == 2
+
+
 async def test_who_waits_for_a_registration_is_told_although_another_fails(tmp_path: pathlib.Path) -> None:
     tasks = ScriptedTasks()
     registration, _ = open_registration(tmp_path, ScriptedClient(), tasks)

@@ -34,3 +34,16 @@ def test_only_the_entry_that_changed_is_encoded_again(monkeypatch: pytest.Monkey
     topics["T7"] = TopicConfig(topic_name="T7", perm=4)
     file.encode(TopicConfigSerializeWrapper(), topics)
     assert encoded == [topics["T7"]]
+
+
+def test_equal_entries_that_a_slave_copied_are_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each copy of the master's table is decoded into new values, most of them equal to the old ones."""
+    file, topics = TableFile("topicConfigTable"), {f"T{n}": TopicConfig(topic_name=f"T{n}") for n in range(5)}
+    before = file.encode(TopicConfigSerializeWrapper(), topics)
+
+    def fail(key: object, _value: object) -> bytes:
+        raise AssertionError(f"{key} is encoded again")
+
+    monkeypatch.setattr("rmqlab.broker.tablefile.encode_pretty_entry", fail)
+    copied = {name: TopicConfig(topic_name=name) for name in topics}
+    assert file.encode(TopicConfigSerializeWrapper(), copied) == before

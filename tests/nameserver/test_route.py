@@ -1,5 +1,7 @@
 """The route table: RocketMQ's rules of section 4 of the reference, one by one."""
 
+from collections.abc import Callable
+
 import attrs
 import pytest
 
@@ -129,10 +131,19 @@ def test_filter_servers_are_stored_left_and_removed() -> None:
     assert table.filter_servers == {}
 
 
-def test_filter_servers_go_with_their_broker() -> None:
+@pytest.mark.parametrize(
+    "remove",
+    [
+        lambda table: table.unregister(MASTER.cluster, MASTER.address, MASTER.broker_name, MASTER.broker_id),
+        lambda table: table.lose_connection(connection_of(MASTER), "10.0.0.1:40000"),
+        lambda table: table.expire(now=121.0),
+    ],
+    ids=["unregistered", "connection lost", "expired"],
+)
+def test_filter_servers_go_with_their_broker(remove: Callable[[RouteTable], object]) -> None:
     table = pair()
     register(table, attrs.evolve(MASTER, filter_servers=["10.0.0.1:5000"]))
-    table.unregister(MASTER.cluster, MASTER.address, MASTER.broker_name, MASTER.broker_id)
+    remove(table)
     assert table.filter_servers == {}
 
 

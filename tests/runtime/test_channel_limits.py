@@ -173,10 +173,16 @@ async def test_bytes_that_many_slow_peers_wait_for_are_copied_once(peer: Peer, r
         sock.close()
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [{"MAX_OWED": 2**20}, {"PROCESS_HIGH_WATER": 2**20, "PROCESS_MAX_OWED": 2**20}],
+    ids=["this peer", "all peers"],
+)
 async def test_a_peer_that_is_owed_too_much_is_closed(
-    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch
+    peer: Peer, reactor: Reactor, monkeypatch: pytest.MonkeyPatch, limits: dict[str, int]
 ) -> None:
-    monkeypatch.setattr("rmqlab.runtime.channel.MAX_OWED", 2**20)
+    for name, limit in limits.items():
+        monkeypatch.setattr(f"rmqlab.runtime.channel.{name}", limit)
     reply_size, received = 8 * 2**20, 0
     with _dial(peer.address, encode_command(request(BLOB))) as sock:
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
