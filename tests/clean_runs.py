@@ -29,10 +29,27 @@ ZERO = (
     "duplicates.unexplained",
     "offset_file_behind",
     "clock_disagreement",
+    "corrupt",
+    "unreadable",
+    "dangling",
+    "unqueued",
+    "unindexed",
+    "delivered_unstored",
+    "topics_missing",
+    "groups_missing",
+    "offset_file_ahead",
+    "delay_offset_behind",
 )
 """Metrics that no fault of the scenario may move: it takes no disk, no record and no clock away."""
-MAY_BE_UNKNOWN = ("offset_file_behind", "clock_disagreement")
-"""Of these: unknown where no event proves anything, which is no gap in the evidence."""
+MAY_BE_UNKNOWN = (
+    "offset_file_behind",
+    "clock_disagreement",
+    "unqueued",
+    "unindexed",
+    "offset_file_ahead",
+    "delay_offset_behind",
+)
+"""Of these: unknown if no event proves anything, as after a kill. That is not a gap in the evidence."""
 
 
 @attrs.frozen

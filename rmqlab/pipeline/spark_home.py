@@ -8,6 +8,7 @@ no archive: workers import the installed package (spark.md, 1, 2).
     <directory>/jars -> the installed jars      python/lib/  empty
     <directory>/bin/spark-submit                conf/log4j2.properties   errors only
     <directory>/bin/python                      this interpreter, with rmqlab.pipeline.daemon for pyspark.daemon
+    <directory>/classes.jsa                     the JVM's archive of loaded classes, after the first run
 
 Spark applies `spark.python.daemon.module` only to the parents of its tasks' processes, not to planners: so
 `bin/python` replaces the module for both.
@@ -147,11 +148,23 @@ exec {shlex.quote(sys.executable)} "$@"
 
 
 def _submit(java: Java, options: Sequence[str]) -> str:
+    """Return a script that starts Java with the class-data archive, or lets the first JVM create it at its exit.
+
+    The JVM exits after Python, so nobody waits for the archive. It ignores one of another Java or other jars.
+    """
     return f"""#!/bin/sh
 here=$(dirname "$0")/..
-exec {shlex.quote(str(java.program))} {shlex.join(options)} \\
+set -- {shlex.join(options)} -Xlog:disable -Xlog:all=error:stderr \\
     -Dlog4j2.configurationFile="file:$here/conf/log4j2.properties" \\
     -cp "$here/jars/*" org.apache.spark.deploy.SparkSubmit "$@"
+if [ -f "$here/classes.jsa" ]; then
+    exec {shlex.quote(str(java.program))} -XX:SharedArchiveFile="$here/classes.jsa" "$@"
+fi
+rm -f "$here"/classes.new.*
+{shlex.quote(str(java.program))} -XX:ArchiveClassesAtExit="$here/classes.new.$$" "$@"
+status=$?
+mv -f "$here/classes.new.$$" "$here/classes.jsa" 2>/dev/null
+exit $status
 """
 
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from rmqlab.pipeline import session
-from rmqlab.pipeline.java import find_java
+from rmqlab.pipeline.java import Java, find_java
 from rmqlab.pipeline.masters import check_master
 from rmqlab.pipeline.spark_home import Machine, make_overlay
 
@@ -50,6 +50,24 @@ def test_an_overlay_is_made_once_and_holds_the_installed_jars(tmp_path: pathlib.
     assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == sorted(
         {made.name, make_overlay(spark_home, java, Machine(heap="1g"), tmp_path / "cache").name}
     )
+
+
+def test_the_first_jvm_leaves_an_archive_of_classes_that_later_ones_share(tmp_path: pathlib.Path) -> None:
+    java = tmp_path / "java"
+    java.write_text(
+        f'#!/bin/sh\nprintf "%s\\n" "$@" >{tmp_path}/arguments\n'
+        'for one in "$@"; do case "$one" in -XX:ArchiveClassesAtExit=*) touch "${one#*=}";; esac; done\nexit 3\n'
+    )
+    java.chmod(0o755)
+    spark_home = tmp_path / "pyspark"
+    (spark_home / "jars").mkdir(parents=True)
+    made = make_overlay(spark_home, Java(java, 17, "nowhere"), Machine(), tmp_path / "cache")
+    for option in ("-XX:ArchiveClassesAtExit=", "-XX:SharedArchiveFile="):
+        assert subprocess.run([made / "bin" / "spark-submit", "a b"], check=False).returncode == 3
+        arguments = (tmp_path / "arguments").read_text().splitlines()
+        assert arguments[0].startswith(option)
+        assert arguments[-2:] == ["org.apache.spark.deploy.SparkSubmit", "a b"]
+        assert sorted(path.name for path in made.glob("classes.*")) == ["classes.jsa"]
 
 
 def test_the_users_python_runs_the_tasks_and_ours_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
