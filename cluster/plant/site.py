@@ -52,7 +52,7 @@ class Site:
         return found[(self.seed - 1) % len(found)]
 
     def choose(self, candidates: Sequence[T], what: str) -> T:
-        """Choose one of several by rng, from the middle half where there are enough."""
+        """Choose one of several at random, from the middle half if there are enough."""
         if not candidates:
             raise NothingToPlantError(f"the run has no {what}")
         quarter = len(candidates) // 4
