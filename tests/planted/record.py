@@ -14,7 +14,8 @@ from rmqlab.runtime.journal import JournalEntry
 TOPIC = "orders"
 LATER_TOPIC = "reminders"
 GROUP = "shop"
-SENDS = 320
+SENDS = 480
+"""At 12 a second: the topics are older than the 30 s below which `topics_missing` does not count them."""
 DELAYED_SENDS = 12
 _TIMEOUT = 120
 """Real seconds for each thing that is waited for."""
