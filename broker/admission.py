@@ -15,7 +15,10 @@ Admit = Callable[[Any, Command], Reply | None]
 
 
 def admission(broker: Broker, overload: Overload) -> Admit:
-    """Return the check of a broker's requests. Flow control runs first, as in NettyRemotingAbstract."""
+    """Return the check of a broker's requests.
+
+    Flow control runs first, as in NettyRemotingAbstract.
+    """
     access = broker.access
     if access is None:
         return overload.admit

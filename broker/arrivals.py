@@ -19,7 +19,10 @@ class Arrivals:
     def messages_dispatched(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], _store_timestamp: int
     ) -> None:
-        """Wake the pulls that these messages are for; in the schedule topic, tags codes are times of delivery in ms."""
+        """Wake the pulls that these messages are for.
+
+        In the schedule topic, tags codes are times of delivery in ms.
+        """
         if topic == names.SCHEDULE_TOPIC:
             self.due_alarm.bring_forward(due_millis=min(tags_codes))
         self.hold.arrived(topic, queue_id, queue_offset, tags_codes)

@@ -141,7 +141,10 @@ def _make_ha_master(env: Environment, store: MessageStore, slave_waits: PendingA
 
 
 def _listen_for_slaves(ha_master: HaMaster, config: BrokerConfig) -> str:
-    """Open the HA port; return the HA address for registrations. StartError if the port cannot be opened."""
+    """Open the HA port; return the HA address for registrations.
+
+    StartError if the port cannot be opened.
+    """
     port = config.ha_listen_port if config.ha_listen_port is not None else config.listen_port + HA_PORT_DISTANCE
     try:
         _, port = ha_master.listen(config.listen_address, port)
@@ -156,5 +159,8 @@ def _slave_settings(settings: BrokerSettings) -> HaSettings:
 
 
 def _source_ip(config: BrokerConfig) -> str | None:
-    """Return the local address of outgoing connections; None lets the system choose it."""
+    """Return the local address of outgoing connections.
+
+    None lets the system choose it.
+    """
     return None if config.listen_address in ANYWHERE else config.listen_address

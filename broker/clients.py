@@ -38,7 +38,10 @@ class Member:
 
 
 class TooManyClientsError(Exception):
-    """A heartbeat would make a table larger than it may be. The message names the limit."""
+    """A heartbeat would make a table larger than it may be.
+
+    The message names the limit.
+    """
 
 
 def _check_room(groups: Collection[str], group_name: str, members: int) -> None:
@@ -111,7 +114,9 @@ class ConsumerTable:
         self._groups_of: dict[Any, dict[str, None]] = {}  # by channel
 
     def register(self, data: ConsumerData, member: Member) -> bool:
-        """Apply a heartbeat of one group. True if other members must rebalance: a new member, or new topics.
+        """Apply a heartbeat of one group.
+
+        True if other members must rebalance: a new member, or new topics.
 
         Raises TooManyClientsError.
         """
@@ -143,7 +148,10 @@ class ConsumerTable:
                 raise TooManyClientsError(f"all subscriptions take more than {MAX_SUBSCRIPTION_BYTES} bytes")
 
     def leave(self, group_name: str, channel: Channel) -> bool:
-        """Drop one connection from one group. True if other members remain and must rebalance."""
+        """Drop one connection from one group.
+
+        True if other members remain and must rebalance.
+        """
         group = self.groups.get(group_name)
         if group is None or group.members.pop(channel, None) is None:
             return False

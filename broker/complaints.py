@@ -14,7 +14,10 @@ def short(text: object) -> str:
 
 @attrs.define(eq=False)
 class Complaints:
-    """The last complaint about each subject. A subject is what may fail and recover: a peer, a kind of request."""
+    """The last complaint about each subject.
+
+    A subject is what may fail and recover: a peer, a kind of request.
+    """
 
     log: logging.Logger
     _last: dict[str, str] = attrs.field(factory=dict, init=False)

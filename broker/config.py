@@ -223,7 +223,10 @@ class BrokerSettings:
         return pathlib.Path(self.broker.rocketmq_home or pathlib.Path(self.source.source).absolute().parent)
 
     def changed(self, changes: Mapping[str, str]) -> Self:
-        """Return these settings with changes under RocketMQ's names. SettingsError for an invalid value."""
+        """Return these settings with changes under RocketMQ's names.
+
+        SettingsError for an invalid value.
+        """
         broker, values = change_settings(self.broker, changes)
         store, more = change_settings(self.store, changes)
         ha, still_more = change_settings(self.ha, changes)
@@ -243,7 +246,10 @@ class BrokerSettings:
 
 
 def load_config(path: str | pathlib.Path) -> BrokerSettings:
-    """Load and validate a settings file. SettingsError names file, key, and the expected value."""
+    """Load and validate a settings file.
+
+    SettingsError names file, key, and the expected value.
+    """
     settings = _bind(read_settings(path, KINDS))
     broker = settings.broker
     if broker.is_slave:

@@ -38,7 +38,10 @@ LEVEL_LIMIT = 256
 
 @attrs.define(eq=False)
 class DueAlarm:
-    """The sleep of delayed delivery. Dispatch ends it early for a message that is due before the others."""
+    """The sleep of delayed delivery.
+
+    Dispatch ends it early for a message that is due before the others.
+    """
 
     now_millis: Callable[[], int]
     _nap: trio.CancelScope | None = attrs.field(default=None, init=False)
@@ -51,7 +54,10 @@ class DueAlarm:
         self._nap = None
 
     def bring_forward(self, due_millis: int) -> None:
-        """A delayed message was stored: sleep no longer than until it is due. Without a sleeper, do nothing."""
+        """A delayed message was stored: sleep no longer than until it is due.
+
+        Without a sleeper, do nothing.
+        """
         if self._nap is not None:
             due_at = trio.current_time() + max(0, due_millis - self.now_millis()) / 1000
             self._nap.deadline = min(self._nap.deadline, due_at)
@@ -59,7 +65,10 @@ class DueAlarm:
 
 @attrs.define(eq=False)
 class DelayedDelivery:
-    """Delivers each level and keeps its progress. A slave has the table of progress and never delivers."""
+    """Delivers each level and keeps its progress.
+
+    A slave has the table of progress and never delivers.
+    """
 
     store: MessageStore
     path: pathlib.Path
@@ -84,7 +93,10 @@ class DelayedDelivery:
         return DelayOffsets(offset_table=self.offsets)
 
     def save(self) -> None:
-        """Write delayOffset.json. Messages delivered since the last save are delivered again after a crash."""
+        """Write delayOffset.json.
+
+        Messages delivered since the last save are delivered again after a crash.
+        """
         keep_config_file(self.path, self.body().encode_pretty())
 
     # ---- delivery ----------------------------------------------------------------------------------------
@@ -104,7 +116,10 @@ class DelayedDelivery:
         return max(counts, default=0) == LEVEL_LIMIT
 
     def seconds_until_due(self) -> float:
-        """Return the seconds until the next stored message is due; infinite if there is none."""
+        """Return the seconds until the next stored message is due.
+
+        Infinite if there is none.
+        """
         waits = [self._millis_until_due(level) for level in range(1, len(self._delays) + 1)]
         return min(waits, default=math.inf) / 1000
 
@@ -116,7 +131,10 @@ class DelayedDelivery:
         return max(0, self._resume_at.get(level, 0) - now, self._due(level, heads[0][2], now) - now)
 
     def _deliver_level(self, level: int) -> int:
-        """Deliver in order until one is not due or cannot be stored now. Returns the number of entries that are done."""
+        """Deliver in order until one is not due or cannot be stored now.
+
+        Returns the number of entries that are done.
+        """
         now, position = self.now_millis(), self._position(level)
         if self._resume_at.get(level, 0) > now:
             return 0
@@ -137,7 +155,10 @@ class DelayedDelivery:
         return done
 
     def _deliver_or_skip(self, physical_offset: int, size: int) -> bool:
-        """Deliver a message, or skip one that can never be delivered. False if it is to be tried again."""
+        """Deliver a message, or skip one that can never be delivered.
+
+        False if it is to be tried again.
+        """
         try:
             return self._deliver(physical_offset, size)
         except OSError:
@@ -167,7 +188,10 @@ class DelayedDelivery:
         return result.is_stored
 
     def _due(self, level: int, due: int, now: int) -> int:
-        """Return the wall-clock ms of delivery. An entry due later than its whole delay has another clock's time: now."""
+        """Return the wall-clock ms of delivery.
+
+        An entry due later than its whole delay has another clock's time: now.
+        """
         return due if due <= now + self._delays[level - 1] else now
 
     def _entries(self, level: int, position: int, count: int) -> list[tuple[int, int, int]]:

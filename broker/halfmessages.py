@@ -1,4 +1,6 @@
-"""Half messages: decisions about each, and the records that resolve them. Pure: no clock, no I/O.
+"""Half messages: decisions about each, and the records that resolve them.
+
+Pure: no clock, no I/O.
 
 Sources: store-and-ha section 7.1, broker-requests section 4; classes TransactionalMessageServiceImpl,
 TransactionalMessageBridge, EndTransactionProcessor.
@@ -59,7 +61,10 @@ class CheckLimits:
 
 
 def judge(half: StoredMessage, limits: CheckLimits, now: int) -> Verdict:
-    """Decide by age and by the number of checks (store-ha#72). An age below 0 is another clock's: ask."""
+    """Decide by age and by the number of checks (store-ha#72).
+
+    An age below 0 is another clock's: ask.
+    """
     age = now - half.born_timestamp
     if check_times(half) >= limits.check_max or age > limits.reserved_time:
         return Verdict.GIVE_UP
@@ -84,7 +89,10 @@ def first_queue_offset(half: StoredMessage) -> int:
 
 
 def _number(half: StoredMessage, name: str, otherwise: int) -> int:
-    """A property that is a 64-bit number; `otherwise` where it is missing, or its producer made it something else."""
+    """A property that is a 64-bit number.
+
+    `otherwise` where it is missing, or its producer made it something else.
+    """
     try:
         return java_long(half.properties[name])
     except (KeyError, ValueError):
@@ -95,7 +103,9 @@ def _number(half: StoredMessage, name: str, otherwise: int) -> int:
 
 
 def committed(half: StoredMessage) -> NewMessage:
-    """Return the committed message. It carries the offset of its half message; its properties still mark it as one.
+    """Return the committed message.
+
+    It carries the offset of its half message; its properties still mark it as one.
 
     RecordError if its properties lack the real topic or queue.
     """
@@ -168,7 +178,9 @@ def check_request(half: StoredMessage, times: int, queue_offset: int, physical_o
 
 
 def resolved_offset(record: StoredMessage, half_end: int) -> int:
-    """Return the offset in the half queue that an op record resolves. RecordError for a record that is no op record.
+    """Return the offset in the half queue that an op record resolves.
+
+    RecordError for a record that is no op record.
 
     Any client can commit a message into the op topic, so tag and body are checked (TransactionalMessageServiceImpl
     checks the tag). A real op record follows its half message in the log, so its offset lies below `half_end`, the end

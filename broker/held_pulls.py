@@ -121,7 +121,9 @@ class PullHold:
         return True
 
     def arrived(self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int]) -> None:
-        """Wake the pulls that new messages, the last of their queue, are for; those that want others stay.
+        """Wake the pulls that new messages, the last of their queue, are for.
+
+        Those that want others stay.
 
         With too many messages and pulls, all pulls behind the queue's end are woken a little later, as in a sweep.
         """
@@ -139,7 +141,10 @@ class PullHold:
             )
 
     def _may_compare(self, queue: Queue, queue_offset: int, messages: int) -> bool:
-        """Count the comparisons of an arrival. False if they are too many for now: the queue is checked later."""
+        """Count the comparisons of an arrival.
+
+        False if they are too many for now: the queue is checked later.
+        """
         if queue in self._crowded:
             self._crowded[queue] = queue_offset + messages
             return False
@@ -190,7 +195,10 @@ class PullHold:
             self._held.setdefault(queue, []).extend(stay)
 
     def _judge(self, is_due: Callable[[HeldPull], bool], pull: HeldPull) -> bool:
-        """Apply a condition. A filter that raises makes the pull due: it runs again, and its consumer gets the error."""
+        """Apply a condition.
+
+        A filter that raises makes the pull due: it runs again, and its consumer gets the error.
+        """
         try:
             return is_due(pull)
         except Exception as exc:  # noqa: BLE001 - a boundary: other pulls, and sends, do not depend on this one

@@ -32,7 +32,10 @@ class QueueLocks:
         return len(self._owners)
 
     def lock(self, queue: LockedQueue, client_id: str | None, now: float) -> bool:
-        """Acquire or renew a lock that is free, the client's own, or expired. False also if there are too many."""
+        """Acquire or renew a lock that is free, the client's own, or expired.
+
+        False also if there are too many.
+        """
         owner = self._owners.get(queue)
         if owner is not None and owner[0] != client_id and now - owner[1] <= LOCK_LIFE:
             return False
@@ -42,7 +45,10 @@ class QueueLocks:
         return True
 
     def _has_room(self, queue: LockedQueue, client_id: str | None, now: float) -> bool:
-        """Return True if there is room for one more lock. Drops expired ones when the table has doubled since the last time."""
+        """Return True if there is room for one more lock.
+
+        Drops expired ones when the table has doubled since the last time.
+        """
         if len(self._owners) >= self._pruned_at:
             self._owners = {queue: owner for queue, owner in self._owners.items() if now - owner[1] <= LOCK_LIFE}
             self._pruned_at = max(2 * len(self._owners), _FIRST_PRUNED)

@@ -1,4 +1,6 @@
-"""The background loops of a broker. The calls of `keep` in `run_broker` are the list.
+"""The background loops of a broker.
+
+The calls of `keep` in `run_broker` are the list.
 
 Periods are RocketMQ's, in seconds of the process's clock.
 """
@@ -41,13 +43,19 @@ PAGE_SIZE = 4096
 
 @attrs.define(eq=False)
 class _Syncs:
-    """Runs flushes in threads. Logs once that the disk fails, and once that it works again."""
+    """Runs flushes in threads.
+
+    Logs once that the disk fails, and once that it works again.
+    """
 
     store: MessageStore
     _is_failing: bool = attrs.field(default=False, init=False)
 
     async def run(self, job: FlushJob) -> bool:
-        """Run a job; True if it succeeded. A failed job is dropped: the sends that wait for it time out."""
+        """Run a job; True if it succeeded.
+
+        A failed job is dropped: the sends that wait for it time out.
+        """
         try:
             await trio.to_thread.run_sync(job.run)
         except OSError as exc:
@@ -142,9 +150,9 @@ async def _flush_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
 
 
 async def _flush_queues_forever(broker: Broker, syncs: _Syncs) -> NoReturn:
-    """Flush consume queues: dirty enough ones each second; at first and each minute all, and the checkpoint.
+    """Flush consume queues that are dirty enough, each second.
 
-    (store-and-ha section 3.6.)
+    At the start and each minute: all of them, and the checkpoint (store-and-ha section 3.6).
     """
     store = broker.store
     period = store.config.flush_interval_consume_queue / 1000

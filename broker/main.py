@@ -50,7 +50,10 @@ GOODBYE_TIMEOUT = 9.0
 
 
 async def main(settings: BrokerSettings, link: ControlLink) -> None:
-    """Run one broker until cancelled. StartError, also in groups, for a reason that an operator can mend."""
+    """Run one broker until cancelled.
+
+    StartError, also in groups, for a reason that an operator can mend.
+    """
     access = _open_access(settings)
     config, sock, vip_sock = _open_ports(settings.broker)
     settings = attrs.evolve(settings, broker=config)
@@ -64,7 +67,10 @@ async def main(settings: BrokerSettings, link: ControlLink) -> None:
 async def _run(
     env: Environment, store: MessageStore, arrivals: Arrivals, sock: socket.socket, vip_sock: socket.socket
 ) -> NoReturn:
-    """Assemble the broker and run its tasks. They end before it stops: no flush may find the store closed."""
+    """Assemble the broker and run its tasks.
+
+    They end before it stops: no flush may find the store closed.
+    """
     async with contextlib.AsyncExitStack() as stop, trio.open_nursery() as nursery:
         tasks = BackgroundTasks(nursery, env.link.errors)
         try:
@@ -94,7 +100,10 @@ async def _stop(broker: Broker, servers: list[Server[Broker]], link: ControlLink
 
 
 def _open_ports(config: BrokerConfig) -> tuple[BrokerConfig, socket.socket, socket.socket]:
-    """Open the port and the VIP port; return the configuration with the ports that the system chose for 0."""
+    """Open the port and the VIP port.
+
+    Return the configuration with the ports that the system chose for 0.
+    """
     try:
         sock = open_listener(config.listen_address, config.listen_port)
         port = sock.getsockname()[1]

@@ -22,7 +22,9 @@ FINAL: Final = frozenset({PutStatus.MESSAGE_ILLEGAL, PutStatus.PROPERTIES_SIZE_E
 def copy_of(
     stored: StoredMessage, topic: str, queue_id: int, *, properties: dict[str, str] | None = None
 ) -> NewMessage:
-    """Return a copy of a message for another queue. Body, flags, times, hosts and properties are kept.
+    """Return a copy of a message for another queue.
+
+    Body, flags, times, hosts and properties are kept.
 
     `properties` replaces its properties.
     """
@@ -41,7 +43,9 @@ def copy_of(
 
 
 def destination(stored: StoredMessage) -> tuple[str, int]:
-    """Return the real topic and queue id of a delayed or half message. RecordError if its properties lack them.
+    """Return the real topic and queue id of a delayed or half message.
+
+    RecordError if its properties lack them.
 
     Clients can choose these properties. The queue id may be negative or beyond the topic's queues, as in RocketMQ.
     """
@@ -55,7 +59,10 @@ def destination(stored: StoredMessage) -> tuple[str, int]:
 
 
 def is_final(result: PutResult) -> bool:
-    """True if the store will never accept this message. False if it accepted it, or may accept it later."""
+    """True if the store will never accept this message.
+
+    False if it accepted it, or may accept it later.
+    """
     return result.status in FINAL
 
 

@@ -75,7 +75,10 @@ class MetadataSync:
             due_at = max(due_at + PERIOD, trio.current_time())
 
     async def sync(self) -> None:
-        """Copy all four kinds in their order; one that fails does not stop the others (store-ha#58)."""
+        """Copy all four kinds in their order.
+
+        One that fails does not stop the others (store-ha#58).
+        """
         master = self.known_master.address
         if master is None or master == self.own_address or self._is_syncing:
             return
@@ -192,7 +195,10 @@ def _check_range(numbers: Iterable[int]) -> None:
 
 
 def _vip_address(address: str) -> str:
-    """Return the VIP address, which serves the topics. An invalid address is returned as it is, and fails at connect."""
+    """Return the VIP address, which serves the topics.
+
+    An invalid address is returned as it is, and fails at connect.
+    """
     host, _, port = address.rpartition(":")
     is_port = port.isdecimal() and len(port) <= 5
     return f"{host}:{int(port) - VIP_PORT_DISTANCE}" if is_port else address

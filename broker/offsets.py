@@ -52,7 +52,9 @@ class ConsumerOffsetTable:
             self._replace(key, queues)
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> int | None:
-        """Store an offset, higher or lower than before (broker-requests#44). Return the former one.
+        """Store an offset, higher or lower than before (broker-requests#44).
+
+        Return the former one.
 
         Raises Refusal where the table is full or the names are too long.
         """
@@ -99,7 +101,10 @@ class ConsumerOffsetTable:
         self._is_changed = True
 
     def clone(self, source: str, target: str, topic: str) -> None:
-        """Copy one group's offsets in a topic to another group. Raises Refusal as `commit`."""
+        """Copy one group's offsets in a topic to another group.
+
+        Raises Refusal as `commit`.
+        """
         if (queues := self.offsets.get(f"{topic}@{source}")) is not None:
             self._check_room(f"{topic}@{target}")
             self._replace(f"{topic}@{target}", queues)
@@ -205,7 +210,10 @@ class ConsumerOffsetTable:
 
 
 def _names(keys: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Yield topic and group of each key; a key without group, or with a second @, is skipped, as in Java."""
+    """Yield topic and group of each key.
+
+    A key without group, or with a second @, is skipped, as in Java.
+    """
     for key in keys:
         topic, _, group = key.partition("@")
         if group and "@" not in group:

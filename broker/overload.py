@@ -69,7 +69,10 @@ class Overload:
     cpu: Callable[[], float] = time.thread_time
 
     def admit(self, _channel: Any, command: Command) -> Reply | None:
-        """Let a request pass (None), or refuse it. The age in the remark is in milliseconds."""
+        """Let a request pass (None), or refuse it.
+
+        The age in the remark is in milliseconds.
+        """
         waited = self.wall() - self.reactor.pass_began
         if waited < _YOUNG or (allowed := _ALLOWED.get(command.code)) is None:
             return None

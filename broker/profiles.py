@@ -1,4 +1,6 @@
-"""Profiles: values for many keys at once, under a name. A key that is set by hand wins over the profile.
+"""Profiles: values for many keys at once, under a name.
+
+A key that is set by hand wins over the profile.
 
 `4.9` is RocketMQ 4.9.8, flaws included. `hardened` turns on every switch by which we depart from it: see the table of
 switches in docs/switches.md. Clients and peers of 4.9 work with all of them; that page lists

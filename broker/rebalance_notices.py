@@ -21,7 +21,10 @@ SMALL_GROUP = 20
 
 @attrs.define(eq=False)
 class RebalanceNotices:
-    """Sends the notices; members that join during a round of their group are in its next one."""
+    """Sends the notices.
+
+    Members that join during a round of their group are in its next one.
+    """
 
     later: Later
     _changed: dict[str, ConsumerGroup] = attrs.field(factory=dict, init=False)

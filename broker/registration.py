@@ -85,7 +85,10 @@ class MasterObserver(Protocol):
     """Gets the master's addresses from each registration."""
 
     def master_reported(self, address: str | None, ha_address: str | None, /) -> None:
-        """The first good reply of a registration names these addresses; None where it names none that can be used."""
+        """The first good reply of a registration names these addresses.
+
+        None where it names none that can be used.
+        """
 
 
 @attrs.define(eq=False)
@@ -130,7 +133,9 @@ class Registration:
     def register_soon(
         self, topic: str | None = None, *, oneway: bool = False, then: Callable[[], None] = lambda: None
     ) -> None:
-        """Register at once: one changed topic, or the whole table. `then` is called after the replies, or
+        """Register at once: one changed topic, or the whole table.
+
+        `then` is called after the replies, or
         after they failed.
 
         Calls of the same moment become one registration, because nameservers ignore the topics of a second one with the
@@ -181,7 +186,10 @@ class Registration:
                 self.errors.call("registration callback", then)
 
     async def _register_topics(self, topics: Iterable[TopicConfig], *, oneway: bool = False) -> None:
-        """Send one registration to all nameservers side by side; use the first good reply in their order."""
+        """Send one registration to all nameservers side by side.
+
+        Use the first good reply in their order.
+        """
         config = self.config
         body = self._body(config, topics)
         header = RegisterBrokerRequestHeader(

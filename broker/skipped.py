@@ -24,14 +24,20 @@ def _keep_silent(_kind: str, **_fields: object) -> None:
 
 @attrs.define(eq=False)
 class Skipped:
-    """Counts skipped messages by service; logs the 1st, 10th, 100th, ... of each service."""
+    """Counts skipped messages by service.
+
+    Logs the 1st, 10th, 100th, ... of each service.
+    """
 
     emit: Callable[..., None] = _keep_silent
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     counts: collections.Counter[str] = attrs.field(factory=collections.Counter)
 
     def note(self, service: str, physical_offset: int, reason: str) -> None:
-        """Record a message that is passed over; it stays in the commit log at `physical_offset`."""
+        """Record a message that is passed over.
+
+        It stays in the commit log at `physical_offset`.
+        """
         self.counts[service] += 1
         count = self.counts[service]
         reason = reason[:_LONGEST_REASON]
@@ -40,6 +46,9 @@ class Skipped:
         self.emit("message_skipped", service=service, offset=physical_offset, reason=reason, count=count)
 
     def caught(self, service: str, physical_offset: int, exc: Exception) -> None:
-        """Record a message whose handling raised an unexpected exception. Raises a FatalError again."""
+        """Record a message whose handling raised an unexpected exception.
+
+        Raises a FatalError again.
+        """
         self.errors.caught(service, exc, f"the message at {physical_offset}")
         self.note(service, physical_offset, f"internal error: {type(exc).__name__}: {exc}")

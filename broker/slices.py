@@ -38,7 +38,10 @@ class Slices:
     _waiting: collections.deque[tuple[Work, Request]] = attrs.field(factory=collections.deque, init=False)
 
     def begin(self, work: Work, request: Request) -> Reply | None:
-        """Run the first slice. Return the reply if that was all. Raises Refusal if too many others wait."""
+        """Run the first slice.
+
+        Return the reply if that was all. Raises Refusal if too many others wait.
+        """
         if (reply := _slice(work)) is not None:
             return reply
         if len(self._waiting) >= MAX_WAITING:
@@ -70,7 +73,10 @@ class Slices:
 
 @attrs.define(eq=False)
 class Parts:
-    """Parts of a reply, encoded one by one. Raises Refusal if they exceed the size of a frame."""
+    """Parts of a reply, encoded one by one.
+
+    Raises Refusal if they exceed the size of a frame.
+    """
 
     _parts: list[bytes] = attrs.field(factory=list, init=False)
     _size: int = attrs.field(default=0, init=False)

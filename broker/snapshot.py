@@ -69,7 +69,9 @@ def _by_peer_and_code(counts: Mapping[tuple[str, int], int]) -> dict[str, int]:
 
 
 def delayed(broker: Broker) -> dict[str, dict[str, int]] | None:
-    """Return the delivered offset and the end of each level's queue, by level; unused levels are left out.
+    """Return the delivered offset and the end of each level's queue, by level.
+
+    Unused levels are left out.
 
     None on a slave, which delivers nothing.
     """

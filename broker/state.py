@@ -51,7 +51,10 @@ def _open_filters(broker: "Broker") -> ConsumerFilterTable:
 
 @attrs.define(eq=False)
 class Broker:
-    """One broker. Its tables are plain values; everything that waits is a loop of `rmqlab.broker.loops`."""
+    """One broker.
+
+    Its tables are plain values; everything that waits is a loop of `rmqlab.broker.loops`.
+    """
 
     settings: BrokerSettings
     config: BrokerConfig
@@ -188,7 +191,10 @@ class Broker:
             self.notify_group(group_name)
 
     def properties_at(self, topic: str, queue_id: int, queue_offset: int) -> dict[str, str] | None:
-        """Return the properties of the message at an offset of a queue; None where it is missing or does not parse."""
+        """Return the properties of the message at an offset of a queue.
+
+        None where it is missing or does not parse.
+        """
         for physical, size, _ in self.store.queue_entries(topic, queue_id, queue_offset, 1):
             record = self.store.message_at(physical, size)
             try:

@@ -68,7 +68,10 @@ class Traffic:
 
 @attrs.define(eq=False)
 class Times:
-    """Durations of one kind of call, in ms. The distribution and the maximum count from the start."""
+    """Durations of one kind of call, in ms.
+
+    The distribution and the maximum count from the start.
+    """
 
     quick: int = 0
     """Calls that took less than a millisecond: nearly all."""

@@ -17,7 +17,10 @@ MAX_GROUPS = 200_000
 
 
 class SubscriptionGroupTable:
-    """Groups by name. Every change moves the data version and is saved at once (store-ha#63)."""
+    """Groups by name.
+
+    Every change moves the data version and is saved at once (store-ha#63).
+    """
 
     def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
         self.config = config
@@ -33,7 +36,10 @@ class SubscriptionGroupTable:
             self.data_version = loaded.data_version
 
     def find(self, group: str) -> SubscriptionGroupConfig | None:
-        """Return the configuration of a group; a missing one is created, if that is allowed."""
+        """Return the configuration of a group.
+
+        A missing one is created, if that is allowed.
+        """
         known = self.groups.get(group)
         if (
             known is None

@@ -26,7 +26,10 @@ class TableFile:
     _entries: dict[str, tuple[object, bytes]] = attrs.field(factory=dict, init=False)
 
     def encode(self, empty: Body, table: Mapping[str, object]) -> bytes:
-        """Return what `encode_pretty` returns for a body with this table. `empty` is the body without it."""
+        """Return what `encode_pretty` returns for a body with this table.
+
+        `empty` is the body without it.
+        """
         text = empty.encode_pretty()
         if not table:
             return text

@@ -18,7 +18,10 @@ class TaskStarter(Protocol):
 
 @attrs.frozen
 class BackgroundTasks:
-    """The tasks of one broker, in its nursery. A task that fails is logged and counted, and the others go on."""
+    """The tasks of one broker, in its nursery.
+
+    A task that fails is logged and counted, and the others go on.
+    """
 
     nursery: trio.Nursery
     errors: InternalErrors
@@ -28,5 +31,8 @@ class BackgroundTasks:
         self.nursery.start_soon(self.errors.run, getattr(fn, "__qualname__", "task"), fn, *args)
 
     def keep_running(self, place: str, loop: Callable[..., Awaitable[object]], /, *args: object) -> None:
-        """Start a loop that is run again after a pause when it fails. `place` is its name in the error counts."""
+        """Start a loop that is run again after a pause when it fails.
+
+        `place` is its name in the error counts.
+        """
         self.nursery.start_soon(self.errors.keep_running, place, loop, *args)

@@ -76,7 +76,10 @@ class TalkingBroker:
         language: str = "JAVA",
         version: int = VERSION,
     ) -> list[Command]:
-        """Send one request; return its immediate replies: one, or none if the request is parked."""
+        """Send one request.
+
+        Return its immediate replies: one, or none if the request is parked.
+        """
         command = request(code, header, body, oneway=oneway, language=language)
         command.version = version
         return self.serve(command, peer=peer)

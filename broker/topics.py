@@ -19,7 +19,10 @@ MAX_TOPICS = 100_000
 
 
 class TopicTable:
-    """Topics by name. Every change moves the data version and is saved at once (store-ha#63)."""
+    """Topics by name.
+
+    Every change moves the data version and is saved at once (store-ha#63).
+    """
 
     def __init__(self, config: BrokerConfig, path: pathlib.Path, now_millis: Callable[[], int]) -> None:
         self.config = config
@@ -40,7 +43,10 @@ class TopicTable:
         return self.topics.get(topic)
 
     def put(self, topic: TopicConfig) -> None:
-        """Create a topic or replace its configuration. It gets MAX_QUEUES queues where it wants more."""
+        """Create a topic or replace its configuration.
+
+        It gets MAX_QUEUES queues where it wants more.
+        """
         self.topics |= bounded({topic.topic_name: topic})
         self._changed()
 
@@ -58,7 +64,9 @@ class TopicTable:
     def create_from_default(
         self, topic: str, default_topic: str, queue_nums: int, *, unit_mode: bool, is_retry: bool
     ) -> TopicConfig | None:
-        """Create a topic on its first send, after a template that allows it; None where that cannot be.
+        """Create a topic on its first send, after a template that allows it.
+
+        None where that cannot be.
 
         (broker-requests section 1.3: as many queues as the client wants and the template has.)
         """
@@ -148,7 +156,10 @@ class TopicTable:
 
 
 def bounded(topics: Mapping[str, TopicConfig]) -> dict[str, TopicConfig]:
-    """Return the topics; one with too many queues, from a file or a master, gets MAX_QUEUES."""
+    """Return the topics.
+
+    One with too many queues, from a file or a master, gets MAX_QUEUES.
+    """
     return {
         name: topic
         if max(topic.read_queue_nums, topic.write_queue_nums) <= MAX_QUEUES

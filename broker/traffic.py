@@ -95,7 +95,10 @@ def _handle(route: Route[Broker], broker: Broker, header: Header, request: Reque
 
 
 def _committed(broker: Broker, header: Header) -> int | None:
-    """The stored offset of the group that pulls or commits; None for a request that does neither."""
+    """The stored offset of the group that pulls or commits.
+
+    None for a request that does neither.
+    """
     if not isinstance(header, PullMessageRequestHeader | UpdateConsumerOffsetRequestHeader):
         return None
     return broker.offsets.query(header.consumer_group, header.topic, header.queue_id)
@@ -115,7 +118,10 @@ def _describe(header: Header, request: Request) -> dict[str, object]:
 
 
 def _unique_ids(header: SendMessageRequestHeader, request: Request) -> list[str]:
-    """Return the unique ids of the sent messages; empty for an invalid batch, which its handler rejects."""
+    """Return the unique ids of the sent messages.
+
+    Empty for an invalid batch, which its handler rejects.
+    """
     if not header.batch:
         return [parse_properties(header.properties or "").get(PROPERTY_UNIQ_KEY, "")]
     try:

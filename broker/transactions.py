@@ -84,7 +84,10 @@ class TransactionCheck:
         self._report_unasked()
 
     def _start(self, topic: str) -> int:
-        """The group's offset in a queue, if the queue has it; otherwise the nearest that it has."""
+        """The group's offset in a queue, if the queue has it.
+
+        Otherwise the nearest that it has.
+        """
         store = self.broker.store
         known = self.broker.offsets.query(names.TRANSACTION_GROUP, topic, HALF_QUEUE) or 0
         return max(store.min_queue_offset(topic, HALF_QUEUE), min(known, store.max_queue_offset(topic, HALF_QUEUE)))
@@ -105,7 +108,10 @@ class TransactionCheck:
         return bool(entries)
 
     def _resolved_offset(self, physical_offset: int, size: int, op_offset: int) -> int | None:
-        """The half message that an op record resolves; None for a record that is expired or no op record."""
+        """The half message that an op record resolves.
+
+        None for a record that is expired or no op record.
+        """
         store = self.broker.store
         is_new = op_offset >= self._bad_ops_end
         self._bad_ops_end = max(self._bad_ops_end, op_offset + 1)
@@ -183,7 +189,10 @@ class TransactionCheck:
         return True
 
     def _ask_producer(self, half: StoredMessage, times: int, put: PutResult) -> bool:
-        """Send the question to one producer of the group. False if none is there, or the question cannot be formed."""
+        """Send the question to one producer of the group.
+
+        False if none is there, or the question cannot be formed.
+        """
         group = half.properties.get(PROPERTY_PGROUP, "")
         channels = [channel for channel in self.broker.producers.groups.get(group, ()) if not channel.is_closed]
         if not channels:
@@ -207,7 +216,10 @@ class TransactionCheck:
             self._unasked.clear()
 
     def _give_up(self, half: StoredMessage) -> bool:
-        """Move it to the topic of given-up messages. False if the store refuses puts for now."""
+        """Move it to the topic of given-up messages.
+
+        False if the store refuses puts for now.
+        """
         self._make_topic(names.TRANS_CHECK_MAX_TIME_TOPIC)
         result = self.broker.put_own(given_up(half))
         if is_final(result):

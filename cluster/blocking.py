@@ -37,7 +37,10 @@ PRODUCE, CONSUME = "rmqlab.cluster.workload.produce", "rmqlab.cluster.workload.c
 
 
 class BlockingCluster(NodeActions):
-    """A cluster that runs for the duration of a `with` block. One thread at a time may call it."""
+    """A cluster that runs for the duration of a `with` block.
+
+    One thread at a time may call it.
+    """
 
     def __init__(self, spec: ClusterSpec, directory: ClusterDirectory) -> None:
         self.spec = spec
@@ -63,7 +66,10 @@ class BlockingCluster(NodeActions):
     def __exit__(
         self, kind: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop everything in order. Raise the error that ended the cluster early, if one did."""
+        """Stop everything in order.
+
+        Raise the error that ended the cluster early, if one did.
+        """
         if self._token is not None and self._over is not None:
             with contextlib.suppress(trio.RunFinishedError):  # it ended early: the failure says why
                 trio.from_thread.run_sync(self._over.set, trio_token=self._token)
@@ -106,11 +112,17 @@ class BlockingCluster(NodeActions):
         return self._call(self._cluster.status)
 
     def wait_until(self, condition: str | Callable[[Document], bool], seconds: float = WAIT_SECONDS) -> Document:
-        """Wait for a condition (`rmqlab.cluster.conditions`) or a predicate of the status; return that status."""
+        """Wait for a condition (`rmqlab.cluster.conditions`) or a predicate of the status.
+
+        Return that status.
+        """
         return self._call(self._cluster.wait_until, condition, seconds)
 
     def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
-        """Return the live facts of one node; None if it does not run, is paused, or does not reply in time."""
+        """Return the live facts of one node.
+
+        None if it does not run, is paused, or does not reply in time.
+        """
         return self._call(self._cluster.snapshot, target, seconds)
 
     @property
@@ -139,7 +151,10 @@ class BlockingCluster(NodeActions):
     # ---- acting on it ------------------------------------------------------------------------------------
 
     def act(self, action: NodeAction[R], target: str) -> R:
-        """Do an action of the table; return its result. Each is a method, too: `cluster.kill(target)`."""
+        """Do an action of the table; return its result.
+
+        Each is a method, too: `cluster.kill(target)`.
+        """
         return self._call(lambda: self._cluster.act(action, target))
 
     def fault(self, fault: Fault) -> ActiveFault:
@@ -165,12 +180,18 @@ class BlockingCluster(NodeActions):
         self._call(workload.stop)
 
     def produce(self, topic: str, count: int, seconds: float = WAIT_SECONDS, **config: Any) -> list[Mapping[str, Any]]:
-        """Send numbered messages; return the fields of each `sent` event. Keys are the options of `rmqlab produce`."""
+        """Send numbered messages; return the fields of each `sent` event.
+
+        Keys are the options of `rmqlab produce`.
+        """
         given = {"topic": topic, "count": count, "rate_per_second": 0.0, **config}
         return self._work(PRODUCE, given, "sent", seconds)
 
     def consume(self, topic: str, count: int, seconds: float = WAIT_SECONDS, **config: Any) -> list[Mapping[str, Any]]:
-        """Consume `count` messages; return the fields of each `delivered` event. WaitTimeoutError for fewer."""
+        """Consume `count` messages; return the fields of each `delivered` event.
+
+        WaitTimeoutError for fewer.
+        """
         return self._work(CONSUME, {"topic": topic, "count": count, **config}, "delivered", seconds)
 
     def _work(self, module: str, config: Mapping[str, Any], kind: str, seconds: float) -> list[Mapping[str, Any]]:

@@ -1,4 +1,6 @@
-"""Conditions to wait for: a name and a target, evaluated on a status document. Pure.
+"""Conditions to wait for: a name and a target, evaluated on a status document.
+
+Pure.
 
 ready [TARGET]             the nodes are ready (all, without a target)
 stopped|killed|crashed|paused|powerless TARGET
@@ -70,7 +72,10 @@ def _is_routed(views: Iterable[Mapping[str, Any]], node: Node) -> list[bool]:
 
 
 def _views(document: Document) -> list[Mapping[str, Any]] | None:
-    """Return the routes of the running nameservers; None if one does not respond, or none runs."""
+    """Return the routes of the running nameservers.
+
+    None if one does not respond, or none runs.
+    """
     running = [entry["name"] for entry in document["nodes"] if entry["kind"] == NodeKind.NAMESERVER and entry["pid"]]
     views = [document["routes"][name] for name in running]
     return views if views and None not in views else None

@@ -94,7 +94,10 @@ class Workload:
 
 @attrs.define(eq=False)
 class Cluster(NodeActions):
-    """A running cluster. Its actions (`kill`, `start`, ...) are the entries of `rmqlab.cluster.actions.table`."""
+    """A running cluster.
+
+    Its actions (`kill`, `start`, ...) are the entries of `rmqlab.cluster.actions.table`.
+    """
 
     supervisor: Supervisor
 
@@ -104,7 +107,10 @@ class Cluster(NodeActions):
 
     @property
     def events(self) -> EventLog:
-        """All events without single messages. Iterate over the past ones; `follow()` yields later ones."""
+        """All events without single messages.
+
+        Iterate over the past ones; `follow()` yields later ones.
+        """
         return self.supervisor.events
 
     def journal(self) -> list[JournalEntry]:
@@ -128,7 +134,10 @@ class Cluster(NodeActions):
                 yield generator
 
     async def act(self, action: NodeAction[R], target: str) -> R:
-        """Do an action of the table; return its result. Each is a method, too: `await cluster.kill(target)`."""
+        """Do an action of the table; return its result.
+
+        Each is a method, too: `await cluster.kill(target)`.
+        """
         return await action.run(self.supervisor, target)
 
     @property
@@ -153,7 +162,10 @@ class Cluster(NodeActions):
         return await self.supervisor.faults.heal(*self.supervisor.faults.active.by_id)
 
     async def snapshot(self, target: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
-        """Return the live facts of one node; None if it does not run, is paused, or does not reply in time."""
+        """Return the live facts of one node.
+
+        None if it does not run, is paused, or does not reply in time.
+        """
         (node,) = self.supervisor.find(target)
         return await self.supervisor.processes.snapshot(node.name, seconds)
 
@@ -321,7 +333,10 @@ def _write_settings(place: ClusterDirectory, name: str, settings: Mapping[str, A
 
 
 async def _check_settings(spec: ClusterSpec) -> None:
-    """Let a broker read the settings. BadSettingsError names the key, a near miss and what was expected."""
+    """Let a broker read the settings.
+
+    BadSettingsError names the key, a near miss and what was expected.
+    """
     try:
         check_spec(spec)
         remarks = await trio.to_thread.run_sync(try_settings, spec.broker_settings)

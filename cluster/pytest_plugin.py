@@ -45,7 +45,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def cluster_fixture(scope: Scope = "function", **keys: Any) -> Callable[..., Any]:
-    """Return a fixture that yields a `BlockingCluster`. Keys are those of ClusterSpec; a mark of the test adds to them.
+    """Return a fixture that yields a `BlockingCluster`.
+
+    Keys are those of ClusterSpec; a mark of the test adds to them.
 
     An invalid key fails the test with its name and what was expected.
     """
@@ -129,7 +131,10 @@ def pytest_runtest_makereport(item: pytest.Item) -> Any:
 
 
 def _directory_of(value: object) -> "ClusterDirectory | None":
-    """Return the directory of a cluster from one of our fixtures; None for another value."""
+    """Return the directory of a cluster from one of our fixtures.
+
+    None for another value.
+    """
     supervisor = getattr(value, "supervisor", None)
     found = getattr(value, "directory", None) or getattr(supervisor, "directory", None)
     return found if type(found).__name__ == "ClusterDirectory" else None

@@ -19,7 +19,10 @@ COUNT = 5
 
 
 def member(client: Client, topic: str, on_messages: OnMessages, offsets: pathlib.Path) -> PushConsumer:
-    """Make one member. Brokers keep nothing of a broadcasting group: offsets are in the file, to go on from."""
+    """Make one member.
+
+    Brokers keep nothing of a broadcasting group: offsets are in the file, to go on from.
+    """
     config = ConsumerConfig(
         model=MessageModel.BROADCASTING,
         consume_from_where=ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,

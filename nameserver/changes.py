@@ -7,7 +7,10 @@ import attrs
 
 
 class BrokerChangeKind(enum.StrEnum):
-    """How an address was added or removed. The values are the kinds of the journal's events."""
+    """How an address was added or removed.
+
+    The values are the kinds of the journal's events.
+    """
 
     REGISTERED = "broker_registered"
     UNREGISTERED = "broker_unregistered"
@@ -17,7 +20,10 @@ class BrokerChangeKind(enum.StrEnum):
 
 @attrs.frozen(kw_only=True)
 class BrokerChange:
-    """One broker's address was added or removed. Heartbeats without a change make no such value."""
+    """One broker's address was added or removed.
+
+    Heartbeats without a change make no such value.
+    """
 
     kind: BrokerChangeKind
     cluster: str

@@ -50,7 +50,10 @@ def _in_home(name: str) -> str:
 
 @attrs.frozen(kw_only=True, field_transformer=one_line_texts)
 class NameserverConfig:
-    """One nameserver. Seconds and bytes; settings marked `unused` are only reported and have no effect."""
+    """One nameserver.
+
+    Seconds and bytes; settings marked `unused` are only reported and have no effect.
+    """
 
     listen_address: str = attrs.field(default="127.0.0.1", validator=_is_host)
     """Ours: the address to listen at. RocketMQ listens at all."""
@@ -95,7 +98,10 @@ class NameserverConfig:
 
 
 def load_config(path: str | pathlib.Path) -> NameserverConfig:
-    """Read a TOML file, or a properties file written for RocketMQ. SettingsError where that cannot be done."""
+    """Read a TOML file, or a properties file written for RocketMQ.
+
+    SettingsError where that cannot be done.
+    """
     settings = read_settings(path, [NameserverConfig])
     config = settings.bind(NameserverConfig)
     if pathlib.Path(path).suffix in PROPERTIES_SUFFIXES:

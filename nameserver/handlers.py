@@ -43,7 +43,10 @@ _NO_VERSION = (b"null", b"[]")
 
 
 def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHeader, request: Request) -> Reply:
-    """103: a heartbeat. The reply has the master's address for a slave, and the order topics for every broker (remoting#21 to #28)."""
+    """103: a heartbeat.
+
+    The reply has the master's address for a slave, and the order topics for every broker (remoting#21 to #28).
+    """
     command = request.command
     if header.body_crc32 and header.body_crc32 != body_crc32(command.body):
         return Reply(ResponseCode.SYSTEM_ERROR, header={}, remark="the body does not match its CRC-32")
@@ -175,7 +178,10 @@ def _topic_list(topics: list[str], broker_address: str | None = None) -> Reply:
 
 
 def put_kv(state: Nameserver, header: headers.PutKVConfigRequestHeader, _request: Request) -> Reply:
-    """100. Saved to the file before the reply (remoting#37); code 1 if that fails, where 4.9 replies 0."""
+    """100. Saved to the file before the reply (remoting#37).
+
+    Code 1 if that fails, where 4.9 replies 0.
+    """
     if header.namespace is None or header.key is None:
         return Reply(ResponseCode.SYSTEM_ERROR, remark="a value needs a namespace and a key")
     try:
@@ -212,7 +218,10 @@ def list_kv(state: Nameserver, header: headers.GetKVListByNamespaceRequestHeader
 
 
 def update_config(state: Nameserver, _header: None, request: Request) -> Reply:
-    """318: change settings and store all of them (remoting#39). Code 1, and nothing changed, for a value out of range."""
+    """318: change settings and store all of them (remoting#39).
+
+    Code 1, and nothing changed, for a value out of range.
+    """
     if not request.command.body:
         return Reply()
     try:

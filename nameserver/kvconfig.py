@@ -23,7 +23,10 @@ _LONGEST_TEXT = 1000
 
 
 class KvFileError(Exception):
-    """Neither the KV file nor its backup can be read. The text names the file and the cause."""
+    """Neither the KV file nor its backup can be read.
+
+    The text names the file and the cause.
+    """
 
 
 MAX_KEYS = 50_000
@@ -34,7 +37,10 @@ MAX_FILE_SIZE = 8 * 2**20
 
 
 class KvLimitError(Exception):
-    """The table would be larger than it may be (issue 12.6). The message names the limit."""
+    """The table would be larger than it may be (issue 12.6).
+
+    The message names the limit.
+    """
 
 
 class _KvFile(msgspec.Struct, rename="camel"):
@@ -43,13 +49,19 @@ class _KvFile(msgspec.Struct, rename="camel"):
 
 @attrs.define(eq=False)
 class KvConfig:
-    """The table. A namespace whose last key was deleted stays, unlike one that was never written."""
+    """The table.
+
+    A namespace whose last key was deleted stays, unlike one that was never written.
+    """
 
     path: str | pathlib.Path
     namespaces: dict[str, dict[str, str | None]] = attrs.field(factory=dict)
 
     def put(self, namespace: str, key: str, value: str | None) -> None:
-        """Set a value and write the file. A value of None is kept in memory only. KvLimitError: nothing changed."""
+        """Set a value and write the file.
+
+        A value of None is kept in memory only. KvLimitError: nothing changed.
+        """
         if len(namespace) + len(key) > MAX_NAME_SIZE:
             raise KvLimitError(f"a namespace and a key have at most {MAX_NAME_SIZE} characters")
         values = self.namespaces.get(namespace, {})
@@ -79,7 +91,10 @@ class KvConfig:
         return None if values is None else msgspec.json.encode({"table": _without_nulls(values)})
 
     def lines(self) -> Iterator[str]:
-        """The table as it is logged, in RocketMQ's form. Line breaks and the like are escaped, and much is left out."""
+        """The table as it is logged, in RocketMQ's form.
+
+        Line breaks and the like are escaped, and much is left out.
+        """
         yield "-" * 56
         yield f"configTable SIZE: {len(self.namespaces)}"
         entries = ((name, key, value) for name, values in self.namespaces.items() for key, value in values.items())

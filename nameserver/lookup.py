@@ -52,7 +52,10 @@ def _broker_data(broker: BrokerName) -> BrokerData:
 
 
 def topics_of_cluster(table: RouteTable, cluster: str | None) -> list[str]:
-    """Topics with queues at any broker name of a cluster; none for a cluster that is not known."""
+    """Topics with queues at any broker name of a cluster.
+
+    None for a cluster that is not known.
+    """
     names = {} if cluster is None else table.clusters.get(cluster, {})
     return [topic for topic, by_name in table.queues.items() if not names.keys().isdisjoint(by_name)]
 

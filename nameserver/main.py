@@ -24,7 +24,10 @@ PRINT_FIRST_AFTER, PRINT_PERIOD = 60.0, 600.0
 
 
 async def main(config: NameserverConfig, link: ControlLink) -> None:
-    """Run one nameserver until cancelled. StartError for a reason that an operator can mend."""
+    """Run one nameserver until cancelled.
+
+    StartError for a reason that an operator can mend.
+    """
     nameserver = Nameserver(config, _load_kv(config), trio.current_time, link.emit)
     try:
         sock = open_listener(config.listen_address, config.listen_port)

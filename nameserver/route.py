@@ -42,7 +42,7 @@ PERM_READ_WRITE = 6
 
 
 class RouteTableFullError(Exception):
-    """A registration would make the table larger than it may be (issue 12.6). The message names the limit."""
+    """A registration exceeds a limit of the table, named in the text (issue 12.6)."""
 
 
 @attrs.frozen(kw_only=True)
@@ -261,7 +261,7 @@ class RouteTable:
         return self._drop_address(BrokerChangeKind.CONNECTION_LOST, address, "connection lost")
 
     def expire(self, *, now: float, timeout: float = EXPIRY) -> tuple[list[Any], list[Change]]:
-        """Drop the brokers that were silent for longer than the timeout; return the connections to close (remoting#33)."""
+        """Drop silent brokers; return the connections to close (remoting#33)."""
         all_silent = ((a, live) for a, live in self.live.items() if live.seen_at + timeout < now)
         silent = list(itertools.islice(all_silent, MAX_EXPIRED_AT_ONCE))
         changes: list[Change] = []
@@ -341,7 +341,7 @@ class RouteTable:
         ]
 
     def wipe_write_perm(self, broker_name: str | None) -> tuple[int, list[Change]]:
-        """Clear the write bit of every topic at a broker name; return their number (remoting#36)."""
+        """Clear the write bit of a broker's topics; return how many (remoting#36)."""
         return self._change_perm(broker_name, lambda perm: perm & ~PERM_WRITE, "write perm wiped")
 
     def add_write_perm(self, broker_name: str | None) -> tuple[int, list[Change]]:

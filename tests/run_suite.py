@@ -59,7 +59,10 @@ class Result:
     exit_status: int
 
     def closing_lines(self, name: str) -> list[str]:
-        """The last line has a form that CI reads; it never says `0 failed` for a suite that failed."""
+        """The last line has a form that CI reads.
+
+        It never says `0 failed` for a suite that failed.
+        """
         failed = len(self.failed) or int(self.exit_status != 0)
         return [
             *(f"FLAKY {node_id}" for node_id in self.flaky),

@@ -63,7 +63,10 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 
 def _has_callable(annotation: ast.expr, types: AbstractSet[str]) -> bool:
-    """True for `Callable[...]`, a name of it, or an optional one; not for a list of them."""
+    """True for `Callable[...]`, a name of it, or an optional one.
+
+    Not for a list of them.
+    """
     match annotation:
         case ast.Name(id=name) | ast.Constant(value=str(name)):
             return name in types
@@ -105,7 +108,10 @@ def _attributes(target: ast.expr) -> list[ast.Attribute]:
 
 
 def _functions_of(tree: ast.Module) -> AbstractSet[str]:
-    """Return the names that stand for functions or imported things in a module; a method is no such name."""
+    """Return the names that stand for functions or imported things in a module.
+
+    A method is no such name.
+    """
     methods = {id(member) for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for member in node.body}
     defined = {node.name for node in ast.walk(tree) if isinstance(node, _Function) and id(node) not in methods}
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]

@@ -31,7 +31,10 @@ class Access:
 
 
 def access_of(command: Command, peer: str) -> Access:
-    """Read the access that a request of a peer, `ip:port`, needs. BodyError for an invalid heartbeat."""
+    """Read the access that a request of a peer, `ip:port`, needs.
+
+    BodyError for an invalid heartbeat.
+    """
     address = peer.rpartition(":")[0]
     if command.raw_fields is None:  # without ext fields there is no signature: only a white-listed address is accepted
         return Access(command.code, address)
@@ -47,7 +50,10 @@ def access_of(command: Command, peer: str) -> Access:
 
 
 def _resources(command: Command, fields: dict[str, str]) -> Iterator[tuple[str | None, int]]:
-    """Return the permissions a request needs. Codes unknown to 4.9's list, batches included, need only an account."""
+    """Return the permissions a request needs.
+
+    Codes unknown to 4.9's list, batches included, need only an account.
+    """
     match command.code:
         case RequestCode.SEND_MESSAGE:
             yield _sent_to(fields.get("topic"), fields.get("group"))  # a field that it has not: any account may retry

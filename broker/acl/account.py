@@ -63,7 +63,10 @@ class Account:
         )
 
     def check(self, code: int, needed: Mapping[str, int]) -> None:
-        """See whether this account may send a request with this code on these resources. AclDenied if not."""
+        """See whether this account may send a request with this code on these resources.
+
+        AclDenied if not.
+        """
         if code in ADMIN_CODES and not self.is_admin:
             raise AclDenied(
                 f"Need admin permission for request code={code}, but accessKey={self.access_key} is not",
@@ -82,7 +85,9 @@ class Account:
 
 
 def check_keys(access_key: str | None, secret_key: str | None) -> None:
-    """Check the lengths of an access key and a secret key. AclDenied if one is too short.
+    """Check the lengths of an access key and a secret key.
+
+    AclDenied if one is too short.
 
     4.9.8 repeats the secret here. The text goes into remarks and logs, so that only its absence is shown.
     """
@@ -100,7 +105,10 @@ def permission(text: str | None) -> int:
 
 
 def check_resource_perms(perms: Sequence[str] | None) -> None:
-    """Check that `resource=permission` entries can be written to a file. AclDenied if not."""
+    """Check that `resource=permission` entries can be written to a file.
+
+    AclDenied if not.
+    """
     for entry in perms or ():
         parts = [part for part in entry.split("=") if part]
         if len(parts) != 2:

@@ -36,7 +36,10 @@ POLL_PERIOD = 5.0
 
 @attrs.define(eq=False)
 class AccessControl:
-    """The accounts of all ACL files. An access key listed in several files counts in the first."""
+    """The accounts of all ACL files.
+
+    An access key listed in several files counts in the first.
+    """
 
     home: pathlib.Path
     now_millis: Callable[[], int]
@@ -47,7 +50,10 @@ class AccessControl:
 
     @classmethod
     def open(cls, home: pathlib.Path, now_millis: Callable[[], int]) -> "AccessControl":
-        """Read all files below `home`; create a missing conf/plain_acl.yml. AclDenied for invalid files."""
+        """Read all files below `home`; create a missing conf/plain_acl.yml.
+
+        AclDenied for invalid files.
+        """
         control = cls(home, now_millis)
         plain = plain_acl_file(home)
         try:
@@ -60,7 +66,10 @@ class AccessControl:
     # -- checking --------------------------------------------------------------------------------
 
     def check(self, command: Command, peer: str) -> None:
-        """See whether a request of a peer may be served. AclDenied, with RocketMQ's reason, if not."""
+        """See whether a request of a peer may be served.
+
+        AclDenied, with RocketMQ's reason, if not.
+        """
         self.check_access(access_of(command, peer))
 
     def check_access(self, access: Access) -> None:
@@ -86,7 +95,10 @@ class AccessControl:
     # -- following the files ---------------------------------------------------------------------
 
     def poll(self) -> None:
-        """Reload files that have changed on disk. An invalid file is logged, and its former content stays in force."""
+        """Reload files that have changed on disk.
+
+        An invalid file is logged, and its former content stays in force.
+        """
         try:
             modified = self._modified_now()
             if len(modified) != len(self._modified):
@@ -127,7 +139,10 @@ class AccessControl:
     # -- changing the files ----------------------------------------------------------------------
 
     def update_account(self, entry: Mapping[str, Any]) -> None:
-        """Add an account, or change one: members that the entry lacks stay as they are. AclDenied if it cannot be."""
+        """Add an account, or change one: members that the entry lacks stay as they are.
+
+        AclDenied if it cannot be.
+        """
         check_keys(entry.get("accessKey"), entry.get("secretKey"))
         check_resource_perms(entry.get("topicPerms"))
         check_resource_perms(entry.get("groupPerms"))
@@ -160,7 +175,10 @@ class AccessControl:
         return True
 
     def update_white_addresses(self, addresses: Sequence[str], file_name: str | None) -> bool:
-        """Replace a file's global white addresses (default conf/plain_acl.yml). False if it is not an ACL file."""
+        """Replace a file's global white addresses (default conf/plain_acl.yml).
+
+        False if it is not an ACL file.
+        """
         path = pathlib.Path(file_name) if file_name else plain_acl_file(self.home)
         if path not in find_acl_files(self.home):
             log.error("%s is no ACL file below %s", path, self.home)

@@ -5,7 +5,10 @@ _MANAGER = "org.apache.rocketmq.acl.plain.PlainPermissionManager"
 
 
 class AclDenied(Exception):
-    """Access is denied, or an ACL file or a change to one cannot be used. The text is RocketMQ's."""
+    """Access is denied, or an ACL file or a change to one cannot be used.
+
+    The text is RocketMQ's.
+    """
 
     def __init__(self, text: str, place: str = "validate", line: int = 0) -> None:
         super().__init__(text)

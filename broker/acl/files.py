@@ -47,7 +47,10 @@ class AclFile:
 
 
 def listed(document: Document, key: str) -> list[Any]:
-    """Return the list under a key, empty if the key is missing. AclDenied if the value is not a list."""
+    """Return the list under a key, empty if the key is missing.
+
+    AclDenied if the value is not a list.
+    """
     value = document.get(key) or []
     if not isinstance(value, list) or (key != "globalWhiteRemoteAddresses" and not _are_mappings(value)):
         raise AclDenied(f"{key}: expected a list of entries")
@@ -79,7 +82,10 @@ def plain_acl_file(home: pathlib.Path) -> pathlib.Path:
 
 
 def read_acl_file(path: pathlib.Path) -> Document:
-    """Read a file; an empty one is an empty document. AclDenied where it is no YAML mapping."""
+    """Read a file; an empty one is an empty document.
+
+    AclDenied where it is no YAML mapping.
+    """
     import yaml  # noqa: PLC0415 - only brokers with access control pay for it
 
     try:
@@ -92,7 +98,10 @@ def read_acl_file(path: pathlib.Path) -> Document:
 
 
 def _in_one_line(exc: Exception) -> str:
-    """Return a parser error with its position in one line; the YAML parser prints several."""
+    """Return a parser error with its position in one line.
+
+    The YAML parser prints several.
+    """
     mark = getattr(exc, "problem_mark", None)
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
     return where + " ".join(str(getattr(exc, "problem", None) or exc).split())
@@ -116,7 +125,10 @@ NEW_FILE_MODE: Final = 0o600
 
 
 def _replace(path: pathlib.Path, content: bytes) -> None:
-    """Write a file anew as a whole, with the mode and the owner that it has. OSError where that fails."""
+    """Write a file anew as a whole, with the mode and the owner that it has.
+
+    OSError where that fails.
+    """
     target = path.resolve()  # a link stays one
     temporary = target.with_name(target.name + ".tmp")
     temporary.unlink(missing_ok=True)  # never written through: it may have another mode, or be a link
@@ -134,7 +146,10 @@ def _replace(path: pathlib.Path, content: bytes) -> None:
 
 
 def _keep_access(descriptor: int, before: os.stat_result) -> None:
-    """Give a new file the owner and the mode of the old one; the owner first, for a change of it clears mode bits."""
+    """Give a new file the owner and the mode of the old one.
+
+    The owner comes first: changing it clears mode bits.
+    """
     now = os.fstat(descriptor)
     mode = stat.S_IMODE(before.st_mode)
     if (now.st_uid, now.st_gid) != (before.st_uid, before.st_gid):
@@ -146,6 +161,9 @@ def _keep_access(descriptor: int, before: os.stat_result) -> None:
 
 
 def make_acl_file(path: pathlib.Path) -> None:
-    """Create a file if it is missing, readable by its owner only. OSError if that fails."""
+    """Create a file if it is missing, readable by its owner only.
+
+    OSError if that fails.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(NEW_FILE_MODE)

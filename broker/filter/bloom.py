@@ -24,7 +24,10 @@ class BloomFilter:
 
     @classmethod
     def of(cls, error_percent: int, texts: int) -> Self:
-        """Return a filter for a number of texts and an error rate. Bits are rounded up to whole bytes."""
+        """Return a filter for a number of texts and an error rate.
+
+        Bits are rounded up to whole bytes.
+        """
         rate = error_percent / 100
         needed = math.ceil(texts * math.log2(1 / rate) * math.log2(math.e))
         return cls(8 * math.ceil(needed / 8), math.ceil(-math.log2(rate)))

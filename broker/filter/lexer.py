@@ -26,7 +26,10 @@ class FilterError(Exception):
 
 
 class Token(NamedTuple):
-    """A word of an expression. `kind` is a keyword or a sign itself, or float, whole, text, name, or end."""
+    """A word of an expression.
+
+    `kind` is a keyword or a sign itself, or float, whole, text, name, or end.
+    """
 
     kind: str
     image: str
@@ -34,7 +37,9 @@ class Token(NamedTuple):
 
 
 def tokens(expression: str) -> Iterator[Token]:
-    """Yield the tokens of an expression, then an end token. FilterError at an invalid token.
+    """Yield the tokens of an expression, then an end token.
+
+    FilterError at an invalid token.
 
     A generator, because RocketMQ reads an expression no further than its grammar matches: later tokens may be invalid.
     """

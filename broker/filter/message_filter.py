@@ -51,7 +51,10 @@ def wanted_by_subscription(data: SubscriptionData) -> MessageFilter:
 
 
 def wanted_by_expression(data: ConsumerFilterData) -> MessageFilter:
-    """Make the filter of a registered expression. One from a file that does not compile lets all through."""
+    """Make the filter of a registered expression.
+
+    One from a file that does not compile lets all through.
+    """
     try:
         return MessageFilter(by_properties=compiled(data.expression_type, data.expression))
     except FilterError:

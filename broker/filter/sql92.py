@@ -217,7 +217,10 @@ class _Parser:
 
 
 def _over(evaluate: Evaluate, *parts: Node, is_boolean: bool = True) -> Node:
-    """Make a node of a function that evaluates these parts. FilterError if they are too deep."""
+    """Make a node of a function that evaluates these parts.
+
+    FilterError if they are too deep.
+    """
     depth = 1 + max(part.depth for part in parts)
     if depth > 2 * MAX_DEPTH:  # NOT and a comparison in each bracket
         raise _too_deep()
@@ -258,7 +261,10 @@ def _number_of(token: Token) -> Value:
 
 
 def _boolean(node: Node) -> Node:
-    """Convert a node to a condition. A property alone is text, and therefore false if present."""
+    """Convert a node to a condition.
+
+    A property alone is text, and therefore false if present.
+    """
     if node.is_boolean:
         return node
     if not node.is_property:
@@ -268,7 +274,10 @@ def _boolean(node: Node) -> Node:
 
 
 def _logic(parts: list[Evaluate], *, decisive: bool) -> Evaluate:
-    """Join parts by OR, where True decides, or by AND, where False does. Unknown counts if nothing decides."""
+    """Join parts by OR, where True decides, or by AND, where False does.
+
+    Unknown counts if nothing decides.
+    """
 
     def evaluate(properties: Properties) -> Value:
         is_unknown = False

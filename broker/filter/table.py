@@ -30,7 +30,10 @@ def is_tag_type(expression_type: str | None) -> bool:
 
 
 def compiled(expression_type: str, expression: str) -> Matches:
-    """Compile an expression of any type but TAG. FilterError if it is invalid or its type unknown."""
+    """Compile an expression of any type but TAG.
+
+    FilterError if it is invalid or its type unknown.
+    """
     if expression_type != SQL92:
         raise FilterError(f"there is no filter of type {expression_type}")
     return compile_filter(expression)
@@ -55,7 +58,10 @@ class ConsumerFilterTable:
         return self.topics.get(topic, {}).get(group)
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> None:
-        """Register all subscriptions of a group's heartbeat. Filters of topics it no longer lists become dead."""
+        """Register all subscriptions of a group's heartbeat.
+
+        Filters of topics it no longer lists become dead.
+        """
         named = set()
         for one in subscriptions:
             named.add(one.topic)
@@ -86,7 +92,10 @@ class ConsumerFilterTable:
         keep_config_file(self._path, FilterTableBody(filter_data_by_topic=tables).encode_pretty())
 
     def _register(self, group: str, wanted: SubscriptionData) -> None:
-        """Register one subscription if it is newer. A newer invalid expression marks the old filter as dead."""
+        """Register one subscription if it is newer.
+
+        A newer invalid expression marks the old filter as dead.
+        """
         groups = self.topics.setdefault(wanted.topic, {})
         known = groups.get(group)
         self._is_changed = (
@@ -120,7 +129,10 @@ class ConsumerFilterTable:
                 groups[group] = fresh
 
     def _has_room(self, known: ConsumerFilterData | None, expression: str) -> bool:
-        """Return True if there is room for one more, or a longer, expression; otherwise pulls get FILTER_DATA_NOT_EXIST."""
+        """Return True if there is room for one more, or a longer, expression.
+
+        Otherwise pulls get FILTER_DATA_NOT_EXIST.
+        """
         everything = [data for groups in self.topics.values() for data in groups.values()]
         size = sum(len(data.expression or "") for data in everything) + len(expression)
         return size <= MAX_EXPRESSION_BYTES and (known is not None or len(everything) < MAX_FILTERS)

@@ -36,7 +36,10 @@ def whole_number(value: int) -> int:
 
 
 def compare(left: Value, right: Value) -> int:
-    """Order two values that are both known: below 0, 0, above 0. Values that cannot be compared: -1."""
+    """Order two values that are both known: below 0, 0, above 0.
+
+    Values that cannot be compared: -1.
+    """
     if type(left) is not type(right):
         if isinstance(left, str):
             left = _text_as(left, right)
@@ -54,14 +57,20 @@ def compare(left: Value, right: Value) -> int:
 
 
 def is_equal(left: Value, right: Value) -> bool | None:
-    """Compare for equality. Two unknowns are equal; against a value the left one leaves it open, the right one not."""
+    """Compare for equality.
+
+    Two unknowns are equal; against a value the left one leaves it open, the right one not.
+    """
     if left is None or right is None:
         return left is right if (left is None) == (right is None) else (None if left is None else False)
     return compare(left, right) == 0
 
 
 def compare_by_size(left: Value, right: Value) -> int | None:
-    """Order two values for `<` and its like: two texts as numbers. None where one is unknown."""
+    """Order two values for `<` and its like: two texts as numbers.
+
+    None where one is unknown.
+    """
     if left is None or right is None:
         return None
     if isinstance(left, str) and isinstance(right, str):

@@ -61,7 +61,10 @@ def _between(record_before: RecordBefore, same: Span, different: Span) -> Genera
 
 
 def _middle(record_before: RecordBefore, same: Span, different: Span) -> Span | None:
-    """Return a record about halfway between two; None if there is no record between them."""
+    """Return a record about halfway between two.
+
+    None if there is no record between them.
+    """
     low = same.end
     while low < different.start:
         low = (low + different.start + 1) // 2  # ends at different.start at the latest: then it is the one before that

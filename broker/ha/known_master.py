@@ -30,7 +30,9 @@ class KnownMaster:
         return cls(ha_address=settings.fixed_master, is_ha_address_fixed=settings.fixed_master is not None)
 
     def report_ha_address(self, ha_address: str | None) -> None:
-        """Accept the HA address that a nameserver reports. None keeps the last one (store-and-ha section 4.1).
+        """Accept the HA address that a nameserver reports.
+
+        None keeps the last one (store-and-ha section 4.1).
 
         An open connection stays open; the new address counts from the next connection on.
         """

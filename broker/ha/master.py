@@ -73,13 +73,19 @@ class HaMaster:
         return len(self._connections)
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; return the address, because the system chooses the port for 0. Errors as `open_listener`."""
+        """Listen; return the address, because the system chooses the port for 0.
+
+        Errors as `open_listener`.
+        """
         acceptor = Acceptor(self._reactor, open_listener(host, port), self._accept)
         self._acceptors.append(acceptor)
         return acceptor.address
 
     def push(self) -> None:
-        """Send every slave what the log has gained. To be called at the end of a pass that appended."""
+        """Send every slave what the log has gained.
+
+        To be called at the end of a pass that appended.
+        """
         for connection in self._connections[:]:
             connection.push()
 
@@ -96,7 +102,10 @@ class HaMaster:
         return bool(self._connections) and behind < self.settings.ha_slave_fallbehind_max
 
     def explain(self, record_end: int) -> str | None:
-        """Return why a record has too few copies, for its sender; None, as in 4.9, without `ha_fail_lost_slave_at_once`."""
+        """Return why a record has too few copies, for its sender.
+
+        None, as in 4.9, without `ha_fail_lost_slave_at_once`.
+        """
         if not self.settings.ha_fail_lost_slave_at_once:
             return None
         slaves = [
@@ -182,7 +191,10 @@ class HaMaster:
         return min(log_end, max([self._sent_end, *(one.stream.next_offset for one in self._connections)]))
 
     def _has_enough(self) -> bool:
-        """True while as many slaves are there as sends wait for; in 4.9 one counts from accept on."""
+        """True while as many slaves are there as sends wait for.
+
+        In 4.9 one counts from accept on.
+        """
         if self.settings.in_sync_replicas:
             return sum(one.stream.is_begun for one in self._connections) >= self.settings.in_sync_replicas - 1
         return bool(self._connections)

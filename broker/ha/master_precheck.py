@@ -65,7 +65,10 @@ class Identity:
 
 
 def identity_of(settings: bytes) -> Identity:
-    """Return a broker's identity from its settings (request 26). CheckUnsupported if they lack it."""
+    """Return a broker's identity from its settings (request 26).
+
+    CheckUnsupported if they lack it.
+    """
     try:
         values = parse_properties_text(settings.decode())
         return Identity(values["brokerClusterName"], values["brokerName"])
@@ -74,7 +77,10 @@ def identity_of(settings: bytes) -> Identity:
 
 
 def log_span_of(runtime_info: bytes) -> tuple[int, int]:
-    """Return begin and end of a broker's commit log (request 28). CheckUnsupported if they are missing."""
+    """Return begin and end of a broker's commit log (request 28).
+
+    CheckUnsupported if they are missing.
+    """
     try:
         values = KVTable.decode(runtime_info).table
         first, end = (java_long(values[name]) for name in ("commitLogMinOffset", "commitLogMaxOffset"))
@@ -87,7 +93,10 @@ def log_span_of(runtime_info: bytes) -> tuple[int, int]:
 
 @attrs.define(eq=False)
 class MasterPrecheck:
-    """The checks of one slave, for one connection after the other. Without its switches it sends no request."""
+    """The checks of one slave, for one connection after the other.
+
+    Without its switches it sends no request.
+    """
 
     store: MessageStore
     identity: Identity
@@ -114,7 +123,10 @@ class MasterPrecheck:
         return f"what it sent from {fault} on is no record: {had - fault} bytes are dropped"
 
     async def is_fit(self, ha_address: str, settings: HaSettings) -> bool:
-        """Check the master; truncate or drop our log if necessary. False if the slave must not follow it now."""
+        """Check the master; truncate or drop our log if necessary.
+
+        False if the slave must not follow it now.
+        """
         if not settings.examines_master:
             return True
         address = self._remoting_address(ha_address, settings)
@@ -137,7 +149,10 @@ class MasterPrecheck:
         return True
 
     def _remoting_address(self, ha_address: str, settings: HaSettings) -> str:
-        """Return the master's address as registered; for a master set by hand, 4.9's port next to the HA port."""
+        """Return the master's address as registered.
+
+        For a master set by hand, 4.9's port next to the HA port.
+        """
         known = self.known_master.address
         if known is not None and settings.fixed_master is None:
             return known
@@ -218,7 +233,10 @@ class MasterPrecheck:
         return None if found is None or found[0] < max(first, self.store.min_commit_log_offset) else Span(*found)
 
     async def _has(self, ask: Ask, span: Span) -> bool:
-        """Return True if the master has the same record at this offset; False if it cannot read one there."""
+        """Return True if the master has the same record at this offset.
+
+        False if it cannot read one there.
+        """
         try:
             theirs = await ask(request(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader(offset=span.start)))
         except CheckUnsupported:

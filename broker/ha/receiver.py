@@ -24,7 +24,10 @@ class ReplicaLog(Protocol):
         """The end of the log; 0 if it is empty."""
 
     def append_raw(self, offset: int, data: memoryview) -> bool:
-        """Append bytes of the stream at `offset`. False if they do not fit into the file; OSError."""
+        """Append bytes of the stream at `offset`.
+
+        False if they do not fit into the file; OSError.
+        """
 
 
 class Receiving(Protocol):
@@ -49,7 +52,10 @@ class LogReceiver:
     _frame: FrameHeader | None = attrs.field(default=None, init=False)  # its header is known, its body is not here
 
     def receive(self, sock: Receiving, now: float) -> None:
-        """Receive available bytes, up to PASS_SIZE. StreamError, also at the end of the stream; OSError."""
+        """Receive available bytes, up to PASS_SIZE.
+
+        StreamError, also at the end of the stream; OSError.
+        """
         left = PASS_SIZE
         try:
             while left > 0:
@@ -66,7 +72,10 @@ class LogReceiver:
             return
 
     def _take(self, end: int) -> None:
-        """Append the frames that are complete in the buffer's first `end` bytes; keep the rest."""
+        """Append the frames that are complete in the buffer's first `end` bytes.
+
+        Keep the rest.
+        """
         buffer, at = self._buffer, 0
         while True:
             if self._frame is None and end - at >= HEADER_SIZE:

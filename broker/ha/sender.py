@@ -27,7 +27,10 @@ class LogConfig(Protocol):
 
 
 class SourceLog(Protocol):
-    """The commit log as a master reads it. Offsets are bytes from the beginning of the first file ever."""
+    """The commit log as a master reads it.
+
+    Offsets are bytes from the beginning of the first file ever.
+    """
 
     @property
     def config(self) -> LogConfig:
@@ -42,7 +45,10 @@ class SourceLog(Protocol):
         """One past the last readable byte; not necessarily flushed."""
 
     def read_log(self, offset: int, limit: int) -> memoryview:
-        """At most `limit` bytes from `offset`, never across the end of a file; empty where nothing is readable."""
+        """At most `limit` bytes from `offset`, never across the end of a file.
+
+        Empty where nothing is readable.
+        """
 
 
 class Sending(Protocol):
@@ -64,7 +70,10 @@ class LogSender:
     _frame_sent: int = attrs.field(default=0, init=False)  # bytes of it that left, its header's included
 
     def send(self, sock: Sending, now: float) -> bool:
-        """Send what there is. True if there is more, for when the socket is writable again; StreamError, OSError."""
+        """Send what there is.
+
+        True if there is more, for when the socket is writable again; StreamError, OSError.
+        """
         left = PASS_SIZE
         try:
             while left > 0:
@@ -114,7 +123,10 @@ class LogSender:
         return rest
 
     def _settle(self, frames: list[FrameHeader], sent: int) -> None:
-        """Note how far the bytes reached. Frames of which nothing left are forgotten, to be made anew."""
+        """Note how far the bytes reached.
+
+        Frames of which nothing left are forgotten, to be made anew.
+        """
         sent += self._frame_sent
         self._frame, self._frame_sent = None, 0
         for frame in frames:

@@ -17,7 +17,10 @@ _SHORTEST_ADDRESS: Final = 6
 
 
 def _is_master(_settings: object, field: "attrs.Attribute[str]", value: str) -> None:
-    """Minimum length of an address. Shorter text is ignored, as in 4.9; longer text is used as an address."""
+    """Minimum length of an address.
+
+    Shorter text is ignored, as in 4.9; longer text is used as an address.
+    """
     if len(value) >= _SHORTEST_ADDRESS and not is_address(value):
         raise ValueError(f"{field.name} = {shown(value)}: expected host:port")
 

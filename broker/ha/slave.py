@@ -112,7 +112,10 @@ class HaClient:
         self._sock = sock
 
     async def report_until_closed(self) -> None:
-        """Send reports and check deadlines until the connection ends; close it when cancelled."""
+        """Send reports and check deadlines until the connection ends.
+
+        Close it when cancelled.
+        """
         stream = self.stream
         try:
             while not self.closed.is_set():
@@ -194,7 +197,10 @@ class HaClient:
 
 
 class HaSlave:
-    """The slave's side of replication, in brokers of any role; it idles without a master's address (section 4.1)."""
+    """The slave's side of replication, in brokers of any role.
+
+    It idles without a master's address (section 4.1).
+    """
 
     def __init__(
         self,
@@ -280,7 +286,10 @@ class HaSlave:
         return sock if is_fit else None
 
     async def _wait_retry(self) -> None:
-        """Wait 5 s. 4.9 ignores an address that arrives meanwhile, so its first connect is some 5 s after the start."""
+        """Wait 5 s.
+
+        4.9 ignores an address that arrives meanwhile, so its first connect is some 5 s after the start.
+        """
         with trio.move_on_after(RETRY_PERIOD):
             if self.settings.ha_report_at_once:
                 await self._address_changed.wait()

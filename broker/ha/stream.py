@@ -29,7 +29,10 @@ class BadFrameError(StreamError):
 
 @attrs.define
 class MasterStream:
-    """A master's side of one connection, from accept to close. Offsets are -1 until the first report."""
+    """A master's side of one connection, from accept to close.
+
+    Offsets are -1 until the first report.
+    """
 
     settings: HaSettings
     last_read_at: float
@@ -62,7 +65,9 @@ class MasterStream:
         log_first: int = 0,
         max_servable_offset: int = -1,
     ) -> int | None:
-        """Feed bytes of the slave; return the acknowledged offset, or None while a report is incomplete.
+        """Feed bytes of the slave.
+
+        Return the acknowledged offset, or None while a report is incomplete.
 
         Of several reports only the last counts. The first of a connection is not checked: it may lie inside a
         record, before our first byte or beyond our last (store-ha#37). A later one beyond our end is a
@@ -111,7 +116,10 @@ class MasterStream:
 
     @property
     def heartbeat_at(self) -> float:
-        """Time of the next heartbeat, due when there is no data. Also before the first data (section 4.3)."""
+        """Time of the next heartbeat, due when there is no data.
+
+        Also before the first data (section 4.3).
+        """
         return self.last_write_at + self.settings.heartbeat_interval
 
     @property
@@ -160,11 +168,17 @@ class SlaveStream:
         return FrameHeader(offset, size)
 
     def advanced(self, log_end: int, now: float) -> bytes | None:
-        """The report to send after complete frames; None if they did not raise the offset (store-ha#42)."""
+        """The report to send after complete frames.
+
+        None if they did not raise the offset (store-ha#42).
+        """
         return self._report(log_end, now) if log_end > self.reported else None
 
     def repeated(self, now: float) -> bytes | None:
-        """The report to send because none left for a while; None before it is due (store-ha#39)."""
+        """The report to send because none left for a while.
+
+        None before it is due (store-ha#39).
+        """
         return self._report(self.reported, now) if now >= self.report_at else None
 
     def _report(self, offset: int, now: float) -> bytes:

@@ -16,7 +16,10 @@ class FileSize:
 
 @attrs.define(eq=False)
 class MemoryLog:
-    """Behaves as the store does towards replication (section 4.5). `first` is the start of its first file."""
+    """Behaves as the store does towards replication (section 4.5).
+
+    `first` is the start of its first file.
+    """
 
     config: FileSize = FileSize()
     first: int | None = None

@@ -59,7 +59,9 @@ PULLS: Final = (RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE)
 
 
 def handlers_of(broker: Broker, *, is_vip: bool = False) -> Mapping[int, Route[Broker]]:
-    """The handlers of a port, by the broker's settings at its start. The VIP port serves all but pulls.
+    """The handlers of a port, by the broker's settings at its start.
+
+    The VIP port serves all but pulls.
 
     (remoting-and-nameserver section 2.1.)
     """
@@ -73,7 +75,10 @@ def handlers_of(broker: Broker, *, is_vip: bool = False) -> Mapping[int, Route[B
 
 
 def _handle_of_5x(route: Route[Broker], broker: Broker, header: Header | None, request: Request) -> Reply | None:
-    """Serve a request unknown to 4.9.8; log it once per peer and code, and count it for `status`."""
+    """Serve a request unknown to 4.9.8.
+
+    Log it once per peer and code, and count it for `status`.
+    """
     peer: str = request.channel.peer
     key = (peer.rpartition(":")[0], int(route.code))
     counts = broker.served_of_5x

@@ -56,7 +56,10 @@ def _register_producer(broker: Broker, group: str, member: Member) -> None:
 
 
 def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, request: Request) -> Reply:
-    """Forget a client's groups. A group that is not there, as the one without a name, changes nothing (broker-requests#42)."""
+    """Forget a client's groups.
+
+    A group that is not there, as the one without a name, changes nothing (broker-requests#42).
+    """
     if header.producer_group is not None:
         broker.producers.leave(header.producer_group, request.channel)
     if header.consumer_group is not None and broker.consumers.leave(header.consumer_group, request.channel):

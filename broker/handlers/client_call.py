@@ -43,7 +43,10 @@ def get_consumer_running_info(broker: Broker, header: GetConsumerRunningInfoRequ
 def consume_message_directly(
     broker: Broker, header: ConsumeMessageDirectlyResultRequestHeader, request: Request
 ) -> None:
-    """Let one consumer consume one message now; the broker adds the message and its own name."""
+    """Let one consumer consume one message now.
+
+    The broker adds the message and its own name.
+    """
     try:
         _, _, offset = parse_offset_message_id(header.msg_id or "")
     except RecordError as exc:
@@ -84,7 +87,10 @@ def _pass_on(broker: Broker, member: Member, request: Request, fields: dict[str,
 
 @in_slices
 def reset_offset(broker: Broker, header: ResetOffsetRequestHeader, request: Request) -> Work:
-    """Send all consumers of a group new offsets; the offsets committed here stay (broker-requests#58)."""
+    """Send all consumers of a group new offsets.
+
+    The offsets committed here stay (broker-requests#58).
+    """
     body = ResetOffsetBody(offset_table=(yield from _targets(broker, header)))
     members = _members(broker, header.group)
     if not members:
@@ -135,7 +141,10 @@ def get_consumer_status(broker: Broker, header: GetConsumerStatusRequestHeader, 
 
 
 async def _ask_status(header: GetConsumerStatusRequestHeader, members: Sequence[Member], request: Request) -> None:
-    """Ask one consumer after the other. Consumers that do not reply are left out, as in RocketMQ."""
+    """Ask one consumer after the other.
+
+    Consumers that do not reply are left out, as in RocketMQ.
+    """
     table = {}
     fields = GetConsumerStatusRequestHeader(topic=header.topic, group=header.group)
     for member in members:

@@ -54,7 +54,10 @@ def get_subscriptiongroup_config(
 
 
 def delete_subscriptiongroup(broker: Broker, _header: None, request: Request) -> Reply:
-    """Delete a group, and its offsets if requested. Succeeds for an unknown group, too."""
+    """Delete a group, and its offsets if requested.
+
+    Succeeds for an unknown group, too.
+    """
     refuse_on_slave(broker)
     header = request.command.header(DeleteSubscriptionGroupRequestHeader)
     broker.subscriptions.delete(header.group_name)

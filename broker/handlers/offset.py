@@ -37,7 +37,10 @@ def query_consumer_offset(broker: Broker, header: QueryConsumerOffsetRequestHead
 
 
 def update_consumer_offset(broker: Broker, header: UpdateConsumerOffsetRequestHeader, request: Request) -> Reply:
-    """Commit an offset. It may go back, and nothing about it is checked (broker-requests#44)."""
+    """Commit an offset.
+
+    It may go back, and nothing about it is checked (broker-requests#44).
+    """
     place = (header.consumer_group, header.topic, header.queue_id)
     commit_offset(broker, place, header.commit_offset, request.channel.peer)
     return Reply(header={})
@@ -60,7 +63,10 @@ def commit_offset(broker: Broker, place: tuple[str, str, int], offset: int, peer
 
 
 def get_max_offset(broker: Broker, header: GetMaxOffsetRequestHeader, _request: Request) -> Reply:
-    """The queue offset that the next message will get; 0 for a queue that is empty or unknown."""
+    """The queue offset that the next message will get.
+
+    0 for a queue that is empty or unknown.
+    """
     return Reply(header=GetMaxOffsetResponseHeader(offset=broker.store.max_queue_offset(header.topic, header.queue_id)))
 
 

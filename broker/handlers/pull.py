@@ -237,7 +237,10 @@ def _read(broker: Broker, header: PullMessageRequestHeader, wanted: MessageFilte
 
 
 def _outcome(broker: Broker, header: PullMessageRequestHeader, result: GetResult) -> tuple[int, int]:
-    """Return response code and next offset. On a slave, an offset out of range is to be retried (store-ha#65)."""
+    """Return response code and next offset.
+
+    On a slave, an offset out of range is to be retried (store-ha#65).
+    """
     code = CODES[result.status]
     if result.status in _NO_QUEUE and header.queue_offset == 0:
         code = ResponseCode.PULL_NOT_FOUND

@@ -108,7 +108,10 @@ def _message(broker: Broker, header: CompleteSend, request: Request, queue_id: i
 
 
 def _store(broker: Broker, request: Request, message: NewMessage, failure: str | None) -> None:
-    """Store a reply message if configured, wait for its copies, and respond. Only a failed push is reported."""
+    """Store a reply message if configured, wait for its copies, and respond.
+
+    Only a failed push is reported.
+    """
     code = ResponseCode.SUCCESS if failure is None else ResponseCode.SYSTEM_ERROR
     fields = {"msgId": "0", "queueId": str(message.queue_id), "queueOffset": "0"} if failure is None else {}
     send = WaitingSend(

@@ -92,7 +92,10 @@ def _make_topic(broker: Broker, topic: str, queues: int, *, unit_mode: bool = Fa
 
 
 def _copy(stored: StoredMessage, topic: str, queue_id: int, level: int) -> tuple[NewMessage, dict[str, str]]:
-    """Return a copy of the message for its next try. It keeps its original id and topic through all tries."""
+    """Return a copy of the message for its next try.
+
+    It keeps its original id and topic through all tries.
+    """
     properties = dict(stored.properties)
     properties.setdefault(PROPERTY_RETRY_TOPIC, stored.topic)
     properties.setdefault(PROPERTY_ORIGIN_MESSAGE_ID, stored.offset_message_id)

@@ -53,7 +53,9 @@ def _store_values(broker: Broker) -> dict[str, str]:
 
 
 def _earliest_millis(broker: Broker) -> int:
-    """Store time of the first message; -1 until the first file has twice the largest message.
+    """Store time of the first message.
+
+    -1 until the first file has twice the largest message.
 
     RocketMQ reads that many bytes to find it. Its tools then show a store of 50 years (the recording does too).
     """

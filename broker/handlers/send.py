@@ -69,7 +69,10 @@ def send_message(broker: Broker, header: SendMessageRequestHeader, request: Requ
 
 
 def check_send(broker: Broker, header: SendMessageRequestHeader) -> TopicConfig:
-    """Run the checks before the store; return the topic, created if necessary. Refusal if a check fails."""
+    """Run the checks before the store; return the topic, created if necessary.
+
+    Refusal if a check fails.
+    """
     config = broker.config
     accepts_from = config.start_accept_send_request_time_stamp
     if accepts_from and broker.now_millis() < accepts_from:
@@ -92,7 +95,10 @@ def check_send(broker: Broker, header: SendMessageRequestHeader) -> TopicConfig:
 
 
 def check_complete(header: SendMessageRequestHeader) -> CompleteSend:
-    """Return a header that passed `check_send`. HeaderError where its time or its flag is missing."""
+    """Return a header that passed `check_send`.
+
+    HeaderError where its time or its flag is missing.
+    """
     if header.born_timestamp is None or header.flag is None:
         raise HeaderError("a send without its time or its flag")
     return cast("CompleteSend", header)
@@ -147,7 +153,10 @@ def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_i
 
 
 def _make_special(broker: Broker, message: NewMessage, properties: dict[str, str]) -> bool:
-    """Redirect a transactional or delayed message to the half or schedule topic. True if it was redirected."""
+    """Redirect a transactional or delayed message to the half or schedule topic.
+
+    True if it was redirected.
+    """
     is_half = properties.get(PROPERTY_TRAN_MSG, "").lower() == "true"
     if is_half and broker.config.reject_transaction_message:
         raise Refusal(ResponseCode.NO_PERMISSION, "this broker takes no transactional messages")

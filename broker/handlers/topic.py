@@ -47,7 +47,10 @@ def update_and_create_topic(broker: Broker, _header: None, request: Request) -> 
 
 
 def delete_topic(broker: Broker, _header: None, request: Request) -> Reply:
-    """Delete a topic and its queues. Consumer offsets stay, and the tool deletes the route at the nameservers."""
+    """Delete a topic and its queues.
+
+    Consumer offsets stay, and the tool deletes the route at the nameservers.
+    """
     refuse_on_slave(broker)
     header = request.command.header(DeleteTopicRequestHeader)
     _check_name(broker, header.topic)
@@ -104,7 +107,10 @@ def get_system_topic_list_from_broker(broker: Broker, _header: None, _request: R
 
 @in_slices
 def clean_unused_topic(broker: Broker, _header: None, _request: Request) -> Work:
-    """Drop the queues of topics that have no configuration any more. A system topic needs none to keep them."""
+    """Drop the queues of topics that have no configuration any more.
+
+    A system topic needs none to keep them.
+    """
     for topic in {topic for topic, _ in broker.store.topics_queues()}:
         if broker.topics.get(topic) is None and not names.is_system_topic(topic):
             broker.store.delete_topic(topic)

@@ -37,7 +37,10 @@ UNKNOWN = 0
 
 
 def end_transaction(broker: Broker, header: EndTransactionRequestHeader, request: Request) -> Reply | None:
-    """Commit or roll back. For any other type there is no reply, even if the client waits for one."""
+    """Commit or roll back.
+
+    For any other type there is no reply, even if the client waits for one.
+    """
     is_outcome = header.commit_or_rollback in (UNKNOWN, TRANSACTION_COMMIT, TRANSACTION_ROLLBACK)
     if not is_outcome and request.command.raw_fields is not None:  # fields that are not there are not checked
         raise HeaderError(f"commitOrRollback is {header.commit_or_rollback}, expected 0, 8 or 12")
@@ -102,7 +105,9 @@ def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | No
 
 
 def _committed(broker: Broker, half: StoredMessage) -> NewMessage:
-    """Return the message to store. Refusal if the properties, which a client may have chosen, lack its destination.
+    """Return the message to store.
+
+    Refusal if the properties, which a client may have chosen, lack its destination.
 
     System topics are not refused, as in RocketMQ: their readers skip records of another form.
     """

@@ -70,7 +70,9 @@ class BlockingActor(Protocol):
 
 @attrs.define(eq=False, kw_only=True, repr=False)
 class NodeAction(Generic[R]):
-    """An action on the processes that a target names; `R` is what it returns to a program.
+    """An action on the processes that a target names.
+
+    `R` is what it returns to a program.
 
     As an attribute of a class that has `act`, it is a method with the parameter `target`. The attribute's name is the
     method's; with `-` for `_` it is the name of the command, of the supervisor's command and of the scenario action.

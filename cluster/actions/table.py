@@ -1,4 +1,7 @@
-"""The table of actions. A new action is one entry; CONTRIBUTING.md ("Add an action") says what follows from it."""
+"""The table of actions.
+
+A new action is one entry; CONTRIBUTING.md ("Add an action") says what follows from it.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
@@ -17,7 +20,10 @@ class _OnNames(Protocol[R_co]):
 
 
 def _on_names(method: _OnNames[R_co]) -> Callable[[Supervisor, str], Awaitable[R_co]]:
-    """Call a method of the supervisor with the names of the target's processes. UnknownTargetError without any."""
+    """Call a method of the supervisor with the names of the target's processes.
+
+    UnknownTargetError without any.
+    """
 
     def run(supervisor: Supervisor, target: str) -> Awaitable[R_co]:
         return method(supervisor, *(node.name for node in supervisor.find(target)))

@@ -17,7 +17,10 @@ GOING = ("broker_connection_lost", "broker_expired", "broker_unregistered")
 
 @attrs.frozen
 class Span:
-    """An interval in milliseconds of the cluster's clock. `until` is None if it is open at the end of the run."""
+    """An interval in milliseconds of the cluster's clock.
+
+    `until` is None if it is open at the end of the run.
+    """
 
     at: int
     until: int | None

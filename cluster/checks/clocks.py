@@ -28,7 +28,10 @@ _ENDS = ("node_killed", "node_stopped", "node_crashed")
 
 @attrs.frozen
 class Bound:
-    """The clock of `behind` is at least `millis` behind that of `ahead`. A contradiction only if positive."""
+    """The clock of `behind` is at least `millis` behind that of `ahead`.
+
+    A contradiction only if positive.
+    """
 
     behind: str
     ahead: str

@@ -78,14 +78,20 @@ class Stores:
         return [store for store in self.nodes.values() if store.broker == name]
 
     def places(self, message_id: str) -> dict[tuple[Queue, int], list[Copy]]:
-        """Return the places of a message; copies of a master and of its slaves share one place."""
+        """Return the places of a message.
+
+        Copies of a master and of its slaves share one place.
+        """
         found: dict[tuple[Queue, int], list[Copy]] = {}
         for copy in self.by_message.get(message_id, ()):
             found.setdefault((copy.queue, copy.offset), []).append(copy)
         return found
 
     def missing_of(self, brokers: Iterable[str], history: History) -> list[str]:
-        """Return why messages of these broker names are uncertain; empty if all their logs were read."""
+        """Return why messages of these broker names are uncertain.
+
+        Empty if all their logs were read.
+        """
         wanted = set(brokers)
         return [f"{node}: {why}" for node, why in self.unread.items() if broker_of(node, history) in wanted]
 
@@ -114,7 +120,10 @@ def read_stores(roots: Mapping[str, Path], history: History) -> Stores:
 
 
 def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
-    """Read consumerOffset.json as a broker does at its start; None if it is missing or invalid."""
+    """Read consumerOffset.json as a broker does at its start.
+
+    None if it is missing or invalid.
+    """
     content = load_config_file(root / "config" / "consumerOffset.json", ConsumerOffsets.decode)
     return None if content is None else content.offset_table
 
@@ -139,7 +148,10 @@ def gather(nodes: Iterable[NodeStore], unread: Mapping[str, str]) -> Stores:
 
 
 def read_store(node: str, broker: str, root: Path | None) -> NodeStore:
-    """Read one commit log and its consume queues; empty without a store, or before the first message."""
+    """Read one commit log and its consume queues.
+
+    Empty without a store, or before the first message.
+    """
     if root is None or not (root / "commitlog").is_dir():
         return NodeStore(node=node, broker=broker, copies=(), root=root)
     entries = tuple(read_entries(root))

@@ -166,7 +166,10 @@ class _Causes:
         return ""
 
     def _taken_on(self, delivery: Delivery) -> int:
-        """Return when the consumer of a delivery last took over its queue; -1 if the journal does not contain it."""
+        """Return when the consumer of a delivery last took over its queue.
+
+        -1 if the journal does not contain it.
+        """
         times = self._taken[delivery.node, str(delivery.queue)]
         index = bisect.bisect_right(times, delivery.at)
         return times[index - 1] if index else -1

@@ -1,4 +1,4 @@
-"""A run as its journals record it, sorted by kind of event for the checks. Pure: entries in, values out.
+"""A run as its journals record it, sorted by kind of event for the checks.
 
 Times are milliseconds of the cluster's clock. A queue is written `topic@broker:queue id`.
 """
@@ -202,7 +202,7 @@ class History:
 
 
 def read_history(entries: Iterable[JournalEntry]) -> History:
-    """Build a history. Entries of one node must be in order; entries without a needed field are left out."""
+    """Sort entries, in order per node; leave out those without a needed field."""
     every = sorted(entries, key=_at)  # stable: events of one millisecond keep their order
     known = _until_stopping(every)
     by_kind: dict[str, list[JournalEntry]] = collections.defaultdict(list)
@@ -238,7 +238,7 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
 
 
 def _until_stopping(entries: list[JournalEntry]) -> list[JournalEntry]:
-    """Leave out the stop of the cluster: it is not a failure of its nodes. Messages still count."""
+    """Leave out nodes' ends in the stop of the cluster; messages still count."""
     stopping = _stopping(entries)
     still_told = MESSAGE_KINDS - {"log_sampled"}  # nodes end one after the other: their logs do not lag
     return entries[:stopping] + [entry for entry in entries[stopping:] if entry.kind in still_told]
@@ -347,7 +347,7 @@ _ENDING_COMMANDS = {"kill", "stop", "pause", "power-loss", "wipe"}
 
 
 def _absences(entries: Iterable[JournalEntry]) -> Iterator[Absence]:
-    """Follow each node. A command is in the journal just before its signal, an end just after it was seen."""
+    """Follow each node: commands precede their signals, ends follow their notice."""
     away: dict[str, Absence] = {}
     ordered: dict[str, int] = {}
     absences: list[Absence] = []

@@ -46,7 +46,10 @@ def find_moves(history: History) -> list[Move]:
 
 
 def _unreported(moves: Iterable[Move], reported: Iterable[Move]) -> Iterator[Move]:
-    """Yield moves without a report of the same group, queue and new offset. A report matches the first such move."""
+    """Yield moves without a report of the same group, queue and new offset.
+
+    A report matches the first such move.
+    """
     left = collections.Counter((move.group, move.queue, move.after) for move in reported)
     for move in moves:
         key = (move.group, move.queue, move.after)

@@ -29,7 +29,10 @@ Place = tuple[str, Queue]
 
 @attrs.frozen
 class _Life:
-    """The last run of a broker. Commits from `ready_at` to `saved_until` are in its file."""
+    """The last run of a broker.
+
+    Commits from `ready_at` to `saved_until` are in its file.
+    """
 
     member: Member
     ready_at: int

@@ -40,7 +40,10 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
 
 @attrs.frozen
 class Placed:
-    """A send and its place in a queue. `ended_at` is infinite if it was not acknowledged."""
+    """A send and its place in a queue.
+
+    `ended_at` is infinite if it was not acknowledged.
+    """
 
     message_id: str
     began_at: float

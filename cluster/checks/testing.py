@@ -94,7 +94,10 @@ class MadeUpRun:
         took: int = 5,
         **fields: Any,
     ) -> str:
-        """Add a send that took `took` ms. `at`: nodes that store it; by default all of the broker name if the outcome says so."""
+        """Add a send that took `took` ms.
+
+        `at`: nodes that store it; by default all of the broker name if the outcome says so.
+        """
         message_id = f"ID{number:06}"
         queue = Queue(topic, broker, queue_id)
         nodes = self.members(broker) if outcome in STORED else ()

@@ -54,7 +54,10 @@ class Window:
 
 
 def find_windows(attempts: Iterable[Attempt], *, since_first_failure: bool = False) -> list[Window]:
-    """Yield the windows of one target by time. `since_first_failure` excludes idle time before the first failure."""
+    """Yield the windows of one target by time.
+
+    `since_first_failure` excludes idle time before the first failure.
+    """
     windows: list[Window] = []
     failures: list[Attempt] = []
     last_success: int | None = None

@@ -66,7 +66,10 @@ async def _play(spec: ClusterSpec, directory: ClusterDirectory, stage: Terminal)
 
 
 def _forget_last(directory: ClusterDirectory) -> None:
-    """Delete the stores of the last demo. The lock of the directory protects a demo that is running."""
+    """Delete the stores of the last demo.
+
+    The lock of the directory protects a demo that is running.
+    """
     directory.create()
     with directory.locked():
         for path in directory.path.iterdir():

@@ -1,4 +1,7 @@
-"""diff: where the commit logs of two brokers differ. Reads their files; the brokers may be running."""
+"""diff: where the commit logs of two brokers differ.
+
+Reads their files; the brokers may be running.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any

@@ -29,7 +29,10 @@ _LONGEST_VALUE = 60
 
 
 def render_event(event: Document) -> Text:
-    """Render an event on one line: time of the cluster's clock, node, kind, fields; frequent kinds are shorter."""
+    """Render an event on one line: time of the cluster's clock, node, kind, fields.
+
+    Frequent kinds are shorter.
+    """
     event = printable_values(event)
     line = Text(f"{clock_text(event['at'])}  ", "dim")
     line.append(f"{event['node'] or 'cluster':12} ", "bold")
@@ -45,7 +48,10 @@ def render_event(event: Document) -> Text:
 
 
 def clock_text(millis: int) -> str:
-    """Return the local time of day; question marks for an invalid one, as a peer can send any."""
+    """Return the local time of day.
+
+    Question marks for an invalid one, as a peer can send any.
+    """
     seconds, rest = divmod(millis, 1000)
     try:
         return f"{time.strftime('%H:%M:%S', time.localtime(seconds))}.{rest:03}"

@@ -11,7 +11,10 @@ from rmqlab.cluster.cli.terms import console
 
 @attrs.define(eq=False)
 class LineOutput:
-    """Output of a command that takes long. If silent, it shows only what is being waited for."""
+    """Output of a command that takes long.
+
+    If silent, it shows only what is being waited for.
+    """
 
     is_silent: bool = False
     _text: Callable[[], str] | None = attrs.field(default=None, init=False)
@@ -25,7 +28,10 @@ class LineOutput:
         self._show()
 
     def show_progress(self, text: Callable[[], str] | None) -> None:
-        """Show what is being waited for, as `text` returns it, called in another thread; None hides it."""
+        """Show what is being waited for, as `text` returns it, called in another thread.
+
+        None hides it.
+        """
         self._text = text
         if text is None:
             self._hide()

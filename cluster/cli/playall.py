@@ -119,7 +119,10 @@ class PlayAll:
 
 
 async def run_apart(path: Path, profile: str, more: Sequence[str]) -> dict[str, Any]:
-    """Run a scenario in its own process; return its JSON document, or one with the verdict unknown and the reason."""
+    """Run a scenario in its own process.
+
+    Return its JSON document, or one with the verdict unknown and the reason.
+    """
     command = [sys.executable, "-m", "rmqlab.cluster", "run", str(path), "--profile", profile, "--json", *more]
     done = await trio.run_process(command, capture_stdout=True, capture_stderr=True, check=False)
     try:

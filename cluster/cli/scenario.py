@@ -97,7 +97,10 @@ def run(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a scenario and judge it. Exit status: 0 the claim holds, 1 it is violated, 2 not known."""
+    """Run a scenario and judge it.
+
+    Exit status: 0 the claim holds, 1 it is violated, 2 not known.
+    """
     try:
         path = find_scenario(scenario)
     except NoScenarioError as exc:
@@ -118,7 +121,10 @@ def repro(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Run the scenarios that reproduce an issue. Exit status as `run`: the worst of them."""
+    """Run the scenarios that reproduce an issue.
+
+    Exit status as `run`: the worst of them.
+    """
     try:
         found = find_by_source(issue)
     except NoScenarioError as exc:
@@ -195,7 +201,10 @@ async def _play(
     output: LineOutput,
     stays_up: bool,  # noqa: FBT001 -- trio.run hands arguments over by position
 ) -> Run | None:
-    """Run a scenario. The first signal ends it: cleanly if all steps are done, otherwise at once."""
+    """Run a scenario.
+
+    The first signal ends it: cleanly if all steps are done, otherwise at once.
+    """
     scope, stay = trio.CancelScope(), None
     done: list[Run] = []
 

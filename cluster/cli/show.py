@@ -68,7 +68,10 @@ def _statuses(name: str) -> Iterator[Document]:
 
 
 def logs(target: Target, name: Name = DEFAULT_NAME, lines: Last = 20, *, follow: Follow = False) -> None:
-    """Show the logs of nodes, also of a stopped cluster. `supervisor` is a target, too."""
+    """Show the logs of nodes, also of a stopped cluster.
+
+    `supervisor` is a target, too.
+    """
     directory = directory_of(name)
     record = _record(directory)
     if target == "supervisor":
@@ -100,7 +103,9 @@ def events(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show events, in the order in which the supervisor received them; of a stopped cluster, from its journals.
+    """Show events, in the order in which the supervisor received them.
+
+    Of a stopped cluster, from its journals.
 
     Without --all, single messages of workloads are left out.
     """

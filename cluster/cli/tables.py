@@ -53,7 +53,10 @@ def render_nodes(document: Document) -> Table:
 
 
 def _role_of(node: Document) -> Text:
-    """Return the role of a broker, or the kind of another node; mark a broker whose role is not the planned one."""
+    """Return the role of a broker, or the kind of another node.
+
+    Mark a broker whose role is not the planned one.
+    """
     text, planned = Text(node["role"] or node["kind"]), node.get("planned")
     if planned:
         text.append(f" id {node['broker_id']}, planned: {planned['role']} id {planned['broker_id']}", "red")
@@ -61,7 +64,10 @@ def _role_of(node: Document) -> Text:
 
 
 def _beside(address: str, other: str | None) -> str:
-    """Return a node's second address; only its port if the host is the same, to fit into 80 columns."""
+    """Return a node's second address.
+
+    Only its port if the host is the same, to fit into 80 columns.
+    """
     if other is None:
         return "-"
     host, _, port = other.rpartition(":")

@@ -55,7 +55,10 @@ def command(name: str, verb: str, **arguments: Any) -> Any:
 
 
 def ask_quietly(name: str, verb: str, **arguments: Any) -> Any:
-    """Send a command to the supervisor; end the program with status 1 or 2 if it fails."""
+    """Send a command to the supervisor.
+
+    End the program with status 1 or 2 if it fails.
+    """
     try:
         return ask(directory_of(name), verb, **arguments)
     except CommandUsageError as exc:

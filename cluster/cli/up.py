@@ -131,7 +131,10 @@ def down(
 def build_spec(
     directory: ClusterDirectory, given: Mapping[str, Any], settings: Mapping[str, Any], unset: Collection[str]
 ) -> ClusterSpec:
-    """Merge the options with those of the last start; broker settings are merged key by key."""
+    """Merge the options with those of the last start.
+
+    Broker settings are merged key by key.
+    """
     try:
         record = directory.read_record()
         if record is None and directory.path.parent != home():
@@ -154,7 +157,10 @@ def _without(settings: Mapping[str, Any], unset: Collection[str]) -> dict[str, A
 
 
 def _try(spec: ClusterSpec) -> None:
-    """Let a broker read its settings before anything starts. End the program if it rejects them."""
+    """Let a broker read its settings before anything starts.
+
+    End the program if it rejects them.
+    """
     try:
         for remark in try_settings(spec.broker_settings):
             print(error_text(remark), file=sys.stderr)
@@ -163,7 +169,10 @@ def _try(spec: ClusterSpec) -> None:
 
 
 def parse_setting(text: str) -> tuple[str, Any]:
-    """Parse `key=value`. The key may be in camelCase; a value that is not a TOML scalar is a string."""
+    """Parse `key=value`.
+
+    The key may be in camelCase; a value that is not a TOML scalar is a string.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         misused(f"--set {text}: expected KEY=VALUE, such as --set syncFlushTimeout=3000")

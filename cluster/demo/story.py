@@ -1,4 +1,7 @@
-"""The acts of the demo: each performs an action and waits for its effects. Events are printed as they happen."""
+"""The acts of the demo: each performs an action and waits for its effects.
+
+Events are printed as they happen.
+"""
 
 import functools
 from collections.abc import Callable
@@ -134,7 +137,10 @@ class Story:
         await self._until(self._happened(_goes_to("committing_to", 1)), "the consumer to commit to the slave")
 
     async def _read_from_slave(self) -> int:
-        """Let another group read all messages from the slave. Return the number of deliveries."""
+        """Let another group read all messages from the slave.
+
+        Return the number of deliveries.
+        """
         stored = sum(outcome == "SEND_OK" for outcome in self.narrator.outcomes.values())
         reader = await self.cluster.run_workload("rmqlab.cluster.workload.consume", {"topic": TOPIC, "group": "late"})
         await self._until(lambda: len(self._delivered_to(reader)) >= stored, "the late reader")
@@ -219,7 +225,10 @@ class Story:
         self._show(lambda: self.stage.say(text))
 
     async def _until(self, holds: Callable[[], bool], what: str) -> None:
-        """Wait until a condition holds. TimeoutError, with its description, after PATIENCE."""
+        """Wait until a condition holds.
+
+        TimeoutError, with its description, after PATIENCE.
+        """
         with trio.move_on_after(real_seconds(PATIENCE)):
             while not holds():
                 await self._news.wait()

@@ -12,7 +12,10 @@ import attrs
 
 @attrs.define(eq=False)
 class Timeline:
-    """Lines that wait to be shown, by time in ms of the cluster's clock. Lines of equal time keep their order."""
+    """Lines that wait to be shown, by time in ms of the cluster's clock.
+
+    Lines of equal time keep their order.
+    """
 
     _waiting: list[tuple[int, int, Callable[[], None]]] = attrs.field(factory=list, init=False)
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)

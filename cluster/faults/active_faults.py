@@ -40,7 +40,10 @@ class ActiveFaults:
     _numbers: Iterator[int] = attrs.field(factory=lambda: itertools.count(1), init=False)
 
     def add(self, fault: Fault, nodes: Sequence[Node], now: int) -> ActiveFault:
-        """Put a fault in force. FaultError or UnknownTargetError if this cluster cannot play it."""
+        """Put a fault in force.
+
+        FaultError or UnknownTargetError if this cluster cannot play it.
+        """
         check_playable(fault, nodes)
         active = ActiveFault(f"f{next(self._numbers)}", fault, now)
         self.by_id[active.id] = active
@@ -61,7 +64,10 @@ class ActiveFaults:
         return found
 
     def mark_spent(self, fault_id: str, node: str, nodes: Sequence[Node]) -> bool:
-        """Note that a node has played a fault as often as it should. Return True for the last of its nodes."""
+        """Note that a node has played a fault as often as it should.
+
+        Return True for the last of its nodes.
+        """
         if fault_id not in self.by_id:
             return False
         done = self._spent.setdefault(fault_id, set())
@@ -88,7 +94,10 @@ class ActiveFaults:
 
 
 def check_playable(fault: Fault, nodes: Sequence[Node]) -> None:
-    """FaultError if this cluster cannot play the fault; UnknownTargetError if it has no such target."""
+    """FaultError if this cluster cannot play the fault.
+
+    UnknownTargetError if it has no such target.
+    """
     found = {target: find_targets(target, nodes) for target in fault.targets if target not in (OUTSIDE, ANYONE)}
     if isinstance(fault, LinkFault):
         _check_link(fault, found, is_single=_is_single(nodes))
@@ -137,7 +146,10 @@ def _link_rules(fault_id: str, fault: LinkFault, node: Node, nodes: Sequence[Nod
 
 
 def _names(end: str, other: str, nodes: Sequence[Node]) -> set[str]:
-    """Names of the nodes at one end of a link. `*` stands for all nodes that are not at the other end."""
+    """Names of the nodes at one end of a link.
+
+    `*` stands for all nodes that are not at the other end.
+    """
     if end == OUTSIDE:
         return set()
     if end != ANYONE:
@@ -171,7 +183,10 @@ def _rules_between(
 
 
 def _ports(fault: LinkFault, servers: Iterable[Node]) -> tuple[int, ...]:
-    """The ports that `only` names; empty for all. Port 0 matches nothing: no node here serves that plane."""
+    """The ports that `only` names; empty for all.
+
+    Port 0 matches nothing: no node here serves that plane.
+    """
     if fault.only is None:
         return ()
     ports = (_port_of(server, fault.only) for server in servers)

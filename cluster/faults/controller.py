@@ -39,7 +39,9 @@ class FaultController:
     _playing: dict[str, trio.CancelScope] = attrs.field(factory=dict, init=False)
 
     async def apply(self, fault: Fault) -> ActiveFault:
-        """Put a fault in force, and wait until all running nodes play it. FaultError, UnknownTargetError.
+        """Put a fault in force, and wait until all running nodes play it.
+
+        FaultError, UnknownTargetError.
 
         NodeFailedError if a node does not reply, or the supervisor cannot play the fault at it.
         """
@@ -51,7 +53,10 @@ class FaultController:
         return active
 
     async def heal(self, *fault_ids: str) -> list[ActiveFault]:
-        """End faults, and wait until no running node plays them. FaultError for an unknown id."""
+        """End faults, and wait until no running node plays them.
+
+        FaultError for an unknown id.
+        """
         for fault_id in fault_ids:
             self.active.find(fault_id)  # all or none
         healed = [self._heal(fault_id) for fault_id in fault_ids]
@@ -64,7 +69,10 @@ class FaultController:
             self._heal(fault_id, reason=reason)
 
     def mark_spent(self, fault_id: str, name: str) -> None:
-        """Note that a node has played a fault as often as it should; heal it after the last of its nodes."""
+        """Note that a node has played a fault as often as it should.
+
+        Heal it after the last of its nodes.
+        """
         if self.active.mark_spent(fault_id, name, [*self.nodes.values()]):
             self._heal(fault_id, reason="spent")
         self.change_rules()
@@ -82,7 +90,10 @@ class FaultController:
         self._rules_changed = trio.Event()
 
     def suffix_for(self, name: str) -> str:
-        """Name the faults in force at a node, as the end of an error message; empty if there are none."""
+        """Name the faults in force at a node, as the end of an error message.
+
+        Empty if there are none.
+        """
         ids = self.rules_for(name).ids
         shown = (f"{fault_id} ({describe_fault(fault_values(self.active.find(fault_id).fault))})" for fault_id in ids)
         return f", with {', '.join(shown)} in force" if ids else ""
@@ -127,7 +138,10 @@ class FaultController:
             self._heal(fault_id, reason=reason)
 
     async def _send_rules(self) -> None:
-        """Send the rules, and wait until all processes follow them; paused ones do so when they are resumed."""
+        """Send the rules, and wait until all processes follow them.
+
+        Paused ones do so when they are resumed.
+        """
         self.change_rules()
         with trio.move_on_after(real_seconds(RULES_SECONDS)):
             while self._behind():
@@ -142,7 +156,10 @@ class FaultController:
 
 
 def _event_fields(fault: Fault) -> dict[str, object]:
-    """The values of a fault; `type` and `kind` are renamed, for they are columns of an event."""
+    """The values of a fault.
+
+    `type` and `kind` are renamed, for they are columns of an event.
+    """
     values = fault_values(fault)
     kind = {"fault_kind": values.pop("kind")} if "kind" in values else {}
     return {"fault": values.pop("type"), **kind, **values}

@@ -1,4 +1,7 @@
-"""Random faults from a seed: what is done to whom, and when. Pure: the same seed and nodes give the same schedule."""
+"""Random faults from a seed: what is done to whom, and when.
+
+Pure: the same seed and nodes give the same schedule.
+"""
 
 import itertools
 import math
@@ -92,7 +95,10 @@ class Strike:
 
 
 def strikes(faults: RandomFaults, targets: Sequence[str]) -> Iterator[Strike]:
-    """What is done, in order of time. A node that is struck is left alone until that is undone."""
+    """What is done, in order of time.
+
+    A node that is struck is left alone until that is undone.
+    """
     rng = random.Random(faults.seed)  # noqa: S311 -- to be repeated, not to be secret
     ends: list[Strike] = []
     for number in itertools.count(1):

@@ -12,7 +12,10 @@ _LEFT_OUT = frozenset({"audit", "report"})
 
 
 def copy_run(source: Path, target: Path) -> None:
-    """Copy a run to a directory that does not exist yet. FileExistsError if it does, OSError."""
+    """Copy a run to a directory that does not exist yet.
+
+    FileExistsError if it does, OSError.
+    """
 
     def left_out(directory: str, names: list[str]) -> set[str]:
         here = Path(directory)

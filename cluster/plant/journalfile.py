@@ -49,7 +49,10 @@ def placed_entries(path: Path) -> list[PlacedEntry]:
 
 
 def insert(path: Path, after: PlacedEntry, members: Mapping[str, Any]) -> None:
-    """Insert an entry after another. The entries behind it are numbered anew, where entries have numbers."""
+    """Insert an entry after another.
+
+    The entries behind it are numbered anew, where entries have numbers.
+    """
     entries = placed_entries(path)
     index = entries.index(after) + 1
     kept = [placed.members for placed in entries]
@@ -57,7 +60,10 @@ def insert(path: Path, after: PlacedEntry, members: Mapping[str, Any]) -> None:
 
 
 def remove(path: Path, placed: PlacedEntry) -> None:
-    """Remove an entry. The entries behind it are numbered anew, where entries have numbers."""
+    """Remove an entry.
+
+    The entries behind it are numbered anew, where entries have numbers.
+    """
     entries = placed_entries(path)
     index = entries.index(placed)
     kept = [one.members for one in entries]

@@ -143,7 +143,10 @@ class Planted:
 
 
 def reports_of(kind: Kind, change: Change, slaves: Sequence[str]) -> tuple[Report, ...]:
-    """Return what a judge must report, with the targets filled in. `slaves` are those of the broker name concerned."""
+    """Return what a judge must report, with the targets filled in.
+
+    `slaves` are those of the broker name concerned.
+    """
     targets = {"": ("",), "NODE": change.nodes, "SLAVE": slaves, "GROUP": (change.consumer_group,)}
     reports = []
     for expected in kind.expects:

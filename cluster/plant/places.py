@@ -28,7 +28,10 @@ _TAIL = 3
 
 
 def swap_records(site: Site, nodes: Nodes) -> Change:
-    """Exchange two messages that follow each other in a queue. Each place keeps its offsets and its store time."""
+    """Exchange two messages that follow each other in a queue.
+
+    Each place keeps its offsets and its store time.
+    """
     first, second = site.choose(_neighbours(site, nodes), "two messages of one size that follow each other in a queue")
     logs = site.logs(nodes)
     edits = [

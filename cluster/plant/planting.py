@@ -9,7 +9,9 @@ from rmqlab.cluster.plant.site import Site
 
 
 def plant(run: Path, kind: Kind, target: Path, *, seed: int = 1, at: str = "") -> Planted:
-    """Make a copy of a run at `target`, with one violation in it. The run is not changed.
+    """Make a copy of a run at `target`, with one violation in it.
+
+    The run is not changed.
 
     `at` names the node to plant it at. NothingToPlantError where the run has no place for this kind: then no copy
     stays. FileExistsError where `target` exists, OSError.

@@ -39,7 +39,10 @@ class QueueEntries:
         return found
 
     def place(self, offset: int) -> tuple[Path, int]:
-        """Return the file of an entry, and its byte offset there. NothingToPlantError where no file has it."""
+        """Return the file of an entry, and its byte offset there.
+
+        NothingToPlantError where no file has it.
+        """
         at = offset * QUEUE_ENTRY_SIZE
         for path in self.files():
             first = int(path.name)

@@ -1,1 +1,4 @@
-"""Scenarios: a cluster, its workloads, timed actions, and expectations. Played, recorded and judged."""
+"""Scenarios: a cluster, its workloads, timed actions, and expectations.
+
+Played, recorded and judged.
+"""

@@ -77,7 +77,10 @@ class Verb:
 
 
 def read_argument(verb: str, value: Any) -> Any:
-    """Return the parsed argument of a verb. ValueError or TypeError for an invalid one."""
+    """Return the parsed argument of a verb.
+
+    ValueError or TypeError for an invalid one.
+    """
     return VERBS[verb].read(value)
 
 
@@ -104,7 +107,10 @@ _RANDOM_KEYS = ("count", "every", "heal_after", "of", "on")
 
 
 def _random_faults(value: Any) -> RandomFaults:
-    """Return random faults. They have no key for a seed: it follows from the seed of the run (`seed_faults`)."""
+    """Return random faults.
+
+    They have no key for a seed: it follows from the seed of the run (`seed_faults`).
+    """
     if not isinstance(value, Mapping):
         raise TypeError(f'expected a table such as {{count = 4, every = "30 s"}}, got {value!r}')
     for key in value:

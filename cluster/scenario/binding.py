@@ -1,4 +1,7 @@
-"""Binds mappings to the classes of `scenario/model.py`. Errors name the place and what was expected. Pure."""
+"""Binds mappings to the classes of `scenario/model.py`.
+
+Errors name the place and what was expected. Pure.
+"""
 
 import difflib
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -57,7 +60,10 @@ class Table:
                 raise BindingError((*self.path, key), f"no such key{near(key, keys)}")
 
     def read(self, key: str, read: Callable[[Any], Any], default: Any = None) -> Any:
-        """Return a value as `read` returns it. Its ValueError or TypeError becomes a BindingError."""
+        """Return a value as `read` returns it.
+
+        Its ValueError or TypeError becomes a BindingError.
+        """
         if key not in self.values:
             return default
         try:
@@ -82,7 +88,10 @@ class Table:
 
 
 def bind_scenario(values: Mapping[str, Any]) -> Scenario:
-    """Return the scenario of a TOML document. BindingError for the first invalid key or value."""
+    """Return the scenario of a TOML document.
+
+    BindingError for the first invalid key or value.
+    """
     table = Table(values)
     table.only("name", "claim", "why", "sources", "cluster", "workload", "step", "end", "expect", "hardened")
     return Scenario(
@@ -243,7 +252,10 @@ def _one_of(known: Collection[str]) -> Callable[[object], str]:
 
 
 def _quantity_or_text(value: object) -> Quantity | str:
-    """Return a word as it is; a value that begins like a number must be a quantity with a unit."""
+    """Return a word as it is.
+
+    A value that begins like a number must be a quantity with a unit.
+    """
     if isinstance(value, str) and not value[:1].isdigit() and not value.startswith("-"):
         return value
     return Quantity.parse(value)

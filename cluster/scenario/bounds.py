@@ -1,4 +1,7 @@
-"""Checks that an expectation can be judged: its metric or event, labels and units. Pure."""
+"""Checks that an expectation can be judged: its metric or event, labels and units.
+
+Pure.
+"""
 
 from collections.abc import Collection
 

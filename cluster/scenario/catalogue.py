@@ -38,13 +38,19 @@ def large_dir() -> Path:
 
 
 def list_scenarios(directory: Path | None = None) -> Iterator[Listed]:
-    """Return the scenarios of a directory, sorted by file name. ScenarioError for an invalid one."""
+    """Return the scenarios of a directory, sorted by file name.
+
+    ScenarioError for an invalid one.
+    """
     for path in sorted((directory or catalogue_dir()).glob(f"*{SUFFIX}")):
         yield Listed(path, load_scenario(path))
 
 
 def find_scenario(word: str) -> Path:
-    """Return the file of a scenario by path or canonical name. NoScenarioError if there is none."""
+    """Return the file of a scenario by path or canonical name.
+
+    NoScenarioError if there is none.
+    """
     if word.endswith(SUFFIX) or "/" in word:
         if not Path(word).is_file():
             raise NoScenarioError(f"no scenario file {word}")
@@ -56,7 +62,10 @@ def find_scenario(word: str) -> Path:
 
 
 def find_by_source(source: str) -> list[Listed]:
-    """Return the scenarios that reproduce an issue, such as `rmq#1094`. NoScenarioError if there is none."""
+    """Return the scenarios that reproduce an issue, such as `rmq#1094`.
+
+    NoScenarioError if there is none.
+    """
     wanted = source if "#" in source else f"rmq#{source}"
     listed = list(list_scenarios())
     found = [it for it in listed if wanted in it.scenario.sources]

@@ -95,7 +95,10 @@ class DryRun:
         return name in self._started or not is_workload
 
     def _names(self, targets: Sequence[str]) -> Iterator[str]:
-        """Yield the nodes of the targets. Workloads are left out: they end by themselves, so their state is unknown."""
+        """Yield the nodes of the targets.
+
+        Workloads are left out: they end by themselves, so their state is unknown.
+        """
         for target in targets:
             try:
                 yield from (node.name for node in find_targets(target, self.nodes))

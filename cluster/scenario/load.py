@@ -1,4 +1,7 @@
-"""Loads scenarios from TOML and reviews them. Errors name file, line, key, and what was expected."""
+"""Loads scenarios from TOML and reviews them.
+
+Errors name file, line, key, and what was expected.
+"""
 
 import re
 import tomllib
@@ -12,7 +15,10 @@ from rmqlab.cluster.supervisor.ports import has_loopback_network
 
 
 class ScenarioError(ValueError):
-    """A scenario that cannot be played. The text names the file, the place, and what was expected."""
+    """A scenario that cannot be played.
+
+    The text names the file, the place, and what was expected.
+    """
 
 
 def load_scenario(path: Path) -> Scenario:
@@ -47,7 +53,10 @@ def _key_of(path: Sequence[str | int]) -> str:
 
 
 def line_of(text: str, path: Sequence[str | int]) -> int | None:
-    """Return the line of a key, or of the table that should have it; None if neither is found."""
+    """Return the line of a key, or of the table that should have it.
+
+    None if neither is found.
+    """
     lines = text.splitlines()
     at, name, found = 0, "", None
     for index, part in enumerate(path):
@@ -65,13 +74,19 @@ def line_of(text: str, path: Sequence[str | int]) -> int | None:
 
 
 def _nth(lines: Sequence[str], pattern: str, count: int, start: int) -> int:
-    """Return the number of the count-th matching line, counted from 0; 0 if there is none."""
+    """Return the number of the count-th matching line, counted from 0.
+
+    0 if there is none.
+    """
     seen = [number for number, line in enumerate(lines, 1) if number > start and re.match(pattern, line)]
     return seen[count] if count < len(seen) else 0
 
 
 def _key_line(lines: Sequence[str], key: str, start: int) -> int:
-    """Return the line of a key in the table whose header is at `start`; 0 if it is missing."""
+    """Return the line of a key in the table whose header is at `start`.
+
+    0 if it is missing.
+    """
     for number, line in enumerate(lines[start:], start + 1):
         if re.match(rf"\s*\"?{re.escape(key)}\"?\s*[=.]", line):
             return number

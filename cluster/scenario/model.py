@@ -1,4 +1,6 @@
-"""Classes of a scenario. `rmqlab.cluster.scenario.load` makes the values from TOML; a program can make them itself.
+"""Classes of a scenario.
+
+`rmqlab.cluster.scenario.load` makes the values from TOML; a program can make them itself.
 
     Scenario(
         name="kill-master",

@@ -51,7 +51,10 @@ class Player:
         return self.cluster.supervisor.clock.wall_millis()
 
     async def play(self) -> None:
-        """Start the workloads, play every step, and wait for the end. StepFailedError if a step fails."""
+        """Start the workloads, play every step, and wait for the end.
+
+        StepFailedError if a step fails.
+        """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._read_forever)
             context = StepContext(

@@ -147,7 +147,10 @@ def random_labels(scenario: Scenario) -> list[str]:
 
 
 def _problems_of(scenario: Scenario, action: Action, nodes: Sequence[Node]) -> Iterator[str]:
-    """Yield the errors of an action's targets and labels. UnknownTargetError, WrongTargetError, FaultError."""
+    """Yield the errors of an action's targets and labels.
+
+    UnknownTargetError, WrongTargetError, FaultError.
+    """
     verb, argument = VERBS[action.verb], action.argument
     kinds = {workload.name: workload.kind for workload in scenario.workloads}
     known = ScenarioTargets(scenario, nodes)

@@ -169,7 +169,9 @@ async def run_scenario(
     ready: Ready | None = None,
     stay: Stay | None = None,
 ) -> Run:
-    """Run a scenario and judge it. BindingError, before anything starts, for one that cannot be played.
+    """Run a scenario and judge it.
+
+    BindingError, before anything starts, for one that cannot be played.
 
     Also raises the errors of `open_cluster`. If cancelled, it heals, stops its processes, and leaves a run directory
     with the verdict `unknown`. `on_line` gets

@@ -12,7 +12,10 @@ from rmqlab.cluster.workload.consume import ConsumeConfig
 
 
 class WrongTargetError(ValueError):
-    """A name is unknown, or of a kind that does not fit here. The text lists the names that do."""
+    """A name is unknown, or of a kind that does not fit here.
+
+    The text lists the names that do.
+    """
 
 
 @attrs.frozen
@@ -62,7 +65,10 @@ class ScenarioTargets:
         _expect(name in known, f"nobody is called {name!r}{near(name, filter(None, known))}")
 
     def check_metric_target(self, kind: str, target: str) -> None:
-        """Reject an unknown target of a metric, of a kind such as SLAVE. Queues are known only after the run."""
+        """Reject an unknown target of a metric, of a kind such as SLAVE.
+
+        Queues are known only after the run.
+        """
         brokers = [node for node in self.nodes if node.kind is NodeKind.BROKER]
         known: dict[str, Iterable[str]] = {
             "NODE": (node.name for node in brokers),

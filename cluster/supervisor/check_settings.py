@@ -20,11 +20,16 @@ _KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class BadSettingsError(ValueError):
-    """Brokers reject these settings. The message contains key, value, and the expected value."""
+    """Brokers reject these settings.
+
+    The message contains key, value, and the expected value.
+    """
 
 
 def try_settings(settings: Mapping[str, Any]) -> list[str]:
-    """Let a broker check these settings, by our names. Return its warnings, such as keys without effect.
+    """Let a broker check these settings, by our names.
+
+    Return its warnings, such as keys without effect.
 
     BadSettingsError if it rejects them.
     """

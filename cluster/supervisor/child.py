@@ -55,7 +55,10 @@ class SpawnRequest:
 
 
 def live(birth: SpawnRequest, parent: int) -> NoReturn:
-    """Run the process until it ends. `parent`: the id of the process with which it ends at the latest."""
+    """Run the process until it ends.
+
+    `parent`: the id of the process with which it ends at the latest.
+    """
     status = 1
     try:
         _redirect_output(birth.log)

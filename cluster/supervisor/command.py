@@ -35,7 +35,10 @@ class Answer:
 
 @attrs.frozen
 class Failure:
-    """The last message: the command failed, and why. `is_usage`: the command itself was invalid."""
+    """The last message: the command failed, and why.
+
+    `is_usage`: the command itself was invalid.
+    """
 
     text: str
     is_usage: bool
@@ -54,7 +57,10 @@ class CommandUsageError(Exception):
 
 
 def ask(directory: ClusterDirectory, verb: str, **arguments: Any) -> Any:
-    """Send a command and return the value of its answer. NoClusterError if no supervisor runs."""
+    """Send a command and return the value of its answer.
+
+    NoClusterError if no supervisor runs.
+    """
     value = None
     for item in ask_stream(directory, verb, **arguments):
         value = item.value
@@ -62,7 +68,10 @@ def ask(directory: ClusterDirectory, verb: str, **arguments: Any) -> Any:
 
 
 def ask_stream(directory: ClusterDirectory, verb: str, **arguments: Any) -> Iterator[Item | Answer]:
-    """Send a command and yield items as they arrive, then the answer. Errors as `ask`, and those of the command."""
+    """Send a command and yield items as they arrive, then the answer.
+
+    Errors as `ask`, and those of the command.
+    """
     with contextlib.closing(_connect(directory)) as connection:
         connection.sendall(COMMANDS.encode(Ask(verb, arguments)))
         decoder = COMMANDS.decoder()

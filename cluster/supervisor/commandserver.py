@@ -45,7 +45,10 @@ _GONE = (trio.BrokenResourceError, trio.ClosedResourceError)
 async def serve_commands(
     cluster: Cluster, down: Callable[[], object], *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
 ) -> None:
-    """Serve commands until cancelled. Call `down` once a command has stopped the cluster."""
+    """Serve commands until cancelled.
+
+    Call `down` once a command has stopped the cluster.
+    """
     path = cluster.supervisor.directory.command_socket
     with trio.socket.socket(trio.socket.AF_UNIX) as listening:
         path.unlink(missing_ok=True)  # left by a killed supervisor: we hold the lock, so none runs
@@ -66,7 +69,9 @@ async def serve_commands(
 
 
 async def answer_connection(cluster: Cluster, stream: trio.abc.Stream) -> str | None:
-    """Serve the one command of a connection; return its verb. The command is cancelled when the connection closes.
+    """Serve the one command of a connection; return its verb.
+
+    The command is cancelled when the connection closes.
 
     Nothing that arrives ends more than this connection: invalid bytes are recorded, unexpected exceptions counted.
     """
@@ -205,7 +210,10 @@ async def _down(cluster: Cluster, _arguments: Arguments, _send: Send) -> Any:
 
 
 async def _work(cluster: Cluster, arguments: Arguments, send: Send) -> Any:
-    """Run a workload until it ends or the peer leaves. Its events are the items, its exit status the answer."""
+    """Run a workload until it ends or the peer leaves.
+
+    Its events are the items, its exit status the answer.
+    """
     module = arguments["module"]
     if not isinstance(module, str) or not all(part.isidentifier() for part in module.split(".")):
         raise BadQuestionError("the module of a workload is not a module's name")  # it becomes a directory's name

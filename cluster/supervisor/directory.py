@@ -88,7 +88,10 @@ class ClusterDirectory:
         return journal_path(self.journal_dir, node)
 
     def begin_journal(self) -> None:
-        """Create an empty journal directory. The journals of the last run are kept as `journal.old`."""
+        """Create an empty journal directory.
+
+        The journals of the last run are kept as `journal.old`.
+        """
         if self.journal_dir.exists():
             old = self.journal_dir.with_name("journal.old")
             if old.exists():

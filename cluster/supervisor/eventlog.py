@@ -69,7 +69,10 @@ class EventLog:
 
     @property
     def changed(self) -> trio.Event:
-        """An event set at the next change. Get it before reading state, so that no change is missed."""
+        """An event set at the next change.
+
+        Get it before reading state, so that no change is missed.
+        """
         return self._changed
 
     async def wait_changed(self) -> None:

@@ -19,14 +19,20 @@ PRELOADED = (NAMESERVER_MODULE, BROKER_MODULE, *WORKLOAD_MODULES)
 
 
 def spawn_way() -> str:
-    """Fork on Linux only; elsewhere system libraries may have started threads, which makes forking unsafe."""
+    """Fork on Linux only.
+
+    Elsewhere system libraries may have started threads, which makes forking unsafe.
+    """
     return "fork" if sys.platform == "linux" else "exec"
 
 
 def launch(
     log: Path, modules: Sequence[str] = PRELOADED, way: str | None = None
 ) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """Start a fork server that imports these modules. Return its process and connection; it ends with both."""
+    """Start a fork server that imports these modules.
+
+    Return its process and connection; it ends with both.
+    """
     ours, theirs = socket.socketpair()
     command = [
         sys.executable,

@@ -210,7 +210,10 @@ def _execute(birth: SpawnRequest) -> int:
 
 
 def preload(module: str) -> None:
-    """Import modules for children. A failed import is reported by the child that needs it."""
+    """Import modules for children.
+
+    A failed import is reported by the child that needs it.
+    """
     try:
         importlib.import_module(module)
     except Exception:  # noqa: BLE001 -- told here, and again, with its node's name, by the child

@@ -8,7 +8,10 @@ from rmqlab.cluster.supervisor.topology import NodeKind
 
 
 async def live_status(supervisor: Supervisor) -> Document:
-    """Return what `rmqlab status --json` prints. Workloads that have ended are left out."""
+    """Return what `rmqlab status --json` prints.
+
+    Workloads that have ended are left out.
+    """
     head, processes = _head(supervisor), supervisor.processes
     facts = await processes.snapshots()
     for master in masters_behind(supervisor.nodes.values(), facts):  # its snapshot can be older than its slave's

@@ -38,7 +38,10 @@ class LogTail:
         self._file.seek(0, os.SEEK_END)
 
     def added_lines(self) -> Iterator[str]:
-        """Yield the complete lines since the last call. An incomplete line stays for the next call."""
+        """Yield the complete lines since the last call.
+
+        An incomplete line stays for the next call.
+        """
         while True:
             is_last = not self._is_left()  # checked before reading, so that lines before the rotation are not lost
             yield from self._lines()

@@ -42,7 +42,10 @@ class NodeLink:
     _told: dict[int, tuple[NodeRules, trio.Event]] = attrs.field(factory=dict, init=False)
 
     async def snapshot(self, seconds: float) -> Mapping[str, Any] | None:
-        """Return the process's live facts; None without a response within `seconds`, in real time."""
+        """Return the process's live facts.
+
+        None without a response within `seconds`, in real time.
+        """
         number = next(self._numbers)
         send, receive = trio.open_memory_channel[Mapping[str, Any]](1)
         self._asked[number] = send
@@ -85,7 +88,9 @@ async def attend_connection(
     admit: Callable[[NodeLink], bool],
     heard: Callable[[NodeLink, Ready | Event | Stopping], object],
 ) -> None:
-    """Serve one connection until it ends. It must begin, within HELLO_SECONDS, with a Hello that `admit` accepts.
+    """Serve one connection until it ends.
+
+    It must begin, within HELLO_SECONDS, with a Hello that `admit` accepts.
 
     Raises ControlError for invalid and for unexpected messages. `heard` is called with messages that are not responses,
     and must not raise.

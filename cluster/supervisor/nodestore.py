@@ -25,11 +25,17 @@ class NothingToWipeError(Exception):
 
 
 class OutsideError(Exception):
-    """A node's files, or the paths in its settings, are outside its directory. The message suggests a remedy."""
+    """A node's files, or the paths in its settings, are outside its directory.
+
+    The message suggests a remedy.
+    """
 
 
 def write_settings(directory: ClusterDirectory, node: str, settings: Mapping[str, Any]) -> None:
-    """Replace a node's settings file, never through a link. OutsideError if the node's directory is a link."""
+    """Replace a node's settings file, never through a link.
+
+    OutsideError if the node's directory is a link.
+    """
     data_dir, path = directory.data_dir(node), directory.config_path(node)
     data_dir.mkdir(mode=0o700, exist_ok=True)
     _refuse_outside(directory, node, data_dir)
@@ -45,7 +51,9 @@ def store_config(directory: ClusterDirectory, node: str) -> StoreConfig:
 
 
 def lose_power(directory: ClusterDirectory, node: Node) -> Lost:
-    """Erase the data that a broker has not synced to disk. Other nodes have no unsynced data.
+    """Erase the data that a broker has not synced to disk.
+
+    Other nodes have no unsynced data.
 
     StoreError if that fails; OutsideError as in `check_inside`.
     """
@@ -68,7 +76,9 @@ def check_wipeable(directory: ClusterDirectory, node: Node) -> None:
 
 
 def wipe(directory: ClusterDirectory, node: Node) -> int:
-    """Delete the data of a node, but not its settings and log. Return the number of deleted files.
+    """Delete the data of a node, but not its settings and log.
+
+    Return the number of deleted files.
 
     OutsideError as in `check_inside`.
     """

@@ -88,7 +88,10 @@ def _again(
 
 
 def _hold(spec: ClusterSpec, placement: Placement, directory: ClusterDirectory) -> socket.socket:
-    """Claim addresses at which all ports are free. PortTakenError names the holders of taken ports."""
+    """Claim addresses at which all ports are free.
+
+    PortTakenError names the holders of taken ports.
+    """
     claim = _claim(placement, directory)
     try:
         check_free(nodes_of(spec, placement))

@@ -24,7 +24,10 @@ class PortTakenError(Exception):
 
 
 def loopback_network() -> str:
-    """Return the network of new clusters: `$RMQLAB_NETWORK` or 127.77. NoPlaceError if it is invalid."""
+    """Return the network of new clusters: `$RMQLAB_NETWORK` or 127.77.
+
+    NoPlaceError if it is invalid.
+    """
     network = os.environ.get("RMQLAB_NETWORK") or NETWORK
     if not _NETWORK.fullmatch(network) or int(network.partition(".")[2]) > 254:
         raise NoPlaceError(f"RMQLAB_NETWORK is {network!r}: expected 127.1 to 127.254")
@@ -32,7 +35,10 @@ def loopback_network() -> str:
 
 
 def has_loopback_network() -> bool:
-    """Return True if 127.77.x.y can be bound: always on Linux; other systems mostly have 127.0.0.1 only."""
+    """Return True if 127.77.x.y can be bound: always on Linux.
+
+    Other systems mostly have 127.0.0.1 only.
+    """
     with socket.socket() as probe:
         try:
             probe.bind((f"{loopback_network()}.0.1", 0))
@@ -42,7 +48,10 @@ def has_loopback_network() -> bool:
 
 
 def claim_subnet(network: str, subnet: int) -> socket.socket:
-    """Claim 127.77.C for one supervisor. Return a socket, so that the claim ends with the process."""
+    """Claim 127.77.C for one supervisor.
+
+    Return a socket, so that the claim ends with the process.
+    """
     return _claim(f"{network}.{subnet}.{CLAIM_SLOT}", CLAIM_PORT)
 
 
@@ -116,7 +125,10 @@ def _socket_inode(link: Path) -> str:
 
 
 def _describe(process: Path) -> str:
-    """Return name and command line. Forked nodes have the fork server's command line, but their own names."""
+    """Return name and command line.
+
+    Forked nodes have the fork server's command line, but their own names.
+    """
     name, command = "?", ""
     with contextlib.suppress(OSError):
         name = (process / "comm").read_text().strip()

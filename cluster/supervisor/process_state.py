@@ -1,4 +1,6 @@
-"""The facts about one process of the cluster, and the state derived from them. No I/O.
+"""The facts about one process of the cluster, and the state derived from them.
+
+No I/O.
 
 The state is not stored, but computed from facts. The fork server reports start, pause, resume and end of a process; the
 process itself reports that it is ready; the supervisor records whether it has asked the process to stop.
@@ -13,7 +15,10 @@ import attrs
 
 
 class NodeFailedError(Exception):
-    """A node did not reach the requested state. The message contains its exit status and last log lines."""
+    """A node did not reach the requested state.
+
+    The message contains its exit status and last log lines.
+    """
 
 
 class WrongStateError(Exception):

@@ -81,7 +81,10 @@ class Processes:
     # Reports
 
     async def attend_forks(self, forks: ForkServer) -> None:
-        """Handle the fork server's reports. Returns only when it has ended, and all processes with it."""
+        """Handle the fork server's reports.
+
+        Returns only when it has ended, and all processes with it.
+        """
         await forks.attend(self._changed)
         for name, life in self.lives.items():
             if life.is_alive:
@@ -131,7 +134,10 @@ class Processes:
         self.record(name, "control_error", reason=repr(exc) if is_ours else str(exc))
 
     def _heard(self, link: NodeLink, message: Ready | Event | Stopping) -> None:
-        """Handle a report of a process. A failure is recorded, and does not affect later messages."""
+        """Handle a report of a process.
+
+        A failure is recorded, and does not affect later messages.
+        """
         name = link.hello.name
         try:
             match message:
@@ -190,7 +196,10 @@ class Processes:
     # Waits and requests
 
     async def wait_life(self, name: str, holds: Callable[[ProcessState], bool], seconds: float) -> bool:
-        """Wait until a node's process fulfils a condition. Return False after a timeout in real seconds."""
+        """Wait until a node's process fulfils a condition.
+
+        Return False after a timeout in real seconds.
+        """
         with trio.move_on_after(real_seconds(seconds)):
             while not holds(self.life(name)):
                 await self.events.wait_changed()
@@ -206,7 +215,10 @@ class Processes:
                 await self.events.wait_changed()
 
     async def snapshot(self, name: str, seconds: float = SNAPSHOT_SECONDS) -> Mapping[str, Any] | None:
-        """Return the live facts of a node. None if it is not running, paused, or does not respond."""
+        """Return the live facts of a node.
+
+        None if it is not running, paused, or does not respond.
+        """
         link = self.links.get(name)
         if link is None or self.life(name).is_paused:
             return None

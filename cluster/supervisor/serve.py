@@ -45,7 +45,9 @@ async def serve_cluster(
     started: Callable[[Cluster], object],
     forks: ForkServer | None = None,
 ) -> None:
-    """Run a cluster until a signal or a command ends it. UpFailedError if it does not start.
+    """Run a cluster until a signal or a command ends it.
+
+    UpFailedError if it does not start.
 
     Calls `started` with the cluster before its nodes start, and `ready` when all nodes are ready.
 

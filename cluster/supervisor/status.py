@@ -54,7 +54,9 @@ def live_entry(node: Node, facts: Facts) -> Document:
 
 
 def _actual_role(node: Node, facts: Mapping[str, Any]) -> Document:
-    """Return the broker's actual role and id; `planned` has those of the cluster's record if they differ.
+    """Return the broker's actual role and id.
+
+    `planned` has those of the cluster's record if they differ.
 
     They differ after request 25 changed `brokerRole`, or after the settings file was edited. Else `planned` is None.
     """
@@ -64,7 +66,9 @@ def _actual_role(node: Node, facts: Mapping[str, Any]) -> Document:
 
 
 def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Document]:
-    """Return one row per slave, with the labels of mqadmin haStatus. Offsets are in bytes.
+    """Return one row per slave, with the labels of mqadmin haStatus.
+
+    Offsets are in bytes.
 
     The lag is negative if a slave's log is longer than its master's, as after a power loss of the master.
     """
@@ -106,7 +110,10 @@ def masters_behind(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[st
 
 
 def _link_of(slave: Node, connections: Iterable[Mapping[str, Any]], *, alone: bool) -> Mapping[str, Any] | None:
-    """Return a slave's HA connection. At a single address it is known only if the master has one slave."""
+    """Return a slave's HA connection.
+
+    At a single address it is known only if the master has one slave.
+    """
     for connection in connections:
         host = str(connection.get("address", "")).rpartition(":")[0].lstrip("/")
         if host == slave.host and (alone or host != "127.0.0.1"):

@@ -97,7 +97,10 @@ class Supervisor:
         self.processes.record(node, kind, **fields)
 
     async def start(self, *names: str) -> None:
-        """Start stopped nodes concurrently, and wait until each is ready. NodeFailedError if one fails."""
+        """Start stopped nodes concurrently, and wait until each is ready.
+
+        NodeFailedError if one fails.
+        """
         for name in names:
             if (life := self.life(name)).is_alive:
                 raise WrongStateError(f"{name} is {life.state} (pid {life.pid}) already")
@@ -141,7 +144,9 @@ class Supervisor:
         )
 
     async def wait_ready(self, name: str, seconds: float = START_SECONDS) -> None:
-        """Wait until a node is ready. NodeFailedError if it ends before that, or takes too long.
+        """Wait until a node is ready.
+
+        NodeFailedError if it ends before that, or takes too long.
 
         A workload that has finished its work before this task runs again counts as a success.
         """
@@ -165,7 +170,10 @@ class Supervisor:
         await self.processes.wait_told(*names)
 
     async def stop(self, *names: str) -> None:
-        """Stop nodes with SIGTERM, and wait until they have ended. A node that takes too long is killed."""
+        """Stop nodes with SIGTERM, and wait until they have ended.
+
+        A node that takes too long is killed.
+        """
         for name in names:
             if self._alive(name).is_paused:
                 raise WrongStateError(f"{name} is paused and cannot stop gracefully: resume it first, or kill it")
@@ -215,7 +223,9 @@ class Supervisor:
         return losses
 
     async def wipe(self, *names: str) -> dict[str, int]:
-        """Kill nodes and delete their data. Return the number of deleted files of each node.
+        """Kill nodes and delete their data.
+
+        Return the number of deleted files of each node.
 
         WrongStateError, without any effect, if a node has no data, or files outside its directory.
         """
@@ -232,7 +242,9 @@ class Supervisor:
         return deleted
 
     async def stop_all(self) -> None:
-        """Stop all processes, in the order workloads, slaves, masters, nameservers. Never fails; time is bounded.
+        """Stop all processes, in the order workloads, slaves, masters, nameservers.
+
+        Never fails; time is bounded.
 
         Faults end first, because an isolated node would wait long for its unregistration.
         """

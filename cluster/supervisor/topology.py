@@ -196,7 +196,10 @@ def node_names(spec: ClusterSpec) -> tuple[list[str], list[str]]:
 
 
 def place(spec: ClusterSpec, recorded: Placement) -> Placement:
-    """Assign a slot to every node without one. ValueError if there are more nodes than addresses."""
+    """Assign a slot to every node without one.
+
+    ValueError if there are more nodes than addresses.
+    """
     slots = dict(recorded.slots)
     for names, free, what in zip(
         node_names(spec), (NAMESERVER_SLOTS, BROKER_SLOTS), ("nameservers", "brokers"), strict=True
@@ -319,5 +322,8 @@ def node_settings(spec: ClusterSpec, node: Node, nodes: Iterable[Node], data_dir
 
 
 def toml_text(settings: Mapping[str, Any]) -> str:
-    """Return a flat TOML document. JSON's strings, numbers and booleans are valid TOML."""
+    """Return a flat TOML document.
+
+    JSON's strings, numbers and booleans are valid TOML.
+    """
     return "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in settings.items())

@@ -9,7 +9,10 @@ if TYPE_CHECKING:
 
 
 def credentials_of(access_key: str, secret_key: str) -> Credentials | None:
-    """Return the account of these keys; None, for unsigned requests, if both are missing."""
+    """Return the account of these keys.
+
+    None, for unsigned requests, if both are missing.
+    """
     return Credentials(access_key, secret_key) if access_key or secret_key else None
 
 

@@ -54,7 +54,10 @@ def load_config(path: str | pathlib.Path) -> ConsumeConfig:
 
 
 async def main(config: ConsumeConfig, link: ControlLink) -> None:
-    """Consume until `count` is reached or the process is stopped; finally emit a summary."""
+    """Consume until `count` is reached or the process is stopped.
+
+    Finally emit a summary.
+    """
     delivered = 0
     enough = trio.Event()
 

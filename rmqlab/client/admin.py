@@ -99,7 +99,10 @@ class Admin:
             await self.create_topic(address, config)
 
     async def delete_topic(self, cluster: str, topic: str) -> None:
-        """Delete a topic at every master of a cluster, then at every name server. Messages stay on disk."""
+        """Delete a topic at every master of a cluster, then at every name server.
+
+        Messages stay on disk.
+        """
         for address in await self.masters(cluster):
             await self._client.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, DeleteTopicRequestHeader(topic=topic))
         header = DeleteTopicFromNamesrvRequestHeader(topic=topic)
@@ -161,7 +164,10 @@ class Admin:
         await self._order_name_servers(RequestCode.PUT_KV_CONFIG, header)
 
     async def get_kv(self, namespace: str, key: str) -> str | None:
-        """Read a value from the name server in use. BrokerError with code 22 for a missing value."""
+        """Read a value from the name server in use.
+
+        BrokerError with code 22 for a missing value.
+        """
         header = GetKVConfigRequestHeader(namespace=namespace, key=key)
         response = await self._client.ask_name_server(RequestCode.GET_KV_CONFIG, header)
         return response.header(GetKVConfigResponseHeader).value
@@ -172,7 +178,10 @@ class Admin:
         await self._order_name_servers(RequestCode.DELETE_KV_CONFIG, header)
 
     async def wipe_write_perm(self, broker_name: str) -> dict[str, int]:
-        """Let producers avoid a broker; returns the number of affected topics by name server."""
+        """Let producers avoid a broker.
+
+        Returns the number of affected topics by name server.
+        """
         header = WipeWritePermOfBrokerRequestHeader(broker_name=broker_name)
         answers = await self._ask_name_servers(RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         kind = WipeWritePermOfBrokerResponseHeader
@@ -188,7 +197,10 @@ class Admin:
     async def _ask_name_servers(
         self, code: RequestCode, header: Header | None = None, body: bytes = b""
     ) -> dict[str, Command]:
-        """Ask every name server, one after the other; the first failure ends it (section 6.1)."""
+        """Ask every name server, one after the other.
+
+        The first failure ends it (section 6.1).
+        """
         client, answers = self._client, {}
         for address in client.name_servers.addresses:
             command = client.command(code, header, body)

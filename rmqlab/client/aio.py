@@ -65,7 +65,10 @@ class Bridge:
         await self._ended
 
     async def call(self, fn: Callable[..., Awaitable[T]], *args: Any) -> T:
-        """Run an async function over there, and wait for it here. ClientClosedError once the client is closed."""
+        """Run an async function over there, and wait for it here.
+
+        ClientClosedError once the client is closed.
+        """
         if self._token is None or self._calls is None:
             raise ClientClosedError("the client is not open")
         future: asyncio.Future[T] = self._loop.create_future()
@@ -204,7 +207,10 @@ class AsyncioProducer:
 
 
 class AsyncioTransactionProducer(AsyncioProducer):
-    """TransactionProducer, to be awaited from asyncio. The application's functions run in its loop."""
+    """TransactionProducer, to be awaited from asyncio.
+
+    The application's functions run in its loop.
+    """
 
     _producer: TransactionProducer
 
@@ -296,7 +302,10 @@ class AsyncioClient:
         config: ConsumerConfig | None = None,
         on_event: OnEvent = no_event,
     ) -> AsyncioConsumer:
-        """Start a push consumer; returns after its first rebalance. Errors as PushConsumer.run."""
+        """Start a push consumer; returns after its first rebalance.
+
+        Errors as PushConsumer.run.
+        """
 
         async def call_back(messages: Sequence[ReceivedMessage]) -> object:
             return await self._bridge.call_back(on_messages, messages)

@@ -46,7 +46,10 @@ class Assignments:
         self.due.set()
 
     async def rebalance(self) -> None:
-        """Rebalance once, topic by topic. Queues of a topic without route or members stay as they are."""
+        """Rebalance once, topic by topic.
+
+        Queues of a topic without route or members stay as they are.
+        """
         self.due = trio.Event()  # replaced before the round: a change during it causes another
         for topic in self.group.subscriptions:
             try:
@@ -65,7 +68,10 @@ class Assignments:
             await self.rebalance()
 
     async def _own_queues(self, topic: str) -> list[MessageQueue] | None:
-        """Return the queues of a topic allocated to this member; None if route or members are unknown."""
+        """Return the queues of a topic allocated to this member.
+
+        None if route or members are unknown.
+        """
         client, config = self.group.client, self.group.config
         route = client.routes.routes.get(topic)
         if route is None:

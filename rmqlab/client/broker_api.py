@@ -73,7 +73,10 @@ class PullResult:
 
 
 async def master_of(client: Client, queue: MessageQueue) -> str:
-    """Return the master of a queue's broker, for requests that no slave serves; refresh a route without one."""
+    """Return the master of a queue's broker, for requests that no slave serves.
+
+    Refresh a route without one.
+    """
     address = client.routes.master(queue.broker_name)
     if address is None:
         await client.try_refresh(queue.topic)
@@ -114,7 +117,10 @@ async def pull_over(
     header: PullMessageRequestHeader,
     timeout: float,  # noqa: ASYNC109 - the protocol's own
 ) -> PullResult:
-    """As `pull`, over an open channel. The request is written before the first checkpoint."""
+    """As `pull`, over an open channel.
+
+    The request is written before the first checkpoint.
+    """
     response = await channel.request(client.command(RequestCode.PULL_MESSAGE, header), timeout)
     status = _PULL_STATUSES.get(response.code)
     if status is None:
@@ -236,7 +242,10 @@ async def search_offset(client: Client, queue: MessageQueue, timestamp: int) -> 
 
 
 async def earliest_store_time(client: Client, queue: MessageQueue) -> int:
-    """Return the store time of the oldest message, in milliseconds; -1 for an empty queue."""
+    """Return the store time of the oldest message, in milliseconds.
+
+    -1 for an empty queue.
+    """
     header = GetEarliestMsgStoretimeRequestHeader(topic=queue.topic, queue_id=queue.queue_id)
     response = await client.ask(await master_of(client, queue), RequestCode.GET_EARLIEST_MSG_STORETIME, header)
     timestamp = response.header(GetEarliestMsgStoretimeResponseHeader).timestamp

@@ -97,7 +97,10 @@ def notify_consumer_ids_changed(
 def check_transaction_state(
     residents: Residents, header: CheckTransactionStateRequestHeader, request: Request
 ) -> Reply | None:
-    """Ask the producer that sent a half message, or another member of its group. It replies with request 37."""
+    """Ask the producer that sent a half message, or another member of its group.
+
+    It replies with request 37.
+    """
     try:
         half = decode_message(request.command.body)
     except RecordError as exc:
@@ -111,7 +114,10 @@ def check_transaction_state(
 
 
 def push_reply_message_to_client(residents: Residents, header: ReplyMessageRequestHeader, request: Request) -> Reply:
-    """Hand a reply message to the waiting request. A late one is dropped, and acknowledged to the broker."""
+    """Hand a reply message to the waiting request.
+
+    A late one is dropped, and acknowledged to the broker.
+    """
     properties = parse_properties(header.properties or "")
     body = request.command.body
     try:

@@ -1,4 +1,7 @@
-"""Settings of clients. Seconds and bytes; defaults are those of the Java client 4.9 (class ClientConfig)."""
+"""Settings of clients.
+
+Seconds and bytes; defaults are those of the Java client 4.9 (class ClientConfig).
+"""
 
 import os
 import pathlib
@@ -54,7 +57,10 @@ class ClientConfig:
 
 
 def client_id(config: ClientConfig, ip: str) -> str:
-    """Return the name of an instance: `ip@pid#n`, as in Java. Brokers distinguish members of a group by it."""
+    """Return the name of an instance: `ip@pid#n`, as in Java.
+
+    Brokers distinguish members of a group by it.
+    """
     name = config.instance_name
     if name == "DEFAULT":
         name = f"{os.getpid()}#{time.monotonic_ns()}"  # not a time: only never twice the same in this process
@@ -67,7 +73,10 @@ def own_ip(config: ClientConfig) -> str:
 
 
 def _routed_ip() -> str:
-    """Return this machine's address for outgoing connections, by its routing table; sends nothing."""
+    """Return this machine's address for outgoing connections, by its routing table.
+
+    Sends nothing.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
             sock.connect(("192.0.2.1", 9))

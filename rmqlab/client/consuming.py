@@ -65,7 +65,10 @@ class Consumption(Protocol):
 
 
 class ConcurrentConsumption:
-    """A queue of batches, and the tasks that work on it. Its length is bounded by the flow limits of pulling."""
+    """A queue of batches, and the tasks that work on it.
+
+    Its length is bounded by the flow limits of pulling.
+    """
 
     def __init__(self, group: Group, on_messages: OnMessages, hand_back: "HandBack") -> None:
         self._group = group
@@ -135,7 +138,10 @@ class ConcurrentConsumption:
 async def call(
     group: Group, on_messages: OnMessages, messages: list[ReceivedMessage]
 ) -> tuple[list[ReceivedMessage], int]:
-    """Deliver messages to the application; return those to deliver again, and the delay level."""
+    """Deliver messages to the application.
+
+    Return those to deliver again, and the delay level.
+    """
     request_id = group.tracer.consuming(messages) if group.tracer is not None else ""
     began_at = trio.current_time()
     failed, delay_level, outcome = await _call(group, on_messages, messages)
@@ -193,7 +199,10 @@ class HandBack:
 
 
 def retry_message(message: ReceivedMessage, group: str, max_reconsume_times: int, *, topic: str) -> Message:
-    """Make the copy that any broker with a master can deliver again. The topic is the wire's name of the message's."""
+    """Make the copy that any broker with a master can deliver again.
+
+    The topic is the wire's name of the message's.
+    """
     properties = {
         **message.properties,
         PROPERTY_RETRY_TOPIC: topic,

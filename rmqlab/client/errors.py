@@ -1,4 +1,6 @@
-"""Errors of clients. The type of a send's error shows whether the message may have been stored.
+"""Errors of clients.
+
+The type of a send's error shows whether the message may have been stored.
 
 `code` has the brokers' response codes, and RocketMQ's client codes for requests that never reached a broker (class
 ClientErrorCode).
@@ -24,7 +26,10 @@ class NoNameServerError(ClientError):
 
 
 class NoRouteError(ClientError):
-    """The name servers know no broker for this topic, or none of the needed kind. Nothing was sent."""
+    """The name servers know no broker for this topic, or none of the needed kind.
+
+    Nothing was sent.
+    """
 
     code = NOT_FOUND_TOPIC
 
@@ -34,7 +39,10 @@ class ClientClosedError(ClientError):
 
 
 class OffsetFileError(ClientError):
-    """A broadcasting consumer's file of offsets cannot be read. To begin without it would repeat or skip messages."""
+    """A broadcasting consumer's file of offsets cannot be read.
+
+    To begin without it would repeat or skip messages.
+    """
 
 
 @attrs.define(init=True, str=False)

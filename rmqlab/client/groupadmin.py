@@ -40,7 +40,10 @@ LATEST = -1
 
 
 class GroupAdmin:
-    """Sends administrative requests about groups. A consumer group's brokers are those of its retry topic."""
+    """Sends administrative requests about groups.
+
+    A consumer group's brokers are those of its retry topic.
+    """
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -67,14 +70,20 @@ class GroupAdmin:
     # -- members ---------------------------------------------------------------------------------
 
     async def consumer_connection(self, group: str) -> ConsumerConnection:
-        """Return the members of a consumer group. BrokerError with code 206 if none is online."""
+        """Return the members of a consumer group.
+
+        BrokerError with code 206 if none is online.
+        """
         header = GetConsumerConnectionListRequestHeader(consumer_group=group)
         address = any_reader(group, await self._client.fetch_route(RETRY_PREFIX + group))
         response = await self._client.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         return ConsumerConnection.decode(response.body)
 
     async def producer_connection(self, group: str, topic: str) -> ProducerConnection:
-        """Return the members of a producer group for a topic. BrokerError with code 1 without members."""
+        """Return the members of a producer group for a topic.
+
+        BrokerError with code 1 without members.
+        """
         header = GetProducerConnectionListRequestHeader(producer_group=group)
         address = any_reader(topic, await self._client.fetch_route(topic))
         response = await self._client.ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header)
@@ -103,7 +112,10 @@ class GroupAdmin:
     async def consume_directly(
         self, address: str, group: str, client_id: str, offset_message_id: str
     ) -> ConsumeMessageDirectlyResult:
-        """Let one consumer consume one message now. The address is that of the broker which has the message."""
+        """Let one consumer consume one message now.
+
+        The address is that of the broker which has the message.
+        """
         header = ConsumeMessageDirectlyResultRequestHeader(
             consumer_group=group, client_id=client_id, msg_id=offset_message_id
         )

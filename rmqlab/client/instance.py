@@ -44,7 +44,10 @@ FAILURES = (ClientError, RemotingError, HeaderError, BodyError, RecordError)
 
 
 class Client:
-    """Made by `open_client`. Producers and consumers register here; brokers see them as one client id."""
+    """Made by `open_client`.
+
+    Producers and consumers register here; brokers see them as one client id.
+    """
 
     def __init__(self, config: ClientConfig, reactor: Reactor, nursery: trio.Nursery) -> None:
         self.config = config
@@ -95,7 +98,10 @@ class Client:
         return without_namespace(self.config.namespace, name)
 
     def named_group(self, group: str) -> str:
-        """As `named`. ValueError for a group that no broker should hear of, which Java's client refuses, too."""
+        """As `named`.
+
+        ValueError for a group that no broker should hear of, which Java's client refuses, too.
+        """
         if (fault := group_fault(group)) is not None:
             raise ValueError(fault)
         return self.named(group)
@@ -109,7 +115,10 @@ class Client:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - the protocol's own
     ) -> Command:
-        """Send a request to a broker. BrokerError for any reply but success; RemotingError without a reply."""
+        """Send a request to a broker.
+
+        BrokerError for any reply but success; RemotingError without a reply.
+        """
         response = await self.remoting.request(
             address, self.command(code, header, body), timeout or self.config.api_timeout
         )
@@ -118,14 +127,20 @@ class Client:
     async def ask_name_server(
         self, code: int, header: Header | Mapping[str, str] | None = None, body: bytes = b""
     ) -> Command:
-        """Send a request to the name server in use. Errors as `ask`, and NoNameServerError."""
+        """Send a request to the name server in use.
+
+        Errors as `ask`, and NoNameServerError.
+        """
         response = await self.name_servers.request(self.command(code, header, body), self.config.api_timeout)
         return expect_success("the name server", response)
 
     # -- routes ----------------------------------------------------------------------------------
 
     async def fetch_route(self, topic: str) -> TopicRouteData:
-        """Fetch a route. NoRouteError if the name server has none; errors as `ask_name_server`."""
+        """Fetch a route.
+
+        NoRouteError if the name server has none; errors as `ask_name_server`.
+        """
         header = GetRouteInfoRequestHeader(topic=topic)
         try:
             response = await self.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
@@ -138,7 +153,10 @@ class Client:
         return check_route(TopicRouteData.decode(response.body))
 
     async def refresh_route(self, topic: str) -> TopicRouteData:
-        """Fetch a route and use it from now on. If that fails, the present route stays (section 6.2)."""
+        """Fetch a route and use it from now on.
+
+        If that fails, the present route stays (section 6.2).
+        """
         route = await self.fetch_route(topic)
         self._set_route(topic, route)
         return route
@@ -224,7 +242,10 @@ class Client:
     # -- groups ----------------------------------------------------------------------------------
 
     def add_producer(self, group: str) -> set[str]:
-        """Join a producer group; returns the set to which the producer adds the topics it publishes to."""
+        """Join a producer group.
+
+        Returns the set to which the producer adds the topics it publishes to.
+        """
         if group in self.producers:
             raise ValueError(f"this client has a producer of group {group} already")
         self.producers[group] = set()
@@ -276,7 +297,10 @@ def expect_success(address: str, response: Command) -> Command:
 
 @contextlib.asynccontextmanager
 async def open_client(config: ClientConfig) -> AsyncIterator[Client]:
-    """Open a client instance for the length of the block. An error of the block is raised without an ExceptionGroup."""
+    """Open a client instance for the length of the block.
+
+    An error of the block is raised without an ExceptionGroup.
+    """
     failure: Exception | None = None
     async with open_reactor() as reactor, trio.open_nursery() as nursery:
         client = Client(config, reactor, nursery)

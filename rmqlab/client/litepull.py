@@ -1,4 +1,6 @@
-"""The lite pull consumer: pulls ahead in the background; `poll` returns the pulled messages.
+"""The lite pull consumer: pulls ahead in the background.
+
+`poll` returns the pulled messages.
 
     consumer = LitePullConsumer(client, "billing")
     await nursery.start(consumer.run)
@@ -34,7 +36,10 @@ from rmqlab.runtime.dispatch import Reply, Request
 
 
 class LitePullConsumer(Member):
-    """Queues are set by `assign` or by `subscribe`, not by both; `poll` returns messages. Pulls while `run` runs."""
+    """Queues are set by `assign` or by `subscribe`, not by both.
+
+    `poll` returns messages. Pulls while `run` runs.
+    """
 
     consume_type = ConsumeType.CONSUME_ACTIVELY
 
@@ -78,7 +83,9 @@ class LitePullConsumer(Member):
         return await calls.queues_of(self._client, topic)
 
     async def subscribe(self, topics: Mapping[str, Expression]) -> None:
-        """Share the queues of these topics with the group; each is read from its committed offset, or from that of
+        """Share the queues of these topics with the group.
+
+        Each is read from its committed offset, or from that of
         `consume_from_where`. Once only. BrokerError if a broker rejects an SQL92 expression.
         """
         nursery = self._running()
@@ -99,7 +106,10 @@ class LitePullConsumer(Member):
         nursery.start_soon(assignments.rebalance_forever)
 
     async def assign(self, queues: Iterable[MessageQueue], expression: Expression = ALL) -> None:
-        """Read these queues from now on and no others; each from its committed offset, or from its end."""
+        """Read these queues from now on and no others.
+
+        Each from its committed offset, or from its end.
+        """
         self._running()
         if self._assignments is not None:
             raise RuntimeError("queues come by subscription")
@@ -119,7 +129,10 @@ class LitePullConsumer(Member):
         self._begin(queue, offset)
 
     def pause(self, queues: Iterable[MessageQueue]) -> None:
-        """Stop pulling these queues until `resume`. Messages pulled ahead are still returned by `poll`."""
+        """Stop pulling these queues until `resume`.
+
+        Messages pulled ahead are still returned by `poll`.
+        """
         for queue in queues:
             if (assignment := self._held.get(queue)) is not None and assignment.resumed.is_set():
                 assignment.resumed = trio.Event()
@@ -135,7 +148,10 @@ class LitePullConsumer(Member):
         return self._offsets.peek(queue)
 
     async def poll(self, timeout: float = 5.0) -> list[ReceivedMessage]:  # noqa: ASYNC109 - as in RocketMQ; no error
-        """Return pulled messages, at most those of one pull; empty if none arrive within the time-out."""
+        """Return pulled messages, at most those of one pull.
+
+        Empty if none arrive within the time-out.
+        """
         with trio.move_on_after(timeout):
             while True:
                 assignment, messages = await self._receive.receive()
@@ -172,7 +188,10 @@ class LitePullConsumer(Member):
     # -- Consumption: pulled messages wait for `poll` ----------------------------------------------
 
     def submit(self, assignment: Assignment, messages: list[ReceivedMessage]) -> None:
-        """Keep new messages of a queue for `poll`; their number is bounded by the flow limits of pulling."""
+        """Keep new messages of a queue for `poll`.
+
+        Their number is bounded by the flow limits of pulling.
+        """
         self._send.send_nowait((assignment, messages))
 
     def begin(self, nursery: trio.Nursery) -> None:

@@ -56,7 +56,10 @@ class Message:
     """False: the broker replies SEND_OK without waiting for the disk or the slave."""
 
     def wire_properties(self, unique_id: str | None) -> dict[str, str]:
-        """Return all properties as stored. RocketMQ's reserved names override the application's."""
+        """Return all properties as stored.
+
+        RocketMQ's reserved names override the application's.
+        """
         properties = dict(self.properties)
         if self.keys:
             properties[PROPERTY_KEYS] = self.keys
@@ -72,7 +75,10 @@ class Message:
 
 @attrs.frozen(kw_only=True)
 class SendResult:
-    """A message that is stored. For a batch, ids are joined by commas and the offset is that of the first."""
+    """A message that is stored.
+
+    For a batch, ids are joined by commas and the offset is that of the first.
+    """
 
     status: SendStatus
     message_id: str
@@ -110,7 +116,10 @@ class Attempt:
 
 @attrs.define(slots=True, eq=False)
 class ReceivedMessage:
-    """One message as consumers get it. `topic` is the original one, also after a retry."""
+    """One message as consumers get it.
+
+    `topic` is the original one, also after a retry.
+    """
 
     topic: str
     body: bytes
@@ -162,7 +171,9 @@ MAX_INFLATED_TOGETHER = 128 * 2**20
 def received(
     stored: StoredMessage, broker_name: str, namespace: str | None = None, limit: int = MAX_INFLATED
 ) -> ReceivedMessage:
-    """Make of a record what an application wants to see. Its topic is the application's name, its queue the wire's.
+    """Make of a record what an application wants to see.
+
+    Its topic is the application's name, its queue the wire's.
 
     A body that cannot be decompressed, or has more bytes than the limit, is handed over as it is stored: one message
     must not block its queue.

@@ -36,7 +36,10 @@ async def query_by_key(
 
 
 async def query_by_unique_key(client: Client, topic: str, unique_key: str) -> ReceivedMessage | None:
-    """The message that its producer gave this id; the first stored, where a retry has stored it again."""
+    """The message that its producer gave this id.
+
+    The first stored, where a retry has stored it again.
+    """
     topic = client.named(topic)
     found = await _query(client, topic, unique_key, MAX_FOUND, 0, FOREVER, TRUE)
     same = [message for message in found if message.properties.get(PROPERTY_UNIQ_KEY) == unique_key]

@@ -14,7 +14,10 @@ log = logging.getLogger(__name__)
 
 
 class NameServers:
-    """The list, shuffled once; one name server is used as long as its connection is open."""
+    """The list, shuffled once.
+
+    One name server is used as long as its connection is open.
+    """
 
     def __init__(self, addresses: tuple[str, ...], remoting: RemotingClient, rng: random.Random) -> None:
         self.addresses = addresses
@@ -25,7 +28,9 @@ class NameServers:
         self._choosing = trio.Lock()
 
     async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the protocol's own
-        """Send a request to one. A failed request is not retried, but later requests go to the next name server.
+        """Send a request to one.
+
+        A failed request is not retried, but later requests go to the next name server.
 
         NoNameServerError if none accepts a connection; errors as RemotingClient.request.
         """

@@ -10,7 +10,10 @@ SEPARATOR = "%"
 
 
 def with_namespace(namespace: str | None, name: str) -> str:
-    """The wire's name of a topic or group. A name that is wrapped already stays as it is."""
+    """The wire's name of a topic or group.
+
+    A name that is wrapped already stays as it is.
+    """
     if not namespace or not name or _is_system(name):
         return name
     prefix, bare = _split(name)
@@ -20,7 +23,10 @@ def with_namespace(namespace: str | None, name: str) -> str:
 
 
 def without_namespace(namespace: str | None, name: str) -> str:
-    """The application's name of a topic or group. A name of another namespace stays as it is."""
+    """The application's name of a topic or group.
+
+    A name of another namespace stays as it is.
+    """
     if not namespace or _is_system(name):
         return name
     prefix, bare = _split(name)

@@ -38,7 +38,10 @@ class Offsets(Protocol):
         """Return the last saved offset of the group. Errors as broker_api.query_offset."""
 
     async def commit(self, queues: Iterable[MessageQueue]) -> None:
-        """Write down the progress in these queues. Failures are logged: the next round tries again."""
+        """Write down the progress in these queues.
+
+        Failures are logged: the next round tries again.
+        """
 
     def note_commit(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
         """Record an offset that is being sent to a broker with another request."""
@@ -60,7 +63,9 @@ class _Table:
 
 
 class BrokerOffsets(_Table):
-    """Offsets at brokers: the master, or any slave while there is none; the master never gets a slave's offsets.
+    """Offsets at brokers: the master, or any slave while there is none.
+
+    The master never gets a slave's offsets.
 
     Every commit writes all offsets, changed or not: a master that comes back with old ones is corrected within
     one period by consumers that stayed alive (section 6.7, point 4).
@@ -75,7 +80,10 @@ class BrokerOffsets(_Table):
         self._told = dict[MessageQueue, tuple[BrokerAddress, int]]()
 
     def note_commit(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
-        """Record a commit that is sent with a pull. Most pulls repeat the last one: those leave no event."""
+        """Record a commit that is sent with a pull.
+
+        Most pulls repeat the last one: those leave no event.
+        """
         if self._told.get(queue) != (target, offset):
             self._told[queue] = (target, offset)
             self._tell(queue, target, offset)
@@ -161,7 +169,10 @@ def _backup(path: pathlib.Path) -> pathlib.Path:
 
 
 def _read(path: pathlib.Path) -> dict[MessageQueue, int]:
-    """Read the file, or its backup where it is missing or broken. OffsetFileError where neither can be read."""
+    """Read the file, or its backup where it is missing or broken.
+
+    OffsetFileError where neither can be read.
+    """
     problem: Exception | None = None
     for candidate in (path, _backup(path)):
         try:

@@ -99,7 +99,10 @@ class Outgoing:
 
 
 def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoing:
-    """Validate a message, compress a large body. RefusedError if no broker would accept it."""
+    """Validate a message, compress a large body.
+
+    RefusedError if no broker would accept it.
+    """
     check(message, config)
     body, sys_flag = message.body, 0
     if len(body) >= config.compress_over:
@@ -126,7 +129,9 @@ def prepare(message: Message, unique_id: str, config: ProducerConfig) -> Outgoin
 
 
 def prepare_batch(messages: Sequence[Message], unique_ids: Sequence[str], config: ProducerConfig) -> Outgoing:
-    """Put messages into one request, all stored or none. RefusedError where they do not go together.
+    """Put messages into one request, all stored or none.
+
+    RefusedError where they do not go together.
 
     A message that has a unique id keeps it, as Java's client does (class MessageClientIDSetter).
     """

@@ -57,7 +57,10 @@ class ProcessQueue:
         return fresh
 
     def remove(self, messages: Iterable[ReceivedMessage]) -> int:
-        """Remove consumed messages; return the offset to commit, -1 if no message was ever held."""
+        """Remove consumed messages.
+
+        Return the offset to commit, -1 if no message was ever held.
+        """
         for message in messages:
             if self._held.pop(message.queue_offset, None) is not None:
                 self.held_bytes -= len(message.body)

@@ -103,7 +103,10 @@ class Producer:
         timeout: float | None = None,  # noqa: ASYNC109 - as send
         to: MessageQueue | SelectQueue | None = None,
     ) -> SendResult:
-        """Send several messages of one topic into one queue, all or none. Errors as `send`."""
+        """Send several messages of one topic into one queue, all or none.
+
+        Errors as `send`.
+        """
         ids = [self._ids.next() for _ in messages]
         named = [self._named(message) for message in messages]
         return await self._deliver(prepare_batch(named, ids, self.config), timeout, to)
@@ -127,7 +130,10 @@ class Producer:
         self.client.nursery.start_soon(self._send_and_tell, outgoing, on_outcome, timeout, to)
 
     async def send_oneway(self, message: Message, *, to: MessageQueue | SelectQueue | None = None) -> str:
-        """Write the request without waiting for a reply; returns the unique id. RefusedError if it cannot be written."""
+        """Write the request without waiting for a reply; returns the unique id.
+
+        RefusedError if it cannot be written.
+        """
         outgoing = self._prepared(message)
         queue = self._choose(outgoing.topic, await self._queues(outgoing), to, None)
         address = await self._master(queue)
@@ -140,7 +146,10 @@ class Producer:
         return outgoing.message_id
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """Queues that messages of a topic may go to. NoRouteError and others as Client.fetch_route."""
+        """Queues that messages of a topic may go to.
+
+        NoRouteError and others as Client.fetch_route.
+        """
         topic = self.client.named(topic)
         self._topics.add(topic)
         queues = self._known_queues(topic)
@@ -276,7 +285,10 @@ class Producer:
         return attempt(status=status), result
 
     async def _request(self, address: str, command: Command, deadline: float) -> Command:
-        """Send a request to a broker, until the deadline. ConnectError: certainly nothing was written."""
+        """Send a request to a broker, until the deadline.
+
+        ConnectError: certainly nothing was written.
+        """
         with trio.move_on_at(deadline) as connecting:
             channel = await self.client.remoting.channel(address)
         if connecting.cancelled_caught:

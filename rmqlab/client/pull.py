@@ -23,7 +23,10 @@ class PullConsumer:
         self._suggested: dict[MessageQueue, int] = {}
 
     async def queues(self, topic: str) -> list[MessageQueue]:
-        """All queues of a topic that can be read. NoRouteError and others as Client.fetch_route."""
+        """All queues of a topic that can be read.
+
+        NoRouteError and others as Client.fetch_route.
+        """
         return await calls.queues_of(self._client, topic)
 
     async def pull(
@@ -35,7 +38,9 @@ class PullConsumer:
         max_messages: int = 32,
         wait: float = 0.0,
     ) -> PullResult:
-        """Read from an offset; `wait`: seconds that the broker may hold the request while there is no message.
+        """Read from an offset.
+
+        `wait`: seconds that the broker may hold the request while there is no message.
 
         Errors as Client.ask.
         """
@@ -80,5 +85,8 @@ class PullConsumer:
         return await calls.search_offset(self._client, queue, timestamp)
 
     async def earliest_store_time(self, queue: MessageQueue) -> int:
-        """Return the store time of the oldest message, in milliseconds; -1 for an empty queue."""
+        """Return the store time of the oldest message, in milliseconds.
+
+        -1 for an empty queue.
+        """
         return await calls.earliest_store_time(self._client, queue)

@@ -75,7 +75,10 @@ class Assignment:
         self.resumed.set()
 
     def drop(self) -> None:
-        """Drop the queue, which is not ours any more. Messages still being consumed are not committed."""
+        """Drop the queue, which is not ours any more.
+
+        Messages still being consumed are not committed.
+        """
         self.held.is_dropped = True
         self.pulling.cancel()
         self.consuming.cancel()
@@ -112,7 +115,10 @@ class QueuePuller:
     """True until the first reply, and after a failed pull: the next reply emits an event."""
 
     async def pull_until_illegal(self) -> int:
-        """Pull until the broker reports our offset as out of range; return the offset that it offers."""
+        """Pull until the broker reports our offset as out of range.
+
+        Return the offset that it offers.
+        """
         held = self.assignment.held
         while True:
             await self.group.resumed.wait()
@@ -180,7 +186,10 @@ class QueuePuller:
         return await calls.pull_over(channel, group.client, target.address, queue.broker_name, header, timeout)
 
     def _note_answer(self, target: BrokerAddress, result: PullResult, timing: PullTiming) -> None:
-        """Emit the first reply after a silence. A slave's reply that it lacks the data does not end a silence."""
+        """Emit the first reply after a silence.
+
+        A slave's reply that it lacks the data does not end a silence.
+        """
         held = self.assignment.held
         is_stuck = result.status is PullStatus.NO_MATCHED_MSG and result.next_offset == held.next_offset
         if not self._is_silent or is_stuck:

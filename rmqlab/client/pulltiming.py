@@ -1,4 +1,6 @@
-"""When a pull was sent and how long its broker may have held it, for the journal. Times are the cluster's clock.
+"""When a pull was sent and how long its broker may have held it, for the journal.
+
+Times are the cluster's clock.
 
 A broker holds a pull that finds nothing until a message arrives or the suspend timeout ends (broker-requests
 section 2.7). That time is no outage: the broker would have returned a message at once.
@@ -17,7 +19,10 @@ HOLD_SWEEP = 6.0
 
 @attrs.define(eq=False)
 class PullTiming:
-    """One pull. `suspend` is how long it lets the broker wait for messages, in seconds."""
+    """One pull.
+
+    `suspend` is how long it lets the broker wait for messages, in seconds.
+    """
 
     suspend: float
     began_at: float = attrs.field(factory=trio.current_time)
@@ -54,7 +59,10 @@ class PullTiming:
         return self._held() if isinstance(exc, ConnectionLostError) else 0
 
     def _held(self) -> int:
-        """Milliseconds since the request was sent; 0 if it was not, or the answer is overdue."""
+        """Milliseconds since the request was sent.
+
+        0 if it was not, or the answer is overdue.
+        """
         if self._sent_at is None or (took := trio.current_time() - self._sent_at) > self.suspend + HOLD_SWEEP:
             return 0
         return round(took * 1000)

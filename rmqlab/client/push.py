@@ -87,7 +87,10 @@ class PushConsumer(Member):
         self._stopped = trio.Event()
 
     def suspend(self) -> None:
-        """Stop pulling until `resume`. Held messages are consumed, and pulls under way still deliver."""
+        """Stop pulling until `resume`.
+
+        Held messages are consumed, and pulls under way still deliver.
+        """
         if self._group.resumed.is_set():
             self._group.resumed = trio.Event()
 
@@ -118,7 +121,9 @@ class PushConsumer(Member):
         await self._stopped.wait()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Consume until cancelled or stopped; then commit, and leave the group. Started after the first rebalance.
+        """Consume until cancelled or stopped; then commit, and leave the group.
+
+        Started after the first rebalance.
 
         BrokerError where a broker does not honour an SQL92 subscription.
         """

@@ -25,7 +25,10 @@ def sort_queues(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
 def allocate(
     strategy: Strategy, own_id: str, queues: Iterable[MessageQueue], members: Iterable[str]
 ) -> list[MessageQueue]:
-    """Sort both lists and apply the strategy. A member that is not in the list gets no queues."""
+    """Sort both lists and apply the strategy.
+
+    A member that is not in the list gets no queues.
+    """
     ids = sorted(members)  # duplicates stay: a member with two connections counts twice, for everybody
     if own_id not in ids:
         return []
@@ -33,7 +36,10 @@ def allocate(
 
 
 def averagely(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
-    """Neighbouring queues in equal shares; the first members get the remainder, one each."""
+    """Neighbouring queues in equal shares.
+
+    The first members get the remainder, one each.
+    """
     index = members.index(own_id)
     share, rest = divmod(len(queues), len(members))
     start = index * share + min(index, rest)
@@ -52,7 +58,10 @@ def by_config(own: Iterable[MessageQueue]) -> Strategy:
 
 
 def by_machine_room(rooms: Collection[str]) -> Strategy:
-    """Share out the queues of some machine rooms; a broker's room is what its name shows before an `@`."""
+    """Share out the queues of some machine rooms.
+
+    A broker's room is what its name shows before an `@`.
+    """
 
     def strategy(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
         near = [queue for queue in queues if _room_of_broker(queue.broker_name) in rooms]
@@ -72,7 +81,10 @@ def _room_of_broker(broker_name: str) -> str | None:
 def by_nearest_machine_room(
     strategy: Strategy, room_of_queue: Callable[[MessageQueue], str], room_of_member: Callable[[str], str]
 ) -> Strategy:
-    """Apply a strategy within each machine room; queues of a room without members are shared by all."""
+    """Apply a strategy within each machine room.
+
+    Queues of a room without members are shared by all.
+    """
 
     def nearest(own_id: str, queues: Queues, members: Sequence[str]) -> list[MessageQueue]:
         own_room = room_of_member(own_id)

@@ -44,7 +44,10 @@ async def request(
     timeout: float = 3.0,  # noqa: ASYNC109 - it goes with the message, and the error names it
     to: MessageQueue | SelectQueue | None = None,
 ) -> ReplyMessage:
-    """Send a message and wait for its reply. NoReplyError, and errors as Producer.send."""
+    """Send a message and wait for its reply.
+
+    NoReplyError, and errors as Producer.send.
+    """
     client = producer.client
     deadline = trio.current_time() + timeout
     await producer.announce(message.topic)
@@ -78,7 +81,10 @@ async def request(
 
 
 def reply_to(message: ReceivedMessage, body: bytes) -> Message:
-    """Make the reply to a request, to be sent by any producer. NotARequestError if no request waits for it."""
+    """Make the reply to a request, to be sent by any producer.
+
+    NotARequestError if no request waits for it.
+    """
     properties = message.properties
     missing = [name for name in (PROPERTY_CLUSTER, PROPERTY_REPLY_TO_CLIENT) if not properties.get(name)]
     if missing:

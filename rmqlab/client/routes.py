@@ -22,7 +22,10 @@ MAX_QUEUES = 100_000
 
 
 def check_route(route: TopicRouteData) -> TopicRouteData:
-    """Return the route. BodyError where it claims more queues than any client could handle."""
+    """Return the route.
+
+    BodyError where it claims more queues than any client could handle.
+    """
     claimed = sum(max(data.read_queue_nums, data.write_queue_nums, 0) for data in route.queue_datas)
     if route.order_topic_conf:
         claimed += sum(count for _, count in _order_counts(route.order_topic_conf))
@@ -144,7 +147,10 @@ class RouteCache:
         return self.brokers.get(broker_name, {}).get(MASTER_ID)
 
     def for_pull(self, broker_name: str, broker_id: int) -> BrokerAddress | None:
-        """The suggested broker; else, for a slave, the next id; else the lowest id there is."""
+        """The suggested broker.
+
+        Else, for a slave, the next id; else the lowest id there is.
+        """
         addresses = self.brokers.get(broker_name)
         if not addresses:
             return None
@@ -155,7 +161,10 @@ class RouteCache:
         return BrokerAddress(addresses[lowest], lowest)
 
     def for_topic(self, topic: str, choice: int) -> BrokerAddress | None:
-        """A broker of a topic, chosen by a number: its master, else a slave. For member lists and admin reads."""
+        """A broker of a topic, chosen by a number: its master, else a slave.
+
+        For member lists and admin reads.
+        """
         datas = self.routes[topic].broker_datas if topic in self.routes else []
         if not datas:
             return None

@@ -32,7 +32,9 @@ Expression = str | Sql
 
 
 def subscription(topic: str, expression: Expression, *, version: int) -> SubscriptionData:
-    """Return the subscription for heartbeats and pulls. `A || B` are tags; `*` or empty text means all.
+    """Return the subscription for heartbeats and pulls.
+
+    `A || B` are tags; `*` or empty text means all.
 
     Brokers use the version, in milliseconds, to find the newer of two subscriptions.
     """

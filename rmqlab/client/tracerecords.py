@@ -67,7 +67,10 @@ class TraceRecord:
 def published(
     group: str, topic: str, outgoing: Outgoing, broker: str, result: SendResult, *, region: str, at: int, took: int
 ) -> TraceRecord:
-    """Return the record of a send with a reply. A batch has one record: under all of its ids, joined by commas."""
+    """Return the record of a send with a reply.
+
+    A batch has one record: under all of its ids, joined by commas.
+    """
     properties = parse_properties(outgoing.properties)
     keys = properties.get(PROPERTY_KEYS)
     text = _record(
@@ -90,7 +93,10 @@ def published(
 
 
 def consuming(group: str, messages: Sequence[ReceivedMessage], request_id: str, *, at: int) -> TraceRecord:
-    """Return the record of a delivery to the application. The region is that of the last message, as in Java."""
+    """Return the record of a delivery to the application.
+
+    The region is that of the last message, as in Java.
+    """
     region = messages[-1].properties.get(PROPERTY_MSG_REGION)
     text = "".join(
         _record(
@@ -131,7 +137,10 @@ def ended_transaction(
     is_asked_for: bool,
     at: int,
 ) -> TraceRecord:
-    """Return the record of the end of a transaction; `is_asked_for` if a broker's check caused it."""
+    """Return the record of the end of a transaction.
+
+    `is_asked_for` if a broker's check caused it.
+    """
     keys = properties.get(PROPERTY_KEYS)
     text = _record(
         "EndTransaction",

@@ -57,7 +57,10 @@ class Sender(Protocol):
 
 
 class Tracer:
-    """The tracer of one producer or consumer. It runs in the client instance's nursery until `close`."""
+    """The tracer of one producer or consumer.
+
+    It runs in the client instance's nursery until `close`.
+    """
 
     def __init__(self, sender: Sender, group: str, topic: str) -> None:
         """`group`: the group whose messages are traced; `topic`: the trace topic."""
@@ -77,7 +80,10 @@ class Tracer:
     def published(
         self, outgoing: Outgoing, broker: str, result: SendResult, header: SendMessageResponseHeader, seconds: float
     ) -> None:
-        """Trace a send that got this reply header. Brokers may turn tracing off (`traceOn`); traces are not traced."""
+        """Trace a send that got this reply header.
+
+        Brokers may turn tracing off (`traceOn`); traces are not traced.
+        """
         if outgoing.topic.startswith(self._topic) or header.trace_on is FALSE:
             return
         took = int(seconds * 1000)

@@ -99,7 +99,9 @@ class TransactionProducer(Producer):
         timeout: float | None = None,  # noqa: ASYNC109 - as Producer.send
         message_id: str | None = None,
     ) -> TransactionResult:
-        """Send the half message, do the work, end the transaction. Errors as `send`: then the work was not begun.
+        """Send the half message, do the work, end the transaction.
+
+        Errors as `send`: then the work was not begun.
 
         If the work raises, the broker gets the state unknown, and the error propagates. A half message whose flush or
         copy timed out is rolled back, and its work not begun. A delay level is removed, as in Java.
@@ -120,7 +122,10 @@ class TransactionProducer(Producer):
         return TransactionResult(sent=sent, state=state)
 
     async def _end(self, half: Message, sent: SendResult, state: TransactionState) -> None:
-        """Send the end of a transaction, without waiting for a reply; if it is lost, the broker checks later."""
+        """Send the end of a transaction, without waiting for a reply.
+
+        If it is lost, the broker checks later.
+        """
         try:
             address = await calls.master_of(self.client, sent.queue)
             _, _, offset = parse_offset_message_id(sent.offset_message_id)

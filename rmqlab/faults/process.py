@@ -23,7 +23,10 @@ def node_faults(table: FaultTable = FAULTS) -> NodeFaults:
 
 
 def faults_of_process(clock: RatedClock, rules: PlainRules) -> NodeFaults:
-    """Return the faults of a process that starts with these rules; its wall clock follows them from now on."""
+    """Return the faults of a process that starts with these rules.
+
+    Its wall clock follows them from now on.
+    """
     faults = node_faults()
     faults.set(rules)
     faults.follow(_reading(ClockFaults(clock).follow, FAULTS))

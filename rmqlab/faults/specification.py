@@ -13,7 +13,10 @@ _OPTION: Final = "rmqlab.option"
 
 
 class FaultError(ValueError):
-    """The values describe no fault. The text names what was wrong and what is expected."""
+    """The values describe no fault.
+
+    The text names what was wrong and what is expected.
+    """
 
 
 def near_miss(word: str, known: Iterable[str]) -> str:
@@ -53,7 +56,10 @@ class Option:
 
 
 def option(help: str, *, default: Any = attrs.NOTHING, converter: Any = None, **more: Any) -> Any:  # noqa: A002 -- its name everywhere
-    """Declare a value of a fault, required unless it has a default; `more` are fields of `Option`."""
+    """Declare a value of a fault, required unless it has a default.
+
+    `more` are fields of `Option`.
+    """
     metadata = {_OPTION: Option(help=help, **more)}
     return attrs.field(default=default, converter=converter, validator=_check, metadata=metadata)
 

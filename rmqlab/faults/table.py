@@ -51,7 +51,10 @@ class Family:
         return ["kind", *self.fields] if self.has_kinds else [*self.fields]
 
     def own_fields(self, name: str) -> dict[str, Field]:
-        """The option of this name of each kind that declares it itself, by kind; empty for an option of the family."""
+        """The option of this name of each kind that declares it itself, by kind.
+
+        Empty for an option of the family.
+        """
         found = {kind: own_fields(cls).get(name) for kind, cls in self.kinds.items()}
         return {kind: field for kind, field in found.items() if field is not None}
 
@@ -85,7 +88,10 @@ class Family:
 
 
 class FaultTable:
-    """The kinds of faults, by family. ValueError if two have one name, or options of one name but of two types."""
+    """The kinds of faults, by family.
+
+    ValueError if two have one name, or options of one name but of two types.
+    """
 
     def __init__(self, kinds: Iterable[type[Fault]]) -> None:
         self.kinds = tuple(kinds)

@@ -71,7 +71,10 @@ _links: dict[tuple[int, str, Credentials | None, str], Link] = {}
 
 
 def link_to(name_server: str, credentials: Credentials | None = None, namespace: str = "") -> Link:
-    """Return this process's link to a cluster. A forked process does not use its parent's."""
+    """Return this process's link to a cluster.
+
+    A forked process does not use its parent's.
+    """
     key = os.getpid(), name_server, credentials, namespace
     if (link := _links.get(key)) is None or not link.is_alive:
         link = _links[key] = Link(name_server, credentials, namespace)

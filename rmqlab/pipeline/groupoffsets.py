@@ -23,7 +23,10 @@ class Commits:
 
 
 async def groups_at(client: Client, queue: QueueName, members: Mapping[int, str]) -> list[str]:
-    """Return the groups that consume the queue's topic at its broker, or once did. Raises UnreachableError."""
+    """Return the groups that consume the queue's topic at its broker, or once did.
+
+    Raises UnreachableError.
+    """
     header = QueryTopicConsumeByWhoRequestHeader(topic=client.named(queue.topic))
 
     async def ask(address: str) -> list[str]:

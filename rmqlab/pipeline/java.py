@@ -19,7 +19,10 @@ _ANSWER_SECONDS = 30
 
 
 class NoJavaError(Exception):
-    """No Java runtime for Spark was found. The text lists the candidates and the solution."""
+    """No Java runtime for Spark was found.
+
+    The text lists the candidates and the solution.
+    """
 
 
 @attrs.frozen

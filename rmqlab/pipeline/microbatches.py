@@ -29,7 +29,10 @@ class BatchDelay:
 
 
 def waiting_messages(begin: Offsets, end: Offsets) -> int:
-    """Return the number of messages between two offsets; a queue without a beginning has none."""
+    """Return the number of messages between two offsets.
+
+    A queue without a beginning has none.
+    """
     return sum(max(0, offset - begin.get(queue, offset)) for queue, offset in end.items())
 
 

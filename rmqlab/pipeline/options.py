@@ -71,7 +71,10 @@ def _meaning(field: "attrs.Attribute[Any]") -> str:
 
 
 def near_miss(word: str, known: Collection[str]) -> str:
-    """Return `, did you mean X?`, or an empty text without a similar name. Ignores case."""
+    """Return `, did you mean X?`, or an empty text without a similar name.
+
+    Ignores case.
+    """
     by_folded = {name.lower(): name for name in known}
     near = difflib.get_close_matches(word.lower(), by_folded, n=1)
     return f", did you mean {by_folded[near[0]]}?" if near else ""
@@ -159,7 +162,10 @@ _MILLIS = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 
 
 
 def duration(value: str) -> int:
-    """Parse a duration such as 30s or 15m into milliseconds; the units are those of Spark's options."""
+    """Parse a duration such as 30s or 15m into milliseconds.
+
+    The units are those of Spark's options.
+    """
     if (found := _DURATION.fullmatch(value.strip().lower())) is None:
         raise ValueError("expected a whole number with a unit (ms, s, m, h or d), such as 30s or 15m")
     return int(found[1]) * _MILLIS[found[2]]

@@ -60,7 +60,10 @@ def find_properties(texts: pa.Array) -> Properties:
 
 
 def _pieces(separators: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return row, begin and end of the parts between separators; a text with n separators has n + 1."""
+    """Return row, begin and end of the parts between separators.
+
+    A text with n separators has n + 1.
+    """
     before = np.searchsorted(separators, offsets)
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(before) + 1)
     begins, ends = np.empty(len(rows), np.int64), np.empty(len(rows), np.int64)

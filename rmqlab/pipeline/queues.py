@@ -87,7 +87,10 @@ class Bound:
 
 @attrs.frozen(kw_only=True)
 class Filter:
-    """Filter of a queue's messages. Brokers apply it; they compare only hashes of tags."""
+    """Filter of a queue's messages.
+
+    Brokers apply it; they compare only hashes of tags.
+    """
 
     tags: tuple[str, ...] = ()
     sql: str = ""
@@ -243,7 +246,10 @@ async def pull(
     count: int,
     reading: Reading | None = None,
 ) -> Pulled:
-    """Pull messages from one broker without long polling. Raises the errors of Client.ask."""
+    """Pull messages from one broker without long polling.
+
+    Raises the errors of Client.ask.
+    """
     reading = reading or Reading()
     wanted = reading.wanted
     header = PullMessageRequestHeader(

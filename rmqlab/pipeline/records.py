@@ -50,7 +50,10 @@ _HEX: Final = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)
 
 @attrs.define(eq=False)
 class Records:
-    """Records of one buffer below 2 GiB, in ascending order. Times in ms, sizes in bytes; hosts as `address:port`."""
+    """Records of one buffer below 2 GiB, in ascending order.
+
+    Times in ms, sizes in bytes; hosts as `address:port`.
+    """
 
     data: np.ndarray
     sections: tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -227,7 +230,10 @@ def _message_ids(records: Records) -> pa.Array:
 
 
 def _real_topics(records: Records) -> pa.Array:
-    """Return the final topic of a delayed or half message; null for every other record."""
+    """Return the final topic of a delayed or half message.
+
+    Null for every other record.
+    """
     waits = pc.is_in(records.topics, pa.array([SCHEDULE_TOPIC, HALF_TOPIC]))
     if not pc.any(waits).as_py():
         return pa.nulls(len(records), pa.string())
@@ -263,7 +269,10 @@ RECORD_COLUMNS: Final[Mapping[str, tuple[str, Callable[[Records], pa.Array]]]] =
 
 
 def record_batch(records: Records, schema: pa.Schema, others: Mapping[str, Any]) -> pa.RecordBatch:
-    """Return the columns of an Arrow schema; `others` are arrays, or one value for all rows."""
+    """Return the columns of an Arrow schema.
+
+    `others` are arrays, or one value for all rows.
+    """
     arrays = []
     for field in schema:
         if field.name not in others:

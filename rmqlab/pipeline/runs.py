@@ -18,7 +18,10 @@ _TIMES = "[0-9]*T[0-9]*Z*"
 
 
 class NoRunError(Exception):
-    """The run does not exist. The text says where it was searched, and lists the existing runs."""
+    """The run does not exist.
+
+    The text says where it was searched, and lists the existing runs.
+    """
 
 
 def home() -> Path:
@@ -27,7 +30,10 @@ def home() -> Path:
 
 
 def find_run(name: str, below: Path) -> Path:
-    """Return the resolved directory that contains the run's journals. Raises NoRunError."""
+    """Return the resolved directory that contains the run's journals.
+
+    Raises NoRunError.
+    """
     path = Path(name).expanduser()
     if _is_run(path):
         return path.resolve()

@@ -22,7 +22,10 @@ class Silence:
 
 
 def silences(reasons: Mapping[QueueName, str]) -> list[Silence]:
-    """Group the queues without a response by broker; the reason is that of the first queue."""
+    """Group the queues without a response by broker.
+
+    The reason is that of the first queue.
+    """
     by_broker: dict[str, list[QueueName]] = {}
     for queue in sorted(reasons):
         by_broker.setdefault(queue.broker, []).append(queue)

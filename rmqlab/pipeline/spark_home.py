@@ -88,7 +88,9 @@ def java_options(java: Java, machine: Machine) -> list[str]:
 
 
 def make_overlay(spark_home: Path, java: Java, machine: Machine, cache: Path | None = None) -> Path:
-    """Return the directory, and create it if missing; its content depends only on the arguments.
+    """Return the directory, and create it if missing.
+
+    Its content depends only on the arguments.
 
     Raises OSError if it cannot be created.
     """

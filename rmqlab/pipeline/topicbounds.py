@@ -208,7 +208,9 @@ class Bounds:
         return self._find_all(find, places)
 
     def commits(self) -> Commits:
-        """Return the committed offsets of the group of option startingGroup; empty without this option.
+        """Return the committed offsets of the group of option startingGroup.
+
+        Empty without this option.
 
         Queues where the group has no commit are missing.
         """
@@ -278,7 +280,10 @@ async def _topics_of(client: Client) -> list[str]:
 
 
 async def _offset_of(client: Client, queue: QueueName, members: Mapping[int, str], place: Place) -> int:
-    """Return the offset of a place. Raises PlanError for a place beyond the end, and UnreachableError."""
+    """Return the offset of a place.
+
+    Raises PlanError for a place beyond the end, and UnreachableError.
+    """
     if isinstance(place, AtTime):
         offset = await queues.offset_at(client, queue, members, place.millis)
         if place.must_exist:
@@ -303,7 +308,10 @@ async def _check_within(client: Client, queue: QueueName, members: Mapping[int, 
 
 
 async def _check_exists(client: Client, queue: QueueName, members: Mapping[int, str], millis: int, offset: int) -> None:
-    """Raise PlanError if a queue ends before the offset found for a time. Raises UnreachableError."""
+    """Raise PlanError if a queue ends before the offset found for a time.
+
+    Raises UnreachableError.
+    """
     if offset >= (await queues.max_offset(client, queue, members)).offset:
         raise PlanError(
             f"{NAME}: {queue} has no message stored at {millis} ms or later. Choose an earlier time, or set option "

@@ -1,4 +1,6 @@
-"""Offsets of topics: values, and their JSON form in checkpoints and options. No I/O.
+"""Offsets of topics: values, and their JSON form in checkpoints and options.
+
+No I/O.
 
     {"v": 1, "topics": {"orders": {"broker-a": {"0": 17, "1": 20}}}}
 
@@ -42,7 +44,10 @@ Offsets = Mapping[QueueName, int]
 
 @attrs.frozen
 class AtTime:
-    """The first message stored at a time or later, in milliseconds; without such a message, the end of the queue."""
+    """The first message stored at a time or later, in milliseconds.
+
+    Without such a message, the end of the queue.
+    """
 
     millis: int
     must_exist: bool = False
@@ -85,7 +90,10 @@ def read_document(document: Mapping[str, Any]) -> dict[QueueName, int]:
 
 
 def _brokers(document: object, expected: str) -> Iterator[tuple[str, str, object]]:
-    """Yield the topics, brokers and values of a document. Raises ValueError for another form."""
+    """Yield the topics, brokers and values of a document.
+
+    Raises ValueError for another form.
+    """
     if not isinstance(document, dict):
         raise ValueError(expected)  # noqa: TRY004 - a text of the user's, read as JSON
     for topic, brokers in document.items():
@@ -110,7 +118,10 @@ def _is_whole(value: object) -> bool:
 
 
 def read_assignment(value: str) -> frozenset[QueueName]:
-    """Read JSON that names queues, `{"orders": {"broker-a": [0, 1]}}`. Raises ValueError for other texts."""
+    """Read JSON that names queues, `{"orders": {"broker-a": [0, 1]}}`.
+
+    Raises ValueError for other texts.
+    """
     expected = 'expected {"topic": {"broker": [queue, ...]}}'
     named: set[QueueName] = set()
     for topic, broker, ids in _brokers(_read_json(value, expected), expected):
@@ -123,7 +134,10 @@ def read_assignment(value: str) -> frozenset[QueueName]:
 
 
 def read_times(value: str) -> dict[QueueName, int]:
-    """Read JSON with a time for queues, in milliseconds. Raises ValueError for other texts."""
+    """Read JSON with a time for queues, in milliseconds.
+
+    Raises ValueError for other texts.
+    """
     expected = 'expected {"topic": {"broker": {"queue": milliseconds}}}'
     times = dict(_entries(_read_json(value, expected), expected))
     if not times:

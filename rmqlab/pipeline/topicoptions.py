@@ -124,7 +124,10 @@ def _default_name_servers() -> str:
 
 @attrs.frozen(kw_only=True)
 class TopicOptions:
-    """Options of the source. Times are milliseconds; those that select messages are store times."""
+    """Options of the source.
+
+    Times are milliseconds; those that select messages are store times.
+    """
 
     name_server: str = option(
         "nameServer",

@@ -190,7 +190,9 @@ class Letter:
 
 
 def _letters(batch: pa.RecordBatch, options: TopicOptions, prefix: str, first: int) -> list[Letter]:
-    """Return the messages of some rows; `first` is the number of the first row in its task.
+    """Return the messages of some rows.
+
+    `first` is the number of the first row in its task.
 
     Raises SendFailedError for a row without body or topic.
     """

@@ -1,1 +1,4 @@
-"""The wire protocol: frames, header codecs, typed headers and bodies, messages. Independent of the broker."""
+"""The wire protocol: frames, header codecs, typed headers and bodies, messages.
+
+Independent of the broker.
+"""

@@ -59,7 +59,10 @@ def is_signed(content: bytes, secret_key: str, given: str) -> bool:
 
 
 def sign(command: Command, credentials: Credentials) -> None:
-    """Add the ACL fields and the signature to a request. A request that is sent again can be signed again."""
+    """Add the ACL fields and the signature to a request.
+
+    A request that is sent again can be signed again.
+    """
     fields = {**command.ext_fields, ACCESS_KEY: credentials.access_key}
     if credentials.security_token is not None:
         fields[SECURITY_TOKEN] = credentials.security_token

@@ -25,7 +25,10 @@ _SHORT: Final = struct.Struct(">h")
 
 @attrs.define(slots=True)
 class BatchItem:
-    """One message of a batch request. `properties` is the UTF-8 text of this message's own properties."""
+    """One message of a batch request.
+
+    `properties` is the UTF-8 text of this message's own properties.
+    """
 
     body: Buffer
     properties: bytes = b""

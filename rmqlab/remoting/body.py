@@ -17,7 +17,10 @@ from rmqlab.remoting.fastjson import MAX_TABLE_VALUES, MAX_VALUES, FastJsonError
 
 
 class BodyError(ValueError):
-    """The body does not fit the request or response. Servers respond with code 1 (SYSTEM_ERROR)."""
+    """The body does not fit the request or response.
+
+    Servers respond with code 1 (SYSTEM_ERROR).
+    """
 
 
 class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -46,7 +49,10 @@ class Body(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     @classmethod
     def mended(cls, value: Any) -> Any:
-        """Return a value of unusual clients in the usual shape. Called only if the strict parser rejects it."""
+        """Return a value of unusual clients in the usual shape.
+
+        Called only if the strict parser rejects it.
+        """
         return value
 
     def encode(self) -> bytes:
@@ -174,7 +180,10 @@ def _compact(value: object, *, bare: bool) -> str:
 
 
 def _pretty(value: object, line: str) -> str:
-    """Return a value as indented JSON. `line` is a line feed and the indentation of the enclosing level."""
+    """Return a value as indented JSON.
+
+    `line` is a line feed and the indentation of the enclosing level.
+    """
     if isinstance(value, msgspec.Struct):
         value = {
             name: item for attribute, name in _members(type(value)) if (item := getattr(value, attribute)) is not None

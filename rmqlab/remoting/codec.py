@@ -32,7 +32,10 @@ _LANGUAGE_CODES = {code.name: code.value for code in LanguageCode}
 
 
 class _JsonHeader(msgspec.Struct, rename="camel", kw_only=True):
-    """A received header. Every member is optional; unknown members are ignored (remoting#7)."""
+    """A received header.
+
+    Every member is optional; unknown members are ignored (remoting#7).
+    """
 
     code: Int = 0
     language: str | int | None = None
@@ -160,7 +163,10 @@ def _fields_from_binary(raw: bytes, at: int, size: int) -> dict[str, str] | Alik
 
 
 def _read_fields(raw: bytes) -> tuple[dict[str, str], list[int]]:
-    """Return the fields and the sizes of their values; no sizes if the block is unsuitable as a template."""
+    """Return the fields and the sizes of their values.
+
+    No sizes if the block is unsuitable as a template.
+    """
     at, end = 0, len(raw)
     fields: dict[str, str] = {}
     sizes: list[int] = []
@@ -190,7 +196,10 @@ def encode_command(command: Command) -> bytes:
 
 
 def encode_head(command: Command, body_size: int) -> bytes:
-    """Return the bytes before the body. HeaderTooLargeError if they do not fit into a frame."""
+    """Return the bytes before the body.
+
+    HeaderTooLargeError if they do not fit into a frame.
+    """
     header = _json_header(command) if command.serialize_type == JSON else _binary_header(command)
     return frame_prefix(command.serialize_type, len(header), body_size) + header
 
@@ -218,7 +227,10 @@ def _sized_short_name(name: str) -> bytes:
 
 
 def _sized_name(name: str) -> bytes:
-    """Return a name after its size. Only short names are cached: a peer's can be as long as a frame."""
+    """Return a name after its size.
+
+    Only short names are cached: a peer's can be as long as a frame.
+    """
     return _sized_short_name(name) if len(name) <= _CACHED_NAME else _sized_short_name.__wrapped__(name)
 
 
@@ -236,7 +248,10 @@ def _as_short(value: int) -> int:
 
 
 def _binary_header(command: Command) -> bytes:
-    """Return a binary header. HeaderTooLargeError if the name of an ext field is too long."""
+    """Return a binary header.
+
+    HeaderTooLargeError if the name of an ext field is too long.
+    """
     remark = _utf8(command.remark) if command.remark else b""
     parts: list[bytes] = []
     for key, value in command.ext_fields.items():
@@ -289,7 +304,10 @@ class ReplyHead:
         self._binary_size = len(fixed) + sum(map(len, sized_names))
 
     def encode(self, request: Command, code: int, values: Sequence[bytes]) -> bytes:
-        """Return the head of a reply without remark and body. Values are ASCII digits, hex or commas."""
+        """Return the head of a reply without remark and body.
+
+        Values are ASCII digits, hex or commas.
+        """
         if request.serialize_type == JSON:
             header = self._json % (code, *values, request.opaque)
             return frame_prefix(JSON, len(header), 0) + header

@@ -111,7 +111,10 @@ class RequestCode(enum.IntEnum):
 
 
 class ResponseCode(enum.IntEnum):
-    """Status of a reply. 10, 11 and 12 mean: stored, but not flushed or not replicated."""
+    """Status of a reply.
+
+    10, 11 and 12 mean: stored, but not flushed or not replicated.
+    """
 
     SUCCESS = 0
     SYSTEM_ERROR = 1
@@ -153,7 +156,10 @@ class ResponseCode(enum.IntEnum):
 
 
 class LanguageCode(enum.IntEnum):
-    """Implementation language of a peer. JSON headers contain the name, binary headers the number."""
+    """Implementation language of a peer.
+
+    JSON headers contain the name, binary headers the number.
+    """
 
     JAVA = 0
     CPP = 1
@@ -172,7 +178,10 @@ class LanguageCode(enum.IntEnum):
 
 
 def version_number(major: int, minor: int, patch: int) -> int:
-    """Return MQVersion's ordinal of a release, 4.0.0 or later; minor and patch are 0 to 9."""
+    """Return MQVersion's ordinal of a release, 4.0.0 or later.
+
+    Minor and patch are 0 to 9.
+    """
     return 213 + 200 * (major - 4) + 20 * minor + 2 * patch
 
 

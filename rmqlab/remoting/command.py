@@ -47,7 +47,10 @@ class Command(msgspec.Struct, eq=False):
 
     @property
     def ext_fields(self) -> dict[str, str]:
-        """The ext fields as text by name, whatever their JSON type (remoting#6). HeaderError if unreadable."""
+        """The ext fields as text by name, whatever their JSON type (remoting#6).
+
+        HeaderError if unreadable.
+        """
         fields = self.raw_fields
         if fields is None:
             return {}

@@ -41,14 +41,20 @@ class FastJsonError(ValueError):
 
 
 class ObjectKey(dict[str, Any]):
-    """An object that is the key of a map, such as a message queue. Do not modify it: it is hashed by value."""
+    """An object that is the key of a map, such as a message queue.
+
+    Do not modify it: it is hashed by value.
+    """
 
     def __hash__(self) -> int:  # type: ignore[override]  # dict has none; equal content hashes equal here
         return hash(frozenset(self.items()))
 
 
 def parse_fastjson(raw: bytes, max_values: int = MAX_VALUES) -> Any:
-    """Parse JSON, or else the dialect. FastJsonError if it is neither or has too many values."""
+    """Parse JSON, or else the dialect.
+
+    FastJsonError if it is neither or has too many values.
+    """
     if sum(map(raw.count, _BEFORE_VALUES)) > max_values:
         raise FastJsonError(f"more than {max_values} values")
     try:
@@ -176,7 +182,10 @@ class _Reader:
             token = self.next()
 
     def ends_with(self, closing: str) -> bool:
-        """Skip one or more commas. Return True at the closing mark, with or without commas before it."""
+        """Skip one or more commas.
+
+        Return True at the closing mark, with or without commas before it.
+        """
         mark = self.next()["mark"]
         if mark not in {",", closing}:
             raise self.error(f"a comma or {closing} before this")
@@ -200,7 +209,9 @@ _STEP = re.compile(r"\.((?:\\+.|[^.\[\\])++)|\[([0-9]++)\]", re.DOTALL)
 
 
 def resolve_references(root: Any, max_expanded: int = MAX_EXPANDED) -> Any:
-    """Replace each `$ref` by the value at its path. FastJsonError if that exceeds a limit.
+    """Replace each `$ref` by the value at its path.
+
+    FastJsonError if that exceeds a limit.
 
     fastjson writes a reference for an object that it has already written. Only such repetitions are accepted: a
     reference to an enclosing value would be infinite, and references to values with references can grow exponentially.
@@ -243,7 +254,10 @@ class _Resolver:
 
 
 def _left_after(value: Any, left: int, path: str) -> int:
-    """Return `left` minus the weight of a value. FastJsonError below 0 or if the value has references."""
+    """Return `left` minus the weight of a value.
+
+    FastJsonError below 0 or if the value has references.
+    """
     left -= 8 + (len(value) if isinstance(value, str) else 0)
     if left < 0:
         raise _too_heavy()

@@ -29,11 +29,17 @@ MAX_HEADER = 2**24 - 1
 
 
 class RemoteProtocolError(Exception):
-    """The peer violated the protocol. Close the connection without a reply (remoting#2)."""
+    """The peer violated the protocol.
+
+    Close the connection without a reply (remoting#2).
+    """
 
 
 class StrangerError(RemoteProtocolError):
-    """The peer uses another protocol. The message names the protocol and suggests a remedy."""
+    """The peer uses another protocol.
+
+    The message names the protocol and suggests a remedy.
+    """
 
 
 class HeaderTooLargeError(ValueError):
@@ -54,7 +60,10 @@ def encode_frame(frame: Frame) -> bytes:
 
 
 def frame_prefix(serialize_type: int, header_size: int, body_size: int) -> bytes:
-    """Return the eight bytes before the header. HeaderTooLargeError if the header is too long."""
+    """Return the eight bytes before the header.
+
+    HeaderTooLargeError if the header is too long.
+    """
     if header_size > MAX_HEADER:
         raise HeaderTooLargeError(f"header of {header_size} bytes; at most {MAX_HEADER} fit")
     return _PREFIX.pack(4 + header_size + body_size, serialize_type << 24 | header_size)
@@ -69,7 +78,10 @@ class FrameDecoder:
     _needed: int = attrs.field(default=0, init=False)
 
     def feed(self, data: bytes) -> list[Frame]:
-        """Append received bytes; return the complete frames. RemoteProtocolError for an invalid frame."""
+        """Append received bytes; return the complete frames.
+
+        RemoteProtocolError for an invalid frame.
+        """
         if self._kept:
             self._kept += data
             if len(self._kept) < self._needed:

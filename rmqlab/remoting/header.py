@@ -15,7 +15,10 @@ import msgspec
 
 
 class HeaderError(Exception):
-    """The ext fields do not fit the header of the request code. Servers respond with code 1."""
+    """The ext fields do not fit the header of the request code.
+
+    Servers respond with code 1.
+    """
 
 
 class JavaBoolean(enum.Enum):
@@ -90,7 +93,10 @@ def _header_as_java(kind: type[H], raw: bytes | msgspec.Raw) -> H:
 
 
 def fields_from_json(raw: bytes | msgspec.Raw) -> dict[str, str]:
-    """Parse the JSON object of the ext fields to text by name. HeaderError if it is invalid."""
+    """Parse the JSON object of the ext fields to text by name.
+
+    HeaderError if it is invalid.
+    """
     try:
         fields = _decode_fields(bytes(raw).decode("utf-8", "replace"))
         return {key: _text(value) for key, value in fields.items() if value is not None}
@@ -99,7 +105,10 @@ def fields_from_json(raw: bytes | msgspec.Raw) -> dict[str, str]:
 
 
 def header_from_fields(kind: type[H], fields: Mapping[str, str]) -> H:
-    """Return the typed header of these names and texts. HeaderError if they do not fit."""
+    """Return the typed header of these names and texts.
+
+    HeaderError if they do not fit.
+    """
     try:
         return msgspec.convert(fields, kind, strict=False)
     except msgspec.ValidationError:
@@ -156,7 +165,10 @@ def java_int(value: int) -> int:
 
 
 def java_number(text: str) -> int:
-    """Parse an int as Java's parseInt. ValueError for spaces, fractions, or more than 32 bits."""
+    """Parse an int as Java's parseInt.
+
+    ValueError for spaces, fractions, or more than 32 bits.
+    """
     value = _whole(-(2**31), 2**31 - 1, text)
     if value is None:
         raise ValueError(f"not a number: {text[:80]!r}")
@@ -164,7 +176,10 @@ def java_number(text: str) -> int:
 
 
 def java_long(text: str) -> int:
-    """Parse a long as Java's parseLong. ValueError as in `java_number`, but for more than 64 bits."""
+    """Parse a long as Java's parseLong.
+
+    ValueError as in `java_number`, but for more than 64 bits.
+    """
     value = _whole(-(2**63), 2**63 - 1, text)
     if value is None:
         raise ValueError(f"not a number: {text!r}")
@@ -172,7 +187,10 @@ def java_long(text: str) -> int:
 
 
 def _whole(lowest: int | None, highest: int | None, text: str) -> int | None:
-    """Parse an integer as Java's parseInt and parseLong do. None if it is invalid or out of range."""
+    """Parse an integer as Java's parseInt and parseLong do.
+
+    None if it is invalid or out of range.
+    """
     value = int(text) if _NUMBER.fullmatch(text) else None
     if value is None or (lowest is not None and value < lowest) or (highest is not None and value > highest):
         return None

@@ -79,7 +79,10 @@ class RecordError(ValueError):
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Parse stored properties. Pairs without name or value are dropped, as in RocketMQ (store-ha#13)."""
+    """Parse stored properties.
+
+    Pairs without name or value are dropped, as in RocketMQ (store-ha#13).
+    """
     properties: dict[str, str] = {}
     for piece in text.split(PAIR_END):
         name, _, value = piece.partition(NAME_END)
@@ -194,7 +197,10 @@ def _ids_of(host: str, port: int) -> bytes:
 
 
 def parse_offset_message_id(message_id: str) -> tuple[str, int, int]:
-    """Return host, port and commit log offset of a message id. RecordError if it is invalid."""
+    """Return host, port and commit log offset of a message id.
+
+    RecordError if it is invalid.
+    """
     try:
         raw = bytes.fromhex(message_id)
     except ValueError:
@@ -273,7 +279,10 @@ def body_crc(body: Buffer) -> int:
 
 
 def decode_message(view: Buffer, at: int = 0) -> StoredMessage:
-    """Decode the record at `at`. RecordError if it is truncated or its lengths are inconsistent."""
+    """Decode the record at `at`.
+
+    RecordError if it is truncated or its lengths are inconsistent.
+    """
     try:
         (sys_flag,) = _INT.unpack_from(view, at + SYS_FLAG_AT)
         head = HEADS[(sys_flag & IPV6_MASK) >> 4]
@@ -327,7 +336,10 @@ def decode_messages(body: Buffer) -> Iterator[StoredMessage]:
 
 
 def encode_message(message: StoredMessage) -> bytes:
-    """Return the bytes of a record; `store_size` is ignored and computed from the parts."""
+    """Return the bytes of a record.
+
+    `store_size` is ignored and computed from the parts.
+    """
     head, body = HEADS[(message.sys_flag & IPV6_MASK) >> 4], message.body
     topic, properties = message.topic.encode(), message.properties_text.encode()
     tail = bytes([len(topic)]) + topic + _SHORT.pack(len(properties)) + properties
@@ -344,7 +356,9 @@ MAX_INFLATED: Final = 64 * 2**20
 
 
 def decompress_body(body: bytes, sys_flag: int, limit: int = MAX_INFLATED) -> bytes:
-    """Return the uncompressed body. RecordError if it is invalid or larger than the limit.
+    """Return the uncompressed body.
+
+    RecordError if it is invalid or larger than the limit.
 
     Old clients leave the bits of the compression type at 0 for ZLIB.
     """

@@ -64,7 +64,10 @@ def topic_fault(topic: str) -> str | None:
 
 
 def group_fault(group: str) -> str | None:
-    """Return why a group name is invalid, or None. Only clients check this (class Validators)."""
+    """Return why a group name is invalid, or None.
+
+    Only clients check this (class Validators).
+    """
     if not group.strip():
         return "the group is blank"
     if len(group) > MAX_GROUP_LENGTH:

@@ -18,7 +18,10 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def parse_properties_text(text: str) -> dict[str, str]:
-    """Parse `key=value` lines with Java's comments, continuation lines and escapes. Last key wins."""
+    """Parse `key=value` lines with Java's comments, continuation lines and escapes.
+
+    Last key wins.
+    """
     pairs = {}
     for line in _logical_lines(text):
         end = _end(_KEY, line, 0)

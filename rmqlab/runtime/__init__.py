@@ -1,1 +1,4 @@
-"""What every process runs on: event loop, connections, clock, journal, settings. Knows no server."""
+"""What every process runs on: event loop, connections, clock, journal, settings.
+
+Knows no server.
+"""

@@ -24,7 +24,10 @@ CALM_AFTER = 60.0
 
 
 class FatalError(Exception):
-    """An error that ends the node. No boundary catches it; the message suggests what an operator can do."""
+    """An error that ends the node.
+
+    No boundary catches it; the message suggests what an operator can do.
+    """
 
 
 @attrs.define(eq=False)
@@ -63,7 +66,10 @@ class InternalErrors:
             self.caught(place, exc)
 
     async def keep_running(self, place: str, loop: Callable[..., Awaitable[object]], *args: object) -> NoReturn:
-        """Run a background loop and restart it, after a delay, when it fails. Cancelled raises as usual."""
+        """Run a background loop and restart it, after a delay, when it fails.
+
+        Cancelled raises as usual.
+        """
         pause = FIRST_PAUSE
         while True:
             began = trio.current_time()

@@ -1,4 +1,6 @@
-"""Bounded copies of values from peers, for events, snapshots and journal entries. No I/O.
+"""Bounded copies of values from peers, for events, snapshots and journal entries.
+
+No I/O.
 
 A registration can contain an address of 6 MB, and a broker can have 100,000 groups. Before such values are encoded for
 the supervisor, a journal or a command, long texts are truncated and end in `...(6000000 characters)`, long maps and

@@ -71,7 +71,7 @@ class RequestTimeoutError(RemotingError):
 
 
 class Channel:
-    """One connection. Passes requests of the peer to `serve`, and its responses to their callbacks."""
+    """Passes a peer's requests to `serve`, and its responses to their callbacks."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Channel:
         return self._owed >= limit
 
     def when_drained(self, fn: Callable[[], None]) -> None:
-        """Call `fn` once, in a later pass, when the channel can serve again. Not called if it closes."""
+        """Call `fn` once, in a later pass, when the channel can serve (and is open)."""
         self._on_drained.append(fn)
 
     def send_oneway(self, command: Command) -> None:
@@ -170,7 +170,7 @@ class Channel:
         self._pending.pop(opaque, None)
 
     async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - the timeout is the protocol's, and names itself in the error
-        """Send a request and return its response. ConnectionLostError or RequestTimeoutError if none arrives."""
+        """Return the response. ConnectionLostError, RequestTimeoutError without one."""
         answered = trio.Event()
         got: list[Command | None] = []
 
@@ -195,7 +195,7 @@ class Channel:
     # -- life ------------------------------------------------------------------------------------
 
     def close(self, reason: str) -> None:
-        """Close at once. Pending requests are called back with None; then the `on_close` functions run."""
+        """Call pending requests back with None, then the `on_close` functions."""
         if self.is_closed:
             return
         self.is_closed = True
@@ -248,7 +248,7 @@ class Channel:
             self._serve_frames(frames)
 
     def _count_buffered(self) -> bool:
-        """Update the process's total of incomplete frames. Closes, and returns False, above the limit."""
+        """Count incomplete frames; above the process's limit, close and return False."""
         buffered = self._decoder.buffered
         grown, self._buffered = buffered - self._buffered, buffered
         self._reactor.buffered += grown
@@ -257,7 +257,7 @@ class Channel:
         return not self.is_closed
 
     def _serve_frames(self, frames: list[Frame]) -> None:
-        """Serve a portion of the frames; keep the others for the next pass, or until the channel may serve."""
+        """Serve a portion of the frames; keep the others until a later pass."""
         served, until = 0, perf_counter() + SECONDS_AT_ONCE
         try:
             for frame in frames:

@@ -48,7 +48,10 @@ class RatedClock(trio.abc.Clock):
         self._wall_rate = settings.rate
 
     def start_clock(self) -> None:
-        """Make this the clock of all threads of the process. Called by trio when the run begins."""
+        """Make this the clock of all threads of the process.
+
+        Called by trio when the run begins.
+        """
         global _process_clock  # noqa: PLW0603 -- a process has one time, and its worker threads know no trio run
         _process_clock = self
 
@@ -67,7 +70,9 @@ class RatedClock(trio.abc.Clock):
         return int((self.settings.wall_epoch + (time.monotonic() - self._epoch) * self.rate) * 1000)
 
     def set_wrong(self, *, by_seconds: float = 0.0, ppm: float = 0.0) -> None:
-        """Make wall time wrong by an offset in seconds and a drift in ppm. Zeros correct it.
+        """Make wall time wrong by an offset in seconds and a drift in ppm.
+
+        Zeros correct it.
 
         Deadlines and periods are unaffected: they use the monotonic clock.
         """

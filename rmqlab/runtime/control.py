@@ -38,14 +38,20 @@ class Hello:
 
 @attrs.frozen
 class Ready:
-    """The process serves. Contains facts that are known only now, such as bound addresses."""
+    """The process serves.
+
+    Contains facts that are known only now, such as bound addresses.
+    """
 
     facts: dict[str, Any]
 
 
 @attrs.frozen
 class Stopping:
-    """The process has begun to stop. It can take seconds to close the store and to unregister."""
+    """The process has begun to stop.
+
+    It can take seconds to close the store and to unregister.
+    """
 
 
 @attrs.frozen
@@ -94,7 +100,9 @@ CONTROL: MapCodec[Message] = MapCodec(Message)
 
 @attrs.define(eq=False)
 class ControlLink:
-    """The process's end of the channel. Its methods never block; call them in the trio thread only.
+    """The process's end of the channel.
+
+    Its methods never block; call them in the trio thread only.
 
     Every event is appended to the process's journal. The supervisor receives all events except those of single
     messages, which are counted in the snapshot. Without a supervisor (`limit=0`) events are logged.
@@ -170,7 +178,10 @@ class ControlLink:
             self._wake()
 
     def stopping(self) -> None:
-        """Report that this process is stopping, so that it no longer counts as ready. Idempotent."""
+        """Report that this process is stopping, so that it no longer counts as ready.
+
+        Idempotent.
+        """
         if self.limit and not self.is_stopping:
             self._replies.append(CONTROL.encode(Stopping()))
             self._wake()

@@ -53,7 +53,10 @@ class Reply:
 
 @attrs.define(eq=False)
 class Request:
-    """One request until its reply. A handler that parks it must reply later, unless its channel closes."""
+    """One request until its reply.
+
+    A handler that parks it must reply later, unless its channel closes.
+    """
 
     command: Command
     channel: Any  # a Channel, or another Peer
@@ -75,7 +78,10 @@ class Request:
             self.channel.unpark(self)
 
     def reply(self, reply: Reply) -> None:
-        """Send the reply, once. A oneway request never gets a reply, even on errors (remoting#10)."""
+        """Send the reply, once.
+
+        A oneway request never gets a reply, even on errors (remoting#10).
+        """
         if self.is_answered or self.command.flag & 2:
             return
         self.settle()
@@ -156,7 +162,9 @@ class Dispatcher(Generic[S]):
     """Emits an event for the 1st, 10th, 100th, ... unsupported request of each peer and code."""
 
     def serve(self, channel: Any, command: Command, *, is_late: bool = False) -> Request | None:
-        """Handle one request and send its reply. Return the request if it is parked: it is replied to later.
+        """Handle one request and send its reply.
+
+        Return the request if it is parked: it is replied to later.
 
         `is_late`: a fault has held the request back before.
         """

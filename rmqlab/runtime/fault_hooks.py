@@ -34,7 +34,10 @@ class VirtualSocket(Protocol):
         """As of a socket."""
 
     def watch(self, events: int, callback: Callable[[int], None]) -> None:
-        """Call back with those of these events that are ready. Replaces the previous watch."""
+        """Call back with those of these events that are ready.
+
+        Replaces the previous watch.
+        """
 
     def unwatch(self) -> None:
         """Stop calling back."""
@@ -47,7 +50,10 @@ class TransportOwner(Protocol):
     """The owner of a connection's socket."""
 
     def replace_transport(self, sock: Transport) -> None:
-        """Use this transport from now on. Called between two passes of the event loop only."""
+        """Use this transport from now on.
+
+        Called between two passes of the event loop only.
+        """
 
 
 class LinkHook(Protocol):
@@ -61,7 +67,10 @@ class LinkHook(Protocol):
         """True while a link of this process is impaired: only then `admit` and `dial` must be called."""
 
     def attach(self, owner: TransportOwner, sock: socket.socket) -> Transport:
-        """Register a connection. Return the transport that its owner must use instead of the socket."""
+        """Register a connection.
+
+        Return the transport that its owner must use instead of the socket.
+        """
 
     def forget(self, sock: Transport) -> None:
         """Unregister a connection before it is closed."""

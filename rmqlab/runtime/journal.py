@@ -81,7 +81,9 @@ class Torn:
 
 
 def pack_entry(entry: JournalEntry, seq: int = 0) -> bytes:
-    """Return an entry as a file holds it at its place `seq`. What msgpack does not know is written as text.
+    """Return an entry as a file holds it at its place `seq`.
+
+    What msgpack does not know is written as text.
 
     Fields are bounded (`rmqlab.runtime.bounds.EVENT`): peers choose some of them, and a reader must be able to hold an entry.
     """
@@ -156,7 +158,10 @@ class JournalWriter:
 
 @attrs.define(eq=False)
 class JournalTail:
-    """Reads the files of a directory as they grow. A file that is not there yet is read once it is."""
+    """Reads the files of a directory as they grow.
+
+    A file that is not there yet is read once it is.
+    """
 
     directory: Path
     _unpackers: dict[Path, tuple[io.FileIO, Any]] = attrs.field(factory=dict, init=False)
@@ -190,7 +195,10 @@ class JournalTail:
 
 
 def read_journal(path: Path) -> Iterator[JournalEntry]:
-    """Yield the entries of one file, and skip what is none. OSError if the file cannot be read."""
+    """Yield the entries of one file, and skip what is none.
+
+    OSError if the file cannot be read.
+    """
     with path.open("rb") as file:
         yield from (found[1] for found in scan_journal(file.fileno()) if not isinstance(found, Torn))
 
@@ -230,7 +238,10 @@ def _entries_from(file: int, begin: int) -> Iterator[tuple[int, int, JournalEntr
 
 
 def _next_entry(file: int, begin: int, size: int) -> int:
-    """Return the first place from `begin` on where a whole entry begins; `size` if there is none."""
+    """Return the first place from `begin` on where a whole entry begins.
+
+    `size` if there is none.
+    """
     while data := os.pread(file, _READ_BYTES, begin):
         for head in _HEAD.finditer(data):
             if next(_entries_from(file, begin + head.start()), None) is not None:
@@ -242,12 +253,18 @@ def _next_entry(file: int, begin: int, size: int) -> int:
 
 
 def read_journals(directory: Path) -> list[JournalEntry]:
-    """Give the entries of all files of a journal directory by time; none where there is no such directory."""
+    """Give the entries of all files of a journal directory by time.
+
+    None where there is no such directory.
+    """
     return merge_entries(*map(read_journal, journal_files(directory)))
 
 
 def merge_entries(*journals: Iterable[JournalEntry]) -> list[JournalEntry]:
-    """Put several journals into one, by time. Entries of one journal and one millisecond keep their order."""
+    """Put several journals into one, by time.
+
+    Entries of one journal and one millisecond keep their order.
+    """
     return list(heapq.merge(*(sorted(journal, key=_at) for journal in journals), key=_at))
 
 
@@ -266,7 +283,9 @@ def _unpacker() -> Any:
 
 
 def _entries(unpacker: Any) -> Iterator[JournalEntry]:
-    """Give the whole entries that an unpacker holds; one of `_BROKEN` for what is none.
+    """Give the whole entries that an unpacker holds.
+
+    One of `_BROKEN` for what is none.
 
     Of a version that we do not know we read what is as it was.
     """

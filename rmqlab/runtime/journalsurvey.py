@@ -113,7 +113,10 @@ def survey_of_fields(fields: Mapping[str, Any]) -> JournalSurvey:
 
 
 def join_surveys(parts: Iterable[JournalSurvey]) -> list[JournalSurvey]:
-    """Return one survey per file, joined from those of its ranges. Sequence numbers must start at 1."""
+    """Return one survey per file, joined from those of its ranges.
+
+    Sequence numbers must start at 1.
+    """
     files: dict[str, JournalSurvey] = {}
     for part in sorted(parts, key=lambda part: (part.process, part.begin)):
         files.setdefault(part.process, JournalSurvey(process=part.process, size=part.size)).append(part)
@@ -121,7 +124,10 @@ def join_surveys(parts: Iterable[JournalSurvey]) -> list[JournalSurvey]:
 
 
 def survey_journals(directory: Path) -> tuple[list[list[JournalEntry]], list[JournalSurvey]]:
-    """Return entries and survey of each file of a journal directory. OSError for an unreadable file."""
+    """Return entries and survey of each file of a journal directory.
+
+    OSError for an unreadable file.
+    """
     journals, surveys = [], []
     for path in journal_files(directory):
         survey = JournalSurvey(process=path.stem, size=path.stat().st_size)

@@ -49,7 +49,9 @@ class _Window:
 
 
 class RateLimit(logging.Filter):
-    """Passes the first MOST records of each place per period; one line reports the number of the others.
+    """Passes the first MOST records of each place per period.
+
+    One line reports the number of the others.
 
     A place is a line of code, plus the attribute `group` of the record for lines that log different kinds of events.
     The summary line is logged before the next record of any place after the period.
@@ -151,7 +153,10 @@ def open_log(path: Path) -> TextIO:
 
 
 def log_to_file(path: Path, *, takes_output: bool = False) -> None:
-    """Log to a file. `takes_output`: stdout and stderr of this process are redirected to it, too."""
+    """Log to a file.
+
+    `takes_output`: stdout and stderr of this process are redirected to it, too.
+    """
     _log_to(LogFile(path, takes_output=takes_output), FORMAT, logging.INFO)
 
 
@@ -173,7 +178,10 @@ def _log_to(handler: logging.Handler, layout: str, level: int) -> None:
 
 
 def end_logging() -> None:
-    """Log the numbers of suppressed records, and flush. Call it at the end of the process."""
+    """Log the numbers of suppressed records, and flush.
+
+    Call it at the end of the process.
+    """
     for handler in logging.getLogger().handlers:
         for limit in handler.filters:
             if isinstance(limit, RateLimit):

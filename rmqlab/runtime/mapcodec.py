@@ -37,7 +37,9 @@ class MapCodec(Generic[M]):
         configure_tagged_union(union, self._converter, tag_name="type")
 
     def encode(self, message: M) -> bytes:
-        """Return the bytes of one message. Values that msgpack does not support are sent as str().
+        """Return the bytes of one message.
+
+        Values that msgpack does not support are sent as str().
 
         ControlError if the message is too large or cannot be encoded: `rmqlab.runtime.bounds` prevents both.
         """

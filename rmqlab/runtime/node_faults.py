@@ -25,7 +25,10 @@ OpenHooks = Callable[["NodeFaults", selectors.BaseSelector, Timers], ReactorHook
 
 @attrs.define(eq=False)
 class NodeFaults:
-    """The current rules of one node and the functions that apply them. For the trio thread only."""
+    """The current rules of one node and the functions that apply them.
+
+    For the trio thread only.
+    """
 
     open_hooks: OpenHooks = no_hooks
     """Returns the hooks for an event loop of this node."""

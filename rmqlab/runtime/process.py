@@ -27,7 +27,10 @@ LAST_WORDS_SECONDS = 0.5  # real time, for events of the shutdown to reach the s
 
 
 class StartError(Exception):
-    """The process cannot start, for a reason that the operator can fix. Printed without traceback."""
+    """The process cannot start, for a reason that the operator can fix.
+
+    Printed without traceback.
+    """
 
 
 def run_process(

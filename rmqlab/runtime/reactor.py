@@ -32,7 +32,9 @@ of a trio wait; afterwards timers and tasks of the process run."""
 
 
 class Reactor:
-    """Calls back when a socket is ready. All callbacks run in the task that awaits `run_forever`.
+    """Calls back when a socket is ready.
+
+    All callbacks run in the task that awaits `run_forever`.
 
     If a callback or deferred call raises, the exception is counted in `errors` and the pass continues. A callback that
     owns a socket must close it before it raises: otherwise the socket stays ready and fails again in each pass.
@@ -114,7 +116,9 @@ class Reactor:
         self._again.append((self.pass_began, self.pass_began_cpu, fn))
 
     def copied(self, view: memoryview) -> bytes:
-        """Return the bytes of a view; equal bytes are one shared object until the pass ends.
+        """Return the bytes of a view.
+
+        Equal bytes are one shared object until the pass ends.
 
         So a message that waits in the send buffers of many peers is in memory only once.
         """
@@ -131,7 +135,10 @@ class Reactor:
                     break
 
     def run_pass(self) -> bool:
-        """Handle all ready sockets, then the deferred calls. Return False if no socket was ready."""
+        """Handle all ready sockets, then the deferred calls.
+
+        Return False if no socket was ready.
+        """
         self._is_passing = True
         try:
             ready = self._selector.select(0)

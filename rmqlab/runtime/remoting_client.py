@@ -56,7 +56,10 @@ class RemotingClient:
         return self._channels.get(address)
 
     async def channel(self, address: str) -> Channel:
-        """Return the channel to `host:port`, and open it if needed. ConnectError if that fails."""
+        """Return the channel to `host:port`, and open it if needed.
+
+        ConnectError if that fails.
+        """
         await trio.lowlevel.checkpoint()
         while (channel := self._channels.get(address)) is None:
             if (attempt := self._connecting.get(address)) is None:

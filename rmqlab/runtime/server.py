@@ -31,7 +31,10 @@ class AddressTakenError(OSError):
 
 
 def open_listener(host: str, port: int, backlog: int = BACKLOG) -> socket.socket:
-    """Return a listening socket. AddressTakenError if the address is taken; OSError if it is not local."""
+    """Return a listening socket.
+
+    AddressTakenError if the address is taken; OSError if it is not local.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -137,11 +140,17 @@ class Server(Generic[S]):
         reactor.request_faults.watch(dispatcher)
 
     def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Listen and return host and port: port 0 lets the system choose. Raises as `open_listener`."""
+        """Listen and return host and port: port 0 lets the system choose.
+
+        Raises as `open_listener`.
+        """
         return self.accept_on(open_listener(host, port))
 
     def accept_on(self, sock: socket.socket) -> tuple[str, int]:
-        """Serve a listening socket, whose ownership passes to this server. Return host and port."""
+        """Serve a listening socket, whose ownership passes to this server.
+
+        Return host and port.
+        """
         acceptor = Acceptor(self._reactor, sock, self._accept)
         self._acceptors.append(acceptor)
         return acceptor.address
@@ -159,7 +168,9 @@ class Server(Generic[S]):
             channel.close("the server stops")
 
     async def close_idle_forever(self) -> NoReturn:
-        """Close connections without traffic for `idle_timeout` seconds; none if that is 0 or less.
+        """Close connections without traffic for `idle_timeout` seconds.
+
+        None if that is 0 or less.
 
         A check that comes too late is skipped: this process was stalled, and must first read the bytes that arrived
         meanwhile (Netty, too, reads before it checks the time).

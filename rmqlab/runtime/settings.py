@@ -93,7 +93,10 @@ class Settings:
     unknown: Mapping[str, str]
 
     def bind(self, kind: type[T]) -> T:
-        """Return a settings class filled from its known keys. SettingsError for an invalid value."""
+        """Return a settings class filled from its known keys.
+
+        SettingsError for an invalid value.
+        """
         fields = {field.name: field for field in attrs.fields(kind)}  # type: ignore[arg-type]  # any attrs class
         known = {}
         for name, value in self.values.items():
@@ -109,7 +112,10 @@ class Settings:
 
 
 def read_settings(path: str | pathlib.Path, kinds: Sequence[type[Any]]) -> Settings:
-    """Read a settings file for these classes. SettingsError if it is missing or invalid."""
+    """Read a settings file for these classes.
+
+    SettingsError if it is missing or invalid.
+    """
     path = pathlib.Path(path)
     try:
         text = path.read_text("utf-8")
@@ -162,7 +168,10 @@ def settings_lines(*settings: Any) -> dict[str, str]:
 
 
 def parse_change(body: bytes, errors: str = "strict") -> dict[str, str]:
-    """Parse the body of request 25 or 318. SettingsError if it is too long or not text."""
+    """Parse the body of request 25 or 318.
+
+    SettingsError if it is too long or not text.
+    """
     if len(body) > LARGEST_CHANGE:
         raise SettingsError(f"{len(body)} bytes of settings: expected at most {LARGEST_CHANGE}")
     try:
@@ -185,7 +194,10 @@ def change_settings(settings: T, changes: Mapping[str, str]) -> tuple[T, dict[st
 
 
 def evolved(settings: T, changed: Mapping[str, Any]) -> T:
-    """Return settings with these values, by our names. SettingsError if a validator rejects a value."""
+    """Return settings with these values, by our names.
+
+    SettingsError if a validator rejects a value.
+    """
     try:
         return attrs.evolve(settings, **changed)  # type: ignore[misc]
     except (ValueError, TypeError) as exc:  # as above
@@ -201,7 +213,10 @@ def settings_text(settings: Settings) -> str:
 
 
 def converted(name: str, value: Any, kind: Any) -> Any:
-    """Return a value converted to the type of its setting. SettingsError if that is impossible."""
+    """Return a value converted to the type of its setting.
+
+    SettingsError if that is impossible.
+    """
     try:
         return converter.structure(value, kind)
     except (cattrs.BaseValidationError, ValueError, TypeError):
@@ -252,7 +267,10 @@ def _structure_float(value: object, _kind: object) -> float:
 
 
 def _structure_text(value: object, _kind: object) -> str:
-    """Return a number or boolean as text, as in `--set brokerName=5`. TypeError for lists, tables and dates."""
+    """Return a number or boolean as text, as in `--set brokerName=5`.
+
+    TypeError for lists, tables and dates.
+    """
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, (str, int, float)):

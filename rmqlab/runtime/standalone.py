@@ -26,7 +26,10 @@ def run_standalone(
     *,
     name_of: Callable[[Config], str],
 ) -> None:
-    """Parse the command line and run the server. Changes of state are logged to stderr, one line each."""
+    """Parse the command line and run the server.
+
+    Changes of state are logged to stderr, one line each.
+    """
     arguments = _parser(what).parse_args()
     log_to_stderr()
     try:

@@ -12,7 +12,10 @@ import trio
 
 @attrs.define(eq=False)
 class Timers:
-    """Calls functions at times of trio's clock, in order. `run` must catch their exceptions."""
+    """Calls functions at times of trio's clock, in order.
+
+    `run` must catch their exceptions.
+    """
 
     run: Callable[[Callable[[], None]], None] = lambda fn: fn()
     """Makes one call."""
@@ -21,7 +24,10 @@ class Timers:
     _changed: trio.Event = attrs.field(factory=trio.Event, init=False)
 
     def call_at(self, moment: float, fn: Callable[[], None]) -> None:
-        """Call `fn` once at this time or soon after, never from within this method. It cannot be cancelled."""
+        """Call `fn` once at this time or soon after, never from within this method.
+
+        It cannot be cancelled.
+        """
         heapq.heappush(self._heap, (moment, next(self._numbers), fn))
         if self._heap[0][2] is fn:
             self._changed.set()

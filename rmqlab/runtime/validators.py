@@ -41,12 +41,18 @@ def within(least: float, most: float) -> Check:
 
 
 def one_of(known: Collection[str]) -> Check:
-    """Return a validator: ValueError for any other text. Its message omits the empty text, if that is valid."""
+    """Return a validator: ValueError for any other text.
+
+    Its message omits the empty text, if that is valid.
+    """
     return _check(lambda value: value in known, " or ".join(filter(None, known)))
 
 
 def addresses(*, separator: str = ";") -> Check:
-    """Return a validator: ValueError for text that is not a list of `host:port`. Empty text is valid."""
+    """Return a validator: ValueError for text that is not a list of `host:port`.
+
+    Empty text is valid.
+    """
 
     def check(_instance: object, field: Any, value: str) -> None:
         for part in filter(None, map(str.strip, value.split(separator))):
@@ -65,7 +71,10 @@ def is_address(text: str) -> bool:
 
 
 def is_host(text: str) -> bool:
-    """Return True for an IP address or a host name. Other text makes `bind` and `connect` raise UnicodeError."""
+    """Return True for an IP address or a host name.
+
+    Other text makes `bind` and `connect` raise UnicodeError.
+    """
     try:
         text.encode("idna")
     except UnicodeError:
@@ -92,7 +101,10 @@ def shown(value: object) -> str:
 
 
 def one_line_texts(_kind: type[Any], fields: "list[attrs.Attribute[Any]]") -> "list[attrs.Attribute[Any]]":
-    """Require every text and path of a settings class to be one line. An attrs field_transformer."""
+    """Require every text and path of a settings class to be one line.
+
+    An attrs field_transformer.
+    """
     return [
         field.evolve(validator=attrs.validators.and_(_is_one_line, *([field.validator] if field.validator else [])))
         if field.type in (str, Path)

@@ -44,7 +44,10 @@ class BatchRecords:
 
     @classmethod
     def of(cls, batch: Batch, stored_topic: bytes, shared_properties: bytes, hosts_size: int) -> Self:
-        """Measure them. The batch's properties follow each message's own, with a separator where it lacks (store-ha#17)."""
+        """Measure them.
+
+        The batch's properties follow each message's own, with a separator where it lacks (store-ha#17).
+        """
         tails = _tails(batch.properties, shared_properties)
         properties_sizes = list(map(add, map(len, batch.properties), map(len, tails)))
         body_sizes = list(map(len, batch.bodies))
@@ -61,7 +64,10 @@ class BatchRecords:
         return list(accumulate(self.sizes, initial=physical))
 
     def encode(self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int]) -> bytes:
-        """The bytes of all records. `shared` is from `shared_fields`; `message` has the queue."""
+        """The bytes of all records.
+
+        `shared` is from `shared_fields`; `message` has the queue.
+        """
         heads = map(
             _HEADS[len(shared)].pack,
             self.sizes, repeat(MESSAGE_MAGIC), [crc & 0x7FFFFFFF for crc in map(zlib.crc32, self.batch.bodies)],

@@ -23,7 +23,10 @@ class Checkpoint:
 
     @classmethod
     def load(cls, path: Path, disk: Disk | None = None) -> "Checkpoint":
-        """Read the file; missing values are 0. OSError if the file exists and cannot be read."""
+        """Read the file; missing values are 0.
+
+        OSError if the file exists and cannot be read.
+        """
         disk = disk or Disk()
         try:
             raw = disk.read_file(path)[: _TIMES.size]
@@ -34,7 +37,10 @@ class Checkpoint:
 
     @property
     def safe_timestamp(self) -> int:
-        """Messages this old are surely in log and queues; 3 s allow for what the timestamps round off."""
+        """Messages this old are surely in log and queues.
+
+        3 s allow for what the timestamps round off.
+        """
         return min(self.physic_msg_timestamp, self.logics_msg_timestamp) - 3000
 
     def lower(self, stored_at: int) -> None:
@@ -44,7 +50,10 @@ class Checkpoint:
         self.index_msg_timestamp = min(self.index_msg_timestamp, stored_at)
 
     def write(self) -> None:
-        """Write and sync. A flush job does so in a worker thread, with a checkpoint of its own."""
+        """Write and sync.
+
+        A flush job does so in a worker thread, with a checkpoint of its own.
+        """
         packed = _TIMES.pack(self.physic_msg_timestamp, self.logics_msg_timestamp, self.index_msg_timestamp)
         with self.disk.opened(self.path, os.O_RDWR | os.O_CREAT) as descriptor:
             if os.fstat(descriptor).st_size < SIZE:

@@ -62,7 +62,9 @@ class Cleaner:
         self._rounds_by_hand = cleaning.ROUNDS_BY_HAND
 
     def delete_expired(self, hour: int) -> list[str]:
-        """One round of cleaning; `hour` is the local one. Return the names of the commit log files deleted.
+        """One round of cleaning; `hour` is the local one.
+
+        Return the names of the commit log files deleted.
 
         OSError never: where the disk refuses to delete a file, the next round tries again, as RocketMQ does.
         """

@@ -85,7 +85,10 @@ class CommitLog:
         return True
 
     def cut(self, end: int) -> None:
-        """Forget everything from `end` on, for good: its bytes are zeroed. OSError never (see `LogFile.discard`)."""
+        """Forget everything from `end` on, for good: its bytes are zeroed.
+
+        OSError never (see `LogFile.discard`).
+        """
         wrote = {file.first_offset: file.wrote for file in self.files.files}
         self.files.trim(end)
         file = self.files.last
@@ -96,14 +99,20 @@ class CommitLog:
             file.map[start:stop] = bytes(stop - start)
 
     def restart(self) -> None:
-        """Delete all files, the oldest first. OSError leaves the rest, a log that begins later."""
+        """Delete all files, the oldest first.
+
+        OSError leaves the rest, a log that begins later.
+        """
         while self.files.files:
             self.files.drop_first()
 
     # ---- reading ----
 
     def read(self, offset: int, limit: int) -> memoryview:
-        """Return readable bytes from `offset`, never across the end of a file; possibly empty."""
+        """Return readable bytes from `offset`, never across the end of a file.
+
+        Possibly empty.
+        """
         file = self.files.file_at(offset)
         if file is None:
             return memoryview(b"")

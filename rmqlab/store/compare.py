@@ -131,7 +131,10 @@ class LogImage:
     @classmethod
     @contextlib.contextmanager
     def open(cls, directory: Path) -> Iterator[Self]:
-        """Map a commit log: the directory of its files, or the root of its store. StoreError if there is none."""
+        """Map a commit log: the directory of its files, or the root of its store.
+
+        StoreError if there is none.
+        """
         place = directory if _files(directory) else directory / "commitlog"
         files = _files(place)
         if not place.is_dir() and not (directory / "lock").exists():  # a store without a message has no log yet
@@ -170,7 +173,10 @@ class LogImage:
                     yield start, end
 
     def _records(self, number: int) -> Iterator[tuple[int, int]]:
-        """Where the records of one file begin and end, by their heads. Bytes that are no record are passed over."""
+        """Where the records of one file begin and end, by their heads.
+
+        Bytes that are no record are passed over.
+        """
         view, first, at = self.views[number], self.firsts[number], 0
         while at + BLANK_SIZE <= len(view):
             if begins_record(view, at, first):
@@ -183,7 +189,10 @@ class LogImage:
                 at = next_record(view, at + 1, first, self.written[number])
 
     def _record_end(self, number: int, at: int) -> int:
-        """Where a record ends, in its file. A length that leads to no record may be wrong: the next one decides."""
+        """Where a record ends, in its file.
+
+        A length that leads to no record may be wrong: the next one decides.
+        """
         view, first = self.views[number], self.firsts[number]
         end: int = at + _HEAD.unpack_from(view, at)[0]
         if end + BLANK_SIZE <= len(view) and not begins_record(view, end, first):
@@ -191,7 +200,10 @@ class LogImage:
         return end
 
     def _end(self) -> int:
-        """Where the last record ends whose lengths agree with each other; where the log begins without one."""
+        """Where the last record ends whose lengths agree with each other.
+
+        Where the log begins without one.
+        """
         for number in reversed(range(len(self.views))):
             view, first = self.views[number], self.firsts[number]
             whole = (end for start, end in self._records(number) if record_size(view, start - first, check_crc=False))
@@ -200,7 +212,10 @@ class LogImage:
         return self.min_offset
 
     def record(self, offset: int) -> Record:
-        """The record that begins here. Of one that is spoilt inside only the place and the size are known."""
+        """The record that begins here.
+
+        Of one that is spoilt inside only the place and the size are known.
+        """
         number = self._number(offset)
         view, at = self.views[number], offset - self.firsts[number]
         try:

@@ -21,7 +21,10 @@ _ASSUMED_MEMORY = 24 * 2**30  # RocketMQ's assumption if the memory size is unkn
 
 
 def machine_memory() -> int:
-    """Bytes of physical memory; decides when a reader counts as far behind (section 6.2)."""
+    """Bytes of physical memory.
+
+    Decides when a reader counts as far behind (section 6.2).
+    """
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError):

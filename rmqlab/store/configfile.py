@@ -64,7 +64,9 @@ _unsaved: dict[pathlib.Path, bytes] = {}
 
 
 def keep_config_file(path: pathlib.Path, content: bytes) -> None:
-    """Write a table that lives in memory. It counts, and is written again later if it cannot be now.
+    """Write a table that lives in memory.
+
+    It counts, and is written again later if it cannot be now.
 
     That is logged once, and once when it is saved again.
     """
@@ -86,7 +88,9 @@ def keep_unsaved_files() -> None:
 
 
 def load_config_file(path: pathlib.Path, decode: Callable[[bytes], T]) -> T | None:
-    """Read X, or `X.bak` if X is missing, empty or broken; None if both are (store-ha#62).
+    """Read X, or `X.bak` if X is missing, empty or broken.
+
+    None if both are (store-ha#62).
 
     `decode` raises ValueError for broken content. StoreError if the file exists and the disk cannot read it: otherwise
     its older `.bak` would be saved over it.

@@ -85,7 +85,9 @@ class ConsumeQueue:
         return True
 
     def _file_for(self, position: int) -> LogFile | None:
-        """Return the file and position for an entry that does not continue the last file. None if the queue already has it.
+        """Return the file and position for an entry that does not continue the last file.
+
+        None if the queue already has it.
 
         OSError also while entries are held: those come first.
         """
@@ -122,14 +124,20 @@ class ConsumeQueue:
         self.min_position = position
 
     def append_pending(self) -> None:
-        """Write the entries that a dispatch pass collected. On OSError, a written part stays and the rest is lost."""
+        """Write the entries that a dispatch pass collected.
+
+        On OSError, a written part stays and the rest is lost.
+        """
         first = self.pending_offset - len(self.pending)
         entries = b"".join(self.pending)
         self.pending.clear()
         self.append_joined(first, entries)
 
     def append_joined(self, queue_offset: int, entries: bytes, *, is_retry: bool = False) -> None:
-        """Enter records that follow each other in this queue. OSError as `append`; a retry holds them then as well."""
+        """Enter records that follow each other in this queue.
+
+        OSError as `append`; a retry holds them then as well.
+        """
         at, position = 0, queue_offset * QUEUE_ENTRY_SIZE
         while at < len(entries):
             files = self.files.files
@@ -173,7 +181,10 @@ class ConsumeQueue:
     # ---- reading ----
 
     def entries(self, queue_offset: int, limit: int) -> memoryview:
-        """Entries from one on, to the end of its file or `limit` bytes; empty if the file is missing."""
+        """Entries from one on, to the end of its file or `limit` bytes.
+
+        Empty if the file is missing.
+        """
         position = queue_offset * QUEUE_ENTRY_SIZE
         file = self.files.file_at(position) if position >= self.min_position else None
         if file is None:
@@ -243,7 +254,10 @@ class ConsumeQueue:
         self._find_max_physical()
 
     def _cut(self, end: int) -> None:
-        """Truncate at `end`. Unlike commit log bytes, dropped entries are zeroed: otherwise they would look valid."""
+        """Truncate at `end`.
+
+        Unlike commit log bytes, dropped entries are zeroed: otherwise they would look valid.
+        """
         self._first_physical = -1
         wrote = {file.first_offset: file.wrote for file in self.files.files}
         self.files.trim(end)
@@ -253,7 +267,10 @@ class ConsumeQueue:
             last.map[last.wrote : last.wrote + stale] = bytes(stale)
 
     def _find_max_physical(self) -> None:
-        """Read the maximum from the last entry that is not a pre-blank; pre-blanks precede all others."""
+        """Read the maximum from the last entry that is not a pre-blank.
+
+        Pre-blanks precede all others.
+        """
         self.max_physical = -1
         if self.held is not None:
             self.max_physical = self.held.end_physical
@@ -291,7 +308,9 @@ class ConsumeQueue:
         return found
 
     def correct_min_offset(self, log_min: int) -> None:
-        """Move the minimum to the first entry whose record still exists; unchanged without one (section 3.2).
+        """Move the minimum to the first entry whose record still exists.
+
+        Unchanged without one (section 3.2).
 
         Most queues need not be opened for that.
         """
@@ -311,7 +330,10 @@ class ConsumeQueue:
             self._first_physical = offset_of(at)
 
     def delete_expired(self, log_min: int) -> int:
-        """Delete files whose last entry is below the log's minimum, never the last file; return their number."""
+        """Delete files whose last entry is below the log's minimum, never the last file.
+
+        Return their number.
+        """
         dropped = 0
         while len(self.files.files) > 1:
             file = self.files.files[0]

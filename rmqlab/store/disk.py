@@ -50,11 +50,17 @@ class Disk:
         os.ftruncate(descriptor, size)
 
     def map(self, descriptor: int, size: int) -> mmap.mmap:
-        """Map the first `size` bytes. ENOMEM when the process has too many mappings, EMFILE: too many files."""
+        """Map the first `size` bytes.
+
+        ENOMEM when the process has too many mappings, EMFILE: too many files.
+        """
         return mmap.mmap(descriptor, size)
 
     def allocate(self, descriptor: int, offset: int, length: int) -> None:
-        """Allocate blocks for a range. OSError(ENOSPC) here, instead of SIGBUS at a later write."""
+        """Allocate blocks for a range.
+
+        OSError(ENOSPC) here, instead of SIGBUS at a later write.
+        """
         os.posix_fallocate(descriptor, offset, length)
 
     def read(self, descriptor: int, size: int, offset: int = 0) -> bytes:
@@ -62,7 +68,10 @@ class Disk:
         return os.pread(descriptor, size, offset)
 
     def write(self, descriptor: int, data: bytes | memoryview, offset: int) -> int:
-        """Write where the file has blocks already, or grows by a few bytes. Return how many bytes were written."""
+        """Write where the file has blocks already, or grows by a few bytes.
+
+        Return how many bytes were written.
+        """
         return os.pwrite(descriptor, data, offset)
 
     def sync(self, descriptor: int) -> None:
@@ -113,7 +122,10 @@ class Disk:
             return []
 
     def names_in(self, path: Path) -> list[str]:
-        """Return the names in a directory, sorted; nothing where the directory is missing. For many directories."""
+        """Return the names in a directory, sorted; nothing where the directory is missing.
+
+        For many directories.
+        """
         try:
             with os.scandir(path) as entries:
                 return sorted(entry.name for entry in entries)
@@ -121,7 +133,10 @@ class Disk:
             return []
 
     def file_sizes(self, path: Path) -> dict[str, int]:
-        """Return names and lengths in bytes of a directory's files; empty if the directory is missing."""
+        """Return names and lengths in bytes of a directory's files.
+
+        Empty if the directory is missing.
+        """
         try:
             with os.scandir(path) as entries:
                 return {entry.name: entry.stat().st_size for entry in entries}

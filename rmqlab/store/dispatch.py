@@ -50,7 +50,10 @@ INDEX_LAG_ENTRIES: Final = 2_000_000  # the same in queue entries: a clean stop 
 
 
 def property_of(text: bytes, name: bytes) -> bytes:
-    """Value of a property, b"" without one; of several the last. Text and name have separators around them."""
+    """Value of a property, b"" without one; of several the last.
+
+    Text and name have separators around them.
+    """
     at = text.rfind(name)
     if at < 0:
         return b""
@@ -76,7 +79,10 @@ def tags_code_in(text: bytes) -> int:
 
 
 def deliver_at(delay: str | bytes, stored_at: int, delay_millis: tuple[int, ...]) -> int | None:
-    """Tags code of an entry in the schedule topic: when it is due (store-ha#20). None without a delay."""
+    """Tags code of an entry in the schedule topic: when it is due (store-ha#20).
+
+    None without a delay.
+    """
     try:
         level = int(delay or 0)
     except ValueError:
@@ -88,7 +94,9 @@ def deliver_at(delay: str | bytes, stored_at: int, delay_millis: tuple[int, ...]
 
 @attrs.define(eq=False)
 class Dispatcher:
-    """Has two positions. Queues are never behind the index, and where a lot is to do, they go first.
+    """Has two positions.
+
+    Queues are never behind the index, and where a lot is to do, they go first.
 
     A message can be consumed as soon as it is in its queue; the index is for looking things up by hand.
     """
@@ -148,7 +156,9 @@ class Dispatcher:
         self.forget_queues()
 
     def run(self, max_bytes: int | None = None) -> int:
-        """Enter readable records, up to a bit more than `max_bytes`, in queues and index; return the bytes done.
+        """Enter readable records, up to a bit more than `max_bytes`, in queues and index.
+
+        Return the bytes done.
 
         OSError when a queue or the index finds no room: call again later, nothing is lost.
         """
@@ -162,7 +172,9 @@ class Dispatcher:
         return done
 
     def step(self, max_bytes: int, *, may_index: bool = True) -> int:
-        """Dispatch a part of the received log; return the bytes done, 0 if nothing remains. OSError as `run`.
+        """Dispatch a part of the received log.
+
+        Return the bytes done, 0 if nothing remains. OSError as `run`.
 
         Small amounts enter queues and index together. Of a bulk, the queues are first, because consumers wait for them,
         and the index follows when they are complete and it `may`. The index is not put off if a query waits for it, nor
@@ -192,7 +204,9 @@ class Dispatcher:
         return self.offset
 
     def enter_queues(self, max_bytes: int, *, may_index: bool = False) -> int:
-        """Enter readable records, up to a bit more than `max_bytes`, in the queues; return the bytes done.
+        """Enter readable records, up to a bit more than `max_bytes`, in the queues.
+
+        Return the bytes done.
 
         With `may_index` also in the index, unless the index is behind: so each record is read only once.
         """
@@ -231,7 +245,10 @@ class Dispatcher:
         return self.offset - start
 
     def enter_index(self, max_bytes: int | None = None) -> int:
-        """Enter records of the queues, up to a bit more than `max_bytes`, in the index; return the bytes done."""
+        """Enter records of the queues, up to a bit more than `max_bytes`, in the index.
+
+        Return the bytes done.
+        """
         start = self.indexed = max(self.indexed, self.log.min_offset)
         behind = self.offset - start
         limit = self.offset if max_bytes is None else min(self.offset, start + max_bytes)
@@ -318,7 +335,10 @@ class Dispatcher:
         return first + at
 
     def _open(self, key: tuple[bytes, int]) -> ConsumeQueue | None:
-        """Open a queue; None for a topic that cannot be a directory: a record's checksum does not cover its topic."""
+        """Open a queue.
+
+        None for a topic that cannot be a directory: a record's checksum does not cover its topic.
+        """
         topic = key[0].decode("utf-8", "replace")
         if not can_have_queues(topic):
             if not self._is_warned:  # once: a log may be full of them

@@ -1,4 +1,7 @@
-"""A disk that fails on request. A store opened with it behaves as on a full, slow or broken one."""
+"""A disk that fails on request.
+
+A store opened with it behaves as on a full, slow or broken one.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +13,10 @@ from rmqlab.store.disk import Disk
 
 
 class DiskEffect(Protocol):
-    """What a fault of the disk does to the calls of a store. `rmqlab.faults.disk` has one class for each kind."""
+    """What a fault of the disk does to the calls of a store.
+
+    `rmqlab.faults.disk` has one class for each kind.
+    """
 
     def before_write(self, length: int) -> None:
         """Raise OSError if so many bytes more cannot be allocated or written."""

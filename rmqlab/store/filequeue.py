@@ -23,7 +23,9 @@ class FileQueue:
     files: list[LogFile] = attrs.field(factory=list, init=False)
 
     def load(self) -> None:
-        """Load the existing files, in order. Files count as full until recovery truncates them (section 3.5).
+        """Load the existing files, in order.
+
+        Files count as full until recovery truncates them (section 3.5).
 
         An empty last file was being created when its process died: it is deleted. StoreCorrupt for a file of another length.
         """
@@ -70,7 +72,10 @@ class FileQueue:
         return file if offset < file.first_offset + file.size else None
 
     def file_to_write(self, first_offset: int = 0) -> LogFile:
-        """Return the last file if it has space, else a new one. The very first file contains `first_offset`."""
+        """Return the last file if it has space, else a new one.
+
+        The very first file contains `first_offset`.
+        """
         if not self.files:
             return self.add(first_offset - first_offset % self.file_size)
         last = self.files[-1]
@@ -84,7 +89,10 @@ class FileQueue:
         return file
 
     def trim(self, end: int) -> None:
-        """Forget everything from `end` on. Bytes are not cleared; files beyond are deleted. OSError never."""
+        """Forget everything from `end` on.
+
+        Bytes are not cleared; files beyond are deleted. OSError never.
+        """
         kept: list[LogFile] = []
         for file in self.files:
             if end < file.first_offset:
@@ -104,7 +112,10 @@ class FileQueue:
             file.close()
 
     def destroy(self) -> None:
-        """Delete all files, and the directory if nothing else is in it. OSError never: what stays counts as empty."""
+        """Delete all files, and the directory if nothing else is in it.
+
+        OSError never: what stays counts as empty.
+        """
         for file in self.files:
             file.discard()
         self.files = []

@@ -38,7 +38,10 @@ _REWRITTEN_AT_ONCE: Final = 32 * 2**20
 
 @attrs.define(eq=False)
 class FlushedMarks:
-    """The two flushed positions. Written to the page cache only: a lost one costs a repeated power loss."""
+    """The two flushed positions.
+
+    Written to the page cache only: a lost one costs a repeated power loss.
+    """
 
     path: Path
     disk: Disk
@@ -76,7 +79,9 @@ class FlushedMarks:
 
 @attrs.define(eq=False)
 class FlushJob:
-    """`run` may block, in any thread; OSError if a sync fails. Afterwards pass the job to `MessageStore.flushed`.
+    """`run` may block, in any thread; OSError if a sync fails.
+
+    Afterwards pass the job to `MessageStore.flushed`.
 
     A failed job is dropped: the next one covers the same range, and rewrites it first.
     """
@@ -152,7 +157,10 @@ class Flusher:
         return self._log_job
 
     def _rewrite_log(self) -> int:
-        """Write a part of the suspect bytes once more; return up to where they are whole records, and were written."""
+        """Write a part of the suspect bytes once more.
+
+        Return up to where they are whole records, and were written.
+        """
         flushed = self.marks.log
         whole = self._whole_to(min(self._suspect_to, flushed + _REWRITTEN_AT_ONCE))
         for file in self.log.files.files:
@@ -183,7 +191,9 @@ class Flusher:
     def queues_job(
         self, dispatched: int, stored_at: int, *, least_pages: int = 0, at_stop: bool = False
     ) -> FlushJob | None:
-        """Return a job for queues that grew by `least_pages`, or whose file is full; with 0 for all, and the checkpoint.
+        """Return a job for queues that grew by `least_pages`, or whose file is full.
+
+        With 0 for all, and the checkpoint.
 
         Index files are synced when they are full, and at a stop (section 3.3): then, too, the checkpoint is written.
         """
@@ -227,7 +237,10 @@ class Flusher:
         self.is_index_unsafe = self.is_index_unsafe or job.has_index
 
     def _rewrite_queue(self, queue: ConsumeQueue) -> Exception | None:
-        """Rewrite the range of a failed sync of a queue; return the error if its file cannot be opened."""
+        """Rewrite the range of a failed sync of a queue.
+
+        Return the error if its file cannot be opened.
+        """
         to = self._suspect_queues.get(queue, 0)
         try:
             for file in queue.dirty_files() if to > queue.flushed else ():

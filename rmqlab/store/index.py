@@ -89,7 +89,10 @@ class IndexFile:
 
     @property
     def is_sane(self) -> bool:
-        """Whether the header can be of an index file. A disk, a kill or another program may have left anything."""
+        """Whether the header can be of an index file.
+
+        A disk, a kill or another program may have left anything.
+        """
         moments, places = (self.begin_timestamp, self.end_timestamp), (self.begin_physical, self.end_physical)
         return (
             max(self.index_count, self.slot_count) <= self.max_index
@@ -98,7 +101,10 @@ class IndexFile:
         )
 
     def cut(self, log_end: int) -> bool:
-        """Drop the entries of records from here on, the file's last; return whether there were any."""
+        """Drop the entries of records from here on, the file's last.
+
+        Return whether there were any.
+        """
         count = self.index_count
         while count > 1:
             entry_at = self._entries_at + _ENTRY_SIZE * (count - 1)
@@ -195,7 +201,10 @@ class IndexFile:
         )  # fmt: skip
 
     def _secure(self, places: Iterable[int], entries_at: int, entries_end: int) -> None:
-        """See to it that these slots and entries can be written. OSError: no room, and nothing is changed."""
+        """See to it that these slots and entries can be written.
+
+        OSError: no room, and nothing is changed.
+        """
         if self._has_holes:
             for unit in {(_HEADER_SIZE + 4 * place) >> _UNIT_BITS for place in places}:
                 if not self._slot_units[unit]:
@@ -258,7 +267,9 @@ class Index:
     is_last_lost: bool = attrs.field(default=False, init=False)  # the newest file that was there could not be used
 
     def load(self, *, safe_until: int | None = None) -> int:
-        """Map the files. After an unclean stop, files with entries younger than `safe_until` are deleted (store-ha#27).
+        """Map the files.
+
+        After an unclean stop, files with entries younger than `safe_until` are deleted (store-ha#27).
 
         Returns the commit log offset of the last indexed record, also if its file was deleted.
         """
@@ -275,7 +286,10 @@ class Index:
         return reached
 
     def _load_file(self, path: Path) -> IndexFile | None:
-        """Map one file. None for an empty or garbled one: it is deleted, for an index can be lacked (issue 12.11)."""
+        """Map one file.
+
+        None for an empty or garbled one: it is deleted, for an index can be lacked (issue 12.11).
+        """
         file = None
         if self.disk.file_size(path):
             file = IndexFile.open(path, self.slots, self.max_index, self.disk, create=False)
@@ -291,7 +305,10 @@ class Index:
         return None
 
     def put(self, entries: Sequence[IndexEntry]) -> None:
-        """Index keys in the order of the log. Records before that of the last entry are indexed already."""
+        """Index keys in the order of the log.
+
+        Records before that of the last entry are indexed already.
+        """
         file = self.files[-1] if self.files else self._next_file()
         if entries[0][1] < file.end_physical:
             entries = [entry for entry in entries if entry[1] >= file.end_physical]
@@ -347,7 +364,10 @@ class Index:
         self.files, self.full = [], []
 
     def delete_expired(self, log_min: int) -> int:
-        """Drop files that point only below the log's minimum, never the last; return how many. OSError leaves the rest."""
+        """Drop files that point only below the log's minimum, never the last.
+
+        Return how many. OSError leaves the rest.
+        """
         dropped = 0
         while len(self.files) > 1 and self.files[0].end_physical < log_min:
             self.files[0].file.delete()

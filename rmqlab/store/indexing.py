@@ -37,7 +37,10 @@ _ABOVE_0: Final = bytes(
 
 
 def index_hashes(text: bytes, prefix: bytes) -> list[int]:
-    """Of UNIQ_KEY, then of each of the KEYS (store-ha#24). `text` has separators around it, `prefix` is `topic#`."""
+    """Of UNIQ_KEY, then of each of the KEYS (store-ha#24).
+
+    `text` has separators around it, `prefix` is `topic#`.
+    """
     found = text.rfind(b"\x02UNIQ_KEY\x01") + 10
     hashes = [key_hash(prefix + text[found : text.index(b"\x02", found)])] if found >= 10 else []
     found = text.rfind(b"\x02KEYS\x01") + 6
@@ -114,7 +117,10 @@ class KeyDigits(NamedTuple):
 
 
 def key_digits(text: bytes, topic_parts: Mapping[int, int]) -> KeyDigits | None:
-    """Find the last digits of a unique key as clients make it; None for a text with another one, or with more keys."""
+    """Find the last digits of a unique key as clients make it.
+
+    None for a text with another one, or with more keys.
+    """
     fenced = _PAIR_END + text + _PAIR_END
     at = fenced.rfind(b"\x02UNIQ_KEY\x01") + 10
     end = fenced.find(_PAIR_END, at)

@@ -21,7 +21,10 @@ class StoreLock:
 
     @classmethod
     def acquire(cls, path: Path, disk: Disk | None = None) -> "StoreLock":
-        """StoreLocked while another store holds it; OSError when the file cannot be opened or locked."""
+        """StoreLocked while another store holds it.
+
+        OSError when the file cannot be opened or locked.
+        """
         # Path.resolve raises RuntimeError for a loop of symbolic links, which then has no named reason.
         path, disk = Path(os.path.realpath(path)), disk or Disk()
         refusal = StoreLocked(f"{path} is locked: another broker uses this store")

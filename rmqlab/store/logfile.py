@@ -41,7 +41,10 @@ def offset_name(offset: int) -> str:
 
 
 def map_file(path: Path, size: int, disk: Disk, *, create: bool, is_scattered: bool) -> mmap.mmap:
-    """Map a file, or a new one in its place, sparse and at full length; see `LogFile.open`. StoreCorrupt, OSError."""
+    """Map a file, or a new one in its place, sparse and at full length.
+
+    See `LogFile.open`. StoreCorrupt, OSError.
+    """
     mapped = _new_map(path, size, disk) if create else _existing_map(path, size, disk)
     if is_scattered:
         mapped.madvise(mmap.MADV_RANDOM)
@@ -81,7 +84,9 @@ class LogFile:
         last_step: int = 8 * 2**20,
         is_scattered: bool = False,
     ) -> "LogFile":
-        """Map the file; create it sparse, at full length. StoreCorrupt if it has another length.
+        """Map the file; create it sparse, at full length.
+
+        StoreCorrupt if it has another length.
 
         A new file replaces one of its name, which is a leftover: the disk had refused to delete it. OSError leaves none.
 
@@ -133,7 +138,9 @@ class LogFile:
             self.end_appends()
 
     def warm(self, ahead: int) -> None:
-        """Prefault the pages to be written next, up to `ahead` bytes after the end. For a thread; it changes no byte.
+        """Prefault the pages to be written next, up to `ahead` bytes after the end.
+
+        For a thread; it changes no byte.
 
         New pages can be expensive: a virtual machine that gets them from its host may spend most of its time on them.
         Unlike `populate`, this lets other threads run meanwhile, and unlike reading, it faults many pages at once.
@@ -164,7 +171,10 @@ class LogFile:
         self._blocks = target
 
     def allocate(self, start: int, end: int) -> None:
-        """Allocate blocks for a range. For random writes, as in an index; see `ensure_room` for appends."""
+        """Allocate blocks for a range.
+
+        For random writes, as in an index; see `ensure_room` for appends.
+        """
         with self.disk.opened(self.path) as descriptor:
             self.disk.allocate(descriptor, start, end - start)
 

@@ -1,4 +1,6 @@
-"""The message store of one broker: put, read, replicate, flush, recover. Nothing here waits or reads a clock.
+"""The message store of one broker: put, read, replicate, flush, recover.
+
+Nothing here waits or reads a clock.
 
 All calls must be made in one thread, except `FlushJob.run`. Returned memoryviews point into mapped files: use them within
 the same pass of the event loop, because a later pass may delete the file.
@@ -68,7 +70,9 @@ class MessageStore:
         on_progress: Callable[[int], object] = lambda _offset: None,
         on_queue: Callable[[], object] = lambda: None,
     ) -> Self:
-        """Lock, map, recover, and dispatch to the log's end. StoreLocked, StoreCorrupt or OSError if that fails.
+        """Lock, map, recover, and dispatch to the log's end.
+
+        StoreLocked, StoreCorrupt or OSError if that fails.
 
         On a full disk the store opens and refuses puts. `on_progress` gets the commit log offset that recovery has
         reached, and `on_queue` is called at each step with one of the queues.
@@ -144,7 +148,7 @@ class MessageStore:
             self.putter.refusal = "a slave takes no messages but its master's"
 
     def reconfigure(self, config: StoreConfig) -> None:
-        """Go on with other settings. Paths, sizes and delay levels stay as they were at the start, as in RocketMQ."""
+        """Replace settings, except paths, sizes and delay levels, as RocketMQ does."""
         self.config = self.cleaner.config = config
         self.puller = Puller.of(self.log, config, is_slave=self.is_slave)
 
@@ -230,19 +234,22 @@ class MessageStore:
         return result
 
     def append(self, message: NewMessage) -> PutResult:
-        """Append one message to the log only. The caller must call `enter_appended` before the next read."""
+        """Append one message to the log only; `enter_appended` must follow."""
         return self.putter.append(message)
 
     def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
-        """As `append`, for several messages at once, all or none. `message` has their shared fields."""
+        """Append all of several messages or none; `message` has shared fields."""
         return self.putter.append_batch(message, batch)
 
     def enter_appended(self) -> None:
-        """Enter appended messages in queues and index. If the disk has no room, later puts are refused (section 3.9)."""
+        """Enter appended messages in queues and index.
+
+        If the disk has no room, later puts are refused (section 3.9).
+        """
         self.putter.catch_up()
 
     def put_batch(self, message: NewMessage, batch: Batch) -> PutResult:
-        """Append several messages at once, all or none, and enter them. `message` has their shared fields."""
+        """Append and enter all of several messages, or none."""
         result = self.putter.append_batch(message, batch)
         self.enter_appended()
         return result
@@ -267,16 +274,16 @@ class MessageStore:
         )
 
     def message_at(self, physical_offset: int, size: int | None = None) -> memoryview | None:
-        """Return the whole record at a commit log offset; with `size`, exactly that many bytes; None if it is not there."""
+        """Return a whole record, of `size` bytes if given; None without one."""
         return self.log.record(physical_offset) if size is None else self.log.slice(physical_offset, size)
 
     def query(self, topic: str, key: str, max_num: int, begin: int, end: int) -> QueryResult:
-        """Return messages by the hash of a key (see `rmqlab.store.keysearch`); none without an index."""
+        """Return messages by a key's hash (`rmqlab.store.keysearch`), if indexed."""
         limit = min(max_num, self.config.max_msgs_num_batch)
         return records_by_key(self.index, self.log, f"{topic}#{key}", limit, begin, end)
 
     def queue_entries(self, topic: str, queue_id: int, queue_offset: int, count: int) -> list[tuple[int, int, int]]:
-        """Entries of a queue from one on: commit log offset, size, tags code. They end with their file."""
+        """Entries from one to its file's end: log offset, size, tags code."""
         queue = self.queues.table.get((topic, queue_id))
         raw = queue.entries(queue_offset, count * QUEUE_ENTRY_SIZE) if queue is not None and queue_offset >= 0 else b""
         return list(ENTRY.iter_unpack(raw))
@@ -293,7 +300,7 @@ class MessageStore:
         return queue.max_offset if queue is not None else 0
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp: int) -> int:
-        """Queue offset of the message stored at, or nearest to, a time; 0 for an empty queue."""
+        """Offset of the message nearest to a store time, 0 for an empty queue."""
         queue = self.queues.table.get((topic, queue_id))
         return offset_by_time(queue, self.log, timestamp) if queue is not None else 0
 
@@ -306,7 +313,7 @@ class MessageStore:
         return self.message_store_time(topic, queue_id, self.min_queue_offset(topic, queue_id))
 
     def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """By RocketMQ's measure: not too far from the log's end. True, too, for a missing entry."""
+        """True near the log's end by RocketMQ's measure, or without an entry."""
         entry = self._entry(topic, queue_id, queue_offset)
         return entry is None or self.log.max_offset - entry[0] <= self.config.near_bytes
 
@@ -329,7 +336,9 @@ class MessageStore:
         return self.log.append_stream(offset, data)
 
     def dispatch(self, max_bytes: int | None = None, *, may_index: bool = True) -> int:
-        """Enter received records in queues and index; return the bytes done. OSError: no room.
+        """Enter received records in queues and index; return the bytes done.
+
+        OSError: no room.
 
         With `max_bytes`, call it until it returns 0: of a bulk, the index is entered last (see `Dispatcher.step`), and
         only if it `may`.
@@ -346,11 +355,13 @@ class MessageStore:
     # ---- flush -------------------------------------------------------------------------------------------
 
     def flush_job(self) -> FlushJob | None:
-        """Return a job that makes the whole log durable; None if it is. Run it in any thread, then call `flushed`."""
+        """Return a job (any thread) to sync the log, or None; then call `flushed`."""
         return self.flusher.log_job(self.putter.last_stored_at or self.dispatcher.last_stored_at)
 
     def flush_queues_job(self, *, least_pages: int = 0, at_stop: bool = False) -> FlushJob | None:
-        """Return a job that makes the queues durable, then the checkpoint; None if they are.
+        """Return a job that makes the queues durable, then the checkpoint.
+
+        None if they are.
 
         With `least_pages`, only the queues that have grown by so many, and no checkpoint (section 3.6).
         """
@@ -376,7 +387,7 @@ class MessageStore:
             self.cleaner.check_disk()
 
     def delete_expired(self, hour: int) -> list[str]:
-        """Run one round of cleaning, due every 10 s; `hour` is the local one. Returns the deleted commit log files."""
+        """Clean, every 10 s, at a local `hour`; return deleted commit log files."""
         return [] if self._closed else self.cleaner.delete_expired(hour)
 
     def delete_by_hand(self) -> None:
@@ -384,6 +395,6 @@ class MessageStore:
         self.cleaner.delete_by_hand()
 
     def delete_topic(self, topic: str) -> None:
-        """Drop a topic's queues and their counters; its messages stay in the commit log until they expire."""
+        """Drop a topic's queues; its messages stay in the log until they expire."""
         self.queues.delete(topic)
         self.dispatcher.forget_queues()

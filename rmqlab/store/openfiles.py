@@ -65,7 +65,9 @@ class OpenFiles:
         return True
 
     def opening(self, open_it: Callable[[], T]) -> T:
-        """Call this; where the process or the system has no descriptor or mapping left, with half of the files closed.
+        """Call this.
+
+        Where the process or the system has no descriptor or mapping left, with half of the files closed.
 
         OSError as from the call.
         """
@@ -121,7 +123,10 @@ class QueueFile(LogFile):
         self.pool.opening(partial(LogFile.allocate, self, start, end))
 
     def unmap(self) -> None:
-        """Unmap; written bytes stay. While a view is alive, the mapping stays, and ends with it."""
+        """Unmap; written bytes stay.
+
+        While a view is alive, the mapping stays, and ends with it.
+        """
         with contextlib.suppress(BufferError):
             self.view.release()
             self.map.close()
@@ -145,7 +150,10 @@ class _Unmapped(QueueFile):
     if not TYPE_CHECKING:  # a type checker shall still find misspelt names
 
         def __getattr__(self, name: str) -> object:
-            """Map the file, which makes it a `QueueFile`. Python calls this only for a field without a value."""
+            """Map the file, which makes it a `QueueFile`.
+
+            Python calls this only for a field without a value.
+            """
             if name not in ("map", "view"):
                 raise AttributeError(name)
             self.bring_in(create=False)

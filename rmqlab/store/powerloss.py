@@ -79,7 +79,9 @@ def has_store(config: StoreConfig) -> bool:
 
 
 def wipe_store(config: StoreConfig) -> int:
-    """Delete all files of a store, and nothing else that lies beside them; answer how many files it were.
+    """Delete all files of a store, and nothing else that lies beside them.
+
+    Answer how many files it were.
 
     StoreLocked while a process still has the store.
     """

@@ -84,7 +84,10 @@ class Puller:
         matches: TagsMatch | None,
         property_filter: PropertyFilter | None,
     ) -> None:
-        """Gather records; neighbours in one file become one buffer. The first one ignores all limits."""
+        """Gather records; neighbours in one file become one buffer.
+
+        The first one ignores all limits.
+        """
         limits, log = self._limits, self.log
         log_end = log.max_offset
         far_below = log_end - limits.near_bytes  # a record before this counts as being on disk

@@ -73,7 +73,10 @@ class Putter:
         self._max_record = min(self._max_body + _RECORD_SLACK, self.config.mapped_file_size_commit_log - BLANK_SIZE)
 
     def append(self, message: NewMessage) -> PutResult:
-        """Append one record, and count it in its queue; to enter it there is another step, `catch_up`."""
+        """Append one record, and count it in its queue.
+
+        To enter it there is another step, `catch_up`.
+        """
         if self.refusal is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
         topic, body, sys_flag = message.topic, message.body, message.sys_flag
@@ -192,7 +195,10 @@ class Putter:
             )
 
     def catch_up(self) -> None:
-        """Enter what the log has and queues or index lack. Where the disk has no room for it, nothing more is put."""
+        """Enter what the log has and queues or index lack.
+
+        Where the disk has no room for it, nothing more is put.
+        """
         batches, self._batches = self._batches, []
         try:
             for queue, put, records in batches:
@@ -210,7 +216,10 @@ class Putter:
         return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
 
     def _stored_topic(self, topic: str) -> bytes:
-        """Length and text, as in a record; nothing for what no directory of queues can be called."""
+        """Length and text, as in a record.
+
+        Nothing for what no directory of queues can be called.
+        """
         if not can_have_queues(topic):
             return b""
         raw = topic.encode()

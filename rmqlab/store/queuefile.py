@@ -49,7 +49,10 @@ def written_count(raw: memoryview) -> int:
 
 
 def count_until(raw: memoryview, is_beyond: Callable[[int, int], bool]) -> int:
-    """Entries before the first of which this is true, of offset and size. It must stay true from there on."""
+    """Entries before the first of which this is true, of offset and size.
+
+    It must stay true from there on.
+    """
 
     def judge(i: int) -> bool:
         offset, size = _entry(raw, i)
@@ -59,7 +62,10 @@ def count_until(raw: memoryview, is_beyond: Callable[[int, int], bool]) -> int:
 
 
 def last_end(raw: memoryview) -> int:
-    """Return the commit log offset of the end of the last entry's record; 0 without an entry."""
+    """Return the commit log offset of the end of the last entry's record.
+
+    0 without an entry.
+    """
     count = written_count(raw)
     offset, size = _entry(raw, count - 1) if count else (0, 0)
     return offset + size if size != PRE_BLANK_SIZE else 0

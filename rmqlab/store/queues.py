@@ -39,7 +39,10 @@ class Queues:
     """Queues with entries that could not be written yet; see `write_held`."""
 
     def load(self, on_loaded: Callable[[], object] = lambda: None) -> None:
-        """Find the queues and their files. `on_loaded` is called after each queue. OSError."""
+        """Find the queues and their files.
+
+        `on_loaded` is called after each queue. OSError.
+        """
         for topic in self.disk.names_in(self.directory):
             for queue_id in self.disk.names_in(self.directory / topic):
                 if _QUEUE_ID.fullmatch(queue_id):
@@ -84,7 +87,10 @@ class Queues:
         return found
 
     def recover(self, *, crashed: bool, on_recovered: Callable[[], object] = lambda: None) -> None:
-        """Find the end of each queue; see `ConsumeQueue.recover`. `on_recovered` is called after each."""
+        """Find the end of each queue; see `ConsumeQueue.recover`.
+
+        `on_recovered` is called after each.
+        """
         for queue in self:
             queue.recover(crashed=crashed)
             on_recovered()

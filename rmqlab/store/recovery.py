@@ -66,7 +66,9 @@ def record_size(view: memoryview, at: int, *, check_crc: bool) -> int:
 def walk_records(
     view: memoryview, start: int = 0, limit: int | None = None, *, check_crc: bool, entered: list[int] | None = None
 ) -> tuple[int, Walk]:
-    """Walk over whole records that start from `start` up to `limit`. Return the end of the last one, and the reason.
+    """Walk over whole records that start from `start` up to `limit`.
+
+    Return the end of the last one, and the reason.
 
     `start` is the begin of a record. Positions of records that have a queue entry are appended to `entered`. The checks
     of `record_size` are repeated inline for speed: a start after a crash spends most of its time here.
@@ -184,7 +186,10 @@ def log_end(views: Sequence[memoryview], offsets: Sequence[int], start: int, *, 
 
 
 def first_missing(wanted: Sequence[int], there: Sequence[int]) -> int | None:
-    """The first of the wanted offsets that is not there; None if all are. Both are in rising order."""
+    """The first of the wanted offsets that is not there; None if all are.
+
+    Both are in rising order.
+    """
     if wanted == there:
         return None
     known = frozenset(there)

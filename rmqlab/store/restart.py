@@ -38,7 +38,9 @@ def restart(
     indexed: int,
     on_recovered: Callable[[], object] = lambda: None,
 ) -> Restart:
-    """Truncate log and queues to whole records. `indexed`: end of the index before files of it were dropped.
+    """Truncate log and queues to whole records.
+
+    `indexed`: end of the index before files of it were dropped.
 
     `on_recovered` is called after each queue, and `on_progress` with the last checked commit log offset.
     """

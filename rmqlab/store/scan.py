@@ -64,7 +64,10 @@ class LogScan:
     """Holes if a record follows; the torn tail if none does."""
 
     def messages(self) -> Iterator[StoredMessage]:
-        """Yield every whole record in order. Their CRC is not checked: see `StoredMessage.is_intact`."""
+        """Yield every whole record in order.
+
+        Their CRC is not checked: see `StoredMessage.is_intact`.
+        """
         for path in sorted(path for path in self.directory.iterdir() if path.name.isdigit()):
             if not path.stat().st_size:
                 continue
@@ -92,7 +95,9 @@ class LogScan:
 
 
 def next_record(view: memoryview, at: int, base: int, written: int) -> int:
-    """Return the first place from `at` on where a record begins; the file's length where none does.
+    """Return the first place from `at` on where a record begins.
+
+    The file's length where none does.
 
     `view` is a whole mapped file, `base` its first commit log offset. Nothing is searched beyond `written`.
     """

@@ -28,13 +28,19 @@ def data_ranges(descriptor: int, start: int, end: int) -> Iterator[tuple[int, in
 
 
 def first_hole(path: Path, size: int, disk: Disk) -> int:
-    """Return the begin of the first hole in a file of this size; its size without one. OSError."""
+    """Return the begin of the first hole in a file of this size; its size without one.
+
+    OSError.
+    """
     with disk.opened(path, os.O_RDONLY) as descriptor:
         return min(size, _seek(descriptor, 0, SEEK_HOLE, size, size))
 
 
 def data_end(path: Path, disk: Disk) -> int:
-    """Return the end of the last range that may have bytes other than zero; 0 without one. OSError."""
+    """Return the end of the last range that may have bytes other than zero.
+
+    0 without one. OSError.
+    """
     with disk.opened(path, os.O_RDONLY) as descriptor:
         size = os.fstat(descriptor).st_size
         return max((end for _, end in data_ranges(descriptor, 0, size)), default=0)
@@ -55,7 +61,10 @@ def _seek(descriptor: int, at: int, whence: int | None, unknown: int, none: int)
 
 
 def zero_from(path: Path, start: int, disk: Disk) -> int:
-    """Zero a file from a position on. Returns the position after the last byte that was not zero, else 0. OSError."""
+    """Zero a file from a position on.
+
+    Returns the position after the last byte that was not zero, else 0. OSError.
+    """
     end = 0
     with disk.opened(path) as descriptor:
         for low, high in data_ranges(descriptor, start, os.fstat(descriptor).st_size):

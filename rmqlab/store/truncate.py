@@ -1,4 +1,7 @@
-"""Forget what was stored: for a slave whose log contradicts its master's. RocketMQ 4.9 never does (section 4.9)."""
+"""Forget what was stored: for a slave whose log contradicts its master's.
+
+RocketMQ 4.9 never does (section 4.9).
+"""
 
 import contextlib
 import os

@@ -28,7 +28,10 @@ class LogVerifier:
     """Everything before is good."""
 
     def find_fault(self) -> int | None:
-        """Look at what has come; answer the offset from which on it is no log, None if it is, as far as it goes."""
+        """Check the bytes received since the last call.
+
+        Return the offset from which on they are not records; None if all complete ones are records.
+        """
         self.verified = max(self.verified, self.log.min_offset)
         while (file := self.log.files.file_at(self.verified)) is not None:
             at = self.verified - file.first_offset

@@ -93,7 +93,10 @@ class Findings:
         return iter(self.by_metric.values())
 
     def __getitem__(self, metric: str) -> Finding:
-        """The finding of a metric; an unknown one where it was not measured. UnknownMetricError for no such name."""
+        """The finding of a metric; an unknown one where it was not measured.
+
+        UnknownMetricError for no such name.
+        """
         row = find_metric(metric, self.metrics)
         found = self.by_metric.get(metric)
         if found is not None:

@@ -42,7 +42,10 @@ class Gap:
 
 
 def find_gaps(surveys: Iterable[JournalSurvey], supervised: Iterable[JournalEntry]) -> tuple[Gap, ...]:
-    """Return what is missing in the journals of a run. `supervised` are the entries of FOLLOWED_KINDS, by time."""
+    """Return what is missing in the journals of a run.
+
+    `supervised` are the entries of FOLLOWED_KINDS, by time.
+    """
     known = {survey.process: survey for survey in surveys}
     lives = _lives(supervised)
     gaps = []
@@ -104,7 +107,10 @@ def _sources(process: str, survey: JournalSurvey | None, life: _Life) -> frozens
 
 
 def _missing(process: str, life: _Life) -> str:
-    """Say that there is no file; empty for a process that ended before it did anything."""
+    """Say that there is no file.
+
+    Empty for a process that ended before it did anything.
+    """
     file = f"journal/{process}{SUFFIX}"
     if process == SUPERVISOR:
         return f"{file}, the supervisor's journal, is missing"
@@ -143,7 +149,10 @@ def _more(places: Sequence[object]) -> str:
 def _cut_supervisor(
     file: str, survey: JournalSurvey, lives: Mapping[str, _Life], known: Mapping[str, JournalSurvey]
 ) -> Iterator[str]:
-    """The supervisor of a run that ended says so last. While it runs no process has ended without its notice."""
+    """The supervisor of a run that ended says so last.
+
+    While it runs no process has ended without its notice.
+    """
     if survey.tail_bytes:
         yield f"{file}: its last {survey.tail_bytes} bytes are no entry"
     if survey.last_kind == "cluster_stopped":
@@ -168,7 +177,10 @@ def weaken(findings: Iterable[Finding], gaps: Sequence[Gap], metrics: Iterable[M
 
 
 def _concerns(gap: Gap, metric: Metric, target: str) -> bool:
-    """True if a metric rests on the incomplete journal. What a process saw or did also rests on its own."""
+    """True if a metric rests on the incomplete journal.
+
+    What a process saw or did also rests on its own.
+    """
     return bool(gap.sources & metric.rests_on or (metric.rests_on and gap.process == target))
 
 

@@ -59,7 +59,10 @@ def run(directory: Path, subjects: list[str], *, quick: bool) -> list[tables.Tab
 
 
 def _measure_both(java: Java, systems: dict[str, Cluster], subjects: list[str], *, quick: bool) -> list[tables.Table]:
-    """What is asked of both systems while both are up. Memory comes first: the others leave some behind."""
+    """What is asked of both systems while both are up.
+
+    Memory comes first: the others leave some behind.
+    """
     found = []
     warm_up, turns = (3, 7) if quick else (10, 31)
     if "idle" in subjects:

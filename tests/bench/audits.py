@@ -22,7 +22,10 @@ VIOLATED = 1
 
 @attrs.frozen(kw_only=True)
 class Audited:
-    """What one audit took. Memory in MB: the most that was seen, mapped files left out."""
+    """What one audit took.
+
+    Memory in MB: the most that was seen, mapped files left out.
+    """
 
     messages: int
     byte_count: int
@@ -104,7 +107,10 @@ def _program(pid: int) -> str:
 
 
 def own_mb(pid: int) -> float:
-    """The memory that a process holds, without the files that it maps; 0 where it is gone."""
+    """The memory that a process holds, without the files that it maps.
+
+    0 where it is gone.
+    """
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

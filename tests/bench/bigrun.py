@@ -28,7 +28,10 @@ _MARKS = {"queue_id": (0x71727374, ">i4"), "queue_offset": (0x6162636465666768, 
 
 
 def write_run(place: Path, count: int, body_size: int = 100) -> int:
-    """Write a run of so many messages below `place`; answers the bytes of all its files."""
+    """Write a run of so many messages below `place`.
+
+    Answers the bytes of all its files.
+    """
     write_log(place / "broker-a" / "store", count, body_size)
     shutil.copytree(place / "broker-a", place / "broker-a-s")
     write_journals(place / "journal", count)
@@ -39,7 +42,10 @@ def write_run(place: Path, count: int, body_size: int = 100) -> int:
 
 
 def write_log(store: Path, count: int, size: int) -> int:
-    """A commit log of `count` records with bodies of this size, in files of 1 GB; answers where it ends."""
+    """A commit log of `count` records with bodies of this size, in files of 1 GB.
+
+    Answers where it ends.
+    """
     directory = store / "commitlog"
     directory.mkdir(parents=True)
     template = _template(size)

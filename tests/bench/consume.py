@@ -19,7 +19,9 @@ _LOOK = 0.1  # seconds between two looks at the counters of the broker, which ea
 
 
 def measure(java: Java, systems: dict[str, Cluster], *, messages: int, rounds: int) -> Table:
-    """Each round is a group of its own that begins at the first message. From the first message handed out to the
+    """Each round is a group of its own that begins at the first message.
+
+    From the first message handed out to the
     last, as the master counts them: the start of the virtual machine is left out. Interleaved; medians.
     """
     make_topic(java, systems.values(), _TOPIC)
@@ -63,7 +65,10 @@ def _handed_out(cluster: Cluster) -> int:
 
 
 def _wait(count: Callable[[], int], wanted: int) -> tuple[float, int]:
-    """Wait until so many were handed out; answer when that was, and how many there were then."""
+    """Wait until so many were handed out.
+
+    Answer when that was, and how many there were then.
+    """
     seen = wait_until(
         lambda: found if (found := count()) >= wanted else None, f"{wanted} messages", _PATIENCE, period=_LOOK
     )

@@ -93,7 +93,10 @@ def wait_for(holds: Callable[[], bool], timeout: float = 60.0) -> None:
 
 @contextlib.contextmanager
 def probe(node: Node) -> Iterator[Callable[[], float]]:
-    """Probe a broker meanwhile. The function ends that and returns the longest wait, in ms."""
+    """Probe a broker meanwhile.
+
+    The function ends that and returns the longest wait, in ms.
+    """
     arguments = [sys.executable, "-m", "tests.bench.limits", "--probe", node.text]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

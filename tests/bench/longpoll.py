@@ -29,7 +29,10 @@ _RESERVE = 200  # files of this process beside the connections
 
 
 def measure(systems: dict[str, Cluster], *, polls: int = POLLS) -> Table:
-    """One system after the other; the second of two messages counts, when everything has been used once."""
+    """One system after the other.
+
+    The second of two messages counts, when everything has been used once.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, polls + _RESERVE)), hard))
     found = {name: _measure(name, cluster, polls) for name, cluster in systems.items()}

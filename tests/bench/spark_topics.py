@@ -29,7 +29,10 @@ _WARM_UP = 5
 
 @contextlib.contextmanager
 def live_master(place: Path) -> Iterator[str]:
-    """A nameserver and a master of ours, with files below `place`; gives the nameserver's address."""
+    """A nameserver and a master of ours, with files below `place`.
+
+    Gives the nameserver's address.
+    """
     with OurNameserver(place) as nameserver:
         settings = {"defaultTopicQueueNums": _QUEUES}
         with OurBroker(place, nameserver.address, role="ASYNC_MASTER", settings=settings):
@@ -100,7 +103,10 @@ def _sending(server: str, topic: str, rate: int) -> Iterator[subprocess.Popen[by
 
 
 def _some(query: "StreamingQuery", count: int, sender: subprocess.Popen[bytes]) -> Sequence[Any]:
-    """So many micro-batches that held rows; the first ones, which start processes, are left out."""
+    """So many micro-batches that held rows.
+
+    The first ones, which start processes, are left out.
+    """
     seen: dict[int, Any] = {}
     while len(seen) < count + _WARM_UP:
         if query.awaitTermination(0.5) or sender.poll() is not None:

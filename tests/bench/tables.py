@@ -1,4 +1,7 @@
-"""What a benchmark found, as rows; printed, and written as Markdown and JSON. Nothing is judged here."""
+"""What a benchmark found, as rows; printed, and written as Markdown and JSON.
+
+Nothing is judged here.
+"""
 
 import json
 import statistics
@@ -13,7 +16,10 @@ Cell = str | int | float | None
 
 @attrs.frozen
 class Table:
-    """One benchmark's outcome. `samples` holds every single measurement, for whoever doubts a median."""
+    """One benchmark's outcome.
+
+    `samples` holds every single measurement, for whoever doubts a median.
+    """
 
     title: str
     columns: Sequence[str]

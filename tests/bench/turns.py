@@ -98,7 +98,10 @@ def _spent(cluster: Cluster) -> tuple[float, int]:
 
 @contextlib.contextmanager
 def _stopped(client: Child) -> Iterator[None]:
-    """The client has been stopped; in the end it runs again, so that it can be ended in order."""
+    """The client has been stopped.
+
+    In the end it runs again, so that it can be ended in order.
+    """
     os.kill(client.pid, signal.SIGSTOP)
     try:
         yield

@@ -24,7 +24,10 @@ from tests.broker.transactionproducer import Producer
 
 @pytest.fixture
 def open_broker(tmp_path: pathlib.Path) -> Iterator[Callable[..., TalkingBroker]]:
-    """Opens brokers, each below a directory of its own name; closes their stores at the end."""
+    """Opens brokers, each below a directory of its own name.
+
+    Closes their stores at the end.
+    """
     opened: list[TalkingBroker] = []
 
     def open_one(name: str = "broker", **settings: Any) -> TalkingBroker:
@@ -55,7 +58,10 @@ def producer(talk: TalkingBroker) -> Producer:
 
 @pytest.fixture
 def fast_clock(mock_clock: trio.testing.MockClock) -> trio.testing.MockClock:
-    """For tests with minutes to live through. It counts only where the test itself takes it."""
+    """For tests with minutes to live through.
+
+    It counts only where the test itself takes it.
+    """
     mock_clock.rate = RATE
     return mock_clock
 

@@ -86,7 +86,10 @@ def test_the_last_level_alone_wakes_delivery(talk: TalkingBroker) -> None:
 
 
 def test_a_delivered_record_keeps_all_but_its_place_and_its_store_time(talk: TalkingBroker) -> None:
-    """Golden store: DELAY, REAL_TOPIC, REAL_QID and WAIT stay in the text; hosts and times of birth stay too."""
+    """Golden store: DELAY, REAL_TOPIC, REAL_QID and WAIT stay in the text.
+
+    Hosts and times of birth stay too.
+    """
     talk.send("orders", 3, b"body", DELAY="1", TAGS="red", KEYS="k1 k2", UNIQ_KEY="U", mine="yes")
     (waiting,) = messages(talk.broker.store, names.SCHEDULE_TOPIC)
     talk.clock.advance(1)

@@ -76,7 +76,10 @@ def deliveries(store: MessageStore, alarm: DueAlarm, tmp_path: pathlib.Path, nur
 async def test_a_message_is_delivered_when_it_is_due_within_one_period(
     deliveries: Deliveries, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """RocketMQ looks every 100 ms from 1 s after the start on; never earlier, hardly later."""
+    """RocketMQ looks every 100 ms from 1 s after the start on.
+
+    Never earlier, hardly later.
+    """
     deliveries.start(autojump_clock)
     await trio.sleep(30)
     deliveries.send(2)

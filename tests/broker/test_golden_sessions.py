@@ -177,7 +177,10 @@ def test_a_session_of_mqadmin_is_answered_as_the_real_broker_answered_it(open_br
 
 
 def test_a_master_without_a_slave_answers_tools_and_odd_requests_as_the_real_one(open_broker: Opener) -> None:
-    """broker-requests#7, #14, #15, #16, #17, #23, #57, #58: topics gone for good; sends no producer would make."""
+    """broker-requests#7, #14, #15, #16, #17, #23, #57, #58: topics gone for good.
+
+    Sends no producer would make.
+    """
     replay = start(open_broker(broker_role="SYNC_MASTER", listen_port=26911))
     for name in ("b8_admin_single_master", "c_missing_topic", "c_raw_requests"):
         replay.play(steps_of(name))

@@ -157,7 +157,10 @@ async def test_the_producer_is_asked_the_same_questions(replay: Replay) -> None:
 
 
 async def test_half_and_op_queue_are_those_of_the_recorded_slave_sync(replay: Replay) -> None:
-    """Nine half messages, five op records; the group's offsets are at the ends after one more round (f_slave_sync)."""
+    """Nine half messages, five op records.
+
+    The group's offsets are at the ends after one more round (f_slave_sync).
+    """
     halves = replay.stored(names.HALF_TOPIC)
     assert [message.properties.get("TRANSACTION_CHECK_TIMES") for message in halves] == [None] * 5 + ["1"] * 3 + ["2"]
     assert {(message.queue_id, message.sys_flag) for message in halves} == {(0, 0)}

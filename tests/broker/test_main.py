@@ -70,7 +70,10 @@ async def test_the_vip_port_serves_all_but_pulls(world: World) -> None:
 async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_them(
     world: World, fast_clock: trio.testing.MockClock
 ) -> None:
-    """store-ha#48: the slave's queues end where the master's do; store-ha#66: it answers pulls by default."""
+    """store-ha#48: the slave's queues end where the master's do.
+
+    store-ha#66: it answers pulls by default.
+    """
     fast_clock.rate = RATE / 5  # requests between the two have 3 s of it
     patience: dict[str, Any] = {"slave_timeout": 600_000, "ha_housekeeping_interval": 600_000}
     master = await world.start("a", broker_role="SYNC_MASTER", **patience)
@@ -171,7 +174,10 @@ async def test_a_slave_ahead_of_a_master_that_lost_its_last_messages(
 async def test_a_master_follows_nobody_even_if_an_address_is_set(
     world: World, fast_clock: trio.testing.MockClock
 ) -> None:
-    """Section 4.1: haMasterAddress is a slave's key; a master that obeyed it would write another's log into its own."""
+    """Section 4.1: haMasterAddress is a slave's key.
+
+    A master that obeyed it would write another's log into its own.
+    """
     assert fast_clock.rate == RATE
     with open_listener(HOSTS[2], 10912) as other:
         master = await world.start("a", ha_master_address=f"{HOSTS[2]}:10912")

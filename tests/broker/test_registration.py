@@ -1,4 +1,7 @@
-"""Registration with nameservers: when, with what, and what is made of the answer. No sockets."""
+"""Registration with nameservers: when, with what, and what is made of the answer.
+
+No sockets.
+"""
 
 import pathlib
 

@@ -1,4 +1,6 @@
-"""Each switch as a pair: what 4.9 does, and what it does with the switch on. Real stores, loopback sockets.
+"""Each switch as a pair: what 4.9 does, and what it does with the switch on.
+
+Real stores, loopback sockets.
 
 The rest of the pairs stand where their modules are tested: `ha/test_slave.py` has those of a slave's pace,
 `ha/test_examination.py` what a slave asks its master before it follows, `test_metadata.py` and `test_handback.py` the

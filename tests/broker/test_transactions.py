@@ -113,7 +113,10 @@ async def test_a_message_whose_producers_are_gone_is_counted_on_and_asked_about_
 
 
 async def test_a_message_with_a_time_of_its_own_is_left_alone_for_that_long(producer: Producer) -> None:
-    """CHECK_IMMUNITY_TIME_IN_SECONDS. It stands in nobody's way: it goes to the end of the queue."""
+    """CHECK_IMMUNITY_TIME_IN_SECONDS.
+
+    It stands in nobody's way: it goes to the end of the queue.
+    """
     producer.send(CHECK_IMMUNITY_TIME_IN_SECONDS="100")
     producer.send(UNIQ_KEY="other")
     (asked,) = await producer.after(60)

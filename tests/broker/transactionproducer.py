@@ -38,7 +38,10 @@ class Producer:
         return reply
 
     async def after(self, seconds: float) -> list[Command]:
-        """Let time pass, have a round of checks; answer what this broker's own peer was asked in it."""
+        """Let time pass, have a round of checks.
+
+        Answer what this broker's own peer was asked in it.
+        """
         self.talk.clock.advance(seconds)
         before = len(self.talk.peer.asked)
         await self.check.check()

@@ -270,7 +270,10 @@ class World:
 
 
 def run_in_mock_time(fn: Callable[[], Any], *, clock: trio.abc.Clock | None, instruments: Any) -> Any:
-    """Time jumps when nothing happens; the threshold lets bytes on loopback arrive first."""
+    """Time jumps when nothing happens.
+
+    The threshold lets bytes on loopback arrive first.
+    """
     mock = trio.testing.MockClock(autojump_threshold=0.01)
     return trio.run(fn, clock=clock or mock, instruments=instruments)
 

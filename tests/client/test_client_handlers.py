@@ -152,7 +152,10 @@ async def test_a_half_message_that_does_not_parse_is_refused(broker: "FakeBroker
 
 
 async def test_the_rates_of_a_consumer_are_measured(world: "World", broker: "FakeBroker", consumer: Consumer) -> None:
-    """Code 307: what mqadmin consumerStatus shows; a topic without messages is listed, too."""
+    """Code 307: what mqadmin consumerStatus shows.
+
+    A topic without messages is listed, too.
+    """
     consumer.error = ConsumeLaterError()
     broker.put("orders", 0, b"3")
     await world.until(lambda: len(consumer.got) == 4)

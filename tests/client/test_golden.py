@@ -37,7 +37,10 @@ def recorded(file: str, code: RequestCode) -> tuple[set[str], Any]:
 
 
 def shape(value: Any) -> Any:
-    """Member names and kinds of values, all the way down; a list shows its first item's."""
+    """Member names and kinds of values, all the way down.
+
+    A list shows its first item's.
+    """
     if isinstance(value, dict):
         return {name: shape(item) for name, item in value.items()}
     if isinstance(value, list):
@@ -109,7 +112,10 @@ async def test_heartbeats_have_the_form_of_javas(sent: dict[int, tuple[set[str],
 async def test_lite_pulls_carry_the_fields_that_javas_carry(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
-    """Java's admin marks its requests with ReqT; a client of applications has no need to."""
+    """Java's admin marks its requests with ReqT.
+
+    A client of applications has no need to.
+    """
     (broker,) = world.add("a")
     world.route("orders", 1)
     consumer = LitePullConsumer(client, "cg")

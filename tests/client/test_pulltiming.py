@@ -46,7 +46,10 @@ async def test_an_answer_that_comes_too_late_was_held_for_the_suspend_timeout_al
 
 @pytest.mark.parametrize(("ago", "held"), [(0, 10_000), (5, 10_000), (8, 0), (30, 0)])
 async def test_messages_were_waited_for_if_they_are_new_and_came_at_once(ago: int, held: int) -> None:
-    """Stored before the pull: they were there. Stored long ago: nothing was holding the pull any more."""
+    """Stored before the pull: they were there.
+
+    Stored long ago: nothing was holding the pull any more.
+    """
     timing = await sent_pull(10)
     assert timing.held_before(found_one(wall_millis() - ago * 1000), is_slave=False) == held
 

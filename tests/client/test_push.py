@@ -192,7 +192,10 @@ async def test_a_consumer_that_is_stopped_waits_no_longer_than_it_was_told(
 async def test_commits_are_told_by_whatever_way_they_went(
     world: "World", client: Client, nursery: trio.Nursery
 ) -> None:
-    """Each round of commits writes every offset; those that go with pulls are told only when they are new."""
+    """Each round of commits writes every offset.
+
+    Those that go with pulls are told only when they are new.
+    """
     (broker,) = world.add("a")
     world.route("orders", 1)
     broker.put("orders", 0, b"0")

@@ -42,7 +42,10 @@ def test_by_circle_deals_queues_out(count: int, members: int, expected: list[lis
 
 
 def test_by_machine_room_takes_only_brokers_of_its_rooms() -> None:
-    """AllocateMessageQueueByMachineRoom: five queues for two members; the odd one goes to the first."""
+    """AllocateMessageQueueByMachineRoom: five queues for two members.
+
+    The odd one goes to the first.
+    """
     near, far = queues(5, "room1@b"), queues(4, "room2@b")
     strategy = rebalance.by_machine_room({"room1"})
     first, second = (allocate(strategy, own, near + far, ["m0", "m1"]) for own in ("m0", "m1"))

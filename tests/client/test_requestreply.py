@@ -38,7 +38,10 @@ def broker(world: "World") -> "FakeBroker":
 
 
 def answering(broker: "FakeBroker", change: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
-    """Let the broker push a reply as soon as a request is stored; `change` may spoil its fields."""
+    """Let the broker push a reply as soon as a request is stored.
+
+    `change` may spoil its fields.
+    """
 
     def answer(sent: Request) -> Reply | None:
         header = sent.command.header(SendMessageRequestHeaderV2)

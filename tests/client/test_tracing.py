@@ -64,7 +64,10 @@ def stored(**fields: Any) -> Reply:
 
 
 async def test_a_send_is_told_with_all_that_java_tells(world: "World", broker: "FakeBroker", client: Client) -> None:
-    """Class TraceDataEncoder: 14 fields; the keys of a trace are the message's id and its own keys."""
+    """Class TraceDataEncoder: 14 fields.
+
+    The keys of a trace are the message's id and its own keys.
+    """
     broker.script[RequestCode.SEND_MESSAGE_V2].append(stored(region="north", trace_on=TRUE))
     sent = await Producer(client, "pg", TRACED).send(Message(topic="orders", body=b"four", tags="paid", keys="k1 k2"))
     ((fields, keys),) = await wait_told(world, broker, 1)

@@ -42,7 +42,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pathlib.Path]:
 
 @pytest.fixture(scope="module")
 def rmqlab(home: pathlib.Path) -> Run:
-    """Run a command in this process (they only talk to supervisors); the supervisors are processes of their own."""
+    """Run a command in this process (they only talk to supervisors).
+
+    The supervisors are processes of their own.
+    """
     assert home.exists()
 
     def run(*arguments: str) -> Done:

@@ -1,4 +1,7 @@
-"""Conditions judge a status document; both are pure, so they are tested together, from the facts that nodes tell."""
+"""Conditions judge a status document.
+
+Both are pure, so they are tested together, from the facts that nodes tell.
+"""
 
 import io
 from typing import Any

@@ -32,7 +32,9 @@ async def test_in_trio(rmq_trio_cluster):
 
 
 def start(cwd: pathlib.Path, scratch: pathlib.Path, *arguments: str) -> subprocess.Popen[str]:
-    """Run pytest in `cwd`. `scratch` is its own: in the one that all runs of a user share, two that end at once
+    """Run pytest in `cwd`.
+
+    `scratch` is its own: in the one that all runs of a user share, two that end at once
     sweep out each other's garbage, and pytest warns of that.
     """
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--basetemp={scratch}", *arguments]

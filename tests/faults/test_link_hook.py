@@ -87,7 +87,10 @@ async def node() -> AsyncIterator[Node]:
 
 
 def rule(kind: str, *, out: bool = False, number: int = 1, **fields: object) -> LinkRule:
-    """A rule for bytes from THERE, or where the fields say; all other fields are values of the fault."""
+    """A rule for bytes from THERE, or where the fields say.
+
+    All other fields are values of the fault.
+    """
     where = {key: fields.pop(key) for key in ("hosts", "not_in", "addresses", "ports") if key in fields}
     if not {"not_in", "addresses"} & where.keys():
         where.setdefault("hosts", (THERE,))

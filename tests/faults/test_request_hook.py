@@ -1,4 +1,7 @@
-"""Requests that are not handled as they should be. No socket: a peer that keeps what is written to it."""
+"""Requests that are not handled as they should be.
+
+No socket: a peer that keeps what is written to it.
+"""
 
 from collections.abc import Iterator
 

@@ -133,7 +133,10 @@ class Fuzz:
         return "bytes to the supervisor's control socket"
 
     async def _send(self, address: str, data: bytes, odd: Odd, until: bytes = b"") -> None:
-        """Send it in one go or in pieces; read until a text comes, or for a moment, or nothing; then close."""
+        """Send it in one go or in pieces.
+
+        Read until a text comes, or for a moment, or nothing; then close.
+        """
         host, _, port = address.rpartition(":")
         try:
             stream = await trio.open_tcp_stream(host, int(port))
@@ -160,7 +163,10 @@ class Fuzz:
 
 @contextlib.asynccontextmanager
 async def victims(seed: str, place: Path) -> AsyncIterator[Callable[[], list[str]]]:
-    """An application and a slave that are led to evil servers. Gives the function that says what became of them."""
+    """An application and a slave that are led to evil servers.
+
+    Gives the function that says what became of them.
+    """
     evil = EvilServer(Odd(f"{seed}/evil"))
     async with trio.open_nursery() as nursery:
         evil.address = await _listen(nursery, evil.serve)

@@ -1,4 +1,7 @@
-"""A server that answers as a nameserver, broker and HA master should not. Our clients and slaves are led to it."""
+"""A server that answers as a nameserver, broker and HA master should not.
+
+Our clients and slaves are led to it.
+"""
 
 import functools
 import gzip

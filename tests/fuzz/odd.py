@@ -1,4 +1,7 @@
-"""Values that a careless or hostile peer sends: texts, numbers, JSON trees. Everything follows from one seeded Random."""
+"""Values that a careless or hostile peer sends: texts, numbers, JSON trees.
+
+Everything follows from one seeded Random.
+"""
 
 import json
 import random

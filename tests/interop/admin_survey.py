@@ -15,7 +15,10 @@ KEY = "admin-key"
 
 
 def survey(java: Java, cluster: Cluster) -> Mapping[str, str]:
-    """Make a topic, send, consume, look at it with every command, delete it. Label to what was printed."""
+    """Make a topic, send, consume, look at it with every command, delete it.
+
+    Label to what was printed.
+    """
     # A process of its own: sendMessage works once in each.
     with Mqadmin(java) as mqadmin:
         shown = _look(java, lambda command, *args: mqadmin.run(cluster.namesrv, command, *args), cluster)
@@ -67,7 +70,9 @@ def _look(java: Java, run: Callable[..., str], cluster: Cluster) -> dict[str, st
 
 
 def anonymous(text: str, cluster: Cluster) -> str:
-    """Names for what differs between any two clusters: addresses, paths, ids, times. Blanks collapse.
+    """Names for what differs between any two clusters: addresses, paths, ids, times.
+
+    Blanks collapse.
 
     Of a refusal its code counts; what a server says to it is its own, and no client reads that.
     """

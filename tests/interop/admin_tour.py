@@ -23,7 +23,10 @@ Run = Callable[..., str]
 
 
 def tour(java: Java, cluster: Cluster, scratch: Path) -> Mapping[str, str]:
-    """Ask everything; label to what was printed, with names for what differs between clusters."""
+    """Ask everything.
+
+    Label to what was printed, with names for what differs between clusters.
+    """
     target = [f"namesrv={cluster.namesrv}", f"topic={TOPIC}"]
     with Mqadmin(java) as mqadmin:
 
@@ -177,7 +180,10 @@ def _clean_up(run: Run, cluster: Cluster) -> dict[str, str]:
 
 
 def form(text: str) -> list[str]:
-    """What must be alike: words and columns. Figures, the order of lines, and names of Java's objects are of the moment."""
+    """What must be alike: words and columns.
+
+    Figures, the order of lines, and names of Java's objects are of the moment.
+    """
     for pattern, name in (
         (r"(?:/0x[0-9a-f]+)?@[0-9a-f]+\b(?!#)", "@OBJECT"),
         (r"[\w.]+@\d+#\d+", "CLIENT"),

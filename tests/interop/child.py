@@ -16,11 +16,17 @@ _LINES_SHOWN = 40  # of a child's output, when it did not do what it should
 
 
 class ChildError(Exception):
-    """A child ended, or stayed silent, where it should not have; carries its last lines."""
+    """A child ended, or stayed silent, where it should not have.
+
+    Carries its last lines.
+    """
 
 
 class Child:
-    """A running program whose output is collected line by line. Leaving the `with` block kills what still runs."""
+    """A running program whose output is collected line by line.
+
+    Leaving the `with` block kills what still runs.
+    """
 
     def __init__(
         self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None, cwd: Path | None = None
@@ -61,7 +67,10 @@ class Child:
         return self._lines[self.find_line(pattern, timeout, start=0)]
 
     def find_line(self, pattern: str, timeout: float, *, start: int) -> int:
-        """Wait for a line matching `pattern`, from line number `start` on; answers its number."""
+        """Wait for a line matching `pattern`, from line number `start` on.
+
+        Answers its number.
+        """
         deadline = time.monotonic() + timeout
         with self._heard:
             seen = start

@@ -53,7 +53,10 @@ class Java:
     def start(
         self, main: str, *args: str, jvm: list[str] | None = None, client: str = "4.9.8", options: Sequence[str] = ()
     ) -> Child:
-        """A client program: class name below rmqlab.interop, or a full one. `options` of the virtual machine are added."""
+        """A client program: class name below rmqlab.interop, or a full one.
+
+        `options` of the virtual machine are added.
+        """
         full = main if "." in main else f"rmqlab.interop.{main}"
         machine = [*(_LIGHT if jvm is None else jvm), f"-Dlogback.configurationFile={self._clients_logback}", *options]
         return self._start(main, [*machine, "-cp", maven.clients_classpath(CLIENTS[client]), full, *args])

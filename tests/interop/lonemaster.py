@@ -25,7 +25,10 @@ _SETTINGS: Mapping[str, object] = {
 def lone_master(
     system: str, java: Java, directory: Path, settings: Mapping[str, object] | None = None
 ) -> Iterator[BrokerServer]:
-    """Start both servers of a system, `real` or `ours`; more settings of the broker go before those above."""
+    """Start both servers of a system, `real` or `ours`.
+
+    More settings of the broker go before those above.
+    """
     with RealNameserver(java, directory) if system == "real" else OurNameserver(directory) as nameserver:
         broker: BrokerServer
         both = {**_SETTINGS, **(settings or {})}

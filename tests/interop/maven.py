@@ -1,4 +1,7 @@
-"""Real RocketMQ and our Java programs, fetched and compiled once by Maven. See pom.xml."""
+"""Real RocketMQ and our Java programs, fetched and compiled once by Maven.
+
+See pom.xml.
+"""
 
 import fcntl
 import functools
@@ -17,7 +20,9 @@ def missing_tools() -> list[str]:
 
 @functools.cache
 def build() -> None:
-    """Run Maven if a source is newer than its last success; what it says is shown only if it fails.
+    """Run Maven if a source is newer than its last success.
+
+    What it says is shown only if it fails.
 
     One process does it, and the others wait.
     """

@@ -64,7 +64,10 @@ class OurCluster:
 
 
 def rmqlab(directory: Path, *args: str) -> str:
-    """Run one command of ours, its clusters kept in `directory`; answers what it printed."""
+    """Run one command of ours, its clusters kept in `directory`.
+
+    Answers what it printed.
+    """
     if _RMQLAB is None:
         raise FileNotFoundError("no command rmqlab beside this Python or in PATH")
     done = subprocess.run(
@@ -82,7 +85,10 @@ def rmqlab(directory: Path, *args: str) -> str:
 
 
 def started(directory: Path, role: str = "SYNC_MASTER") -> tuple[str, str]:
-    """`rmqlab up` under a name that no other run uses; answers that name and what was printed."""
+    """`rmqlab up` under a name that no other run uses.
+
+    Answers that name and what was printed.
+    """
     name = f"interop-{os.getpid()}-{next(_numbers)}"
     options = ["--slaves", "1", "--role", role, "--set", "serve_requests_of_5x=true"]  # for mqadmin 5.3.3
     return name, rmqlab(directory, "up", "--detach", "--json", "--name", name, *options)

@@ -61,7 +61,10 @@ def _exactly(data: bytes, length: int) -> bytes:
 
 
 def route_of(namesrv: str, topic: str) -> dict[str, dict[int, str]]:
-    """Broker name to {broker id: address} as this nameserver believes; empty if it knows no route."""
+    """Broker name to {broker id: address} as this nameserver believes.
+
+    Empty if it knows no route.
+    """
     answer = ask(namesrv, GET_ROUTE_INFO_BY_TOPIC, {"topic": topic, "acceptStandardJsonOnly": "true"})
     if answer.code != SUCCESS:
         return {}
@@ -142,7 +145,10 @@ def _bodies(records: bytes) -> list[bytes]:
 
 
 def knows_topic(broker: str, topic: str) -> bool:
-    """A slave learns of topics every ten seconds; until then it serves none of their messages."""
+    """A slave learns of topics every ten seconds.
+
+    Until then it serves none of their messages.
+    """
     return f'"{topic}"'.encode() in _answered(broker, GET_ALL_TOPIC_CONFIG, {}).body
 
 
@@ -170,7 +176,10 @@ def send_back(broker: str, group: str, offset: int, delay_level: int) -> None:
 
 
 def runtime_info(broker: str) -> dict[str, str]:
-    """What brokerStatus prints. In its first second a real broker has nothing to print, and answers with an error."""
+    """What brokerStatus prints.
+
+    In its first second a real broker has nothing to print, and answers with an error.
+    """
 
     def body() -> bytes | None:
         answer = ask(broker, GET_BROKER_RUNTIME_INFO, {})

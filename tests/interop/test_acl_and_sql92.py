@@ -149,7 +149,10 @@ DENIED: dict[str, Callable[[Guarded], rawrequest.Answer]] = {
 
 
 def without_lines(remark: str | None) -> str:
-    """The place in the source is that of 4.9.8; the broker of these tests may be of another version."""
+    """The place in the source is that of 4.9.8.
+
+    The broker of these tests may be of another version.
+    """
     return re.sub(r"\.java:\d+", ".java:N", remark or "")
 
 

@@ -100,7 +100,10 @@ def test_both_have_the_same_log_through_restarts_of_either(pair: Pair) -> None:
 
 
 def test_a_slave_ahead_of_its_master_does_not_diverge_silently(pair: Pair, tmp_path: Path) -> None:
-    """Our slave cuts what its master lost, by asking it; our master refuses a real slave, which can't be told to."""
+    """Our slave cuts what its master lost, by asking it.
+
+    Our master refuses a real slave, which can't be told to.
+    """
     pair.master.start()
     pair.slave.start()
     wait_replicating(pair.master.address)

@@ -13,7 +13,10 @@ COUNT = 200
 
 
 def test_java_consumer_gets_every_message_of_a_java_producer_once(java: Java, shared: Cluster) -> None:
-    """The topic does not exist before: it is created by the first send. Offsets of each queue count from 0."""
+    """The topic does not exist before: it is created by the first send.
+
+    Offsets of each queue count from 0.
+    """
     target = [f"namesrv={shared.namesrv}", "topic=QuickstartTopic", f"count={COUNT}"]
     with java.start("Producer", *target) as producer:
         results = [line.split() for line in producer.finish()]
@@ -37,7 +40,10 @@ def test_java_consumer_gets_every_message_of_a_java_producer_once(java: Java, sh
 
 
 def test_java_consumer_goes_on_where_its_group_stopped(java: Java, shared: Cluster) -> None:
-    """The first consumer commits at shutdown; the second, of the same group, sees only what came later."""
+    """The first consumer commits at shutdown.
+
+    The second, of the same group, sees only what came later.
+    """
     target = [f"namesrv={shared.namesrv}", "topic=ResumeTopic"]
     for prefix in ("early", "late"):
         with java.start("Producer", *target, f"prefix={prefix}", "count=20") as producer:

@@ -77,7 +77,10 @@ def test_message_sent_by_mqadmin_is_acknowledged(real: Survey, seen: Survey) -> 
 
 
 def test_cluster_list_shows_both_brokers_with_their_version(real: Survey, seen: Survey) -> None:
-    """Rates and times differ; columns, ids, addresses and the presence of every figure must not."""
+    """Rates and times differ.
+
+    Columns, ids, addresses and the presence of every figure must not.
+    """
     assert _without_figures(seen["clusterList"]) == _without_figures(real["clusterList"])
 
 

@@ -23,7 +23,10 @@ def tools(java: Java) -> Iterator[Mqadmin]:
 
 @pytest.fixture
 def consumed(java: Java, tools: Mqadmin, shared: Cluster) -> str:
-    """A topic with six messages, all consumed by the group that this answers. Made once a cluster."""
+    """A topic with six messages, all consumed by the group that this answers.
+
+    Made once a cluster.
+    """
     group = f"{TOPIC}-readers"
     if not rawrequest.route_of(shared.namesrv, TOPIC):
         printed = tools.run(shared.namesrv, "updateTopic", "-c", shared.cluster_name, "-t", TOPIC, "-r", "2", "-w", "2")

@@ -56,7 +56,10 @@ def test_a_pair_registers_and_the_slave_finds_its_master(pair: Pair) -> None:
 
 
 def test_topics_with_and_without_order_are_created_and_found(pair: Pair) -> None:
-    """remoting#41. Deleting comes last of this file: mqadmin asks a slave too, and is refused there."""
+    """remoting#41.
+
+    Deleting comes last of this file: mqadmin asks a slave too, and is refused there.
+    """
     for order in ((), ("-o", "true")):
         name = f"NsTopic{len(order)}"
         assert "create topic to" in pair.admin("updateTopic", "-c", CLUSTER, "-t", name, "-r", "2", "-w", "2", *order)

@@ -60,7 +60,10 @@ async def client(master: BrokerServer) -> AsyncIterator[Client]:
 async def consuming(
     client: Client, topic: str, expression: Expression = "*", config: ConsumerConfig | None = None
 ) -> AsyncIterator[list[ReceivedMessage]]:
-    """A consumer for the length of the block; gives the list that its messages are added to."""
+    """A consumer for the length of the block.
+
+    Gives the list that its messages are added to.
+    """
     got: list[ReceivedMessage] = []
 
     async def on_messages(messages: Sequence[ReceivedMessage]) -> None:

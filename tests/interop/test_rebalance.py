@@ -1,4 +1,7 @@
-"""Groups of several members: one of two Java consumers dies without a word; one of two is ours."""
+"""Groups of several members: one of two Java consumers dies without a word.
+
+One of two is ours.
+"""
 
 from collections.abc import Sequence
 
@@ -21,7 +24,10 @@ PATIENCE = "timeoutMillis=120000"
 
 @pytest.mark.parametrize("line", CLIENTS)
 def test_the_queues_of_a_consumer_that_is_killed_go_to_the_other(java: Java, shared: Cluster, line: str) -> None:
-    """broker-requests section 3.2: its closed connection is told to the group; its uncommitted messages come again."""
+    """broker-requests section 3.2: its closed connection is told to the group.
+
+    Its uncommitted messages come again.
+    """
     topic = f"Rebalance{line.replace('.', '_')}"
     target = [f"namesrv={shared.namesrv}", f"topic={topic}"]
     group = [f"group={topic}-readers", "count=1000000", PATIENCE]

@@ -30,7 +30,10 @@ def registered(request: pytest.FixtureRequest, java: Java, tmp_path: Path) -> It
 
 
 def test_broker_and_its_topics_are_in_the_route(mqadmin: Mqadmin, registered: BrokerServer) -> None:
-    """clusterList asks the broker itself, at the address that the nameserver gave; a new topic is known at once."""
+    """clusterList asks the broker itself, at the address that the nameserver gave.
+
+    A new topic is known at once.
+    """
     listed = mqadmin.run(registered.namesrv, "clusterList").splitlines()[-1].split()
     assert listed[:4] == [CLUSTER, BROKER_NAME, "0", registered.address]
     mqadmin.run(registered.namesrv, "updateTopic", "-b", registered.address, "-t", "NewTopic", "-r", "3", "-w", "3")
@@ -42,7 +45,10 @@ def test_broker_and_its_topics_are_in_the_route(mqadmin: Mqadmin, registered: Br
 
 
 def test_route_goes_with_the_broker_and_comes_back_with_it(registered: BrokerServer) -> None:
-    """A graceful stop unregisters; a kill -9 closes the connection, which is enough (remoting#4.13)."""
+    """A graceful stop unregisters.
+
+    A kill -9 closes the connection, which is enough (remoting#4.13).
+    """
     assert registered.is_in_route()
     registered.stop()
     wait_until(lambda: not registered.is_in_route(), "a stopped broker is out of the route", SOON)  # 5.3.3: soon after

@@ -52,7 +52,10 @@ def pair(request: pytest.FixtureRequest, java: Java, tmp_path: Path) -> Iterator
 
 
 def test_slave_of_the_other_kind_has_the_masters_bytes_and_queues(pair: Pair) -> None:
-    """Live first, every send acknowledged by the slave; then a backlog, fetched after the slave was away."""
+    """Live first, every send acknowledged by the slave.
+
+    Then a backlog, fetched after the slave was away.
+    """
     assert {_send(pair, number) for number in range(COUNT)} == {rawrequest.SUCCESS}
     _wait_same_queues(pair)
     assert sum(_max_offsets(pair.master)) == COUNT
@@ -69,7 +72,10 @@ def test_slave_of_the_other_kind_has_the_masters_bytes_and_queues(pair: Pair) ->
 
 
 def test_both_are_the_same_after_either_was_killed_under_load(pair: Pair) -> None:
-    """kill -9 of the slave, then of the master, while somebody sends; the slave's messages are read."""
+    """kill -9 of the slave, then of the master, while somebody sends.
+
+    The slave's messages are read.
+    """
     with _load(pair):
         wait_until(lambda: sum(_max_offsets(pair.master)) >= COUNT, "load", SLOW)
         pair.slave.kill()
@@ -89,7 +95,10 @@ def test_both_are_the_same_after_either_was_killed_under_load(pair: Pair) -> Non
 
 
 def test_topics_groups_and_offsets_follow_the_log(pair: Pair, mqadmin: Mqadmin) -> None:
-    """A slave asks its master for them every ten seconds; for those of delayed messages, too."""
+    """A slave asks its master for them every ten seconds.
+
+    For those of delayed messages, too.
+    """
     master, slave = pair.master.address, pair.slave.address
     namesrv = pair.master.namesrv
     mqadmin.run(namesrv, "updateTopic", "-b", master, "-t", "SyncedTopic", "-r", "3", "-w", "5")

@@ -49,7 +49,10 @@ def load(spark: "SparkSession", cluster: Cluster, topic: str, **options: str) ->
 
 
 def produce(java: Java, cluster: Cluster, topic: str, count: int = COUNT) -> list[list[str]]:
-    """Messages m-0, m-1, ... by a Java producer; what it was told of each: the words of its line."""
+    """Messages m-0, m-1, ... by a Java producer.
+
+    What it was told of each: the words of its line.
+    """
     with java.start("Producer", f"namesrv={cluster.namesrv}", f"topic={topic}", f"count={count}") as producer:
         sent = [line.split() for line in producer.finish()]
     assert Counter(words[0] for words in sent) == {"SEND_OK": count}

@@ -48,7 +48,10 @@ class Examples:
         self._java, self.line, self.broker, self._mqadmin = java, line, broker, mqadmin
 
     def make_topic(self, topic: str) -> None:
-        """Create a topic before its first message; consumers that start now find it at once."""
+        """Create a topic before its first message.
+
+        Consumers that start now find it at once.
+        """
         self._mqadmin.run(self.broker.namesrv, "updateTopic", "-b", self.broker.address, "-t", topic)
         wait_until(lambda: rawrequest.route_of(self.broker.namesrv, topic), f"route of {topic}")
 
@@ -161,7 +164,9 @@ def test_transactions_are_asked_for_until_they_end(examples: Examples) -> None:
 
 @only_with_4_9
 def test_a_request_gets_its_reply(examples: Examples) -> None:
-    """The reply's body stands in the line as a list of numbers. With the client of 5.3.3 the example gets none, from a
+    """The reply's body stands in the line as a list of numbers.
+
+    With the client of 5.3.3 the example gets none, from a
     real broker 4.9.7 either."""
     examples.make_topic("RequestTopic")
     with examples.start("rpc.ResponseConsumer") as responder:

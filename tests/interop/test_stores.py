@@ -52,7 +52,10 @@ def end(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=MIXED, ids="-".join)
 def kept(request: pytest.FixtureRequest, java: Java, tmp_path: Path, end: str) -> Iterator[Kept]:
-    """(who writes, who reads); the reader runs on the files themselves, moved to its own directory."""
+    """(who writes, who reads).
+
+    The reader runs on the files themselves, moved to its own directory.
+    """
     writer_kind, reader_kind = request.param
     with OurNameserver(tmp_path) as nameserver:
         queues: dict[int, list[bytes]] = {queue: [] for queue in QUEUES}

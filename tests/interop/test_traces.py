@@ -45,7 +45,10 @@ def test_mqadmin_shows_who_sent_a_message_and_who_consumed_it(java: Java, namesr
 
 
 async def _send_and_consume(namesrv: str, group: str) -> str:
-    """Answers the id of a message that was consumed at the second try; all traces are told when it returns."""
+    """Answers the id of a message that was consumed at the second try.
+
+    All traces are told when it returns.
+    """
     got: list[ReceivedMessage] = []
     sent = ""
     is_done = trio.Event()

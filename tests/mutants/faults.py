@@ -23,7 +23,10 @@ _HEAD = re.compile(r"@ (?P<file>\S+)(?: \[(?P<nth>\d+) of (?P<of>\d+)\])? : (?P<
 
 
 class ListError(ValueError):
-    """The list does not fit its form, or the sources. The text names the fault and its line."""
+    """The list does not fit its form, or the sources.
+
+    The text names the fault and its line.
+    """
 
 
 @attrs.frozen(kw_only=True)
@@ -46,7 +49,10 @@ class Fault:
         return self.comment.startswith("equivalent:")
 
     def applied_to(self, source: str) -> str:
-        """Return the source with this fault in it. ListError if the old line does not occur as often as the list says."""
+        """Return the source with this fault in it.
+
+        ListError if the old line does not occur as often as the list says.
+        """
         lines = source.split("\n")
         found = [index for index, line in enumerate(lines) if line.strip() == self.old]
         if len(found) != self.of:

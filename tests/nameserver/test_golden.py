@@ -88,7 +88,10 @@ def test_replies_are_those_that_were_recorded(bench: Any, name: str, begins_late
 
 
 def assert_alike(got: Command | None, wanted: Command) -> None:
-    """Compare what a peer can tell apart. Remarks are text for people, and ours are our own."""
+    """Compare what a peer can tell apart.
+
+    Remarks are text for people, and ours are our own.
+    """
     assert got is not None
     assert (got.code, got.opaque, got.flag) == (wanted.code, wanted.opaque, wanted.flag)
     assert got.serialize_type == wanted.serialize_type
@@ -102,7 +105,10 @@ def assert_alike(got: Command | None, wanted: Command) -> None:
 
 
 def test_routes_take_the_form_that_each_version_is_given_and_unknown_codes_an_answer(bench: Any) -> None:
-    """remoting#16, #14: 401 and acceptStandardJsonOnly quote broker ids, 317 does not; 9999 was never answered."""
+    """remoting#16, #14: 401 and acceptStandardJsonOnly quote broker ids, 317 does not.
+
+    9999 was never answered.
+    """
     bench.register(bench.topic("GWiped", 2), host="127.0.0.1")
     bench.state.routes.brokers["broker-a"].addresses[0] = "127.0.0.1:26911"
     recorded = exchanges("c_raw_requests")

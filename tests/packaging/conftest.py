@@ -30,7 +30,10 @@ HOSTILE = (
 
 
 def run(argv: Sequence[str | Path], cwd: Path, env: Mapping[str, str] | None = None) -> str:
-    """What a command printed; an AssertionError with all its output if it fails or takes more than 100 s."""
+    """What a command printed.
+
+    An AssertionError with all its output if it fails or takes more than 100 s.
+    """
     done = subprocess.run(
         argv, cwd=cwd, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=100
     )

@@ -1,4 +1,6 @@
-"""One Spark session for all tests of this folder, small and quiet. The suite is `make spark`; it needs the extra.
+"""One Spark session for all tests of this folder, small and quiet.
+
+The suite is `make spark`; it needs the extra.
 
 Without the extra nothing here can be imported: then the files are not even collected.
 """
@@ -76,7 +78,10 @@ def golden(manifest: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def write_log(tmp_path: pathlib.Path) -> Callable[..., pathlib.Path]:
-    """Writes one commit log file of records with these bodies below `tmp_path / node`; answers the store's directory."""
+    """Writes one commit log file of records with these bodies below `tmp_path / node`.
+
+    Answers the store's directory.
+    """
     from rmqlab.remoting.message import StoredMessage, body_crc, encode_message
 
     def writer(node: str, bodies: list[bytes], *, size: int = 64 * 1024, **changes: Any) -> pathlib.Path:

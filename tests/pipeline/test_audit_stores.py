@@ -1,4 +1,7 @@
-"""The audit of stores: logs that differ, damaged records, queues, tables; both judges agree."""
+"""The audit of stores: logs that differ, damaged records, queues, tables.
+
+Both judges agree.
+"""
 
 import pathlib
 import shutil
@@ -120,7 +123,10 @@ def test_what_cannot_be_known_is_unknown(spark: "SparkSession", tmp_path: pathli
 
 
 def test_a_file_of_offsets_that_was_set_back_is_found(spark: "SparkSession", tmp_path: pathlib.Path) -> None:
-    """The master stopped with the cluster; the slave was killed after a pause, and had time to save one commit."""
+    """The master stopped with the cluster.
+
+    The slave was killed after a pause, and had time to save one commit.
+    """
     run = MadeUpRun()
     run.add("", "cluster_starting", rate=1.0)
     run.wait(60)

@@ -1,4 +1,7 @@
-"""A cursor over brokers that have, lack, delete, refuse, and die. They are functions here; the clock is a test's."""
+"""A cursor over brokers that have, lack, delete, refuse, and die.
+
+They are functions here; the clock is a test's.
+"""
 
 from collections.abc import Callable
 from typing import Any, cast

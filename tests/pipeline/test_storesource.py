@@ -1,4 +1,7 @@
-"""The commit logs of a real RocketMQ, row for row; and logs with every kind of damage."""
+"""The commit logs of a real RocketMQ, row for row.
+
+And logs with every kind of damage.
+"""
 
 import hashlib
 import json

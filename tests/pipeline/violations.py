@@ -57,14 +57,20 @@ def write_run(run: MadeUpRun, directory: pathlib.Path) -> pathlib.Path:
 
 
 def _with_entry(entries: bytes, offset: int, entry: bytes) -> bytes:
-    """Put an entry at a queue offset; places that no record of the run has are declared empty."""
+    """Put an entry at a queue offset.
+
+    Places that no record of the run has are declared empty.
+    """
     missing = offset - len(entries) // len(entry)
     entries += ENTRY.pack(0, PRE_BLANK_SIZE, 0) * max(0, missing)
     return entries[: offset * len(entry)] + entry + entries[(offset + 1) * len(entry) :]
 
 
 def compare(spark: "SparkSession", directory: pathlib.Path, *, is_small: bool | None = None) -> Summary:
-    """Both judge a run; they must agree on every metric that the quick checks measure. Gives the audit's."""
+    """Both judge a run; they must agree on every metric that the quick checks measure.
+
+    Gives the audit's.
+    """
     summary, quick = audit_run(spark, directory, is_small=is_small), judge_directory(directory)
     assert differences(summary, quick) == {}
     assert summary.verdict is quick.verdict
@@ -202,7 +208,10 @@ def come_late(run: MadeUpRun) -> None:
 
 
 def hold_pulls(run: MadeUpRun) -> None:
-    """Two groups, held pulls that are answered and cut off; a broker that only held is readable."""
+    """Two groups, held pulls that are answered and cut off.
+
+    A broker that only held is readable.
+    """
     queue = "orders@broker-a:1"
     run.add("consume-1", "pull_failed", queue=queue, took=9000, held=9000)
     run.wait(1)
@@ -224,7 +233,10 @@ def cut_off_pull(run: MadeUpRun) -> None:
 
 
 def correct(run: MadeUpRun) -> None:
-    """One correction: asked for, committed, and reported by the broker; and one to the same offset."""
+    """One correction: asked for, committed, and reported by the broker.
+
+    And one to the same offset.
+    """
     run.commit(90, queue_id=7)
     run.add("consume-1", "offset_illegal", queue="orders@broker-a:7", asked=90, offered=40)
     run.commit(40, queue_id=7)
@@ -245,7 +257,10 @@ def move_clock(run: MadeUpRun) -> None:
 
 
 def repeat_after_commits(run: MadeUpRun) -> None:
-    """The highest commit counts, not the last; a rollback does not reach the offset that it left."""
+    """The highest commit counts, not the last.
+
+    A rollback does not reach the offset that it left.
+    """
     for offset in (10, 5):
         run.commit(offset, queue_id=8)
     for _ in range(2):

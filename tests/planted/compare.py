@@ -101,6 +101,9 @@ def _base(metric: str) -> str:
 
 
 def _metric_of(line: str) -> str:
-    """The metric that a line of the verdict begins with; empty for one that names a gap."""
+    """The metric that a line of the verdict begins with.
+
+    Empty for one that names a gap.
+    """
     name = line.partition(":")[0].partition(" ")[0]
     return name if name in _NAMES else ""

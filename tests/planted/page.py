@@ -1,4 +1,7 @@
-"""The table of kinds in docs/planted.md, from their declarations. `python -m tests.planted.page` writes it."""
+"""The table of kinds in docs/planted.md, from their declarations.
+
+`python -m tests.planted.page` writes it.
+"""
 
 from pathlib import Path
 

@@ -224,7 +224,10 @@ UNKNOWN_CODE = 9999
 
 
 def recorded(name: str) -> Iterator[tuple[bytes, dict[str, object], Exchange | None]]:
-    """Give each frame as bytes and as the recorder read it; a response with its request, where that is in the file."""
+    """Give each frame as bytes and as the recorder read it.
+
+    A response with its request, where that is in the file.
+    """
     asked: dict[tuple[int, str, int], Command] = {}
     for line in (GOLDEN / name).read_text().splitlines():
         entry = json.loads(line)

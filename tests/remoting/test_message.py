@@ -73,7 +73,10 @@ def test_hash_is_that_of_java(text: str, hashed: int) -> None:
 
 @given(st.text(max_size=60) | st.text("ab", min_size=1990, max_size=2010))
 def test_hash_follows_its_definition_for_any_text(text: str) -> None:
-    """store-ha#19: h = 31 h + UTF-16 unit, as a signed 32-bit number; also beyond the length int() reads at once."""
+    """store-ha#19: h = 31 h + UTF-16 unit, as a signed 32-bit number.
+
+    Also beyond the length int() reads at once.
+    """
     expected, units = 0, text.encode("utf-16-be")
     for at in range(0, len(units), 2):
         expected = (31 * expected + int.from_bytes(units[at : at + 2], "big")) % 2**32

@@ -88,7 +88,10 @@ class Peer:
         return self._commands.pop(0)
 
     async def wait_closed(self) -> bytes:
-        """Give all that still comes before the end of the connection; a reset is an end too."""
+        """Give all that still comes before the end of the connection.
+
+        A reset is an end too.
+        """
         got = b""
         with contextlib.suppress(trio.BrokenResourceError):
             while data := await self.stream.receive_some():

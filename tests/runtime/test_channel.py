@@ -192,7 +192,10 @@ async def test_a_peer_that_does_not_read_is_not_read_from_either(peer: Peer) -> 
 
 
 async def test_many_requests_at_once_are_handled_in_portions(peer: Peer) -> None:
-    """So that the first replies leave while the last requests still wait. A large frame in between changes little."""
+    """So that the first replies leave while the last requests still wait.
+
+    A large frame in between changes little.
+    """
     small, large = (encode_command(request(ECHO, body=b"x" * size)) for size in (300, 2**20))
     async with await trio.open_tcp_stream(*_host_port(peer.address)) as stream:
         for data, replies in ((small * 200, 200), (small * 200, 200), (large, 1), (small * 200, 200)):

@@ -155,7 +155,10 @@ async def test_a_congested_channel_tells_when_it_has_drained(peer: Peer, reactor
 
 
 async def test_bytes_that_many_slow_peers_wait_for_are_copied_once(peer: Peer, reactor: Reactor) -> None:
-    """Each peer gets views of one message; what their sockets do not take is one object in memory."""
+    """Each peer gets views of one message.
+
+    What their sockets do not take is one object in memory.
+    """
     message = bytes(range(256)) * 60 * 1024  # 15 MB: more than the buffers of a loopback socket
     socks = [_dial(peer.address, encode_command(request(PARK))) for _ in range(3)]
     while len(peer.parked) < 3:

@@ -173,7 +173,10 @@ async def test_a_header_is_served_whatever_it_leaves_out_or_adds(header: str) ->
 
 
 async def test_a_header_in_another_encoding_than_utf8_is_served() -> None:
-    """Java reads what is no text with replacement characters; native clients write remarks in their own encoding."""
+    """Java reads what is no text with replacement characters.
+
+    Native clients write remarks in their own encoding.
+    """
     async with serving() as running:
         peer = await running.connect()
         raw = '{"code":34,"remark":"中"}'.encode("gbk")

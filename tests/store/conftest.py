@@ -24,7 +24,10 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def open_store(tmp_path: Path, clock: ManualClock) -> Iterator[Callable[..., MessageStore]]:
-    """Opens the store `tmp_path / name` with small files; what a test leaves open is closed at its end."""
+    """Opens the store `tmp_path / name` with small files.
+
+    What a test leaves open is closed at its end.
+    """
     opened: list[MessageStore] = []
 
     def opener(name: str = "store", **arguments: Any) -> MessageStore:

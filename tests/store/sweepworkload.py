@@ -189,7 +189,10 @@ class SlaveWorkload:
         return MessageStore.open(sweep_config(self.root), now_millis=self.clock, disk=self.disk, is_slave=True)
 
     def _follow(self, slave: MessageStore, end: int) -> None:
-        """Take the master's bytes in frames, as the stream brings them. One that fails ends the connection."""
+        """Take the master's bytes in frames, as the stream brings them.
+
+        One that fails ends the connection.
+        """
         for _ in range(2):
             _attempt(partial(self._receive, slave, end))
             attempt_flush(slave)

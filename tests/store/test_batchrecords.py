@@ -88,7 +88,10 @@ def content(config: StoreConfig) -> dict[str, bytes]:
 def test_a_batch_leaves_what_its_messages_would_have_left_one_by_one(
     tmp_path_factory: pytest.TempPathFactory, host: str, sent: list[list[BatchItem]], properties: str
 ) -> None:
-    """store-ha#17, #23, #24: log, queues and index, byte by byte; also mixed within a pass, and on a slave."""
+    """store-ha#17, #23, #24: log, queues and index, byte by byte.
+
+    Also mixed within a pass, and on a slave.
+    """
     root, shared = tmp_path_factory.mktemp("batches"), shared_message(properties, host)
     paths = [root / name for name in ("batch", "singles", "mixed", "slave")]
     by_batch, by_one, mixed, slave = (

@@ -1,4 +1,7 @@
-"""Where two logs part: equal, cut, spoilt, diverged, apart; of files of other sizes, and of real brokers."""
+"""Where two logs part: equal, cut, spoilt, diverged, apart.
+
+Of files of other sizes, and of real brokers.
+"""
 
 import random
 import shutil

@@ -85,7 +85,10 @@ def test_an_entry_after_a_gap_comes_at_the_end(queue: ConsumeQueue) -> None:
 def test_a_queue_that_begins_late_is_blank_before(
     queue: ConsumeQueue, tmp_path: Path, first: int, file: int, blanks: int
 ) -> None:
-    """store-ha#21; a restart with a log that begins at its first record finds the same minimum."""
+    """store-ha#21.
+
+    A restart with a log that begins at its first record finds the same minimum.
+    """
     queue.append(first, 70_000, 100, 1)
     queue.append(first + 1, 70_100, 100, 2)
     assert (queue.min_offset, queue.max_offset) == (first, first + 2)

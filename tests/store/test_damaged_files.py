@@ -112,7 +112,10 @@ def test_an_empty_or_garbled_index_file_goes_and_the_rest_is_found(
     at: int,
     is_clean: bool,  # noqa: FBT001
 ) -> None:
-    """issue 12.11: left by a kill, ENOSPC or EIO between creation and ftruncate. The newest is made again."""
+    """issue 12.11: left by a kill, ENOSPC or EIO between creation and ftruncate.
+
+    The newest is made again.
+    """
     store = open_store(max_index_num=40)
     fill(store)
     store.close()

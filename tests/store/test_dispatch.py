@@ -1,4 +1,7 @@
-"""Of a bulk, the queues come first; what follows later is in the end the same index (sections 3.3, 3.4)."""
+"""Of a bulk, the queues come first.
+
+What follows later is in the end the same index (sections 3.3, 3.4).
+"""
 
 import shutil
 from collections.abc import Callable
@@ -69,7 +72,10 @@ def test_of_a_bulk_the_index_comes_last_and_is_the_same(master: MessageStore, sl
 def test_after_a_crash_the_index_of_a_long_log_comes_when_there_is_time(
     master: MessageStore, open_store: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Section 3.5, steps 4 and 8: what was lost is indexed again. Messages are stored and found meanwhile."""
+    """Section 3.5, steps 4 and 8: what was lost is indexed again.
+
+    Messages are stored and found meanwhile.
+    """
     shutil.copytree(master.config.store_path_root_dir, tmp_path / "killed")
     monkeypatch.setattr(rmqlab.store.dispatch, "INDEX_AT_ONCE", 100_000)
     again = open_store("killed", mapped_file_size_commit_log=FILE, max_index_num=1000)
@@ -177,7 +183,10 @@ def test_a_crash_loses_nothing_that_the_index_had_not_yet(
 def test_what_lies_before_the_files_walked_again_is_indexed_from_where_the_index_was(
     open_store: Open, tmp_path: Path
 ) -> None:
-    """RocketMQ walks only the newest safe file; its index was never behind, ours may have been."""
+    """RocketMQ walks only the newest safe file.
+
+    Its index was never behind, ours may have been.
+    """
     master = open_store("master")
     for number in range(COUNT):
         master.put(new_message(b"x" * 250, unique_key=f"7F000001{number:024X}"))

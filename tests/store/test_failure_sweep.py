@@ -1,4 +1,6 @@
-"""Every call that touches the disk fails in turn; afterwards a restart finds what was acknowledged (issue 12).
+"""Every call that touches the disk fails in turn.
+
+Afterwards a restart finds what was acknowledged (issue 12).
 
 A point is one call of `rmqlab.store.disk.Disk` in a fixed life of a store, or the second half of a write.
 """
@@ -36,7 +38,10 @@ def reopen(root: Path) -> MessageStore:
 
 
 def faults_of(root: Path, acknowledged: dict[bytes, PutResult], up_to: int, *, is_exact: bool) -> Iterator[str]:
-    """Restart without faults; say what is missing of the messages that end at or before `up_to`, and what is too much."""
+    """Restart without faults.
+
+    Say what is missing of the messages that end at or before `up_to`, and what is too much.
+    """
     restarted = reopen(root)
     restarted.delete_expired(hour=5)  # a queue file that could not be deleted before
     try:
@@ -123,7 +128,10 @@ def play_slave(root: Path, disk: FailingDisk) -> list[str]:
 
 
 def test_all_calls_of_the_store_go_through_one_seam() -> None:
-    """Else a point is missing here. Tools that only look at stores, or play a power loss, are no part of a broker."""
+    """Else a point is missing here.
+
+    Tools that only look at stores, or play a power loss, are no part of a broker.
+    """
     calls = re.compile(
         r"\bos\.(open|ftruncate|pwrite|pread|fsync|fdatasync|posix_fallocate|unlink|rename|replace|link|mkdir|rmdir)\("
         r"|mmap\.mmap\(|(?<!disk)\.(open|read_bytes|write_bytes|write_text|unlink|mkdir|rmdir|touch|hardlink_to|iterdir"
@@ -156,7 +164,10 @@ def points_of(play: Play, root: Path) -> list[str]:
 
 
 def sweep(play: Play, root: Path, failures: list[tuple[int, int, bool]]) -> list[str]:
-    """Play once for each failure: point, errno, whether it lasts. Return what went wrong."""
+    """Play once for each failure: point, errno, whether it lasts.
+
+    Return what went wrong.
+    """
     wrong = []
     for at, number, is_lasting in failures:
         disk, before = FailingDisk(at, number, is_lasting=is_lasting), open_files()
@@ -174,7 +185,10 @@ def sweep(play: Play, root: Path, failures: list[tuple[int, int, bool]]) -> list
 
 @pytest.mark.parametrize("play", [play_master, play_slave])
 def test_any_call_that_fails_leaves_a_store_that_restarts_whole(play: Play, quick_path: Path) -> None:
-    """A sample: each point once with one errno, each tenth from then on. `make sweep` tries all."""
+    """A sample: each point once with one errno, each tenth from then on.
+
+    `make sweep` tries all.
+    """
     points = len(points_of(play, quick_path / "plain"))
     failures = [(at, ERRNOS[at % 3], False) for at in range(points)]
     failures += [(at, ERRNOS[at // 10 % 3], True) for at in range(0, points, 10)]

@@ -103,7 +103,10 @@ def test_a_failed_sync_changes_nothing(open_store: Open) -> None:
 
 
 def test_the_checkpoint_is_written_with_the_queues(open_store: Open) -> None:
-    """Sections 1.2, 3.6; store-ha#3: its index time stays 0 until an index file is full."""
+    """Sections 1.2, 3.6.
+
+    store-ha#3: its index time stays 0 until an index file is full.
+    """
     store = open_store(max_index_num=5)
     path = store.config.store_path_root_dir / "checkpoint"
     stored_at = store.put(new_message(keys="k1 k2")).store_timestamp

@@ -30,7 +30,10 @@ def test_key_hash_is_never_negative(key: str, hashed: int | None) -> None:
 
 
 def test_entry_0_is_unused_and_the_count_begins_at_1(tmp_path: Path) -> None:
-    """store-ha#23: header, slots and entries, byte by byte; a chain leads from the newest back."""
+    """store-ha#23: header, slots and entries, byte by byte.
+
+    A chain leads from the newest back.
+    """
     index = Index(tmp_path, slots=10, max_index=50, disk=Disk(), now_millis=ManualClock())
     index.put([(7, 1000, 5000), (17, 1000, 5000)])
     index.put([(7, 2000, 65_999)])
@@ -67,7 +70,10 @@ def test_a_header_that_no_index_can_have_is_known(tmp_path: Path, header: tuple[
 
 
 def test_a_full_file_is_followed_by_one_that_begins_where_it_ended(tmp_path: Path) -> None:
-    """Section 3.3; the name is the local time (store-ha#2), and a taken one is not taken twice."""
+    """Section 3.3.
+
+    The name is the local time (store-ha#2), and a taken one is not taken twice.
+    """
     index = Index(tmp_path, slots=10, max_index=4, disk=Disk(), now_millis=ManualClock())
     for number in range(5):
         index.put([(hashed, number * 10, SOME_DAY + number) for hashed in (number, number + 100)])

@@ -132,7 +132,10 @@ def test_what_is_written_next_is_brought_into_memory_and_stays_as_it_is(tmp_path
 
 
 def in_memory(file: LogFile) -> list[bool]:
-    """For each MB, whether its first page is in memory. To ask by reading would bring it in."""
+    """For each MB, whether its first page is in memory.
+
+    To ask by reading would bring it in.
+    """
     found = (ctypes.c_ubyte * (file.size // mmap.PAGESIZE))()
     begin = ctypes.c_char.from_buffer(file.map)
     assert ctypes.CDLL(None).mincore(ctypes.byref(begin), ctypes.c_size_t(file.size), found) == 0

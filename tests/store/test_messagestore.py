@@ -88,7 +88,10 @@ def test_abort_stays_if_dispatch_was_behind_at_the_stop(open_store: Open) -> Non
 @pytest.mark.parametrize("folder", ["commitlog", "consumequeue/orders/0", "index"])
 @pytest.mark.parametrize("change", [-1, 1])
 def test_a_file_of_another_length_prevents_the_start(open_store: Open, folder: str, change: int) -> None:
-    """store-ha#6: the error names file, length and expectation; the lock is free again."""
+    """store-ha#6: the error names file, length and expectation.
+
+    The lock is free again.
+    """
     store = open_store()
     store.put(new_message(keys="k"))
     store.close()

@@ -82,7 +82,10 @@ def filled_to(store: MessageStore, end: int, size: int = 1000) -> None:
 
 @pytest.mark.parametrize(("spare", "blank"), [(8, 8), (7, None), (50, 50)])
 def test_a_record_needs_8_more_bytes_than_its_own(open_store: Open, spare: int, blank: int | None) -> None:
-    """store-ha#11: 200 bytes are put where 200 + spare are left; with fewer than 8 spare they go to the next file."""
+    """store-ha#11: 200 bytes are put where 200 + spare are left.
+
+    With fewer than 8 spare they go to the next file.
+    """
     store = open_store()
     size = store.config.mapped_file_size_commit_log
     filled_to(store, size - 200 - spare)

@@ -65,7 +65,10 @@ class Careless(Disk):
 
 
 class Torn:
-    """A store that ran, as bytes: what a crash leaves. Messages differ in every length."""
+    """A store that ran, as bytes: what a crash leaves.
+
+    Messages differ in every length.
+    """
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -96,7 +99,10 @@ def torn(tmp_path_factory: pytest.TempPathFactory) -> Torn:
 @settings(max_examples=60)
 @given(data=st.data(), filler=st.sampled_from([0, 0xFF]))
 def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_record(torn: Torn, data: st.DataObject, filler: int) -> None:
-    """store-ha#26. The CRC covers the body alone, as in RocketMQ: a record torn in its properties text passes."""
+    """store-ha#26.
+
+    The CRC covers the body alone, as in RocketMQ: a record torn in its properties text passes.
+    """
     cut = data.draw(st.integers(0, torn.records[-1][2]))
     kept = sum(cut >= properties for _, properties, _ in torn.records)
     end = torn.records[kept - 1][2] if kept else 0
@@ -115,7 +121,10 @@ def test_a_tail_torn_at_any_byte_is_cut_at_the_last_whole_record(torn: Torn, dat
 def test_the_last_record_torn_at_each_of_its_bytes_is_gone_from_log_queues_and_index(
     torn: Torn, tmp_path: Path, filler: int
 ) -> None:
-    """store-ha#26: at every byte of the last two messages; see above for the properties text."""
+    """store-ha#26: at every byte of the last two messages.
+
+    See above for the properties text.
+    """
     starts = [start for start, _, _ in torn.records]
     for cut in range(starts[-2], torn.records[-1][2] + 1):
         kept = sum(cut >= properties for _, properties, _ in torn.records)
@@ -161,7 +170,10 @@ def test_the_first_missing_entry_is_where_the_queues_are_filled_from(
 
 
 def test_what_the_queues_have_is_not_entered_again_after_a_kill(torn: Torn, tmp_path: Path) -> None:
-    """Section 3.5: they would skip it. The index is made anew, and the last store time is known again."""
+    """Section 3.5: they would skip it.
+
+    The index is made anew, and the last store time is known again.
+    """
     store = torn.reopened(tmp_path / "again", torn.records[-1][2], 0)
     assert store.dispatcher.entered == 0
     assert store.query("orders", "k3", 9, 0, 2**62).buffers

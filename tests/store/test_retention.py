@@ -71,7 +71,10 @@ def test_settings_decide_when_and_what(changes: dict[str, Any], arguments: dict[
 def test_a_deleted_log_file_takes_its_queue_and_index_files_and_moves_the_minimum(
     open_store: Open, clock: ManualClock
 ) -> None:
-    """Sections 3.2 and 3.7: what reaches into the kept log stays; queue minimum is its first kept message."""
+    """Sections 3.2 and 3.7: what reaches into the kept log stays.
+
+    Queue minimum is its first kept message.
+    """
     store = open_store(max_index_num=50)
     for number in range(400):
         store.put(new_message(b"x" * 400, queue_id=number % 2, keys=f"k{number}"))

@@ -181,7 +181,10 @@ def test_queue_entries_are_written_once_more_too(open_store: Open, rewritten: Re
 
 
 def test_an_index_file_whose_sync_failed_is_not_trusted_by_the_next_start(open_store: Open) -> None:
-    """Its pages cannot all be written again: most are holes. So it is made again from the log."""
+    """Its pages cannot all be written again: most are holes.
+
+    So it is made again from the log.
+    """
     disk = FaultyDisk()
     store = open_store(disk=disk, max_index_num=5)
     for number in range(10):

@@ -17,7 +17,10 @@ Open = Callable[..., MessageStore]
 def test_the_message_stored_at_or_nearest_to_a_time(
     open_store: Open, clock: ManualClock, timestamp: int, offset: int
 ) -> None:
-    """Exact, else the nearer; before the first the first, after the last the last; over three queue files."""
+    """Exact, else the nearer.
+
+    Before the first the first, after the last the last; over three queue files.
+    """
     store = open_store()
     clock.now, clock.step = 900, 100
     for _ in range(120):

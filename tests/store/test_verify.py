@@ -27,7 +27,10 @@ def filled(store: MessageStore, count: int = 60, size: int = 300) -> MessageStor
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.integers(1, 30_000), min_size=1, max_size=12))
 def test_a_good_log_is_good_wherever_it_is_cut(tmp_path_factory: pytest.TempPathFactory, pieces: list[int]) -> None:
-    """Files and their blanks included; what is verified is always the start of a record or of a file."""
+    """Files and their blanks included.
+
+    What is verified is always the start of a record or of a file.
+    """
     root = tmp_path_factory.mktemp("pieces")
     master = filled(MessageStore.open(small_config(root / "master"), now_millis=ManualClock()), 300)
     slave = MessageStore.open(small_config(root / "slave"), now_millis=ManualClock(), is_slave=True)

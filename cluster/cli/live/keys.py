@@ -76,7 +76,10 @@ KEYS = [
 
 
 def press(selection: Selection, key: str, document: Document) -> tuple[Selection, KeyCommand | None]:
-    """Return the new selection and the command of a key. If the key makes no sense now, a message says why."""
+    """Return the new selection and the command of a key.
+
+    If the key makes no sense now, a message says why.
+    """
     names = [node["name"] for node in in_order(document["nodes"])]
     selection = attrs.evolve(
         selection, message="", node=selection.node if selection.node in names else first_selected(document)
@@ -126,7 +129,7 @@ def _heal(selection: Selection, faults: Sequence[Document]) -> tuple[Selection, 
 
 
 def in_order(nodes: Sequence[Document]) -> list[Document]:
-    """Return nodes in the order of the screen: brokers by group, the master first; nameservers; workloads."""
+    """Sort nodes as on screen: groups (master first), nameservers, workloads."""
     order = {"broker": 0, "nameserver": 1, "workload": 2}
     groups: dict[str, int] = {}
     for node in nodes:

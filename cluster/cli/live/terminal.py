@@ -59,7 +59,10 @@ class LiveView:
         raise AssertionError("the painter never ends")
 
     async def _probe_forever(self) -> NoReturn:
-        """Read the status after an event, and at least twice a second; at most every 0.1 s, to spare the nodes."""
+        """Read the status after an event, and at least twice a second.
+
+        At most every 0.1 s, to spare the nodes.
+        """
         while True:
             self.document = {**await self.subject.status()}
             self._changed.set()

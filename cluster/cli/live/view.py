@@ -1,4 +1,6 @@
-"""Lays out a status document and the latest events for a screen of a given size. Pure.
+"""Lays out a status document and the latest events for a screen of a given size.
+
+Pure.
 
 Lines are never wrapped; one that is too long ends in an ellipsis. Rows that do not fit are counted. The events get the
 lines that are left.
@@ -31,7 +33,10 @@ def render_live(
     height: int = 24,
     leaving: str = "quit",
 ) -> RenderableType:
-    """Fill a screen: `height` lines, none longer than `width`. `leaving` is the label of the key q."""
+    """Fill a screen: `height` lines, none longer than `width`.
+
+    `leaving` is the label of the key q.
+    """
     document, events = printable_values(document), printable_values(events[-MOST_EVENTS:])
     room = max(height - 3, 0)  # the head, and two lines at the foot
     lines = [_head(document, width)]
@@ -203,7 +208,10 @@ def _faults(document: Document, _selection: Selection, room: int) -> list[Text]:
 
 
 def _events(events: Sequence[Document], document: Document, room: int) -> list[Text]:
-    """Render the latest events; a node's repeated events of one kind become one line with the last and their number."""
+    """Render the latest events.
+
+    A node's repeated events of one kind become one line with the last and their number.
+    """
     names = {node["address"]: node["name"] for node in document["nodes"]}
     folded: list[tuple[Document, int]] = []
     for event in events:
@@ -232,7 +240,10 @@ def _event(event: Document, times: int, names: Mapping[str, str]) -> Text:
 
 
 def _window(lines: list[Text], chosen: int, room: int, note: str = "") -> list[Text]:
-    """Return the lines that fit, with the selected one among them; the last line counts those left out."""
+    """Return the lines that fit, with the selected one among them.
+
+    The last line counts those left out.
+    """
     if len(lines) <= room:
         return lines
     first = min(max(0, chosen - (room - 1) // 2), len(lines) - (room - 1))

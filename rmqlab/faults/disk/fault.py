@@ -9,7 +9,9 @@ from rmqlab.faults.specification import TargetedFault
 
 
 class DiskEffect:
-    """The effect of one disk fault while it is in force. This one has none; kinds override what they affect.
+    """The effect of one disk fault while it is in force.
+
+    This one has none; kinds override what they affect.
 
     The store calls these methods around its own calls (`rmqlab.store.faulty_disk.DiskEffect`).
     """
@@ -33,7 +35,10 @@ class DiskEffect:
 
 @attrs.frozen(kw_only=True)
 class DiskFault(TargetedFault):
-    """Break the disk of a broker. What was allocated before can still be written, as on a real disk."""
+    """Break the disk of a broker.
+
+    What was allocated before can still be written, as on a real disk.
+    """
 
     family = "disk"
     is_brokers_only = True

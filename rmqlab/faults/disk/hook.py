@@ -10,7 +10,10 @@ from rmqlab.faults.rules import NodeRules
 
 @attrs.define(eq=False)
 class DiskFaults:
-    """Makes the effects of disk faults, and ends them. An effect lives as long as its fault: a quota is not refilled."""
+    """Makes the effects of disk faults, and ends them.
+
+    An effect lives as long as its fault: a quota is not refilled.
+    """
 
     set_effects: Callable[[Sequence[DiskEffect]], None]
     """Called with all effects in force whenever they change."""

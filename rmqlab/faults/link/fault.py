@@ -20,7 +20,10 @@ _END = "A node, all of a role (broker-a:slave), outside, or * for all others."
 
 @attrs.frozen(kw_only=True)
 class LinkFault(Fault):
-    """Break what goes from SRC to DST; what goes back stays whole. Times are ms of the cluster's clock."""
+    """Break what goes from SRC to DST; what goes back stays whole.
+
+    Times are ms of the cluster's clock.
+    """
 
     family = "link"
     refuses_connections: ClassVar[bool] = False

@@ -31,7 +31,10 @@ Callback = Callable[[int], None]
 
 
 class FaultySocket:
-    """Owns its socket from now on. `on_transparent` is called when the real socket would do as well."""
+    """Owns its socket from now on.
+
+    `on_transparent` is called when the real socket would do as well.
+    """
 
     def __init__(
         self,
@@ -85,7 +88,10 @@ class FaultySocket:
         self._update()
 
     def give_back(self) -> tuple[int, Callback | None]:
-        """Stop watching; return what the owner waits for and its callback, to register the real socket."""
+        """Stop watching.
+
+        Return what the owner waits for and its callback, to register the real socket.
+        """
         wanted, callback = self._wanted, self._callback
         self.unwatch()
         return wanted, callback

@@ -78,13 +78,19 @@ class LinkFaults:
         return sock
 
     def forget(self, sock: Transport) -> None:
-        """A connection is about to be closed. A `FaultySocket` reports itself when it is gone."""
+        """A connection is about to be closed.
+
+        A `FaultySocket` reports itself when it is gone.
+        """
         raw = sock.raw if isinstance(sock, FaultySocket) else sock
         if isinstance(raw, socket.socket):
             self._owners.pop(raw, None)
 
     def admit(self, sock: socket.socket, on_accept: OnAccept) -> None:
-        """Pass an accepted connection on. Abort it if its link is refused; keep it back while its link is a blackhole."""
+        """Pass an accepted connection on.
+
+        Abort it if its link is refused; keep it back while its link is a blackhole.
+        """
         ends = self._ends_of(sock)
         if ends is None:
             sock.close()
@@ -96,7 +102,10 @@ class LinkFaults:
             on_accept(sock)
 
     async def dial(self, host: str, port: int) -> None:
-        """Wait as long as the network takes before a connect. OSError if the connect should fail."""
+        """Wait as long as the network takes before a connect.
+
+        OSError if the connect should fail.
+        """
         ends = Ends(host, f"{host}:{port}", port)
         began = self._now()
         for moment in SYN_MOMENTS:

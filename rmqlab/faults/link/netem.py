@@ -1,4 +1,6 @@
-"""One direction of a connection through a bad network: when each byte arrives. Pure: the time is passed in.
+"""One direction of a connection through a bad network: when each byte arrives.
+
+Pure: the time is passed in.
 
 Bytes arrive in order, later than they were sent. A blackhole keeps them, as TCP does: the sender retransmits lost
 bytes after 0.2 s, then at doubled intervals up to 120 s, so after a heal they arrive at the next of those moments.
@@ -90,7 +92,10 @@ class LinkDirection:
         return self.transparent_at() <= now
 
     def transparent_at(self) -> float:
-        """Return from when on it is transparent if nothing is pushed; infinity if that is unknown."""
+        """Return from when on it is transparent if nothing is pushed.
+
+        Infinity if that is unknown.
+        """
         if self.impairment != UNIMPAIRED or self._parts or self._end is not None or self.is_cut:
             return math.inf
         return self._free_at
@@ -180,7 +185,10 @@ class LinkDirection:
         return None if self._end is None else self._end[1]
 
     def next_at(self) -> float:
-        """Return when the next bytes or the end arrive; infinity if nothing does by itself."""
+        """Return when the next bytes or the end arrive.
+
+        Infinity if nothing does by itself.
+        """
         if self.impairment.is_blocked:
             return math.inf
         if self._parts:

@@ -21,7 +21,10 @@ class HeldRequest(Protocol):
 
 
 def code_of(name: str, codes: type[enum.IntEnum]) -> int:
-    """Return the number of a code given by name or number. FaultError for an unknown name."""
+    """Return the number of a code given by name or number.
+
+    FaultError for an unknown name.
+    """
     if name.isdigit():
         return int(name)
     word = name.upper().replace("-", "_")

@@ -38,7 +38,10 @@ class _HeldRequest:
 
 @attrs.define(eq=False)
 class RequestFaults:
-    """Intercepts the requests of some dispatchers while there are faults. The dispatchers count `times` together."""
+    """Intercepts the requests of some dispatchers while there are faults.
+
+    The dispatchers count `times` together.
+    """
 
     node: NodeFaults
     """Hears of each fault that has affected as many requests as it should."""
@@ -54,7 +57,10 @@ class RequestFaults:
         self._set_hooks()
 
     def follow(self, rules: NodeRules) -> None:
-        """Put these rules in force instead of those before. A fault that stays goes on counting."""
+        """Put these rules in force instead of those before.
+
+        A fault that stays goes on counting.
+        """
         self._faults = rules.own_faults(RequestFault)
         self._left = {
             fault_id: self._left.get(fault_id, fault.times) for fault_id, fault in self._faults.items() if fault.times
@@ -66,7 +72,10 @@ class RequestFaults:
             dispatcher.inject_fault = partial(self._intercept, dispatcher) if self._faults else None
 
     def _intercept(self, dispatcher: Dispatcher[Any], channel: Any, command: Command) -> bool:
-        """Apply the oldest fault for this code. True if the request is not to be handled now."""
+        """Apply the oldest fault for this code.
+
+        True if the request is not to be handled now.
+        """
         for fault_id, fault in self._faults.items():
             if fault.code_number == command.code and self._left.get(fault_id) != 0:
                 fault.hold(_HeldRequest(dispatcher, channel, command, self.timers, self.now))

@@ -1,4 +1,6 @@
-"""Time until the absence of a broker is noticed. Metric: detection WATCHER. No I/O.
+"""Time until the absence of a broker is noticed.
+
+Metric: detection WATCHER. No I/O.
 
 Measured from the command that ended a broker (or from its observed end, without such a command) until a nameserver, or
 the route that a client receives, no longer contains its address.

@@ -149,7 +149,10 @@ def _broker(run: Run, node: str) -> str:
 
 
 def _count(run: Run, conditions: Mapping[str, str]) -> dict[str, Any]:
-    """Return all counts; also the brokers of lost messages, and the sends that `missing` is based on."""
+    """Return all counts.
+
+    Also the brokers of lost messages, and the sends that `missing` is based on.
+    """
     columns = [f"count_if(coalesce({condition}, false)) `{metric}`" for metric, condition in conditions.items()]
     columns += [
         f"collect_set(send.broker) filter (where {condition}) `brokers {metric}`"

@@ -57,7 +57,10 @@ class _Life:
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Yield a finding for every broker that was ready. Writes the table `offset_floors`."""
+    """Yield a finding for every broker that was ready.
+
+    Writes the table `offset_floors`.
+    """
     files = {name: table for name in run.stores if (table := _read(run, name)) is not None}
     faults = list(_faults(run.happenings))
     disturbances = {name: [*faults, *_pauses(run.happenings, name)] for name in run.members}

@@ -33,7 +33,10 @@ select {start} + nth * {step} at, `group`, sum(offset) offset from seen group by
 
 
 def judge(run: Run) -> Iterator[Finding]:
-    """Write the tables `send_bins`, `delivery_bins`, `offset_points`. Yields no findings."""
+    """Write the tables `send_bins`, `delivery_bins`, `offset_points`.
+
+    Yields no findings.
+    """
     step = max(100, (run.ended_at - run.began_at) // _POINTS)
     bounds = {"start": run.began_at, "end": max(run.began_at, run.ended_at), "step": step}
     run.table("send_bins", run.sql(_SENDS.format(**bounds)))

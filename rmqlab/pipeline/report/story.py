@@ -1,4 +1,6 @@
-"""Five sentences about a run: events, their causes, and advice; each number links to its evidence.
+"""Five sentences about a run: events, their causes, and advice.
+
+Each number links to its evidence.
 
 The sentences are built from the audit's findings and tables alone, so every run's page has them.
 """

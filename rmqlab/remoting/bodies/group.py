@@ -33,7 +33,10 @@ class SubscriptionGroupWrapper(Table, frozen=True, kw_only=True):
 
 
 class GetConsumerListByGroupResponseBody(Body, frozen=True, kw_only=True):
-    """Response of 38. An id that is connected twice stands here twice (broker-requests#40)."""
+    """Response of 38.
+
+    An id that is connected twice stands here twice (broker-requests#40).
+    """
 
     consumer_id_list: list[str] = []
 
@@ -64,7 +67,10 @@ class ConsumerConnection(Table, frozen=True, kw_only=True):
 
 
 class ProducerInfo(Body, frozen=True, kw_only=True):
-    """One connection of a producer group. The address has a slash before it: `/127.0.0.1:59612`."""
+    """One connection of a producer group.
+
+    The address has a slash before it: `/127.0.0.1:59612`.
+    """
 
     client_id: str
     language: str = "JAVA"

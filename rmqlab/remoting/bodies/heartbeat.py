@@ -68,7 +68,9 @@ class SubscriptionData(Body, frozen=True, kw_only=True):
 
 
 def tags_of(expression: str) -> list[str]:
-    """Split `TagA || TagB` into its tags; none for `*`, which is every tag (broker-requests section 2.3).
+    """Split `TagA || TagB` into its tags.
+
+    None for `*`, which is every tag (broker-requests section 2.3).
 
     ValueError for more than MAX_TAGS.
     """
@@ -112,7 +114,10 @@ class HeartbeatData(Body, frozen=True, kw_only=True):
 
     @classmethod
     def mended(cls, value: Any) -> Any:
-        """Turn ordinals into names; an unknown one is as if it were missing (broker-requests#37)."""
+        """Turn ordinals into names.
+
+        An unknown one is as if it were missing (broker-requests#37).
+        """
         if isinstance(value, dict) and isinstance(value.get("clientID"), (int, float)):
             value["clientID"] = str(value["clientID"])
         consumers = value.get("consumerDataSet") if isinstance(value, dict) else None

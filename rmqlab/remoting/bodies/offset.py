@@ -15,7 +15,10 @@ from rmqlab.remoting.header import Int, Long
 
 
 class ConsumerOffsets(Table, frozen=True, kw_only=True):
-    """All committed offsets of a broker: response of 43, consumerOffset.json. Key `topic@group`, then queue id."""
+    """All committed offsets of a broker: response of 43, consumerOffset.json.
+
+    Key `topic@group`, then queue id.
+    """
 
     offset_table: dict[str, dict[Int, Long]] = {}
 
@@ -43,7 +46,10 @@ class DelayOffsets(Body, frozen=True, kw_only=True):
 
 
 class OffsetWrapper(Body, frozen=True, kw_only=True):
-    """Progress in one queue. The timestamp is when the last consumed message was stored, 0 if there is none."""
+    """Progress in one queue.
+
+    The timestamp is when the last consumed message was stored, 0 if there is none.
+    """
 
     broker_offset: Long = 0
     consumer_offset: Long = 0
@@ -66,7 +72,9 @@ class ConsumeStatsList(Table, frozen=True, kw_only=True):
 
 
 class ResetOffsetBody(Table, frozen=True, kw_only=True):
-    """Request of 220 and response of 222. Go splits the text, so that it must hold no blank.
+    """Request of 220 and response of 222.
+
+    Go splits the text, so that it must hold no blank.
 
     Reads the form for C++ too: `mqadmin resetOffsetByTime -c` has it sent to every client.
     """
@@ -129,7 +137,10 @@ class QueryCorrectionOffsetBody(Body, frozen=True, kw_only=True):
 
 
 class QueueTimeSpan(Body, frozen=True, kw_only=True):
-    """Store times at the ends of one queue and at its consumer, in milliseconds; each again as text."""
+    """Store times at the ends of one queue and at its consumer, in milliseconds.
+
+    Each again as text.
+    """
 
     consume_time_stamp: Long = 0
     consume_time_stamp_str: str | None = None

@@ -53,7 +53,10 @@ class ConsumeQueueData(Body, frozen=True, kw_only=True):
 
 
 class QueryConsumeQueueResponseBody(Body, frozen=True, kw_only=True):
-    """Response of 321. The filter's members are there only where the request names a consumer group."""
+    """Response of 321.
+
+    The filter's members are there only where the request names a consumer group.
+    """
 
     filter_data: str | None = None
     max_queue_index: Long = 0

@@ -44,12 +44,18 @@ class RegisterBrokerBody(Table, frozen=True, kw_only=True):
 
 
 def body_crc32(body: bytes) -> int:
-    """The checksum that goes with a registration, over the body as sent; 0 is not checked (remoting#21)."""
+    """The checksum that goes with a registration, over the body as sent.
+
+    0 is not checked (remoting#21).
+    """
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def decode_registration(raw: bytes, *, version: int, compressed: bool) -> RegisterBrokerBody:
-    """Read any form; no body is a table without topics (remoting#22). BodyError where it does not parse."""
+    """Read any form; no body is a table without topics (remoting#22).
+
+    BodyError where it does not parse.
+    """
     body = _decode_any_form(raw, version=version, compressed=compressed)
     _check_topics(len(body.topic_config_serialize_wrapper.topic_config_table))
     return body
@@ -132,7 +138,10 @@ class _BlockReader:
 
 
 def _topic_from_line(line: bytes) -> TopicConfig:
-    """Read `name reads writes perm filterType`; 5.x writes a sixth word, which 4.9 refuses too."""
+    """Read `name reads writes perm filterType`.
+
+    5.x writes a sixth word, which 4.9 refuses too.
+    """
     try:
         name, reads, writes, perm, filter_type = line.decode().split(" ")
         return TopicConfig(

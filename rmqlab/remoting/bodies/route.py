@@ -26,7 +26,10 @@ class QueueData(Body, frozen=True, kw_only=True):
 
 
 class TopicRouteData(Table, frozen=True, kw_only=True):
-    """Response of 105. `encode_browser_compatible` for peers of version 401 and later, `encode` for older ones."""
+    """Response of 105.
+
+    `encode_browser_compatible` for peers of version 401 and later, `encode` for older ones.
+    """
 
     broker_datas: list[BrokerData] = []
     filter_server_table: dict[str, list[str]] = {}

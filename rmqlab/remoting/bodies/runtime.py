@@ -67,7 +67,10 @@ class ConsumeStatus(Body, frozen=True, kw_only=True):
 
 
 class ConsumerRunningInfo(Table, frozen=True, kw_only=True):
-    """Response of 307. Tools need the properties PROP_CONSUME_TYPE, _CONSUMEORDERLY and _CONSUMER_START_TIMESTAMP."""
+    """Response of 307.
+
+    Tools need the properties PROP_CONSUME_TYPE, _CONSUMEORDERLY and _CONSUMER_START_TIMESTAMP.
+    """
 
     jstack: str | None = None
     mq_table: dict[MessageQueue, ProcessQueueInfo] = {}
@@ -77,7 +80,10 @@ class ConsumerRunningInfo(Table, frozen=True, kw_only=True):
 
 
 class CMResult(enum.StrEnum):
-    """What a listener said to one message. The place in this list is the ordinal that Go clients send."""
+    """What a listener said to one message.
+
+    The place in this list is the ordinal that Go clients send.
+    """
 
     CR_SUCCESS = "CR_SUCCESS"
     CR_LATER = "CR_LATER"

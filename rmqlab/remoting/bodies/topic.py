@@ -54,14 +54,20 @@ class TopicConfigSerializeWrapper(Table, frozen=True, kw_only=True):
 
 
 class TopicList(Table, frozen=True, kw_only=True):
-    """Response of 206, 224, 304, 305, 311 to 313. Only 304 gives an address (remoting#20)."""
+    """Response of 206, 224, 304, 305, 311 to 313.
+
+    Only 304 gives an address (remoting#20).
+    """
 
     broker_addr: str | None = None
     topic_list: list[str] = []
 
 
 class TopicOffset(Body, frozen=True, kw_only=True):
-    """Bounds of one queue. The timestamp is when its last message was stored, 0 if it is empty."""
+    """Bounds of one queue.
+
+    The timestamp is when its last message was stored, 0 if it is empty.
+    """
 
     last_update_timestamp: Long = 0
     max_offset: Long = 0

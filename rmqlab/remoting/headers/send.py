@@ -75,7 +75,10 @@ class SendMessageRequestHeaderV2(SendMessageRequestHeader, frozen=True, kw_only=
 
 
 class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
-    """10, 310, 320, 324, 325. A failed send has only the last two (broker-requests#20)."""
+    """10, 310, 320, 324, 325.
+
+    A failed send has only the last two (broker-requests#20).
+    """
 
     is_strict: ClassVar[bool] = True
 
@@ -90,7 +93,10 @@ class SendMessageResponseHeader(Header, frozen=True, kw_only=True):
 
 
 class ReplyMessageRequestHeader(Header, frozen=True, kw_only=True):
-    """326: a reply on its way from the broker to the requester. The body is the reply's."""
+    """326: a reply on its way from the broker to the requester.
+
+    The body is the reply's.
+    """
 
     producer_group: str
     topic: str

@@ -154,7 +154,10 @@ def test_our_master_begins_where_the_recorded_one_did_and_sends_the_same_bytes(l
 
 
 def test_our_master_closes_on_the_report_on_which_the_recorded_one_did() -> None:
-    """store-ha#41, e4: the slave's log ends beyond the master's; the second report of a connection is refused."""
+    """store-ha#41, e4: the slave's log ends beyond the master's.
+
+    The second report of a connection is refused.
+    """
     refused = 0
     for lines in connections("e4"):
         stream = MasterStream.accepted(HaSettings(), 0.0)

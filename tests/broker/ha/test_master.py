@@ -1,4 +1,7 @@
-"""A master with slaves that are plain sockets. Where time matters a test asks for the mock clock, and moves it."""
+"""A master with slaves that are plain sockets.
+
+Where time matters a test asks for the mock clock, and moves it.
+"""
 
 import os
 import struct
@@ -85,7 +88,7 @@ async def connect(master: HaMaster, told: Recorder) -> AsyncIterator[Connect]:
 async def test_nothing_is_sent_before_the_first_report(
     connect: Connect, told: Recorder, mock_clock: MockClock, nursery: trio.Nursery
 ) -> None:
-    """store-ha#35: not even a heartbeat; then one, if the connection is 5 s old, and data (section 4.3)."""
+    """store-ha#35: no heartbeat before the report; afterwards one, and data."""
     slave = await connect()
     frames: list[tuple[int, bytes]] = []
 
@@ -169,7 +172,10 @@ async def test_a_slave_is_closed_20_s_after_its_last_report(connect: Connect, mo
 async def test_reports_that_came_while_the_master_stood_still_are_no_silence(
     connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock, _time: int
 ) -> None:
-    """4.9 reads before it looks at the time. Which task runs first here is chance: hence several times."""
+    """4.9 reads before it looks at the time.
+
+    Which task runs first here is chance: hence several times.
+    """
     slave = await connect()
     await slave.report(100)
     await told.wait_until(lambda: told.acks == [100])
@@ -346,7 +352,7 @@ async def test_one_address_gets_a_part_of_the_connections_and_a_flood_is_told_of
 async def test_a_flood_of_reports_is_read_in_passing_and_others_are_served(
     connect: Connect, told: Recorder, master: HaMaster, nursery: trio.Nursery, mock_clock: MockClock
 ) -> None:
-    """Of what comes at once the last report counts; the rest costs a look at 64 KB at a time."""
+    """Of reports received together the last counts; reads are of 64 KB."""
     del mock_clock  # time stands still: no heartbeat comes between
     stranger, slave = await connect(), await connect()
     await slave.report(90)
@@ -376,7 +382,10 @@ async def test_a_flood_of_reports_is_read_in_passing_and_others_are_served(
 async def test_what_no_slave_says_costs_one_line_and_no_byte(
     connect: Connect, told: Recorder, master: HaMaster, sent: bytes, reason: str, mock_clock: MockClock
 ) -> None:
-    """4.9 believes any first report that is not negative; from the second on it closes (store-ha#41)."""
+    """4.9 believes any first report that is not negative.
+
+    From the second on it closes (store-ha#41).
+    """
     del mock_clock  # time stands still: no heartbeat comes between
     stranger = await connect()
     await stranger.stream.send_all(sent)

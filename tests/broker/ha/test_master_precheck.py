@@ -32,7 +32,10 @@ async def test_in_4_9_a_slave_ahead_of_its_master_diverges_silently(pair: Pair) 
 
 @pytest.mark.parametrize("master_adds", [0, 3, 15, 200])
 async def test_with_ha_truncate_diverged_it_is_cut_to_the_common_part_and_follows(pair: Pair, master_adds: int) -> None:
-    """Whether the master has passed its end yet or not, files later too. What was cut is kept beside."""
+    """Whether the master has passed its end yet or not, files later too.
+
+    What was cut is kept beside.
+    """
     common = part_ways(pair, master_adds=master_adds)
     had, ours = pair.copy.max_commit_log_offset, log_bytes(pair.copy)
     pair.follow(ha_truncate_diverged=True)
@@ -98,7 +101,10 @@ async def test_a_slave_whose_last_whole_record_expired_begins_at_the_master_s_fi
 
 @pytest.mark.parametrize("master_has", [0, 2, 50])
 async def test_a_log_with_nothing_in_common_is_not_touched(pair: Pair, master_has: int) -> None:
-    """A wiped master, or a foreign one: the slave may have the only copy. It waits for a person to decide."""
+    """A wiped master, or a foreign one: the slave may have the only copy.
+
+    It waits for a person to decide.
+    """
     send(pair.master, 20, "old")
     replicate(pair.source, pair.copy)
     ours = log_bytes(pair.copy)
@@ -130,7 +136,10 @@ def expire_all_but_an_empty_file(pair: Pair) -> int:
 
 @pytest.mark.parametrize("is_restarted", [False, True])
 async def test_a_slave_whose_files_all_expired_follows_on_where_it_was(pair: Pair, is_restarted: bool) -> None:  # noqa: FBT001
-    """Issue 12.10: its queues name records that it no longer has; 4.9 follows, and so must the switches."""
+    """Issue 12.10: its queues name records that it no longer has.
+
+    4.9 follows, and so must the switches.
+    """
     end = expire_all_but_an_empty_file(pair)
     if is_restarted:
         config = pair.copy.config

@@ -52,7 +52,10 @@ async def test_without_switches_nothing_is_asked(pair: Pair) -> None:
 
 
 async def test_who_is_asked(pair: Pair) -> None:
-    """What the nameservers say of the master; the port below, as 4.9 has it, where its address was set by hand."""
+    """What the nameservers say of the master.
+
+    The port below, as 4.9 has it, where its address was set by hand.
+    """
     known_master = KnownMaster("10.0.0.9:10911")
     examination = pair.examination(known_master)
     await examination.is_fit("10.0.0.1:10912", HaSettings(ha_check_master=True))

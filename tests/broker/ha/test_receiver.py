@@ -16,7 +16,10 @@ from rmqlab.broker.ha.testing import FileSize, MemoryLog
 
 @attrs.define
 class Wire:
-    """A socket. `wire` is what is still to come; a call gives at most `gives` bytes, and 0 stands for blocking."""
+    """A socket.
+
+    `wire` is what is still to come; a call gives at most `gives` bytes, and 0 stands for blocking.
+    """
 
     wire: bytes
     gives: list[int] = attrs.field(factory=list)

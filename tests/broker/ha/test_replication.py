@@ -1,4 +1,7 @@
-"""Master and slave together: real stores, loopback sockets. A slave reports at once, to spare 5 s of each test."""
+"""Master and slave together: real stores, loopback sockets.
+
+A slave reports at once, to spare 5 s of each test.
+"""
 
 import pathlib
 import tracemalloc
@@ -221,7 +224,10 @@ async def test_a_slave_with_smaller_files_closes_again_and_again_and_tells_why(r
 
 
 async def test_slow_silent_and_dead_slaves_do_not_hold_up_the_others(run: Run, open_store: OpenStore) -> None:
-    """Section 4.4: every connection is served by itself. The slow one has all of it in the end."""
+    """Section 4.4: every connection is served by itself.
+
+    The slow one has all of it in the end.
+    """
     source, copy = open_store("master"), open_store("slave", is_slave=True)
     put(source, 30)
     master, address = run.serve(source)

@@ -16,7 +16,10 @@ from rmqlab.broker.ha.testing import FileSize, MemoryLog
 
 @attrs.define
 class Wire:
-    """A socket. Takes as many bytes a call as `takes` says, then blocks; without `takes`, everything."""
+    """A socket.
+
+    Takes as many bytes a call as `takes` says, then blocks; without `takes`, everything.
+    """
 
     takes: list[int] | None = None
     got: bytearray = attrs.field(factory=bytearray)

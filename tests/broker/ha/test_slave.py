@@ -1,4 +1,7 @@
-"""A slave with a master that is a plain socket. Where time matters a test asks for the mock clock, and moves it."""
+"""A slave with a master that is a plain socket.
+
+Where time matters a test asks for the mock clock, and moves it.
+"""
 
 import itertools
 import os

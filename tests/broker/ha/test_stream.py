@@ -137,7 +137,10 @@ def test_whatever_a_stranger_sends_is_a_report_or_the_end(
     log_end: int,
     switched: bool,  # noqa: FBT001 - hypothesis gives it by position
 ) -> None:
-    """No other error; nothing beyond our end is acknowledged after the first, and nothing at all below zero."""
+    """No other error.
+
+    Nothing beyond our end is acknowledged after the first, and nothing at all below zero.
+    """
     stream = MasterStream.accepted(HARD if switched else SETTINGS, 0.0)
     stream_of = iter(cuts)
     try:
@@ -245,7 +248,10 @@ def test_an_empty_log_does_not_begin_at_what_is_no_offset(offset: int) -> None:
 
 
 def test_a_slave_gives_up_when_no_report_left_for_the_housekeeping_interval() -> None:
-    """HAClient.run: what is written counts, and the connect; what is received does not."""
+    """HAClient.run: what is written counts, and the connect.
+
+    What is received does not.
+    """
     stream = SlaveStream.connected(attrs.evolve(SETTINGS, ha_housekeeping_interval=3000), 300, 100.0)
     assert stream.unreported_at == 103.0
     stream.last_read_at = 102.0

@@ -1,4 +1,7 @@
-"""Text traces of HA connections. `pytest tests/broker/ha/test_traces.py --rewrite-traces` writes what happens now."""
+"""Text traces of HA connections.
+
+`pytest tests/broker/ha/test_traces.py --rewrite-traces` writes what happens now.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,6 @@
-"""Plays a text trace of one HA connection: commands in, what both sides do out. No sockets, no waiting.
+"""Plays a text trace of one HA connection: commands in, what both sides do out.
+
+No sockets, no waiting.
 
 A trace is a file of blocks, each a line of commands and, below `----`, what follows from it:
 
@@ -78,7 +80,10 @@ def format_trace(blocks: Sequence[Block]) -> str:
 
 
 def play(path: Path) -> list[Block]:
-    """Play a trace from its beginning. Returns its blocks with the output that they gave now."""
+    """Play a trace from its beginning.
+
+    Returns its blocks with the output that they gave now.
+    """
     pair = Pair()
     return [attrs.evolve(block, expected=pair.play(block.commands)) for block in parse_trace(path.read_text())]
 
@@ -90,7 +95,10 @@ def log_bytes(first: int, end: int) -> bytes:
 
 @attrs.define(eq=False)
 class Wire:
-    """Bytes on their way from one side to the other; used as a socket that does not block."""
+    """Bytes on their way from one side to the other.
+
+    Used as a socket that does not block.
+    """
 
     pending: bytearray = attrs.field(factory=bytearray)
     is_closed: bool = False

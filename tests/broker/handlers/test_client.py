@@ -86,7 +86,10 @@ def test_the_first_heartbeat_of_a_group_makes_its_config_and_its_retry_topic(tal
 
 
 def test_a_group_that_may_not_be_made_is_registered_all_the_same(open_broker: Opener) -> None:
-    """Section 3.1, step 2 is left out, step 3 is not. A group of the system is always made."""
+    """Section 3.1, step 2 is left out, step 3 is not.
+
+    A group of the system is always made.
+    """
     talk = open_broker(auto_create_subscription_group=False)
     talk.heartbeat("G", "T")
     talk.heartbeat("CID_RMQ_SYS_X", "T")

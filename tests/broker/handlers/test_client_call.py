@@ -141,7 +141,10 @@ def test_without_force_no_queue_moves_on(
 
 
 def test_the_form_for_consumers_is_chosen_by_the_tools_language(talk: TalkingBroker, consumer: ScriptedPeer) -> None:
-    """Recording b6: `mqadmin resetOffsetByTime -c` says CPP; the answer to the tool is the usual one."""
+    """Recording b6: `mqadmin resetOffsetByTime -c` says CPP.
+
+    The answer to the tool is the usual one.
+    """
     talk.send("T")
     commit_all(talk, 1)
     reply = reset(talk, 0, language="CPP")

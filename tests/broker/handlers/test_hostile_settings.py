@@ -33,7 +33,10 @@ def all_lines(loaded: BrokerSettings) -> dict[str, str]:
 
 
 class Target:
-    """A broker, and what it is set to before each request. No attrs class: hypothesis would print all of the broker."""
+    """A broker, and what it is set to before each request.
+
+    No attrs class: hypothesis would print all of the broker.
+    """
 
     def __init__(self, talk: TalkingBroker, path: pathlib.Path) -> None:
         self.talk, self.path = talk, path

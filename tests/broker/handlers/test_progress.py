@@ -16,7 +16,10 @@ from rmqlab.remoting.codes import RequestCode, ResponseCode
 
 @pytest.fixture
 def lagging(talk: TalkingBroker) -> TalkingBroker:
-    """Topic T has 3 messages in queue 0, 10 s apart; group g has consumed 2 of them. U has one, and nobody reads it."""
+    """Topic T has 3 messages in queue 0, 10 s apart; group g has consumed 2 of them.
+
+    U has one, and nobody reads it.
+    """
     for number in range(3):
         talk.send("T", body=b"%d" % number)
         talk.clock.advance(10)

@@ -146,7 +146,10 @@ def test_tags_are_cut_as_the_java_client_cuts_them(talk: TalkingBroker, expressi
 
 
 def test_namespaces_are_part_of_the_names(talk: TalkingBroker) -> None:
-    """As 4.9's clients send them: `NS%topic`, `%RETRY%NS%group`; nothing is created beside them."""
+    """As 4.9's clients send them: `NS%topic`, `%RETRY%NS%group`.
+
+    Nothing is created beside them.
+    """
     talk.send("NS%orders", body=b"one")
     talk.heartbeat("NS%shop", "NS%orders", "%RETRY%NS%shop")
     assert talk.broker.topics.get("%RETRY%NS%shop") is not None

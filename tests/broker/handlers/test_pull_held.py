@@ -157,7 +157,10 @@ def test_a_pull_held_on_a_slave_is_answered_by_the_sweep(filled: TalkingBroker, 
 def test_with_wake_held_pulls_on_slave_it_is_answered_when_the_message_arrives(
     filled: TalkingBroker, open_broker: Opener
 ) -> None:
-    """The pair of the test before; a delayed message in its schedule queue is nobody's business on a slave."""
+    """The pair of the test before.
+
+    A delayed message in its schedule queue is nobody's business on a slave.
+    """
     slave = open_broker("woken", broker_role="SLAVE", broker_id=1, wake_held_pulls_on_slave=True)
     replicate(filled, slave)
     hold(slave, 5)

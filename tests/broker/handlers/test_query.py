@@ -48,7 +48,10 @@ def test_nothing_found_still_has_both_fields(talk: TalkingBroker) -> None:
 
 
 def test_on_a_slave_that_copies_much_a_query_waits_for_the_index(talk: TalkingBroker, slave: TalkingBroker) -> None:
-    """Section 3.4: what is in the queues is found. The index is taken along then, to where the queues were."""
+    """Section 3.4: what is in the queues is found.
+
+    The index is taken along then, to where the queues were.
+    """
     for number in range(600):
         talk.send("T", body=b"%d" % number * 200, KEYS=f"k{number}")
     source, copy = talk.broker.store, slave.broker.store

@@ -105,7 +105,10 @@ def test_how_long_a_broker_runs(talk: TalkingBroker) -> None:
 
 
 def test_delay_offsets_are_those_that_delivery_goes_by(talk: TalkingBroker) -> None:
-    """broker-requests#54: bare numbers as keys; runtime info sets them against the ends of the queues."""
+    """broker-requests#54: bare numbers as keys.
+
+    Runtime info sets them against the ends of the queues.
+    """
     assert talk.ask(RequestCode.GET_ALL_DELAY_OFFSET).body == b'{"offsetTable":{}}'
     talk.send("T", DELAY="3")
     talk.broker.delay.offsets = {1: 2, 3: 0}
@@ -136,7 +139,10 @@ def fill_three_files(talk: TalkingBroker) -> None:
 
 
 def test_old_files_are_deleted_by_hand_at_any_hour(talk: TalkingBroker) -> None:
-    """Code 329; store-ha#30: only those whose time is over, never the last, by the next 20 rounds of cleaning."""
+    """Code 329.
+
+    store-ha#30: only those whose time is over, never the last, by the next 20 rounds of cleaning.
+    """
     fill_three_files(talk)
     store = talk.broker.store
     assert talk.ask(RequestCode.DELETE_EXPIRED_COMMITLOG).code == ResponseCode.SUCCESS

@@ -41,7 +41,10 @@ def test_what_makes_a_batch_is_the_header_not_the_code(
 
 
 def test_a_js_client_sends_numbers_and_no_batch_field(talk: TalkingBroker) -> None:
-    """broker-requests#4, #12: the values may be JSON numbers and booleans; unknown fields change nothing (#6)."""
+    """broker-requests#4, #12: the values may be JSON numbers and booleans.
+
+    Unknown fields change nothing (#6).
+    """
     import msgspec
 
     from rmqlab.remoting.command import Command
@@ -143,7 +146,10 @@ def test_a_broker_takes_nothing_before_its_time(open_broker: Opener) -> None:
 
 
 def test_limits_of_size(talk: TalkingBroker) -> None:
-    """broker-requests#17, store-ha#15. The commit log file of this broker is smaller than 4 MiB, but for this it counts."""
+    """broker-requests#17, store-ha#15.
+
+    The commit log file of this broker is smaller than 4 MiB, but for this it counts.
+    """
     assert talk.send("T", body=b"").code == ResponseCode.SUCCESS
     assert talk.send("T", body=bytes(4 * 2**20 + 1)).code == ResponseCode.MESSAGE_ILLEGAL
     assert talk.send("T", P="x" * 32_768).code == ResponseCode.MESSAGE_ILLEGAL

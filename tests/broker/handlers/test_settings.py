@@ -62,7 +62,10 @@ def test_what_tools_cannot_do_without_is_there(talk: TalkingBroker, key: str) ->
 def test_settings_of_parts_that_are_not_here_are_kept_and_shown(
     talk: TalkingBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """broker-requests#61: with 4.9.8's defaults, else as they were set; whoever sets one is told that it means nothing."""
+    """broker-requests#61: with 4.9.8's defaults, else as they were set.
+
+    Whoever sets one is told that it means nothing.
+    """
     assert shown(talk)["sendThreadPoolQueueCapacity"] == "10000"
     assert len(shown(talk)) > 180
     assert (
@@ -84,7 +87,10 @@ def test_no_setting_both_has_an_effect_and_has_none() -> None:
 
 
 def test_a_change_counts_at_once_and_after_a_restart(talk: TalkingBroker) -> None:
-    """broker-requests#61: broker, store and replication settings alike; unknown keys change nothing."""
+    """broker-requests#61: broker, store and replication settings alike.
+
+    Unknown keys change nothing.
+    """
     talk.clock.advance(9)
     changes = "slaveReadEnable=true\nfileReservedTime=24\nhaSlaveFallbehindMax=1000\nslaveTimeout=500\nnoSuchKey=1\n"
     assert change(talk, changes) == ResponseCode.SUCCESS

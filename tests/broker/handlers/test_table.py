@@ -147,7 +147,10 @@ EMPTY_FIELDS = {
 
 @pytest.mark.parametrize("code", [*MUST_HAVE_FIELDS, *EMPTY_FIELDS])
 def test_answers_that_clients_look_into_have_ext_fields(talk: TalkingBroker, code: RequestCode) -> None:
-    """broker-requests#10: Java dereferences them, C++ throws without; some are there and empty."""
+    """broker-requests#10: Java dereferences them, C++ throws without.
+
+    Some are there and empty.
+    """
     talk.send("T")
     fields = MUST_HAVE_FIELDS.get(code, EMPTY_FIELDS.get(code))
     reply = talk.ask(code, fields)

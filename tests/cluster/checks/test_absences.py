@@ -70,7 +70,10 @@ def longest_lie(world: World, end: int) -> float:
 
 
 def longest_detection(world: World, end: int) -> float | None:
-    """From each absence on, look every 10 ms until the name is gone; None where no absence was noticed."""
+    """From each absence on, look every 10 ms until the name is gone.
+
+    None where no absence was noticed.
+    """
     found = []
     for index, since in enumerate(world.away_since):
         if not world.at(since)[1]:

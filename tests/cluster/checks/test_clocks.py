@@ -69,7 +69,10 @@ def test_a_producer_is_seen_on_both_sides(millis: int) -> None:
 
 
 def test_what_is_stored_again_later_contradicts_nothing() -> None:
-    """A delayed message has a record in a system topic first; one that is sent back gets one in the retry topic."""
+    """A delayed message has a record in a system topic first.
+
+    One that is sent back gets one in the retry topic.
+    """
     run = busy_run()
     copy = run.logs["broker-a"][0]
     run.logs["broker-a"] = [

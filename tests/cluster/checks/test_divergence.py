@@ -18,7 +18,10 @@ Judge = Callable[[list[str], list[str]], tuple[Findings, list[bytes]]]
 
 @pytest.fixture
 def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
-    """Writes two logs with a message for each id, and judges; answers the written bytes of both, too."""
+    """Writes two logs with a message for each id, and judges.
+
+    Answers the written bytes of both, too.
+    """
 
     def judge(master: list[str], slave: list[str]) -> tuple[Findings, list[bytes]]:
         roots, logs = {}, []

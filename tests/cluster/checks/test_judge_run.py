@@ -1,4 +1,7 @@
-"""The entry point: real files in, findings out; names that are regular; JSON; what is missing."""
+"""The entry point: real files in, findings out.
+
+Names that are regular; JSON; what is missing.
+"""
 
 import json
 from collections.abc import Callable
@@ -183,7 +186,10 @@ def test_metrics_as_json() -> None:
 
 
 def test_name_stands_for_the_argument(write: Write) -> None:
-    """Issue 14.3: `--name` names the run, as in other commands; two different names are an error."""
+    """Issue 14.3: `--name` names the run, as in other commands.
+
+    Two different names are an error.
+    """
     run = MadeUpRun()
     run.send(1, at=["broker-a", "broker-a-s"])
     directory = str(write(run))

@@ -8,7 +8,10 @@ METRIC = "offset_file_behind broker-a"
 
 
 def consumed_run(offset: int = 100, seconds: float = 60) -> MadeUpRun:
-    """A consumer commits once, a minute before the run's last event. The master's file has it."""
+    """A consumer commits once, a minute before the run's last event.
+
+    The master's file has it.
+    """
     run = MadeUpRun()
     run.wait(60)
     run.commit(offset)

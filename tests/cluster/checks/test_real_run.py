@@ -84,7 +84,10 @@ async def happened(cluster: Cluster, kind: str) -> None:
 
 
 async def all_delivered(cluster: Cluster) -> None:
-    """Wait until each message that is known to be stored has been delivered. The producer has ended."""
+    """Wait until each message that is known to be stored has been delivered.
+
+    The producer has ended.
+    """
     sent = [event.fields for event in cluster.journal() if event.kind == "sent"]
     left = {fields["number"] for fields in sent if fields["outcome"] not in {"refused", "indeterminate"}}
     with trio.fail_after(real_seconds(100)):

@@ -1,4 +1,7 @@
-"""Small tables of brokers: what they need not hold. That planted violations are found: tests/cluster/plant."""
+"""Small tables of brokers: what they need not hold.
+
+That planted violations are found: tests/cluster/plant.
+"""
 
 from pathlib import Path
 

@@ -1,4 +1,7 @@
-"""Real processes, forked and executed. Every wait is for a report or for the end of a stream."""
+"""Real processes, forked and executed.
+
+Every wait is for a report or for the end of a stream.
+"""
 
 import os
 import pathlib

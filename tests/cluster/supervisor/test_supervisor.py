@@ -128,7 +128,10 @@ def produce(supervisor: Supervisor) -> str:
 async def test_a_workload_that_ends_before_its_readiness_is_noticed_has_started(
     supervisor: Supervisor, nursery: trio.Nursery, produce: str, status: int
 ) -> None:
-    """Both reports arrive before the waiting task runs again. How it ended is the caller's to judge."""
+    """Both reports arrive before the waiting task runs again.
+
+    How it ended is the caller's to judge.
+    """
     nursery.start_soon(supervisor.wait_ready, produce)
     await wait_all_tasks_blocked()
     supervisor.processes._ready(produce, Ready({}))

@@ -1,4 +1,7 @@
-"""One request of the corpus, played at one cluster; what came of it, made comparable."""
+"""One request of the corpus, played at one cluster.
+
+What came of it, made comparable.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

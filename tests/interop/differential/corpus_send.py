@@ -1,4 +1,7 @@
-"""Sends of all kinds, messages handed back, and transactions; what the queues hold after them."""
+"""Sends of all kinds, messages handed back, and transactions.
+
+What the queues hold after them.
+"""
 
 import struct
 from collections.abc import Iterator, Mapping

@@ -18,7 +18,9 @@ Kinds = Mapping[str, tuple[object, ...]]
 
 
 def mutated(case: Case, kinds: Kinds, *, leave: Mapping[str, tuple[object, ...]] | None = None) -> Iterator[Case]:
-    """The case itself in both codecs; then each field missing, and with each value of its kind.
+    """The case itself in both codecs.
+
+    Then each field missing, and with each value of its kind.
 
     `leave` names values that would do more than be answered, by field.
     """

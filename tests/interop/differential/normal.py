@@ -1,4 +1,7 @@
-"""What two clusters say, freed of what must differ: addresses, ports, times. Records and fastjson's bodies are read here."""
+"""What two clusters say, freed of what must differ: addresses, ports, times.
+
+Records and fastjson's bodies are read here.
+"""
 
 import json
 import re
@@ -32,7 +35,10 @@ class Names:
         return "MILLIS" if abs(time.time() * 1000 - value) < DAY else value
 
     def plain(self, value: Any) -> Any:
-        """A JSON value with names for what is a cluster's own; lists in an order of their own, for most are sets."""
+        """A JSON value with names for what is a cluster's own.
+
+        Lists in an order of their own, for most are sets.
+        """
         if isinstance(value, dict):
             return {self.text(key): "ANY" if key in _MEASURED else self.plain(item) for key, item in value.items()}
         if isinstance(value, list):

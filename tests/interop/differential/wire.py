@@ -99,7 +99,10 @@ def read_command(codec: int, header: bytes, body: bytes) -> Command:
 
 
 class Connection:
-    """One socket. Answers are kept by their opaque, what the server asks of its own in order."""
+    """One socket.
+
+    Answers are kept by their opaque, what the server asks of its own in order.
+    """
 
     def __init__(self, address: str) -> None:
         self._socket = socket.create_connection(split_address(address), 10)
@@ -121,7 +124,10 @@ class Connection:
             raise Closed from exc
 
     def wait(self, opaque: int, timeout: float) -> Command | None:
-        """The answer to one request, or None if it has not come in time. Closed at the end of the connection."""
+        """The answer to one request, or None if it has not come in time.
+
+        Closed at the end of the connection.
+        """
         deadline = time.monotonic() + timeout
         while opaque not in self.answers:
             left = deadline - time.monotonic()

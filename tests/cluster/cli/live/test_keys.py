@@ -1,4 +1,7 @@
-"""What keys mean: bytes to keys, keys to deeds; what makes no sense is said and not done."""
+"""What keys mean: bytes to keys, keys to deeds.
+
+What makes no sense is said and not done.
+"""
 
 from typing import Any
 

@@ -28,7 +28,10 @@ PATIENCE = 60.0
 
 @attrs.define
 class Screen:
-    """A terminal of 80x24 with a program in it. What was shown is kept without its escapes."""
+    """A terminal of 80x24 with a program in it.
+
+    What was shown is kept without its escapes.
+    """
 
     terminal: int
     process: subprocess.Popen[bytes]
