@@ -65,7 +65,7 @@ class TalkingBroker:
     peer: ScriptedPeer = attrs.field(factory=ScriptedPeer)
     _opaque: int = attrs.field(default=0, init=False)
 
-    def tell(
+    def exchange(
         self,
         code: int,
         header: Header | Mapping[str, str] | None = None,
@@ -109,18 +109,18 @@ class TalkingBroker:
         **options: Any,
     ) -> Command:
         """Send one request and return its immediate reply."""
-        (reply,) = self.tell(code, header, body, **options)
+        (reply,) = self.exchange(code, header, body, **options)
         assert reply.opaque == self._opaque
         return reply
 
     def send(self, topic: str, queue_id: int = 0, body: bytes = b"hello", **properties: str) -> Command:
         """Send a message and return its immediate reply. A missing topic is created."""
-        (reply,) = self.tell(RequestCode.SEND_MESSAGE_V2, send_fields(topic, queue_id, **properties), body)
+        (reply,) = self.exchange(RequestCode.SEND_MESSAGE_V2, send_fields(topic, queue_id, **properties), body)
         return reply
 
     def pull(self, topic: str, offset: int = 0, **changes: object) -> list[Command]:
         """Pull with a subscription in the request; return the immediate reply, if any."""
-        return self.tell(RequestCode.PULL_MESSAGE, pull_fields(topic, offset, **changes))
+        return self.exchange(RequestCode.PULL_MESSAGE, pull_fields(topic, offset, **changes))
 
     def sweep_held_pulls(self) -> None:
         """Do what the broker does every 5 s."""

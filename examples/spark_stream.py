@@ -44,7 +44,7 @@ with open_session("local[2]") as spark, tempfile.TemporaryDirectory() as checkpo
         .selectExpr("to_json(named_struct('at', window.start, 'broker', broker, 'orders', count)) body", "broker keys")
     )
 
-    # %% ... into another topic: at least once, with a name for each row by which repeats can be told
+    # %% ... into another topic: at least once, with an id per row by which repeats can be found
     query = (
         counts.writeStream.format("rocketmq")
         .option("nameServer", server)

@@ -18,7 +18,7 @@ BOOKED: set[str] = set()
 
 
 async def charge(message: Message, unique_id: str) -> TransactionState:
-    """The work: the message waits at the broker, invisible, until its end is told."""
+    """The local transaction: consumers cannot see the message until it ends."""
     await trio.lowlevel.checkpoint()
     customer, amount = message.body.decode().split()
     if ACCOUNTS[customer] < int(amount):

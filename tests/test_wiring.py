@@ -177,7 +177,7 @@ class Part:
         "part.size, part.anything = 1, 2\npart.later = whatever",
         "def run():\n    pass\npart.anything = run",
         "part.waker = whatever",
-        "part.told = whatever",
+        "part.on_reply = whatever",
         "class A:\n    def start(self):\n        self.later = whatever",
     ],
 )

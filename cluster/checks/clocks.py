@@ -58,7 +58,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             value=found[0].millis / 1000 if found else 0.0,
             is_at_least=bool(found),
             message_ids=tuple(bound.message_id for bound in found if bound.message_id),
-            evidence=tuple(_tell(bound, history) for bound in found),
+            evidence=tuple(_evidence(bound, history) for bound in found),
         )
 
 
@@ -151,7 +151,7 @@ def _is_own(entry: JournalEntry) -> bool:
     return kind is not None and kind.source in _OWN_SOURCES
 
 
-def _tell(bound: Bound, history: History) -> Evidence:
+def _evidence(bound: Bound, history: History) -> Evidence:
     return Evidence(
         says=f"{bound.says}, by {bound.millis / 1000:.2f} s",
         at_millis=bound.at,

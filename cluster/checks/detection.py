@@ -68,7 +68,7 @@ def _judge_watcher(watcher: str, beliefs: Sequence[Belief], history: History) ->
         value=noticed[0].seconds,
         is_at_least=not noticed[0].is_over,
         says="; ".join(why_not),
-        evidence=tuple(_tell(found, history) for found in noticed[:EVIDENCE_LIMIT]),
+        evidence=tuple(_evidence(found, history) for found in noticed[:EVIDENCE_LIMIT]),
     )
 
 
@@ -96,7 +96,7 @@ def _notice(absence: Absence, belief: Belief, history: History) -> _Noticed | No
     return _Noticed(absence, max(dropped - absence.at, 0) / 1000, is_over=True, belief=belief)
 
 
-def _tell(found: _Noticed, history: History) -> Evidence:
+def _evidence(found: _Noticed, history: History) -> Evidence:
     absence, belief = found.absence, found.belief
     if belief.dropped_by is None:
         how = f"is still named by {belief.watcher}"

@@ -45,7 +45,7 @@ def _judge_divergence(slave: str, comparison: Comparison) -> Finding:
         value=comparison.differing_bytes,
         says=comparison.reason,
         message_ids=tuple(dict.fromkeys(_name(record) for pair in pairs for record in pair.values())),
-        evidence=tuple(_tell(tuple(records), pair) for pair in pairs[:EVIDENCE_LIMIT]),
+        evidence=tuple(_evidence(tuple(records), pair) for pair in pairs[:EVIDENCE_LIMIT]),
     )
 
 
@@ -57,7 +57,7 @@ def _name(record: Record) -> str:
     return record.message_id or record.offset_message_id
 
 
-def _tell(logs: tuple[str, ...], pair: Mapping[str, Record]) -> Evidence:
+def _evidence(logs: tuple[str, ...], pair: Mapping[str, Record]) -> Evidence:
     """Return a piece of evidence: the differing records of both logs at one offset."""
     some = next(iter(pair.values()))
     there = ", ".join(f"{who} has {_name(pair[who]) if who in pair else 'no such record'}" for who in logs)

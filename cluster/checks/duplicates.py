@@ -44,7 +44,7 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
             f"duplicates.{cause}" if cause else "duplicates",
             _DELIVERIES,
             found,
-            lambda repeat: _tell(repeat, history),
+            lambda repeat: _evidence(repeat, history),
             says=f"of {len(history.deliveries)} deliveries",
             message_ids=[repeat.delivery.message_id for repeat in found],
         )
@@ -62,7 +62,7 @@ def _judge_stored_twice(history: History, stores: Stores) -> Finding:
         if len(_places(stores, message_id, send.topic)) > 1
     ]
 
-    def tell(named: tuple[str, Send]) -> Evidence:
+    def as_evidence(named: tuple[str, Send]) -> Evidence:
         message_id, send = named
         places = _places(stores, message_id, send.topic)
         times = [copy.stored_at for copies in places.values() for copy in copies]
@@ -79,7 +79,7 @@ def _judge_stored_twice(history: History, stores: Stores) -> Finding:
         "stored_twice",
         "messages",
         found,
-        tell,
+        as_evidence,
         is_at_least=bool(stores.unread),
         message_ids=[message_id for message_id, _ in found],
     )
@@ -179,7 +179,7 @@ def _is_same_entry(one: JournalEntry, other: JournalEntry) -> bool:
     return (one.at_millis, one.node, one.kind, one.fields) == (other.at_millis, other.node, other.kind, other.fields)
 
 
-def _tell(repeat: Repeat, history: History) -> Evidence:
+def _evidence(repeat: Repeat, history: History) -> Evidence:
     delivery, before = repeat.delivery, repeat.before
     return Evidence(
         says=f"{delivery.group} got {delivery.queue} offset {delivery.offset} again ({repeat.cause}): {repeat.why}",

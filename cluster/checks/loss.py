@@ -115,24 +115,24 @@ def _judge_loss(history: History, stores: Stores, absent: Sequence[_Absent]) -> 
     lost = [found for found in absent if not found.is_expired]
     yield _judge_absent("lost", acknowledged, lost, history, stores)
     for outcome in STORED:
-        told = [send for send in acknowledged if send.outcome == outcome]
+        acknowledged_sends = [send for send in acknowledged if send.outcome == outcome]
         of_these = [found for found in lost if found.send.outcome == outcome]
-        yield _judge_absent(f"lost.{outcome}", told, of_these, history, stores)
+        yield _judge_absent(f"lost.{outcome}", acknowledged_sends, of_these, history, stores)
     yield _judge_absent("unreadable", acknowledged, [found for found in lost if found.damages], history, stores)
     yield _judge_absent("expired", acknowledged, expired, history, stores)
 
 
 def _judge_absent(
-    metric: str, told: Sequence[Send], absent: Sequence[_Absent], history: History, stores: Stores
+    metric: str, acknowledged_sends: Sequence[Send], absent: Sequence[_Absent], history: History, stores: Stores
 ) -> Finding:
     """Count absent messages; unknown if a store that may contain them was not read."""
-    found = _count(metric, told, [(one.message_id, one.send) for one in absent], history)
+    found = _count(metric, acknowledged_sends, [(one.message_id, one.send) for one in absent], history)
     pieces = [_with_damages(*pair) for pair in zip(found.evidence, absent, strict=False)]
     found = attrs.evolve(found, evidence=tuple(pieces))
     missing = ""
     if not history.sends:
         missing = NOTHING_SENT
-    elif nameless := sum(not send.ids for send in told):
+    elif nameless := sum(not send.ids for send in acknowledged_sends):
         missing = f"{nameless} acknowledged sends carry no unique id"
     elif absent and not stores.nodes:
         missing = "no store was given"
@@ -141,13 +141,15 @@ def _judge_absent(
     return attrs.evolve(found, value=None, missing=missing) if missing else found
 
 
-def _count(metric: str, told: Sequence[Send], found: Sequence[tuple[str, Send]], history: History) -> Finding:
+def _count(
+    metric: str, acknowledged_sends: Sequence[Send], found: Sequence[tuple[str, Send]], history: History
+) -> Finding:
     return count_of(
         metric,
         _MESSAGES,
         found,
         lambda named: _where_it_was(*named, history),
-        says=f"of {sum(len(send.ids) for send in told)} acknowledged messages",
+        says=f"of {sum(len(send.ids) for send in acknowledged_sends)} acknowledged messages",
         message_ids=[message_id for message_id, _ in found],
     )
 
@@ -170,11 +172,18 @@ def _with_damages(piece: Evidence, absent: _Absent) -> Evidence:
 
 def _judge_missing(history: History, store: NodeStore) -> Finding:
     held = {copy.message_id for copy in store.copies}
-    told = [send for send in history.sends if send.is_acknowledged and send.queue and send.queue.broker == store.broker]
+    acknowledged_sends = [
+        send for send in history.sends if send.is_acknowledged and send.queue and send.queue.broker == store.broker
+    ]
     metric = f"missing {store.node}"
-    if not told:
+    if not acknowledged_sends:
         return unknown(metric, _MESSAGES, f"no acknowledged send to {store.broker}")
-    found = _count(metric, told, [(key, send) for send in told for key in send.ids if key not in held], history)
+    found = _count(
+        metric,
+        acknowledged_sends,
+        [(key, send) for send in acknowledged_sends for key in send.ids if key not in held],
+        history,
+    )
     return attrs.evolve(found, evidence=tuple(_with_removals(piece, store.node, history) for piece in found.evidence))
 
 
@@ -203,7 +212,7 @@ def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
         return unknown(metric, _MESSAGES, "no store was given")
     found = [(key, send) for send in sends for key in send.ids if key in stores.by_message]
 
-    def tell(named: tuple[str, Send]) -> Evidence:
+    def as_evidence(named: tuple[str, Send]) -> Evidence:
         message_id, send = named
         return Evidence(
             says=f"{outcome} for its producer, and stored: {_places(stores, message_id)}",
@@ -216,7 +225,7 @@ def _judge_stored(history: History, stores: Stores, outcome: str) -> Finding:
         metric,
         _MESSAGES,
         found,
-        tell,
+        as_evidence,
         says=f"of {len(sends)} such sends",
         is_at_least=bool(stores.unread),
         message_ids=[key for key, _ in found],

@@ -41,8 +41,8 @@ def find_moves(history: History) -> list[Move]:
     moves back. Each report accounts for one event: two rollbacks to the same offset count twice.
     """
     corrected = list(_corrected(history))
-    told = [*corrected, *_overwritten(history), *_unreported(_commits_seen_by_brokers(history), corrected)]
-    return sorted([*told, *_unreported(_commits_going_back(history.commits), told)], key=lambda move: move.at)
+    moves = [*corrected, *_overwritten(history), *_unreported(_commits_seen_by_brokers(history), corrected)]
+    return sorted([*moves, *_unreported(_commits_going_back(history.commits), moves)], key=lambda move: move.at)
 
 
 def _unreported(moves: Iterable[Move], reported: Iterable[Move]) -> Iterator[Move]:

@@ -75,7 +75,7 @@ def _judge_node(member: Member, history: History, stores: Stores, moves: list[Mo
         metric=metric,
         unit=_MESSAGES,
         value=behind[worst[0]] if worst else 0,
-        evidence=tuple(_tell(life, place, floors[place], behind[place], history) for place in worst),
+        evidence=tuple(_evidence(life, place, floors[place], behind[place], history) for place in worst),
     )
 
 
@@ -132,7 +132,7 @@ def _floors(life: _Life, history: History, moves: list[Move]) -> Iterator[tuple[
             yield place, min([commit.offset for commit in commits[proven[-1] :]] + later)
 
 
-def _tell(life: _Life, place: Place, floor: int, behind: int, history: History) -> Evidence:
+def _evidence(life: _Life, place: Place, floor: int, behind: int, history: History) -> Evidence:
     group, queue = place
     last = [commit for commit in history.commits if (commit.group, commit.queue) == place and commit.offset >= floor]
     return Evidence(

@@ -19,20 +19,20 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
     if not groups:
         yield unknown("offset_rollbacks", "times", "no consumer group consumed or committed anything")
         return
-    yield count_of("offset_rollbacks", "times", moves, lambda move: _tell(move, history))
+    yield count_of("offset_rollbacks", "times", moves, lambda move: _evidence(move, history))
     for group in sorted(groups):
         own = [move for move in moves if move.group == group]
-        yield count_of(f"offset_rollbacks {group}", "times", own, lambda move: _tell(move, history))
+        yield count_of(f"offset_rollbacks {group}", "times", own, lambda move: _evidence(move, history))
         worst = max(own, key=lambda move: move.distance, default=None)
         yield Finding(
             metric=f"rolled_back {group}",
             unit="messages",
             value=worst.distance if worst else 0,
-            evidence=(_tell(worst, history),) if worst else (),
+            evidence=(_evidence(worst, history),) if worst else (),
         )
 
 
-def _tell(move: Move, history: History) -> Evidence:
+def _evidence(move: Move, history: History) -> Evidence:
     return Evidence(
         says=f"{move.group}, {move.queue}: {move.says} from {move.before} to {move.after}",
         at_millis=move.at,

@@ -56,8 +56,8 @@ def _judge_groups(member: Member, store: NodeStore, history: History) -> Finding
         and delivery.at >= ready_at
     }
     missing = sorted(served - table.subscription_group_table.keys())
-    told = (f"{member.name}: {_GROUPS} lacks {group}, which consumed from here" for group in missing)
-    return Finding(metric=metric, unit=unit, value=len(missing), evidence=seen(told))
+    lines = (f"{member.name}: {_GROUPS} lacks {group}, which consumed from here" for group in missing)
+    return Finding(metric=metric, unit=unit, value=len(missing), evidence=seen(lines))
 
 
 def _judge_delays(member: Member, store: NodeStore, history: History) -> Finding:
@@ -69,8 +69,8 @@ def _judge_delays(member: Member, store: NodeStore, history: History) -> Finding
         return unknown(metric, unit, f"{_DELAYS} could not be read")
     stored = table.offset_table if table else {}
     behind = {level: end - stored.get(level, 0) for level, end in delivered.items() if end > stored.get(level, 0)}
-    told = (f"{member.name}: level {level} delivered {by} messages beyond its offset" for level, by in behind.items())
-    return Finding(metric=metric, unit=unit, value=max(behind.values(), default=0), evidence=seen(told))
+    lines = (f"{member.name}: level {level} delivered {by} messages beyond its offset" for level, by in behind.items())
+    return Finding(metric=metric, unit=unit, value=max(behind.values(), default=0), evidence=seen(lines))
 
 
 def _delivered_levels(store: NodeStore) -> Mapping[int, int]:

@@ -102,9 +102,9 @@ class MadeUpRun:
         queue = Queue(topic, broker, queue_id)
         nodes = self.members(broker) if outcome in STORED else ()
         offset = self.store(message_id, queue, nodes if at is None else at) if outcome in STORED or at else None
-        told = {"broker": broker, "queue": queue_id, "offset": offset} if outcome in STORED else {}
+        stored = {"broker": broker, "queue": queue_id, "offset": offset} if outcome in STORED else {}
         common = {"number": number, "message_id": message_id, "topic": topic, "outcome": outcome}
-        self.add("produce-1", "sent", **common, **told, began_at=self.now + 10 - took, **fields)
+        self.add("produce-1", "sent", **common, **stored, began_at=self.now + 10 - took, **fields)
         return message_id
 
     def fail(self, number: int, broker: str = "broker-a", *, topic: str = "orders", took: int = 5) -> None:

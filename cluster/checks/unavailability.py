@@ -180,11 +180,11 @@ def _longest(metric: str, windows: list[Window], history: History) -> Finding:
         unit="s",
         value=longest.seconds if longest else 0.0,
         is_at_least=longest.is_open if longest else False,
-        evidence=tuple(_tell(window, history) for window in windows[:EVIDENCE_LIMIT]),
+        evidence=tuple(_evidence(window, history) for window in windows[:EVIDENCE_LIMIT]),
     )
 
 
-def _tell(window: Window, history: History) -> Evidence:
+def _evidence(window: Window, history: History) -> Evidence:
     failures = window.failures
     ids = dict.fromkeys(failure.message_id for failure in failures if failure.message_id)
     first_and_last = (*failures[:1], *failures[1:][-1:])

@@ -28,8 +28,8 @@ def _judge_broker(history: History, stores: Stores, broker: str, slaves: Sequenc
     if unread:
         return unknown(metric, MESSAGES, "; ".join(unread))
     held = {copy.message_id for slave in slaves for copy in stores.nodes[slave.name].copies}
-    told = [send for send in history.sends if _is_replicated(send, broker)]
-    absent = [(key, send) for send in told for key in send.ids if key not in held]
+    replicated = [send for send in history.sends if _is_replicated(send, broker)]
+    absent = [(key, send) for send in replicated for key in send.ids if key not in held]
     removed_at = max((_last_removal(history, slave.name) for slave in slaves), default=-1)
     found = [(key, send) for key, send in absent if send.ended_at > removed_at]
     explained = len(absent) - len(found)
@@ -38,7 +38,7 @@ def _judge_broker(history: History, stores: Stores, broker: str, slaves: Sequenc
         MESSAGES,
         found,
         lambda named: _where_it_was(*named, history),
-        says=f"of {sum(len(send.ids) for send in told)} messages; {explained} more were removed from a slave later",
+        says=f"of {sum(len(send.ids) for send in replicated)} messages; {explained} more were removed from a slave later",
         message_ids=[key for key, _ in found],
     )
 

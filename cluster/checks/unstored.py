@@ -31,7 +31,11 @@ def judge(history: History, stores: Stores) -> Iterator[Finding]:
         yield unknown(_METRIC, MESSAGES, "; ".join(missing) or "no store was given")
         return
     yield count_of(
-        _METRIC, MESSAGES, list(absent.values()), lambda delivery: _tell(delivery, history), message_ids=list(absent)
+        _METRIC,
+        MESSAGES,
+        list(absent.values()),
+        lambda delivery: _evidence(delivery, history),
+        message_ids=list(absent),
     )
 
 
@@ -45,7 +49,7 @@ def _may_be_expired(delivery: Delivery, stores: Stores, deleting: set[str]) -> b
     return False
 
 
-def _tell(delivery: Delivery, history: History) -> Evidence:
+def _evidence(delivery: Delivery, history: History) -> Evidence:
     return Evidence(
         says=f"{delivery.group} got it from {delivery.queue} offset {delivery.offset} at {delivery.node}; no store has it",
         at_millis=delivery.at,

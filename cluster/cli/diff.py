@@ -35,7 +35,7 @@ def diff(
 ) -> None:
     """Compare two commit logs: their common range, the first byte that differs, and whose messages lie there.
 
-    Exit status 0: the same bytes and the same end. 1: different. 2: nothing in common, or no such store.
+    Exit status 0: the same bytes and the same end. 1: different. 2: no common range, or no such store.
     """
     directory = directory_of(name)
     try:

@@ -107,7 +107,7 @@ class PlayAll:
         done = await self._play(run)
         if done["verdict"] != "holds" and done.get("is_disturbed") and done["rate"] > 1:
             slower = max(done["rate"] / SLOWER, 1.0)
-            await self._play(run, "--rate", f"{slower:g}", note="again, for the machine stood still")
+            await self._play(run, "--rate", f"{slower:g}", note="played again: the machine had stalled")
 
     async def _play(self, run: PlannedRun, *options: str, note: str = "") -> dict[str, Any]:
         self.playing.append(run.title)

@@ -123,11 +123,11 @@ def render_status(document: Document) -> RenderableType:
     parts += _at_most(unflushed, "red")
     of_5x = [line for node in document["nodes"] for line in _request_lines(node, "served_of_5x")]
     if of_5x:
-        heading = "Requests of 5.x, served by serve_requests_of_5x (a real 4.9.8 answers code 3):"
+        heading = "Requests of 5.x, served by serve_requests_of_5x (a real 4.9.8 replies code 3):"
         parts += ["", heading, *_at_most(of_5x, "yellow")]
     unserved = [line for node in document["nodes"] for line in _request_lines(node, "unserved")]
     if unserved:
-        parts += ["", "Requests that nobody serves:", *_at_most(unserved, "yellow")]
+        parts += ["", "Unsupported requests:", *_at_most(unserved, "yellow")]
     errors = [line for node in [{**document, "name": "supervisor"}, *document["nodes"]] for line in _error_lines(node)]
     if errors:
         parts += ["", "Internal errors (`rmqlab logs` has the first of each place):", *_at_most(errors, "red")]
@@ -223,11 +223,11 @@ def _known(value: object) -> str:
 def _render_routes(document: Document) -> Table:
     states = {node["address"]: node["state"] for node in document["nodes"]}
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("NAMESERVER", "GROUP", "KNOWS"):
+    for column in ("NAMESERVER", "GROUP", "ROUTE"):
         table.add_column(column)
     for nameserver, view in document["routes"].items():
         if not view:
-            table.add_row(nameserver, "-", "no answer" if view is None else "no brokers")
+            table.add_row(nameserver, "-", "no response" if view is None else "no brokers")
             continue
         left_out = document.get("routes_left_out", {}).get(nameserver, 0) + max(len(view) - _MOST_ROWS, 0)
         for group, addresses in islice(sorted(view.items()), _MOST_ROWS):

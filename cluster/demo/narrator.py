@@ -42,13 +42,13 @@ class Narrator:
 
     def lines(self, event: JournalEntry) -> Iterator[Line]:
         """Yield the lines for one event: for most events none."""
-        tell = _TELL.get(event.kind)
+        sentence_of = _SENTENCES.get(event.kind)
         if event.kind == "sent":
             yield from self._sent(event)
         elif event.kind == "delivered":
             self.deliveries.setdefault(event.node, []).append(event.fields["number"])
-        elif tell is not None:
-            said = tell(event.fields, self._name)
+        elif sentence_of is not None:
+            said = sentence_of(event.fields, self._name)
             if said is not None:
                 text, style = said
                 key = (event.node, event.kind, text)
@@ -129,7 +129,7 @@ def _overwritten(fields: Mapping[str, Any], _name: Name) -> Said:
     return f"its offsets of {fields['key']} were newer, and are overwritten by the master's", "bad"
 
 
-_TELL: dict[str, Callable[[Mapping[str, Any], Name], Said]] = {
+_SENTENCES: dict[str, Callable[[Mapping[str, Any], Name], Said]] = {
     "broker_connection_lost": _lost,
     "broker_registered": _registered,
     "broker_unregistered": _unregistered,

@@ -17,13 +17,13 @@ from rmqlab.runtime.clock import real_seconds
 
 UNDO_SECONDS = 60.0
 _FAILURES = (WrongStateError, NodeFailedError, FaultError, ForkServerGoneError)
-Tell = Callable[[dict[str, Any]], Awaitable[None]]
+OnAction = Callable[[dict[str, Any]], Awaitable[None]]
 
 
-async def play_random_faults(cluster: Cluster, faults: RandomFaults, tell: Tell, label: str = "") -> None:
+async def play_random_faults(cluster: Cluster, faults: RandomFaults, on_action: OnAction, label: str = "") -> None:
     """Play until the count is reached, or until cancelled; then undo what is in force.
 
-    `tell` receives each action as {at, action, target, error}: seconds of the cluster's clock since the start, and why
+    `on_action` receives each action as {at, action, target, error}: seconds of the cluster's clock since the start, and why
     it failed, for example because the node was already killed. The journal records them under the label; if their
     number is known, it records all that were drawn before the first is played.
     """
@@ -40,7 +40,7 @@ async def play_random_faults(cluster: Cluster, faults: RandomFaults, tell: Tell,
             done = {"action": strike.action, "target": strike.target, "error": error}
             planned = round(strike.at * 1000)
             supervisor.record("", "random_fault", label=label, planned=planned, undoes=strike.undoes, **done)
-            await tell({"at": strike.at, **done})
+            await on_action({"at": strike.at, **done})
     finally:
         with trio.move_on_after(real_seconds(UNDO_SECONDS)) as undoing:
             undoing.shield = True

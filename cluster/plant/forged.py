@@ -1,4 +1,4 @@
-"""Violations told by intact journals: forged sends, deliveries and commits, and clocks that are wrong."""
+"""Violations in intact journals: forged sends, deliveries, commits and clocks."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ _OF_CLOCKS = (
     "route_disagreement", "order.stored", "order.delivered", "replication_lag", "replication_lag_left",
     "offset_rollbacks", "rolled_back", "offset_file_behind", "unclaimed", "duplicates*", "gap",
 )  # fmt: skip
-"""All that compares times, and each gap that is seen in times."""
+"""Metrics that compare times, and gaps that are found by times."""
 
 
 def _last(site: Site, node: str, kind: str) -> PlacedEntry:
@@ -29,7 +29,7 @@ def _last(site: Site, node: str, kind: str) -> PlacedEntry:
 
 
 def _acknowledged_entries(site: Site, node: str) -> list[PlacedEntry]:
-    """Acknowledged sends of single messages in a producer's journal."""
+    """Return acknowledged sends of single messages in a producer's journal."""
     known = {send.ids[0] for send in site.history.sends if send.is_acknowledged and send.queue and len(send.ids) == 1}
     return [
         placed
@@ -39,7 +39,7 @@ def _acknowledged_entries(site: Site, node: str) -> list[PlacedEntry]:
 
 
 def forge_acknowledgement(site: Site, nodes: Nodes) -> Change:
-    """Write a send that was acknowledged, of a message that was never stored."""
+    """Write an acknowledged send of a message that was never stored."""
     path, like = site.journal(nodes[0]), site.choose(_acknowledged_entries(site, nodes[0]), "acknowledged send")
     last, fields = _last(site, nodes[0], "sent"), like.fields
     stranger = site.stranger_id(str(fields["message_id"]))
@@ -56,7 +56,7 @@ def forge_acknowledgement(site: Site, nodes: Nodes) -> Change:
 
 
 def _acknowledged_end(site: Site, queue: Queue) -> int:
-    """The queue offset behind the last message that a producer was acknowledged for."""
+    """Return the queue offset after the last acknowledged message."""
     return max(send.offset for send in site.history.sends if send.queue == queue and send.offset is not None) + 1
 
 

@@ -6,7 +6,7 @@ from rmqlab.cluster.plant.model import GAP, Change, Kind, Nodes, NothingToPlantE
 from rmqlab.cluster.plant.site import Site, any_process, any_producer, any_workload
 
 _UNSEEN = ("unclaimed",)
-"""What follows from sends that no journal tells of. That other metrics become unknown needs no mention."""
+"""Effect of sends that no journal records. That other metrics become unknown is always allowed."""
 _GARBLED = 40
 
 
@@ -23,7 +23,7 @@ def tear_journal(site: Site, nodes: Nodes) -> Change:
 
 
 def truncate_journal(site: Site, nodes: Nodes) -> Change:
-    """Cut a journal between two entries: nothing in the file itself shows it."""
+    """Cut a journal between two entries, so that the file itself is valid."""
     path, placed = site.journal(nodes[0]), _middle(site, nodes[0])
     path.write_bytes(path.read_bytes()[: placed.start])
     return Change(edits=(site.edit(nodes[0], path, placed.start, "cut here, between two entries"),))
@@ -77,7 +77,7 @@ JOURNALS = (
     ),
     Kind(
         name="journal-garbled",
-        does="a journal has bytes in its middle that are no entry",
+        does="a journal has bytes in its middle that do not decode",
         where=any_process,
         change=garble_journal,
         expects=(GAP,),

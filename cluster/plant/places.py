@@ -1,4 +1,4 @@
-"""Violations in commit logs: records at a wrong place, and records too many."""
+"""Violations in commit logs: misplaced and surplus records."""
 
 import tomllib
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ _DANGLING = Expected(metric="dangling NODE")
 _UNQUEUED = Expected(metric="unqueued NODE", names_victims=True)
 _UNCLAIMED = Expected(metric="unclaimed", names_strangers=True)
 _AWAY = 1000
-"""By how much a wrong queue offset is wrong."""
+"""Added to a queue offset to make it wrong."""
 _CLOSE = 900
 """Milliseconds within which two messages to be swapped were stored: below what counts as a wrong clock."""
 _TAIL = 3
@@ -45,7 +45,7 @@ def swap_records(site: Site, nodes: Nodes) -> Change:
 
 
 def _neighbours(site: Site, nodes: Nodes) -> list[tuple[StoredMessage, StoredMessage]]:
-    """Pairs of which the second was sent only after the first was acknowledged."""
+    """Return pairs whose second was sent after the first was acknowledged."""
     sends = {send.ids[0]: send for send in site.history.sends if len(send.ids) == 1}
     by_place = {(one.topic, one.queue_id, one.queue_offset): one for one in site.acknowledged(nodes)}
     pairs = [
@@ -82,7 +82,7 @@ def shift_queue_offset(site: Site, nodes: Nodes) -> Change:
 
 
 def append_stranger(site: Site, nodes: Nodes) -> Change:
-    """Append a message that nobody sent, with its entries in the queue and the index."""
+    """Append a message that was never sent, with its queue and index entries."""
     like = site.victim(nodes)
     stranger = site.stranger_id(unique_id(like))
     logs = site.logs(nodes)
@@ -198,7 +198,7 @@ PLACES = (
     ),
     Kind(
         name="extra-record",
-        does="a message that nobody sent is properly stored at a master and its slaves",
+        does="a message that no producer sent is properly stored at a master and its slaves",
         where=whole_broker_name,
         change=append_stranger,
         expects=(_UNCLAIMED,),

@@ -21,7 +21,7 @@ _OF_LOSS = (
     "replication_lag_left",
 )
 _OF_STRANGERS = ("gap", *_OF_LOSS)
-"""Messages that nobody in the journals sent are a gap in the evidence, too."""
+"""Messages without a send in the journals are also a gap in the evidence."""
 _TAIL = 5
 """Acknowledged messages in a tail that is cut."""
 
@@ -51,7 +51,10 @@ def _only_behind(site: Site, node: str, start: int) -> list[StoredMessage]:
 
 
 def replace_record(site: Site, nodes: Nodes) -> Change:
-    """Put a message that nobody sent in the place of another, of the same size: the log still parses."""
+    """Replace a message by one of the same size that was never sent.
+
+    The log still parses.
+    """
     victim = site.victim(nodes)
     stranger = site.stranger_id(unique_id(victim))
     return _rewrite(
@@ -120,7 +123,7 @@ RECORDS = (
     ),
     Kind(
         name="replaced-one",
-        does="a message that nobody sent is in the place of another in one log",
+        does="a message that no producer sent replaces another in one log",
         where=one_of_pair,
         change=replace_record,
         expects=(_MISSING, _UNCLAIMED, _DIVERGENCE),
@@ -128,7 +131,7 @@ RECORDS = (
     ),
     Kind(
         name="replaced-both",
-        does="a message that nobody sent is in the place of another in all logs of a broker name",
+        does="a message that no producer sent replaces another in all logs of a broker name",
         where=whole_broker_name,
         change=replace_record,
         expects=(_LOST, _MISSING, _UNCLAIMED),

@@ -27,7 +27,7 @@ def history_lines(entries: Sequence[JournalEntry]) -> Iterator[str]:
     began_at = next(
         (entry.at_millis for entry in entries if entry.kind == "step"), entries[0].at_millis if entries else 0
     )
-    for item in _told_in_order(entries):
+    for item in _with_streaks(entries):
         seconds = (item.at_millis - began_at) / 1000
         if isinstance(item, _Streak):
             yield f"{seconds:+10.3f} s  {item.node:12} {item.count} x {item.what}"
@@ -35,20 +35,20 @@ def history_lines(entries: Sequence[JournalEntry]) -> Iterator[str]:
             yield f"{seconds:+10.3f} s  {item.node or 'cluster':12} {item.kind}{_fields(item)}"
 
 
-def _told_in_order(entries: Sequence[JournalEntry]) -> list[JournalEntry | _Streak]:
-    told: list[JournalEntry | _Streak] = []
+def _with_streaks(entries: Sequence[JournalEntry]) -> list[JournalEntry | _Streak]:
+    shown: list[JournalEntry | _Streak] = []
     streaks: dict[tuple[str, str], _Streak] = {}
     for entry in entries:
         if entry.kind not in MESSAGE_KINDS:
             streaks.clear()
-            told.append(entry)
+            shown.append(entry)
             continue
         key, what = (entry.node, entry.kind), _what(entry)
         if key not in streaks or streaks[key].what != what:
             streaks[key] = _Streak(entry.at_millis, entry.node, what)
-            told.append(streaks[key])
+            shown.append(streaks[key])
         streaks[key].count += 1
-    return told
+    return shown
 
 
 def _what(entry: JournalEntry) -> str:

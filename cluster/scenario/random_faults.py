@@ -52,7 +52,7 @@ class RandomFaultsRun:
         """Apply and undo all faults. RandomFaultError if one fails."""
         try:
             with self._scope:
-                await play_random_faults(self.cluster, self.faults, self._told, self.label)
+                await play_random_faults(self.cluster, self.faults, self._journal_action, self.label)
         finally:
             self._over.set()
 
@@ -61,7 +61,7 @@ class RandomFaultsRun:
         self._scope.cancel()
         await self._over.wait()
 
-    async def _told(self, strike: Mapping[str, Any]) -> None:
+    async def _journal_action(self, strike: Mapping[str, Any]) -> None:
         await trio.lowlevel.checkpoint()
         what = f"{strike['action'].replace('_', '-')} {strike['target']}"
         if strike["error"] is not None:

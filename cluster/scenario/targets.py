@@ -53,7 +53,7 @@ class ScenarioTargets:
             kind = "produce" if verb == "sent" else "consume"
             known = self.workloads(kind)
             _expect(words[0] in known, f"{verb}: no workload {words[0]!r} of kind {kind}{near(words[0], known)}")
-        if verb == "told" and len(words) == 2:
+        if verb == "event" and len(words) == 2:
             self.check_source(words[1])
         if verb == "consumed-all" and words:
             groups = self.groups()

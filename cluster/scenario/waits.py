@@ -4,7 +4,7 @@ These count from the begin of the last action:
 
 sent WORKLOAD N              N more of its sends have ended; sent.OUTCOME counts those of one outcome
 delivered WORKLOAD N         it received N more messages
-told KIND [WHO]              an event of this kind happened (at this node)
+event KIND [NODE]            an event of this kind happened (at this node)
 
 These count from the begin:
 
@@ -76,13 +76,13 @@ def _delivered(outcome: str, arguments: list[str], workloads: list[str]) -> Judg
     return lambda _, new: sum(entry.kind == "delivered" and entry.node == node for entry in new) >= count
 
 
-def _told(outcome: str, arguments: list[str], _workloads: list[str]) -> Judge:
-    _no_outcome("told", outcome)
+def _event(outcome: str, arguments: list[str], _workloads: list[str]) -> Judge:
+    _no_outcome("event", outcome)
     if not 1 <= len(arguments) <= 2:
-        raise UnknownConditionError("told needs a kind of event, and optionally a node")
+        raise UnknownConditionError("event needs a kind of event, and optionally a node")
     kind, *who = arguments
     if kind not in EVENT_TYPES:
-        raise UnknownConditionError(f"told: no kind of event {kind!r}; see rmqlab events --schema")
+        raise UnknownConditionError(f"event: no kind of event {kind!r}; see rmqlab events --schema")
     return lambda _, new: any(entry.kind == kind and (not who or entry.node == who[0]) for entry in new)
 
 
@@ -120,7 +120,7 @@ def _over(outcome: str, arguments: list[str], random_labels: list[str]) -> Judge
 _MAKERS: dict[str, Callable[[str, list[str], list[str]], Judge]] = {
     "sent": _sent,
     "delivered": _delivered,
-    "told": _told,
+    "event": _event,
     "ended": _ended,
     "consumed-all": _consumed_all,
     "over": _over,

@@ -69,7 +69,7 @@ def live(birth: SpawnRequest, parent: int) -> NoReturn:
         status = 0
     except SystemExit as exc:
         status = exc.code if isinstance(exc.code, int) else 1
-    except BaseException:  # noqa: BLE001 -- the last frame of a process: told in its log, and in its exit status
+    except BaseException:  # noqa: BLE001 -- the last frame of a process: logged, and shown by its exit status
         print(printable_lines(traceback.format_exc()), file=sys.stderr)
     finally:
         with contextlib.suppress(OSError, ValueError):

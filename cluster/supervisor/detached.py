@@ -32,12 +32,12 @@ def main() -> None:
 
     pipe = os.fdopen(int(sys.argv[2]), "w")
 
-    def tell(value: dict[str, Any]) -> None:
+    def reply(value: dict[str, Any]) -> None:
         with pipe:
             json.dump(value, pipe)
 
     async def ready(cluster: Cluster) -> None:
-        tell(await cluster.status())
+        reply(await cluster.status())
 
     log_to_file(directory / "supervisor.log", takes_output=True)
     try:
@@ -46,7 +46,7 @@ def main() -> None:
     except UpFailedError as exc:
         print(exc, file=sys.stderr)
         if not pipe.closed:
-            tell({"error": str(exc)})
+            reply({"error": str(exc)})
         sys.exit(1)
 
 

@@ -216,7 +216,7 @@ def preload(module: str) -> None:
     """
     try:
         importlib.import_module(module)
-    except Exception:  # noqa: BLE001 -- told here, and again, with its node's name, by the child
+    except Exception:  # noqa: BLE001 -- logged here, and by the child with its node's name
         traceback.print_exc()
     gc.collect()
     gc.freeze()  # garbage collection in a child must not write to, and so copy, shared pages

@@ -39,7 +39,7 @@ class NodeLink:
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _asked: dict[int, trio.MemorySendChannel[Mapping[str, Any]]] = attrs.field(factory=dict, init=False)
     _sending: trio.Lock = attrs.field(factory=trio.Lock, init=False)
-    _told: dict[int, tuple[NodeRules, trio.Event]] = attrs.field(factory=dict, init=False)
+    _sent_rules: dict[int, tuple[NodeRules, trio.Event]] = attrs.field(factory=dict, init=False)
 
     async def snapshot(self, seconds: float) -> Mapping[str, Any] | None:
         """Return the process's live facts.
@@ -66,15 +66,15 @@ class NodeLink:
         """Send fault rules and wait for the acknowledgement, without timeout, even while the process is paused."""
         number = next(self._numbers)
         taken = trio.Event()
-        self._told[number] = rules, taken
+        self._sent_rules[number] = rules, taken
         async with self._sending:
             await self.stream.send_all(CONTROL.encode(SetRules(number, rules.to_plain())))
         await taken.wait()
 
     def rules_set(self, answer: RulesSet) -> None:
         """Handle the acknowledgement of fault rules."""
-        if told := self._told.pop(answer.id, None):
-            self.rules, taken = told
+        if sent_rules := self._sent_rules.pop(answer.id, None):
+            self.rules, taken = sent_rules
             taken.set()
 
     def answered(self, snapshot: Snapshot) -> None:

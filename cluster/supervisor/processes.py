@@ -248,11 +248,11 @@ class Processes:
 
     async def wait_progress(self, name: str, holds: Callable[[ProcessState], bool], seconds: float) -> bool:
         """Wait as `wait_life`, but restart the timeout after each progress report of the node."""
-        told = None
+        reported = None
         while not await self.wait_life(name, holds, seconds):
-            if self._progress.get(name) == told:
+            if self._progress.get(name) == reported:
                 return False
-            told = self._progress[name]
+            reported = self._progress[name]
         return True
 
     def _is_attentive(self, name: str) -> bool:

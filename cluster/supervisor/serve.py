@@ -143,12 +143,12 @@ def run_detached(spec: ClusterSpec, directory: ClusterDirectory) -> Document:
     if not text:
         lines = "".join(f"\n  {line}" for line in last_lines(directory.supervisor_log))
         raise UpFailedError(f"the supervisor ended with status {process.wait()}{lines}")
-    told: dict[str, Any] = json.loads(text)
-    if "error" in told:
+    document: dict[str, Any] = json.loads(text)
+    if "error" in document:
         process.wait()  # when it has ended, no process is left
-        raise UpFailedError(told["error"])
+        raise UpFailedError(document["error"])
     process.returncode = 0  # it outlives this process, which must not wait for it
-    return told
+    return document
 
 
 def _known_failure(group: BaseExceptionGroup[BaseException]) -> UpFailedError | None:

@@ -172,7 +172,7 @@ def status_document(
     """Return the document that `status --json` prints."""
     known = list(nodes)
     share = attrs.evolve(SNAPSHOT, total=min(SNAPSHOT.total, MOST_FACTS // max(len(facts), 1)))
-    facts = {name: None if told is None else bounded(told, share) for name, told in facts.items()}
+    facts = {name: None if values is None else bounded(values, share) for name, values in facts.items()}
     entries = []
     for node in known:
         entry = node_entry(node, lives.get(node.name, ProcessState()), f"{root}/{node.name}")

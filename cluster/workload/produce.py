@@ -19,7 +19,7 @@ from rmqlab.client.instance import open_client
 from rmqlab.client.message import Attempt, Message, ReceivedMessage, SendResult
 from rmqlab.client.transaction import TransactionProducer, TransactionState
 from rmqlab.cluster.workload.account import credentials_of, fits_access_key
-from rmqlab.cluster.workload.routes import tell_routes
+from rmqlab.cluster.workload.routes import emit_routes
 from rmqlab.runtime.clock import wall_millis
 from rmqlab.runtime.control import ControlLink
 from rmqlab.runtime.settings import read_settings
@@ -84,13 +84,13 @@ async def main(config: ProduceConfig, link: ControlLink) -> None:
     )
     try:
         async with open_client(client_config) as client:
-            tell_routes(client, link)
+            emit_routes(client, link)
             producer = TransactionProducer(
                 client,
                 config.group,
                 lambda message: _tell_asked(link, message),
                 ProducerConfig(send_timeout=config.send_timeout, retries=config.retries),
-                on_attempt=lambda attempt: tell_attempt(link, attempt),
+                on_attempt=lambda attempt: emit_attempt(link, attempt),
             )
             link.ready()
             await _send_all(config, producer, link, counts)
@@ -136,14 +136,14 @@ async def _send_one(
         delay_level=config.delay_level,
     )
     began = wall_millis()
-    told: dict[str, object] = {"outcome": INDETERMINATE, "error": "the producer was stopped"}
+    result: dict[str, object] = {"outcome": INDETERMINATE, "error": "the producer was stopped"}
     try:
-        told = describe_result(await _send(config, producer, message, message_id))
+        result = describe_result(await _send(config, producer, message, message_id))
     except (*_NOT_STORED, IndeterminateError) as exc:
-        told = describe_failure(exc)
+        result = describe_failure(exc)
     finally:  # also on cancellation: a written request may have been stored
         free.release()
-        counts[str(told["outcome"])] += 1
+        counts[str(result["outcome"])] += 1
         link.emit(
             "sent",
             number=number,
@@ -151,7 +151,7 @@ async def _send_one(
             keys=message.keys,
             topic=config.topic,
             group=config.group,
-            **told,
+            **result,
             began_at=began,
             took=wall_millis() - began,
         )
@@ -191,7 +191,7 @@ def describe_failure(exc: Exception) -> dict[str, object]:
     }
 
 
-def tell_attempt(link: ControlLink, attempt: Attempt) -> None:
+def emit_attempt(link: ControlLink, attempt: Attempt) -> None:
     """Emit an event for each failed attempt, because a send may succeed late, at the third broker."""
     if attempt.status is None:
         link.emit(

@@ -5,14 +5,14 @@ from rmqlab.remoting.bodies.route import TopicRouteData
 from rmqlab.runtime.control import ControlLink
 
 
-def tell_routes(client: Client, link: ControlLink) -> None:
+def emit_routes(client: Client, link: ControlLink) -> None:
     """Emit an event for every changed route that the client receives from now on."""
 
-    def tell(topic: str, route: TopicRouteData) -> None:
+    def emit_route(topic: str, route: TopicRouteData) -> None:
         brokers = {
             data.broker_name: {str(broker_id): address for broker_id, address in sorted(data.broker_addrs.items())}
             for data in route.broker_datas
         }
         link.emit("route_believed", topic=topic, brokers=brokers)
 
-    client.on_route.append(tell)
+    client.on_route.append(emit_route)

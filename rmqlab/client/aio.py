@@ -82,7 +82,7 @@ class Bridge:
             except Exception as exc:  # noqa: BLE001 - it is raised to who waits for the call
                 outcome = exc
             finally:
-                self._tell(_settle, future, outcome)
+                self._call_in_loop(_settle, future, outcome)
 
         try:
             self._token.run_sync_soon(self._calls.start_soon, run)
@@ -115,11 +115,11 @@ class Bridge:
             running.cancel()  # harmless where it has ended
         return running.result()
 
-    def tell_back(self, fn: Callable[..., object], *args: Any) -> None:
+    def call_back_soon(self, fn: Callable[..., object], *args: Any) -> None:
         """For the other side: call a function of the application's soon, and do not wait."""
-        self._tell(fn, *args)
+        self._call_in_loop(fn, *args)
 
-    def _tell(self, fn: Callable[..., object], *args: Any) -> None:
+    def _call_in_loop(self, fn: Callable[..., object], *args: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the asyncio loop is closed: there is no receiver
             self._loop.call_soon_threadsafe(fn, *args)
 
@@ -129,7 +129,7 @@ class Bridge:
             trio.run(self._main)
         except BaseException as exc:  # noqa: BLE001 - it is raised where the client was opened, or is closed
             failure = exc
-        self._tell(self._finish, failure)
+        self._call_in_loop(self._finish, failure)
 
     def _finish(self, failure: BaseException | None) -> None:
         if self._opened.done():
@@ -142,7 +142,7 @@ class Bridge:
         self._token, self._closing = trio.lowlevel.current_trio_token(), trio.Event()
         async with open_client(self._config) as client, trio.open_nursery() as calls:
             self._calls = calls
-            self._tell(_settle, self._opened, client)
+            self._call_in_loop(_settle, self._opened, client)
             await self._closing.wait()
             calls.cancel_scope.cancel()
 
@@ -310,11 +310,11 @@ class AsyncioClient:
         async def call_back(messages: Sequence[ReceivedMessage]) -> object:
             return await self._bridge.call_back(on_messages, messages)
 
-        def tell_back(kind: str, **fields: Any) -> None:
-            self._bridge.tell_back(lambda: on_event(kind, **fields))
+        def emit(kind: str, **fields: Any) -> None:
+            self._bridge.call_back_soon(lambda: on_event(kind, **fields))
 
         async def start() -> PushConsumer:
-            consumer = PushConsumer(self._client, group, topics, call_back, config=config, on_event=tell_back)
+            consumer = PushConsumer(self._client, group, topics, call_back, config=config, on_event=emit)
             await self._bridge.start(consumer.run)
             return consumer
 

@@ -132,7 +132,7 @@ class ConcurrentConsumption:
         assignment.held.last_consume_at = trio.current_time()
         if offset >= 0:
             self._group.offsets.update(assignment.held.queue, offset, increase_only=True)
-        assignment.tell_room()
+        assignment.notify_room()
 
 
 async def call(

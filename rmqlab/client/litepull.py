@@ -158,7 +158,7 @@ class LitePullConsumer(Member):
                 if assignment.held.is_dropped:
                     continue  # pulled before a seek, or assigned to another member by now
                 self._offsets.update(assignment.held.queue, assignment.held.remove(messages))
-                assignment.tell_room()
+                assignment.notify_room()
                 return messages
         return []
 

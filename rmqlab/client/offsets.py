@@ -86,9 +86,9 @@ class BrokerOffsets(_Table):
         """
         if self._told.get(queue) != (target, offset):
             self._told[queue] = (target, offset)
-            self._tell(queue, target, offset)
+            self._report_target(queue, target, offset)
 
-    def _tell(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
+    def _report_target(self, queue: MessageQueue, target: BrokerAddress, offset: int) -> None:
         self._on_event(
             "committed",
             group=self._group,
@@ -128,7 +128,7 @@ class BrokerOffsets(_Table):
                 continue  # another member took the queue over while the connection was made
             calls.send_commit(channel, self._client, self._group, queue, offset)
             self._told[queue] = (target, offset)
-            self._tell(queue, target, offset)
+            self._report_target(queue, target, offset)
         if self._targets.get(broker_name) != target:
             self._targets[broker_name] = target
             self._on_event("committing_to", broker_name=broker_name, broker_id=target.broker_id, address=target.address)

@@ -82,7 +82,7 @@ class OrderlyConsumption:
             held.put_back()
             return
         self._group.offsets.update(held.queue, held.commit(), increase_only=True)
-        assignment.tell_room()
+        assignment.notify_room()
 
 
 def is_granted(held: ProcessQueue, expiry: float) -> bool:

@@ -127,7 +127,7 @@ class Producer:
             raise TooManySendsError(f"{self.sends_under_way} sends are under way")
         outgoing = self._prepared(message)
         self.sends_under_way += 1
-        self.client.nursery.start_soon(self._send_and_tell, outgoing, on_outcome, timeout, to)
+        self.client.nursery.start_soon(self._send_and_report, outgoing, on_outcome, timeout, to)
 
     async def send_oneway(self, message: Message, *, to: MessageQueue | SelectQueue | None = None) -> str:
         """Write the request without waiting for a reply; returns the unique id.
@@ -190,7 +190,7 @@ class Producer:
 
     # -- attempts --------------------------------------------------------------------------------
 
-    async def _send_and_tell(
+    async def _send_and_report(
         self,
         outgoing: Outgoing,
         on_outcome: Callable[[Outcome], None],

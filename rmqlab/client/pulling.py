@@ -83,8 +83,8 @@ class Assignment:
         self.pulling.cancel()
         self.consuming.cancel()
 
-    def tell_room(self) -> None:
-        """Something was consumed: there may be room."""
+    def notify_room(self) -> None:
+        """Wake `wait_room`: consumption may have made room."""
         self._room.set()
 
     async def wait_room(self, group: Group) -> None:

@@ -135,7 +135,7 @@ class TargetedFault(Fault):
 
 
 class TargetNode(Protocol):
-    """What a fault that the supervisor plays knows of a target."""
+    """Facts about a target, for faults that the supervisor plays."""
 
     @property
     def host(self) -> str:

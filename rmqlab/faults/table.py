@@ -79,7 +79,7 @@ class Family:
                 raise FaultError(f"{self.name}: no key {key!r}: {known}")
             if key != "kind" and key not in fields:
                 hint = f"it takes {', '.join(own)}" if own else "it takes no options"
-                raise FaultError(f"{self.name}: {key} means nothing to kind {cls.kind}; {hint}")
+                raise FaultError(f"{self.name}: kind {cls.kind} has no value {key}; {hint}")
         for key, field in fields.items():
             if is_required(field) and key not in given:
                 raise FaultError(f"{self.name}: {f'kind {cls.kind} ' if key in own else ''}needs {key}")

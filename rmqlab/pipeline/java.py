@@ -71,12 +71,12 @@ def java_version(program: Path) -> int | None:
     if program.exists() and release.exists() and (version := parse_version(release.read_text(errors="replace"))):
         return version
     try:
-        told = subprocess.run(  # noqa: S603 - the one that the environment names
+        output = subprocess.run(  # noqa: S603 - the one that the environment names
             [program, "-version"], check=True, capture_output=True, text=True, timeout=_ANSWER_SECONDS
         ).stderr
     except (OSError, subprocess.SubprocessError):
         return None
-    return parse_version(told)
+    return parse_version(output)
 
 
 def parse_version(text: str) -> int | None:

@@ -82,7 +82,7 @@ class _Round:
     lacking: int = 0
     """Members that have not received the messages yet, or lost them."""
     refusals: list[str] = attrs.field(factory=list)
-    told: list[str] = attrs.field(factory=list)
+    replies: list[str] = attrs.field(factory=list)
     may_learn: bool = True
     """True if only slaves were asked, and they refused only for metadata that they may still receive."""
 
@@ -111,7 +111,7 @@ class _Round:
         if self.is_deleted:
             return Loss(part.queue, start, min(*self.begins, part.end), "the brokers have deleted them")
         end = min([*self.begins, part.end])
-        return Loss(part.queue, start, end, f"no broker that responds has them ({'; '.join(self.told)})")
+        return Loss(part.queue, start, end, f"no broker that responds has them ({'; '.join(self.replies)})")
 
 
 @attrs.define(eq=False)
@@ -169,7 +169,7 @@ class QueueCursor:
             if is_late:
                 raise ReadError(
                     f"{self.part.queue} cannot be read from offset {self.position} on: no broker served it within "
-                    f"{self.reading.seconds:g} s ({'; '.join(asked.told) or 'the route names no broker'}). Start its "
+                    f"{self.reading.seconds:g} s ({'; '.join(asked.replies) or 'the route names no broker'}). Start its "
                     "broker and read again: no loss of messages was detected."
                 )
             await trio.sleep(_RETRY_SECONDS)
@@ -186,11 +186,11 @@ class QueueCursor:
                 if exc.code in _REFUSED_FOR_GOOD or is_denied(exc.code, exc.remark or ""):
                     asked.refusals.append(str(exc))
                     asked.may_learn &= broker_id != MASTER_ID and exc.code in _COPIED
-                asked.told.append(f"broker id {broker_id}: {exc}")
+                asked.replies.append(f"broker id {broker_id}: {exc}")
                 continue
             except FAILURES as exc:
                 self._shun(broker_id)
-                asked.told.append(f"broker id {broker_id}: {exc}")
+                asked.replies.append(f"broker id {broker_id}: {exc}")
                 continue
             if self._is_progress(pulled):
                 self._prefer(broker_id, pulled)
@@ -198,10 +198,10 @@ class QueueCursor:
                 return asked
             if pulled.next_offset > self.position:
                 asked.begins.append(pulled.next_offset)
-                asked.told.append(f"broker id {broker_id} has none before offset {pulled.next_offset}")
+                asked.replies.append(f"broker id {broker_id} has none before offset {pulled.next_offset}")
             else:
                 asked.lacking += 1
-                asked.told.append(f"broker id {broker_id} has none from offset {self.position} on")
+                asked.replies.append(f"broker id {broker_id} has none from offset {self.position} on")
         return asked
 
     def _is_progress(self, pulled: Pulled) -> bool:

@@ -37,7 +37,7 @@ SUPERVISOR = "cluster"
 """Name of the supervisor's file."""
 
 MESSAGE_KINDS = frozenset({"sent", "delivered", "attempt_failed", "committed", "log_sampled"})
-"""Events of single messages, and samples: there may be thousands a second. They stand in the journal, and are told to
+"""Events of single messages, and samples: there may be thousands a second. They are in the journal, and are sent to
 nobody."""
 
 CLOSED = "journal_closed"
@@ -168,7 +168,7 @@ class JournalTail:
 
     def read_new(self) -> list[JournalEntry]:
         """Give all whole entries that came since the last call, by time."""
-        # The supervisor's file is read first, and told last: whoever is told there to have ended has been heard out.
+        # The supervisor's file is read first and yielded last: by the end of a process, all of its own events were yielded.
         new = [
             entry
             for part in reversed([self._new_in(path) for path in reversed(journal_files(self.directory))])

@@ -1,4 +1,4 @@
-"""Findings that rest on the times of a node whose clock disagrees with others: their values say nothing."""
+"""Findings that rest on a clock that disagrees with others: withdrawn."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -31,7 +31,7 @@ def withdraw_doubtful(findings: Iterable[Finding], groups: Mapping[str, str]) ->
 
 
 def _doubts(findings: Iterable[Finding], groups: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """By group: why the times of one of its members say nothing."""
+    """Why the times of one of a group's members are unusable, by group."""
     for one in findings:
         name, _, node = one.metric.partition(" ")
         if name == "clock_disagreement" and one.value and node in groups:

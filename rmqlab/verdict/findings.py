@@ -103,7 +103,7 @@ class Findings:
             return found
         _, _, target = metric.partition(" ")
         seen = [name.partition(" ")[2] for name in self.by_metric if name.partition(" ")[0] == row.name and " " in name]
-        missing = f"nothing in the journal is about {target or 'it'}"
+        missing = f"the journal has no event about {target or 'it'}"
         return Finding(
             metric=metric,
             unit=row.unit,
@@ -120,13 +120,13 @@ def count_of(
     metric: str,
     unit: str,
     found: Sequence[T],
-    tell: Callable[[T], Evidence],
+    as_evidence: Callable[[T], Evidence],
     *,
     says: str = "",
     is_at_least: bool = False,
     message_ids: Iterable[str] = (),
 ) -> Finding:
-    """A finding that counts what was found, and tells of the first of it."""
+    """A finding that counts what was found, with the first items as evidence."""
     return Finding(
         metric=metric,
         unit=unit,
@@ -134,7 +134,7 @@ def count_of(
         is_at_least=is_at_least,
         says=says,
         message_ids=tuple(message_ids),
-        evidence=tuple(map(tell, found[:EVIDENCE_LIMIT])),
+        evidence=tuple(map(as_evidence, found[:EVIDENCE_LIMIT])),
     )
 
 

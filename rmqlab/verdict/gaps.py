@@ -139,7 +139,7 @@ def _broken(found: Break) -> str:
     if found.found > found.expected:
         count = found.found - found.expected
         return f"{count} {'entry is' if count == 1 else 'entries are'} missing before byte {found.at}"
-    return f"entry {found.found} comes again, or too late, at byte {found.at}"
+    return f"entry {found.found} is repeated, or too late, at byte {found.at}"
 
 
 def _more(places: Sequence[object]) -> str:
@@ -159,7 +159,7 @@ def _cut_supervisor(
         return
     unnoticed = [name for name, one in known.items() if one.is_closed and not _has_ended(lives.get(name))]
     if unnoticed:
-        yield f"{file}: its end is missing: nothing says that {', '.join(unnoticed)} ended"
+        yield f"{file}: its end is missing: it does not record that {', '.join(unnoticed)} ended"
 
 
 def _has_ended(life: _Life | None) -> bool:

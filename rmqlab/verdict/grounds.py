@@ -199,7 +199,7 @@ GROUNDS: Final = (
     Ground(
         metric="stored.refused",
         effect=Effect.WARNS,
-        because="The producer was told that the message is not stored.",
+        because="The reply said that the message is not stored.",
         source="broker-requests section 1.6",
     ),
     Ground(

@@ -11,7 +11,7 @@ import attrs
 
 
 class UnknownMetricError(ValueError):
-    """No check measures anything of this name. The text names what comes near."""
+    """No metric has this name; the text names similar ones."""
 
 
 class Source(enum.StrEnum):

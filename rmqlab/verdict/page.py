@@ -59,7 +59,7 @@ missing entries can only make the value too low. It also makes the verdict `unkn
 | end cut off | since version 3 a process that ends in good order writes `journal_closed` last |
 | torn tail | a gap unless the supervisor saw the process killed or crashed, or still running |
 | file deleted | the supervisor's journal names each process that it started |
-| the supervisor's journal deleted or cut | it is missing, or processes closed their journals and it says nothing of their end |
+| the supervisor's journal deleted or cut | it is missing, or processes closed their journals which it does not mention |
 | a whole producer left out | `unclaimed`: messages in the stores that no journal names |
 
 `unclaimed` messages are a warning and not a gap if brokers heard of producers that are no process of the cluster

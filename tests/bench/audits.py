@@ -1,6 +1,6 @@
 """The audit of ever larger runs, end to end: a process of its own for each, from its start to its exit status.
 
-What is told: seconds, how they grow against the messages, and the most memory that any process of each kind held. The
+Prints seconds, how they grow against the messages, and the most memory that any process of each kind held. The
 driver's must not grow with the run: nothing but summaries comes to it.
 """
 
@@ -45,7 +45,7 @@ class Audited:
 
 
 def measure(place: Path, counts: list[int], memory: str) -> None:
-    """Make each run, audit it, tell, delete it."""
+    """Make, audit and delete each run; print its figures."""
     before = None
     for count in counts:
         run = place / f"audit-{count}"
@@ -68,9 +68,9 @@ def audit(run: Path, count: int, byte_count: int, memory: str) -> Audited:
         time.sleep(_POLL_SECONDS)
     seconds = time.perf_counter() - began
     assert process.stdout is not None
-    told = process.stdout.read()
-    if process.returncode != VIOLATED or f"lost: {LOST} messages" not in told:
-        raise SystemExit(f"the audit of {run} did not find what was planted:\n{told}")
+    output = process.stdout.read()
+    if process.returncode != VIOLATED or f"lost: {LOST} messages" not in output:
+        raise SystemExit(f"the audit of {run} did not find what was planted:\n{output}")
     return Audited(
         messages=count,
         byte_count=byte_count,

@@ -15,7 +15,7 @@ from tests.interop.topology import Cluster
 
 THREADS = 64
 SIZES = (16, 100)
-"""Of messages. 64 threads and 16 messages are what the stock one does unless told otherwise."""
+"""Of messages. 64 threads and 16 messages are the stock benchmark's defaults."""
 _TOPIC = "BenchBatches"
 
 

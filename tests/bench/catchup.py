@@ -53,11 +53,11 @@ def measure(java: Java, directory: Path, *, megabytes: int, rounds: int) -> Tabl
                 samples[f"{kind} MB/s"].append(rate)
                 samples[f"{kind} CPU"].append(cpu)
                 samples[f"{kind} memory"].append(memory)
-                told = f"{rate:6.0f} MB/s, slave's CPU {cpu:5.2f} s per GB, {memory:.0f} MB of memory"
+                line = f"{rate:6.0f} MB/s, slave's CPU {cpu:5.2f} s per GB, {memory:.0f} MB of memory"
                 if bare is not None:
                     samples[f"{kind} bare"].append(_receive_barely(bare, master))
-                    told += f"; a C program received at {samples[f'{kind} bare'][-1]:.0f} MB/s"
-                print(f"  {kind:5} {told}", flush=True)
+                    line += f"; a C program received at {samples[f'{kind} bare'][-1]:.0f} MB/s"
+                print(f"  {kind:5} {line}", flush=True)
     rows: list[list[Cell]] = []
     for what, key in (
         ("MB/s", "MB/s"),

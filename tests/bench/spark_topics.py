@@ -116,7 +116,7 @@ def _some(query: "StreamingQuery", count: int, sender: subprocess.Popen[bytes]) 
 
 
 def _print_batches(name: str, rate: int, batches: Sequence[Any]) -> None:
-    def told(part: str) -> float:
+    def millis(part: str) -> float:
         return statistics.median(float(progress["durationMs"].get(part, 0)) for progress in batches)
 
     slow = sorted(float(progress["durationMs"]["triggerExecution"]) for progress in batches)[
@@ -124,7 +124,7 @@ def _print_batches(name: str, rate: int, batches: Sequence[Any]) -> None:
     ]
     rows = statistics.median(float(progress["numInputRows"]) for progress in batches)
     print(
-        f"{rate:5}/s  {name:22} a micro-batch {told('triggerExecution'):4.0f} ms (1 in 20 over {slow:.0f}), {rows:.0f} rows:"
-        f" latestOffset {told('latestOffset'):.0f}, addBatch {told('addBatch'):.0f}, checkpoint"
-        f" {told('walCommit') + told('commitOffsets'):.0f} ms"
+        f"{rate:5}/s  {name:22} a micro-batch {millis('triggerExecution'):4.0f} ms (1 in 20 over {slow:.0f}), {rows:.0f} rows:"
+        f" latestOffset {millis('latestOffset'):.0f}, addBatch {millis('addBatch'):.0f}, checkpoint"
+        f" {millis('walCommit') + millis('commitOffsets'):.0f} ms"
     )

@@ -115,9 +115,9 @@ def test_a_delivered_message_is_found_by_its_tag(talk: TalkingBroker) -> None:
 
 
 def test_a_delivered_message_waits_for_nobody_and_is_pushed_to_the_slaves(open_broker: OpenBroker) -> None:
-    """Not even on a SYNC_MASTER without a slave, where its sender was told SLAVE_NOT_AVAILABLE."""
+    """Not even on a SYNC_MASTER without a slave, whose sender got SLAVE_NOT_AVAILABLE."""
     talk = open_broker(broker_role="SYNC_MASTER", flush_disk_type="SYNC_FLUSH")
-    (reply,) = talk.tell(RequestCode.SEND_MESSAGE_V2, _send_fields("orders", DELAY="1", WAIT="false"), b"x")
+    (reply,) = talk.exchange(RequestCode.SEND_MESSAGE_V2, _send_fields("orders", DELAY="1", WAIT="false"), b"x")
     assert reply.code == ResponseCode.SUCCESS
     before = talk.replication.appends
     talk.clock.advance(1)

@@ -75,9 +75,9 @@ def test_small_files_fail_too_and_the_old_one_stays(
     path = tmp_path / "topics.json"
     save_config_file(path, b"old")
     play(faults, f1=fault)
-    with pytest.raises(OSError) as told:  # noqa: PT011 -- its number is asked for
+    with pytest.raises(OSError) as caught:  # noqa: PT011 -- its number is asked for
         save_config_file(path, b"new")
-    assert told.value.errno == number
+    assert caught.value.errno == number
     play(faults)
     assert path.read_bytes() == b"old"
 
@@ -88,9 +88,9 @@ def test_small_files_fail_too_and_the_old_one_stays(
 )
 def test_a_sync_fails(faults: NodeFaults, disk: FaultyDisk, descriptor: int, fault: DiskFault, number: int) -> None:
     play(faults, f1=fault)
-    with pytest.raises(OSError) as told:  # noqa: PT011 -- its number is asked for
+    with pytest.raises(OSError) as caught:  # noqa: PT011 -- its number is asked for
         disk.sync(descriptor)
-    assert told.value.errno == number
+    assert caught.value.errno == number
     play(faults)
     disk.sync(descriptor)
 

@@ -49,7 +49,7 @@ def decoded(row: dict[str, Any]) -> Command:
 
 @attrs.frozen
 class Recording:
-    """What the producer sent and was told, what it was asked, and what the consumer got."""
+    """The producer's sends, replies and checks, and the consumer's messages."""
 
     sent: list[tuple[float, Command]]
     answers: Mapping[int, Command]
@@ -97,7 +97,7 @@ class Replay:
         fields = dict(command.ext_fields)
         if command.code == RequestCode.END_TRANSACTION:
             fields["commitLogOffset"] = str(self.ours[int(fields["commitLogOffset"])])
-        replies = self.talk.tell(command.code, fields, command.body, oneway=command.is_oneway)
+        replies = self.talk.exchange(command.code, fields, command.body, oneway=command.is_oneway)
         if command.code == RequestCode.SEND_MESSAGE_V2:
             answer = self.recording.answers[command.opaque]
             self.ours[offset_of(answer)] = offset_of(replies[0])

@@ -67,15 +67,15 @@ async def test_a_disk_that_fails_is_told_once_and_that_it_works_again_too(
 async def test_sends_that_wait_for_a_failing_disk_do_not_make_it_spin(
     store: MessageStore, disk: Broken, autojump_clock: MockClock
 ) -> None:
-    """store-ha#29: it is tried every half second, until they are told that it took too long."""
+    """store-ha#29: it is tried every half second, until the sends time out."""
     del autojump_clock
     waits = PendingAcks(5.0, PutStatus.FLUSH_DISK_TIMEOUT)
     growth = SimpleNamespace(is_flush_wanted=trio.Event())
     broker = cast("Any", SimpleNamespace(store=store, growth=growth, flush_waits=waits))
-    told: list[PutStatus] = []
+    statuses: list[PutStatus] = []
     waits.add(
         store.put(new_message()).end_offset,
-        WaitingSend(lambda status, _cause: told.append(status)),
+        WaitingSend(lambda status, _cause: statuses.append(status)),
         now=trio.current_time(),
     )
     growth.is_flush_wanted.set()
@@ -83,7 +83,7 @@ async def test_sends_that_wait_for_a_failing_disk_do_not_make_it_spin(
         await _flush_forever(broker, _Syncs(store))
     assert 1 <= disk.syncs <= 11
     waits.expire(trio.current_time())
-    assert told == [PutStatus.FLUSH_DISK_TIMEOUT]
+    assert statuses == [PutStatus.FLUSH_DISK_TIMEOUT]
 
 
 async def test_offsets_and_large_tables_are_saved_every_five_seconds(

@@ -45,9 +45,9 @@ async def test_a_broker_that_dies_says_so_before_it_closes_its_store(
         seen.append(link.is_stopping)
         raise FatalError("no descriptor is left")
 
-    async def close(store: MessageStore, told: ControlLink) -> None:
+    async def close(store: MessageStore, events: ControlLink) -> None:
         seen.append(link.is_stopping)
-        await close_store(store, told)
+        await close_store(store, events)
 
     monkeypatch.setattr(broker_main, "run_broker", die)
     monkeypatch.setattr(broker_main, "_close_store", close)
@@ -250,10 +250,10 @@ async def test_a_store_that_takes_long_to_close_says_how_far_it_is(monkeypatch: 
             self.offset = 7
             assert self.was_seen.wait(60)
 
-    store, told = SlowStore(), []
+    store, events = SlowStore(), []
 
     def emit(kind: str, **fields: object) -> None:
-        told.append((kind, fields))
+        events.append((kind, fields))
         if fields["offset"] == 7:
             store.was_seen.set()
 
@@ -261,4 +261,4 @@ async def test_a_store_that_takes_long_to_close_says_how_far_it_is(monkeypatch: 
     link = Link()
     monkeypatch.setattr(link, "emit", emit)
     await _close_store(cast("MessageStore", store), link)
-    assert told[-1] == ("indexing", {"offset": 7})
+    assert events[-1] == ("indexing", {"offset": 7})

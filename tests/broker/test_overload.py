@@ -78,7 +78,7 @@ def test_sends_behind_a_message_that_took_long_to_write_are_refused(talk: Talkin
 def test_who_waits_for_no_answer_gets_none(talk: TalkingBroker) -> None:
     """broker-requests#2."""
     talk.passing.waited = talk.passing.worked = 1.0
-    assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"hello", oneway=True) == []
+    assert talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"hello", oneway=True) == []
     assert talk.broker.store.max_commit_log_offset == 0
 
 

@@ -7,13 +7,13 @@ from rmqlab.store.results import PutStatus
 
 
 class Sends:
-    """Notes what each send was told."""
+    """Records the status of each send."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[str, PutStatus]] = []
+        self.outcomes: list[tuple[str, PutStatus]] = []
 
     def waiting(self, name: str) -> WaitingSend:
-        return WaitingSend(lambda status, _cause: self.told.append((name, status)))
+        return WaitingSend(lambda status, _cause: self.outcomes.append((name, status)))
 
 
 def slave_waits() -> PendingAcks:
@@ -30,7 +30,7 @@ def test_one_ack_answers_every_send_before_it() -> None:
     for name, end in (("a", 10), ("b", 20), ("c", 30)):
         waits.add(end, sends.waiting(name), now=0.0)
     waits.advance(20)
-    assert sends.told == [("a", PutStatus.PUT_OK), ("b", PutStatus.PUT_OK)]
+    assert sends.outcomes == [("a", PutStatus.PUT_OK), ("b", PutStatus.PUT_OK)]
     assert len(waits) == 1
 
 
@@ -55,9 +55,9 @@ def test_five_parallel_sends_all_time_out_together() -> None:
     for index in range(5):
         waits.add(10 * (index + 1), sends.waiting(str(index)), now=0.1 * index)
     waits.expire(2.9)
-    assert sends.told == []
+    assert sends.outcomes == []
     waits.expire(3.5)
-    assert sends.told == [(str(index), PutStatus.FLUSH_SLAVE_TIMEOUT) for index in range(5)]
+    assert sends.outcomes == [(str(index), PutStatus.FLUSH_SLAVE_TIMEOUT) for index in range(5)]
 
 
 @pytest.mark.parametrize("disk_first", [True, False])
@@ -69,9 +69,9 @@ def test_a_send_waits_for_the_later_of_disk_and_slave(disk_first: bool) -> None:
     slave.add(10, send, now=0.0)
     first, second = (disk, slave) if disk_first else (slave, disk)
     first.advance(10)
-    assert sends.told == []
+    assert sends.outcomes == []
     second.advance(10)
-    assert sends.told == [("a", PutStatus.PUT_OK)]
+    assert sends.outcomes == [("a", PutStatus.PUT_OK)]
 
 
 @pytest.mark.parametrize("disk_first", [True, False])
@@ -83,7 +83,7 @@ def test_where_both_fail_the_slave_is_named(disk_first: bool) -> None:  # noqa: 
     slave.add(10, send, now=0.0)
     for waits in (disk, slave) if disk_first else (slave, disk):
         waits.expire(6.0)
-    assert sends.told == [("a", PutStatus.FLUSH_SLAVE_TIMEOUT)]
+    assert sends.outcomes == [("a", PutStatus.FLUSH_SLAVE_TIMEOUT)]
 
 
 def test_a_missing_slave_is_named_though_the_disk_fails_too() -> None:
@@ -92,7 +92,7 @@ def test_a_missing_slave_is_named_though_the_disk_fails_too() -> None:
     send.status = PutStatus.SLAVE_NOT_AVAILABLE
     disk.add(10, send, now=0.0)
     disk.expire(6.0)
-    assert sends.told == [("a", PutStatus.SLAVE_NOT_AVAILABLE)]
+    assert sends.outcomes == [("a", PutStatus.SLAVE_NOT_AVAILABLE)]
 
 
 def test_the_disk_alone_gives_ten_after_five_seconds() -> None:
@@ -100,19 +100,19 @@ def test_the_disk_alone_gives_ten_after_five_seconds() -> None:
     sends, disk = Sends(), disk_waits()
     disk.add(10, sends.waiting("a"), now=0.0)
     disk.expire(4.9)
-    assert sends.told == []
+    assert sends.outcomes == []
     disk.expire(5.0)
-    assert sends.told == [("a", PutStatus.FLUSH_DISK_TIMEOUT)]
+    assert sends.outcomes == [("a", PutStatus.FLUSH_DISK_TIMEOUT)]
 
 
 def test_all_that_wait_are_told_when_it_cannot_come() -> None:
-    waits, told = slave_waits(), list[tuple[PutStatus, str | None]]()
+    waits, outcomes = slave_waits(), list[tuple[PutStatus, str | None]]()
     sends = [WaitingSend(lambda _status, _cause: None) for _ in range(2)]
     for end, send in enumerate(sends):
         waits.add(end + 1, send, now=0.0)
     waits.fail(PutStatus.SLAVE_NOT_AVAILABLE, "it is gone")
-    told += [(send.status, send.cause) for send in sends]
-    assert told == [(PutStatus.SLAVE_NOT_AVAILABLE, "it is gone")] * 2
+    outcomes += [(send.status, send.cause) for send in sends]
+    assert outcomes == [(PutStatus.SLAVE_NOT_AVAILABLE, "it is gone")] * 2
     assert len(waits) == 0
 
 

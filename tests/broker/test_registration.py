@@ -124,20 +124,20 @@ async def test_what_changes_in_one_moment_is_registered_at_once(
     expected: set[str] | None,
 ) -> None:
     """Of two registrations with one version, nameservers would ignore the topics of the second."""
-    client, told = ScriptedClient(), []
+    client, notified = ScriptedClient(), []
     tasks = ScriptedTasks()
     registration, _ = open_registration(tmp_path, client, tasks)
     for topic in ("orders", "bills"):
         registration.topics.create_plain(topic, 4)
-        registration.register_soon(topic, then=lambda topic=topic: told.append((topic, len(client.asked))))  # type: ignore[misc]
+        registration.register_soon(topic, then=lambda topic=topic: notified.append((topic, len(client.asked))))  # type: ignore[misc]
     if oneway:
         registration.register_soon(oneway=True)
-    assert told == []
+    assert notified == []
     await tasks.run_all()
     assert sorted(address for _, address, _ in client.asked) == ["n1:9876", "n2:9876"]
     wrapper = registered_body(client.asked[0][2]).topic_config_serialize_wrapper
     assert wrapper.topic_config_table.keys() == (expected or registration.topics.topics.keys())
-    assert told == [("orders", 2), ("bills", 2)], "who asked is told after the answers"
+    assert notified == [("orders", 2), ("bills", 2)], "callbacks run after the replies"
 
 
 async def test_oneway_registrations_of_one_moment_become_one(tmp_path: pathlib.Path) -> None:

@@ -120,15 +120,15 @@ async def test_a_failure_that_returns_after_a_success_is_logged_again(
 async def test_who_waits_for_a_registration_is_told_although_another_fails(tmp_path: pathlib.Path) -> None:
     tasks = ScriptedTasks()
     registration, _ = open_registration(tmp_path, ScriptedClient(), tasks)
-    told: list[str] = []
+    notified: list[str] = []
 
     def fail() -> None:
         raise RuntimeError("a fault of ours")
 
     registration.register_soon("TBW102", then=fail)
-    registration.register_soon("TBW102", then=lambda: told.append("second"))
+    registration.register_soon("TBW102", then=lambda: notified.append("second"))
     await tasks.run_all()
-    assert told == ["second"]
+    assert notified == ["second"]
     assert registration.errors.counts == {"registration callback": 1}
 
 

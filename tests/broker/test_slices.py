@@ -106,7 +106,7 @@ def wide(talk: TalkingBroker) -> tuple[TalkingBroker, ScriptedTurns]:
 def test_the_bounds_of_many_queues_come_in_slices(wide: tuple[TalkingBroker, ScriptedTurns]) -> None:
     """Issue 12.6: request 202 about 300,000 queues stopped everybody for 1.8 s."""
     talk, turns = wide
-    assert talk.tell(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "Wide"}) == []
+    assert talk.exchange(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "Wide"}) == []
     assert turns.run_all() == 2000 // UNITS_AT_ONCE
     table = TopicStatsTable.decode(talk.peer.replies[-1].body)
     assert len(table.offset_table) == 2000
@@ -115,7 +115,7 @@ def test_the_bounds_of_many_queues_come_in_slices(wide: tuple[TalkingBroker, Scr
 
 def test_so_do_a_groups_positions(wide: tuple[TalkingBroker, ScriptedTurns]) -> None:
     talk, turns = wide
-    assert talk.tell(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "g"}) == []
+    assert talk.exchange(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "g"}) == []
     assert turns.run_all() == 2000 // UNITS_AT_ONCE
     stats = ConsumeStats.decode(talk.peer.replies[-1].body)
     assert len(stats.offset_table) == 2000
@@ -125,7 +125,7 @@ def test_so_do_a_groups_positions(wide: tuple[TalkingBroker, ScriptedTurns]) -> 
 def test_so_do_those_of_all_groups(wide: tuple[TalkingBroker, ScriptedTurns]) -> None:
     talk, turns = wide
     talk.broker.subscriptions.find("g")
-    assert talk.tell(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}) == []
+    assert talk.exchange(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}) == []
     turns.run_all()
     stats = ConsumeStatsList.decode(talk.peer.replies[-1].body)
     (of_group,) = [one["g"] for one in stats.consume_stats_list if "g" in one]
@@ -148,7 +148,7 @@ def test_so_does_what_else_goes_through_all_queues(
 ) -> None:
     talk, turns = wide
     talk.heartbeat("g", "Wide")
-    assert talk.tell(code, fields) == []
+    assert talk.exchange(code, fields) == []
     assert turns.run_all() == 2000 // UNITS_AT_ONCE
     assert talk.peer.replies[-1].code == ResponseCode.SUCCESS
     assert talk.peer.replies[-1].body.count(b'"queueId":') == 2000

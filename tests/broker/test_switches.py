@@ -59,7 +59,7 @@ class Master:
 
     talk: TalkingBroker
     ha: HaMaster
-    told: Recorder
+    recorder: Recorder
     address: tuple[str, int]
     slaves: list[trio.SocketStream] = attrs.field(factory=list)
 
@@ -69,10 +69,10 @@ class Master:
 
     async def slave(self, first_report: int | None = None) -> Slave:
         """Connect one; with a first report, wait until it was taken."""
-        known = self.told.kinds.count("ha_connected")
+        known = self.recorder.kinds.count("ha_connected")
         slave = Slave(await trio.open_tcp_stream(*self.address))
         self.slaves.append(slave.stream)
-        await self.told.wait_until(lambda: self.told.kinds.count("ha_connected") > known)
+        await self.recorder.wait_until(lambda: self.recorder.kinds.count("ha_connected") > known)
         if first_report is not None:
             await self.report(slave, first_report)
         return slave
@@ -81,7 +81,7 @@ class Master:
         """Let a slave report, and wait until the master knows."""
         host, port = slave.stream.socket.getsockname()
         await slave.report(offset)
-        await self.told.wait_until(lambda: self._ack_of(f"{host}:{port}") == offset)
+        await self.recorder.wait_until(lambda: self._ack_of(f"{host}:{port}") == offset)
 
     def _ack_of(self, peer: str) -> int:
         acks = {one["address"]: one["slave_ack_offset"] for one in self.ha.snapshot()["connections"]}
@@ -89,7 +89,7 @@ class Master:
 
     def send(self) -> list[Command]:
         """Send a message; its replies so far."""
-        replies = self.talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
+        replies = self.talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
         self.ha.push()
         return replies
 
@@ -115,11 +115,11 @@ async def start(reactor: Reactor, open_broker: Opener) -> AsyncIterator[StartMas
 
     def start(name: str = "master", **switches: Any) -> Master:
         talk = open_broker(name, broker_role="SYNC_MASTER", **switches)
-        broker, told = talk.broker, Recorder()
+        broker, recorder = talk.broker, Recorder()
 
         def acked(offset: int) -> None:
             broker.slave_waits.advance(offset)
-            told.changed()
+            recorder.changed()
 
         ha = HaMaster(
             reactor,
@@ -127,10 +127,10 @@ async def start(reactor: Reactor, open_broker: Opener) -> AsyncIterator[StartMas
             broker.settings.ha,
             on_ack=acked,
             on_lost=functools.partial(broker.slave_waits.fail, PutStatus.SLAVE_NOT_AVAILABLE),
-            emit=told.emit,
+            emit=recorder.emit,
         )
         broker.ha_master = ha
-        started.append(Master(talk, ha, told, ha.listen("127.0.0.1", 0)))
+        started.append(Master(talk, ha, recorder, ha.listen("127.0.0.1", 0)))
         return started[-1]
 
     yield start
@@ -197,7 +197,7 @@ async def test_in_4_9_a_send_whose_slave_is_lost_times_out_without_a_cause(start
     slave = await master.slave(0)
     assert master.send() == []
     await slave.stream.aclose()
-    await master.told.wait_until(lambda: "ha_disconnected" in master.told.kinds)
+    await master.recorder.wait_until(lambda: "ha_disconnected" in master.recorder.kinds)
     assert master.talk.peer.replies == []
     (reply,) = master.late()
     assert (reply.code, reply.remark) == (ResponseCode.FLUSH_SLAVE_TIMEOUT, None)
@@ -210,7 +210,7 @@ async def test_with_ha_fail_lost_slave_at_once_it_is_told_at_once_and_why(start:
     host, port = slave.stream.socket.getsockname()
     assert master.send() == []
     await slave.stream.aclose()
-    await master.told.wait_until(lambda: bool(master.talk.peer.replies))
+    await master.recorder.wait_until(lambda: bool(master.talk.peer.replies))
     (reply,) = master.talk.peer.replies
     assert reply.code == ResponseCode.SLAVE_NOT_AVAILABLE
     assert (reply.remark or "").startswith(f"slave {host}:{port} is lost: ")
@@ -222,7 +222,7 @@ async def test_a_send_waits_on_while_slaves_enough_are_left(start: StartMaster) 
     near, lost = await master.slave(0), await master.slave(0)
     assert master.send() == []
     await lost.stream.aclose()
-    await master.told.wait_until(lambda: "ha_disconnected" in master.told.kinds)
+    await master.recorder.wait_until(lambda: "ha_disconnected" in master.recorder.kinds)
     assert master.talk.peer.replies == []
     await master.report(near, master.end)
     assert [reply.code for reply in master.talk.peer.replies] == [ResponseCode.SUCCESS]
@@ -251,7 +251,7 @@ async def test_in_4_9_a_forged_first_report_acknowledges_what_nobody_has(start: 
     master = start()
     stranger = await master.slave(10**12)
     await stranger.stream.aclose()
-    await master.told.wait_until(lambda: "ha_disconnected" in master.told.kinds)
+    await master.recorder.wait_until(lambda: "ha_disconnected" in master.recorder.kinds)
     await master.slave()
     (reply,) = master.send()
     assert reply.code == ResponseCode.SUCCESS
@@ -262,7 +262,7 @@ async def test_with_ha_refuse_false_reports_it_is_turned_away(start: StartMaster
     stranger = await master.slave()
     await stranger.report(10**12)
     assert await stranger.is_at_end()
-    assert master.told.reasons("ha_disconnected") == [f"it reported {10**12}, our log ends at 0"]
+    assert master.recorder.reasons("ha_disconnected") == [f"it reported {10**12}, our log ends at 0"]
     await master.slave()
     assert master.send() == []
     (reply,) = master.late()
@@ -277,7 +277,7 @@ async def test_with_ha_refuse_false_reports_nobody_acknowledges_what_it_was_not_
     master.talk.send("T", WAIT="false")  # not pushed yet
     await slave.report(master.end)
     assert await slave.is_at_end()
-    assert master.told.reasons("ha_disconnected") == [f"it reported {master.end}, and was sent bytes up to 0 only"]
+    assert master.recorder.reasons("ha_disconnected") == [f"it reported {master.end}, and was sent bytes up to 0 only"]
 
 
 async def test_in_4_9_a_slave_ahead_is_served_once_the_master_has_passed_it(start: StartMaster) -> None:
@@ -286,7 +286,7 @@ async def test_in_4_9_a_slave_ahead_is_served_once_the_master_has_passed_it(star
     for _ in range(3):
         master.talk.send("T", WAIT="false")
     await master.slave(master.end - 10)
-    assert master.told.kinds == ["ha_connected", "ha_first_report"]
+    assert master.recorder.kinds == ["ha_connected", "ha_first_report"]
 
 
 async def test_with_ha_refuse_false_reports_it_is_turned_away_for_ever(start: StartMaster) -> None:
@@ -297,7 +297,7 @@ async def test_with_ha_refuse_false_reports_it_is_turned_away_for_ever(start: St
     slave = await master.slave()
     await slave.report(master.end - 10)
     assert await slave.is_at_end()
-    assert master.told.reasons("ha_disconnected") == [
+    assert master.recorder.reasons("ha_disconnected") == [
         f"it reported {master.end - 10}, but from 0 on our bytes are new and were never sent: its log differs"
     ]
 
@@ -310,7 +310,7 @@ async def test_a_slave_that_was_sent_the_new_bytes_may_come_back(start: StartMas
     end, first = master.end, await master.slave(0)
     await master.report(first, end)
     await first.stream.aclose()
-    await master.told.wait_until(lambda: "ha_disconnected" in master.told.kinds)
+    await master.recorder.wait_until(lambda: "ha_disconnected" in master.recorder.kinds)
     await master.slave(end)
     master.ha.close()
     master.talk.broker.store.close()
@@ -344,7 +344,7 @@ async def test_with_ha_restart_expired_slave_it_is_told_to_start_anew(start: Sta
     slave = await master.slave()
     await slave.report(1000)
     assert await slave.is_at_end()
-    assert master.told.reasons("ha_disconnected") == [
+    assert master.recorder.reasons("ha_disconnected") == [
         "it wants bytes from 1000 on, our log begins at 65536: it has to start anew"
     ]
 
@@ -368,14 +368,14 @@ async def test_what_an_empty_slave_gets(
 
     def received() -> None:
         copy.dispatch()
-        master.told.changed()
+        master.recorder.changed()
 
     slave = HaSlave(
-        reactor, copy, settings, KnownMaster.from_settings(settings), on_received=received, emit=master.told.emit
+        reactor, copy, settings, KnownMaster.from_settings(settings), on_received=received, emit=master.recorder.emit
     )
     nursery.start_soon(slave.run_forever)
     with trio.fail_after(30):
-        await master.told.wait_until(lambda: copy.max_commit_log_offset == master.end)
+        await master.recorder.wait_until(lambda: copy.max_commit_log_offset == master.end)
     assert len(copy.log.files.files) == files
     assert copy.max_queue_offset("T", 0) == 200
     assert (copy.min_queue_offset("T", 0) == 0) is switch

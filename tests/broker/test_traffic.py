@@ -52,8 +52,8 @@ def test_offsets_are_recorded_when_they_are_stored_though_the_pull_is_held(broke
     commit = {"consumerGroup": "g", "topic": "orders", "queueId": "1", "commitOffset": "27"}
     broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
     broker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
-    told = [(fields["request"], fields["before"], fields["offset"]) for fields in stored(broker)]
-    assert told == [("PULL_MESSAGE", None, 26), ("UPDATE_CONSUMER_OFFSET", 26, 27)]
+    events = [(fields["request"], fields["before"], fields["offset"]) for fields in stored(broker)]
+    assert events == [("PULL_MESSAGE", None, 26), ("UPDATE_CONSUMER_OFFSET", 26, 27)]
 
 
 def stored(broker: TalkingBroker) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ COMMIT, ROLLBACK = 8, 12
 
 
 class Producer:
-    """A broker with the check, and producers to be asked. Time moves only when told."""
+    """A broker with the check, and producers to be asked. Time moves only by `advance`."""
 
     def __init__(self, talk: TalkingBroker) -> None:
         self.talk = talk
@@ -33,7 +33,7 @@ class Producer:
             "a": "P", "b": "orders", "c": "TBW102", "d": "4", "e": "1", "f": "4", "h": "0", "i": text,
             "g": str(self.talk.clock.now_millis()),
         }  # fmt: skip
-        (reply,) = self.talk.tell(RequestCode.SEND_MESSAGE_V2, fields, body)
+        (reply,) = self.talk.exchange(RequestCode.SEND_MESSAGE_V2, fields, body)
         assert reply.code == ResponseCode.SUCCESS
         return reply
 

@@ -35,7 +35,7 @@ class Application:
     def note(self, kind: str, **fields: Any) -> None:
         self.events.append((kind, fields))
 
-    def told(self, kind: str) -> list[dict[str, Any]]:
+    def events_of(self, kind: str) -> list[dict[str, Any]]:
         return [fields for name, fields in self.events if name == kind]
 
     @property

@@ -62,7 +62,7 @@ async def ask(broker: "FakeBroker", code: RequestCode, fields: dict[str, str], b
     return answer
 
 
-async def tell(broker: "FakeBroker", code: RequestCode, fields: dict[str, str], body: bytes = b"") -> None:
+async def push_request(broker: "FakeBroker", code: RequestCode, fields: dict[str, str], body: bytes = b"") -> None:
     (channel,) = broker.server.channels
     channel.send_oneway(request(code, fields, body, oneway=True))
     await trio.sleep(0.1)
@@ -74,7 +74,7 @@ async def test_a_notification_makes_the_consumer_rebalance_at_once(
     """broker-requests section 3.2."""
     del world, consumer
     before = len(broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP))
-    await tell(broker, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "cg"})
+    await push_request(broker, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": "cg"})
     assert len(broker.asked(RequestCode.GET_CONSUMER_LIST_BY_GROUP)) > before
 
 
@@ -82,7 +82,7 @@ async def test_an_operator_moves_a_consumer_back(world: "World", broker: "FakeBr
     """broker-requests section 6.3, code 220."""
     body = ResetOffsetBody(offset_table={QUEUE: 1}).encode()
     fields = {"topic": "orders", "group": "cg", "timestamp": "0", "isForce": "true"}
-    await tell(broker, RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body)
+    await push_request(broker, RequestCode.RESET_CONSUMER_CLIENT_OFFSET, fields, body)
     await world.until(lambda: sorted(message.body for message in consumer.got[3:]) == [b"1", b"2"], within=5)
 
 

@@ -135,8 +135,8 @@ async def test_a_polled_consumer_answers_tools(world: "World", client: Client, n
     await consumer.subscribe({"orders": "*"})
     (channel,) = broker.server.channels
     fields: dict[str, Any] = {"consumerGroup": "cg", "clientId": "c"}
-    told = await channel.request(request(RequestCode.GET_CONSUMER_RUNNING_INFO, fields), 5)
-    info = ConsumerRunningInfo.decode(told.body)
+    response = await channel.request(request(RequestCode.GET_CONSUMER_RUNNING_INFO, fields), 5)
+    info = ConsumerRunningInfo.decode(response.body)
     assert info.properties["PROP_CONSUME_TYPE"] == "CONSUME_ACTIVELY"
     assert QUEUE in info.mq_table
     refused = await channel.request(request(RequestCode.CONSUME_MESSAGE_DIRECTLY, fields, b""), 5)

@@ -140,5 +140,5 @@ async def test_a_queue_is_handed_over_unlocked_and_in_order(world: "World", clie
         its = [body for body in application.got if body.startswith(prefix)]
         assert its == sorted(set(its))
     assert not broker.locked
-    told = [request.code for request in broker.log if request.code in (RequestCode.UPDATE_CONSUMER_OFFSET, UNLOCK)]
-    assert told[0] != UNLOCK  # who gets the lock next asks at once where to begin
+    codes = [request.code for request in broker.log if request.code in (RequestCode.UPDATE_CONSUMER_OFFSET, UNLOCK)]
+    assert codes[0] != UNLOCK  # who gets the lock next asks at once where to begin

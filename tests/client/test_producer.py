@@ -1,4 +1,4 @@
-"""The producer against scripted brokers: what is tried, what is told, what a failure means."""
+"""The producer against scripted brokers: attempts, results, and the meaning of failures."""
 
 from typing import TYPE_CHECKING
 

@@ -39,7 +39,7 @@ async def test_every_message_arrives_and_the_offsets_are_committed(
     assert {broker.offsets["cg", "orders", queue_id] for queue_id in range(4)} == {3}
     broker.put("orders", 1, b"later")
     await world.until(lambda: len(application.got) == 13)
-    assert application.told("committing_to") == [{"broker_name": "a", "broker_id": 0, "address": broker.address}]
+    assert application.events_of("committing_to") == [{"broker_name": "a", "broker_id": 0, "address": broker.address}]
 
 
 async def test_heartbeats_tell_all_brokers_who_consumes_what(
@@ -194,7 +194,7 @@ async def test_commits_are_told_by_whatever_way_they_went(
 ) -> None:
     """Each round of commits writes every offset.
 
-    Those that go with pulls are told only when they are new.
+    Those sent with pulls are recorded only when they are new.
     """
     (broker,) = world.add("a")
     world.route("orders", 1)
@@ -207,12 +207,12 @@ async def test_commits_are_told_by_whatever_way_they_went(
     await trio.sleep(16)
 
     def committed() -> list[int]:
-        return [fields["offset"] for fields in application.told("committed") if fields["topic"] == "orders"]
+        return [fields["offset"] for fields in application.events_of("committed") if fields["topic"] == "orders"]
 
     assert committed() == [1, 3, 4]  # the last goes with a pull that is still held
     await trio.sleep(100)
     assert committed() == [1, 3, 4, 4]
-    assert application.told("committed")[0] | {"offset": 0} == {
+    assert application.events_of("committed")[0] | {"offset": 0} == {
         "group": "cg",
         "topic": "orders",
         "broker": "a",
@@ -228,7 +228,7 @@ async def test_a_changed_route_is_told(world: "World", client: Client, nursery: 
     _, application = await start(nursery, client)
     world.route("orders", 1, without=brokers[0])
     await trio.sleep(31)
-    changes = [fields["brokers"] for fields in application.told("route_believed") if fields["topic"] == "orders"]
+    changes = [fields["brokers"] for fields in application.events_of("route_believed") if fields["topic"] == "orders"]
     assert changes == [
         {"a": {"0": brokers[0].address, "1": brokers[1].address}},
         {"a": {"1": brokers[1].address}},

@@ -43,15 +43,15 @@ async def test_a_lost_master_is_replaced_by_its_slave_for_pulls_and_commits(
     await world.until(lambda: len(application.got) == 3, within=10)
     await trio.sleep(6)
     assert slave.offsets["cg", "orders", 0] == 3
-    assert [event["broker_id"] for event in application.told("pulling_from")] == [0, 1]
-    assert [event["broker_id"] for event in application.told("committing_to")] == [0, 1]
+    assert [event["broker_id"] for event in application.events_of("pulling_from")] == [0, 1]
+    assert [event["broker_id"] for event in application.events_of("committing_to")] == [0, 1]
     for command in slave.asked(RequestCode.PULL_MESSAGE):
         assert command.header(PullMessageRequestHeader).sys_flag == 2  # a slave is not asked to commit
 
     world.route("orders", 1)
     master.queues = slave.queues
     master.revive()
-    await world.until(lambda: application.told("committing_to")[-1]["broker_id"] == 0, within=40)
+    await world.until(lambda: application.events_of("committing_to")[-1]["broker_id"] == 0, within=40)
     await world.until(lambda: master.offsets.get(("cg", "orders", 0)) == 3)
     assert application.bodies == [b"0", b"1", b"2"]
 
@@ -69,7 +69,7 @@ async def test_pulls_go_where_the_last_answer_suggested(world: "World", client: 
     _, application = await start(nursery, client)
     await world.until(lambda: bool(master.parked))
     assert application.bodies == [b"0", b"1", b"2"]
-    assert [event["address"] for event in application.told("pulling_from")] == [
+    assert [event["address"] for event in application.events_of("pulling_from")] == [
         master.address,
         slave.address,
         master.address,
@@ -85,7 +85,7 @@ async def test_a_pull_ends_with_its_connection_and_is_repeated_after_a_pause(
     await world.until(lambda: bool(broker.parked))
     cut_at = trio.current_time()
     broker.parked[0].channel.close("cut")
-    await world.until(lambda: bool(application.told("pull_failed")))
+    await world.until(lambda: bool(application.events_of("pull_failed")))
     assert trio.current_time() - cut_at < 0.5
     await world.until(lambda: len(broker.asked(RequestCode.PULL_MESSAGE)) == 2)
     assert 1.0 <= trio.current_time() - cut_at < 2.0
@@ -108,7 +108,7 @@ async def test_an_answer_that_makes_no_sense_is_asked_for_again(
     broker.script[RequestCode.PULL_MESSAGE].append(garbage)
     _, application = await start(nursery, client)
     await world.until(lambda: application.bodies == [b"x"], within=5)
-    assert len(application.told("pull_failed")) == 1
+    assert len(application.events_of("pull_failed")) == 1
 
 
 async def test_an_offset_out_of_bounds_is_corrected_after_ten_seconds(
@@ -124,7 +124,7 @@ async def test_an_offset_out_of_bounds_is_corrected_after_ten_seconds(
     began_at = trio.current_time()
     await world.until(lambda: application.bodies == [b"1", b"2"])
     assert trio.current_time() - began_at >= 10.0
-    (event,) = application.told("offset_illegal")
+    (event,) = application.events_of("offset_illegal")
     assert (event["asked"], event["offered"]) == (99, 1)
 
 
@@ -227,9 +227,9 @@ async def test_commits_are_recorded_in_the_order_in_which_they_are_sent(
         broker.put("orders", 0, b"%d" % number)
         await trio.sleep(3.3)
     sent = [int(command.ext_fields["commitOffset"]) for command in broker.log if commits(command)]
-    told = [fields["offset"] for fields in application.told("committed") if fields["topic"] == "orders"]
-    assert told == sorted(told)
-    assert [offset for offset, _ in itertools.groupby(told)] == [offset for offset, _ in itertools.groupby(sent)]
+    events_of = [fields["offset"] for fields in application.events_of("committed") if fields["topic"] == "orders"]
+    assert events_of == sorted(events_of)
+    assert [offset for offset, _ in itertools.groupby(events_of)] == [offset for offset, _ in itertools.groupby(sent)]
 
 
 def commits(command: Command) -> bool:
@@ -248,18 +248,18 @@ async def test_a_pull_is_recorded_when_it_ends_a_silence_with_how_long_it_was_he
     broker.put("orders", 0, b"0", b"1")
     _, application = await start(nursery, client, suspend_timeout=15.0)
 
-    def told(kind: str) -> list[dict[str, object]]:
-        return [fields for fields in application.told(kind) if fields["queue"].topic == "orders"]
+    def events_of(kind: str) -> list[dict[str, object]]:
+        return [fields for fields in application.events_of(kind) if fields["queue"].topic == "orders"]
 
     await world.until(lambda: application.bodies == [b"0", b"1"])
-    (first,) = told("pull_resumed")
+    (first,) = events_of("pull_resumed")
     assert (first["status"], first["held"]) == ("FOUND", 0)
     await trio.sleep(4)
     for waiting in [*broker.parked]:
         waiting.channel.close("cut")
     broker.parked.clear()
-    await world.until(lambda: len(told("pull_failed")) == 1)
-    (failed,) = told("pull_failed")
+    await world.until(lambda: len(events_of("pull_failed")) == 1)
+    (failed,) = events_of("pull_failed")
     assert failed["held"] == failed["took"]
     assert isinstance(failed["took"], int)
     assert failed["took"] >= 3000
@@ -267,8 +267,8 @@ async def test_a_pull_is_recorded_when_it_ends_a_silence_with_how_long_it_was_he
     await trio.sleep(4)
     held = next(waiting for waiting in broker.parked if waiting.command.ext_fields["topic"] == "orders")
     held.reply(Reply(ResponseCode.PULL_NOT_FOUND, {"nextBeginOffset": "2", "minOffset": "0", "maxOffset": "2"}))
-    await world.until(lambda: len(told("pull_resumed")) == 2)
-    resumed = told("pull_resumed")[1]
+    await world.until(lambda: len(events_of("pull_resumed")) == 2)
+    resumed = events_of("pull_resumed")[1]
     assert resumed["status"] == "NO_NEW_MSG"
     assert isinstance(resumed["held"], int)
     assert 3900 <= resumed["held"] <= 4500
@@ -281,14 +281,14 @@ async def test_a_pull_that_times_out_or_never_left_was_not_held(
     world.route("orders", 1)
     broker.handlers[RequestCode.PULL_MESSAGE] = lambda _: None
     _, application = await start(nursery, client, pull_timeout=30.0)
-    await world.until(lambda: bool(application.told("pull_failed")))
-    assert application.told("pull_failed")[0]["held"] == 0
-    assert application.told("pull_failed")[0]["took"] >= 30_000
+    await world.until(lambda: bool(application.events_of("pull_failed")))
+    assert application.events_of("pull_failed")[0]["held"] == 0
+    assert application.events_of("pull_failed")[0]["took"] >= 30_000
     broker.die()
     world.name_server.routes.clear()
-    count = len(application.told("pull_failed"))
-    await world.until(lambda: len(application.told("pull_failed")) >= count + 4)
-    assert application.told("pull_failed")[-1]["held"] == 0
+    count = len(application.events_of("pull_failed"))
+    await world.until(lambda: len(application.events_of("pull_failed")) >= count + 4)
+    assert application.events_of("pull_failed")[-1]["held"] == 0
 
 
 async def test_an_answer_without_data_ends_no_silence(world: "World", client: Client, nursery: trio.Nursery) -> None:
@@ -300,4 +300,4 @@ async def test_an_answer_without_data_ends_no_silence(world: "World", client: Cl
     )
     _, application = await start(nursery, client)
     await trio.sleep(5)
-    assert application.told("pull_resumed") == []
+    assert application.events_of("pull_resumed") == []

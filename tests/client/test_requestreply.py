@@ -85,7 +85,7 @@ async def test_a_reply_ends_the_wait_at_once(broker: "FakeBroker", client: Clien
 
 
 async def test_the_broker_knows_the_asker_before_it_gets_the_request(broker: "FakeBroker", client: Client) -> None:
-    """A reply is pushed to the client id that heartbeats have told."""
+    """A reply is pushed to the client id of the heartbeats."""
     answering(broker)
     await request(Producer(client, "pg"), QUESTION)
     codes = [command.code for command in broker.log]

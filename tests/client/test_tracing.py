@@ -1,4 +1,4 @@
-"""Traces against a scripted broker: what is told of sends, deliveries and transactions, when, and how much of it."""
+"""Traces against a scripted broker: content, time and amount of traces of sends, deliveries and transactions."""
 
 import zlib
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def broker(world: "World") -> "FakeBroker":
     return broker
 
 
-def told(broker: "FakeBroker") -> list[tuple[list[str], set[str]]]:
+def traces(broker: "FakeBroker") -> list[tuple[list[str], set[str]]]:
     """Records, each as its fields, with the keys of the trace that it came in."""
     traces = [decode_message(record) for record in broker.queues[TRACE_TOPIC, 0]]
     return [
@@ -55,8 +55,8 @@ def text_of(trace: StoredMessage) -> str:
 
 
 async def wait_told(world: "World", broker: "FakeBroker", count: int) -> list[tuple[list[str], set[str]]]:
-    await world.until(lambda: len(told(broker)) >= count, 120)
-    return told(broker)
+    await world.until(lambda: len(traces(broker)) >= count, 120)
+    return traces(broker)
 
 
 def stored(**fields: Any) -> Reply:
@@ -123,7 +123,7 @@ async def test_a_broker_may_wish_no_traces_and_refusals_have_none(
     with pytest.raises(Exception, match="no"):
         await producer.send(Message(topic="orders", body=b"refused"))
     await producer.send(Message(topic=TRACE_TOPIC, body=b"of somebody else"))
-    await producer.send(Message(topic="orders", body=b"told"))
+    await producer.send(Message(topic="orders", body=b"traces"))
     await world.until(lambda: len(broker.queues[TRACE_TOPIC, 0]) == 2)
     bodies = [decode_message(record).body for record in broker.queues[TRACE_TOPIC, 0]]
     assert bodies[0] == b"of somebody else"
@@ -265,14 +265,14 @@ async def test_what_waits_is_told_when_producer_or_client_close(world: "World", 
         producer = Producer(client, "pg", TRACED)
         await producer.send(Message(topic="orders", body=b"x"))
         await producer.close()
-        assert len(told(broker)) == 1
+        assert len(traces(broker)) == 1
         await Producer(client, "other", TRACED).send(Message(topic="orders", body=b"x"))
-    assert [fields[3] for fields, _ in told(broker)] == ["pg", "other"]
+    assert [fields[3] for fields, _ in traces(broker)] == ["pg", "other"]
 
 
 async def test_names_are_told_as_the_application_says_them(world: "World", broker: "FakeBroker") -> None:
     world.route("NS%orders", 1)
     async with open_client(world.config(namespace="NS")) as client:
         await Producer(client, "pg", TRACED).send(Message(topic="orders", body=b"x"))
-    ((fields, _),) = told(broker)
+    ((fields, _),) = traces(broker)
     assert fields[3:5] == ["pg", "orders"]

@@ -1,4 +1,4 @@
-"""Transactional sends against a scripted broker: what it is told, and what it asks."""
+"""Transactional sends against a scripted broker: ends of transactions, and checks."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -129,11 +129,11 @@ async def ask(broker: "FakeBroker", group: str = "pg") -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "told"),
+    ("state", "sent_state"),
     [(TransactionState.COMMIT, 8), (TransactionState.ROLLBACK, 12), (TransactionState.UNKNOWN, 0), (ValueError(), 0)],
 )
 async def test_a_question_is_answered_by_the_application(
-    world: "World", broker: "FakeBroker", client: Client, state: TransactionState | Exception, told: int
+    world: "World", broker: "FakeBroker", client: Client, state: TransactionState | Exception, sent_state: int
 ) -> None:
     """broker-requests section 4.4."""
     application = Application(state)
@@ -141,7 +141,7 @@ async def test_a_question_is_answered_by_the_application(
     await producer.send(attrs.evolve(MESSAGE, delay_level=0))
     await ask(broker)
     (end,) = await ends(world, broker)
-    assert (end.commit_or_rollback, end.from_transaction_check, end.msg_id) == (told, TRUE, "U")
+    assert (end.commit_or_rollback, end.from_transaction_check, end.msg_id) == (sent_state, TRUE, "U")
     assert (end.tran_state_table_offset, end.commit_log_offset, end.transaction_id) == (17, 4711, "T")
     assert [(message.topic, message.body) for message in application.asked] == [("orders", b"half")]
 

@@ -1,4 +1,4 @@
-"""A node that serves nothing: it listens where it is told, is ready, answers with its settings, and stops on request."""
+"""A node that serves nothing: it listens at its address, is ready, replies with its settings, and stops on request."""
 
 import pathlib
 import socket

@@ -72,9 +72,9 @@ def test_a_power_loss_of_an_async_master_and_the_silent_divergence_that_follows(
     assert found["a"]["max_offset"] == node["lost"]["flushed"] == found["common_to"]
     assert found["b"]["max_offset"] == node["lost"]["flushed"] + node["lost"]["log_bytes"]
     assert {record["message_id"] for record in found["b"]["beyond"]["first"]} == set(lost)
-    told = rmqlab("diff", "broker-a:master", "broker-a:slave", status=1).stdout
-    assert "broker-a:slave has 30 messages" in told
-    assert "beyond the other's end" in told
+    output = rmqlab("diff", "broker-a:master", "broker-a:slave", status=1).stdout
+    assert "broker-a:slave has 30 messages" in output
+    assert "beyond the other's end" in output
 
     rmqlab("start", "broker-a:master")
     rmqlab("wait", "ready")

@@ -68,14 +68,14 @@ def outcomes(done: Done) -> list[str]:
 
 def test_a_fault_is_applied_listed_shown_by_status_and_healed(rmqlab: Run) -> None:
     assert rmqlab("faults").stdout == "no fault is in force\n"
-    told = rmqlab(
+    message = rmqlab(
         "fault", "link", "broker-a-s", "broker-a:master", "--kind", "latency", "--millis", "200", "--jitter", "50",
         "--only", "ha",
     )  # fmt: skip
-    assert (told.returncode, told.stderr) == (0, "")
+    assert (message.returncode, message.stderr) == (0, "")
     (fault,) = listed(rmqlab)
     line = "link broker-a-s -> broker-a:master latency only=ha millis=200.0 jitter_millis=50.0"
-    assert told.stdout == f"{fault['id']}: {line}\n"
+    assert message.stdout == f"{fault['id']}: {line}\n"
     assert (fault["type"], fault["src"], fault["millis"]) == ("link", "broker-a-s", 200)
     assert line in rmqlab("status").stdout
     assert json.loads(rmqlab("status", "--json").stdout)["faults"] == [fault]
@@ -89,7 +89,7 @@ def test_a_fault_is_applied_listed_shown_by_status_and_healed(rmqlab: Run) -> No
 
 
 @pytest.mark.parametrize(
-    ("command", "told"),
+    ("command", "message"),
     [
         ("isolate broker-b", "no node 'broker-b' here, did you mean broker-a?; nodes: namesrv-1, broker-a"),
         ("fault link broker-a broker-a-s --kind latancy", "did you mean latency?"),
@@ -103,18 +103,20 @@ def test_a_fault_is_applied_listed_shown_by_status_and_healed(rmqlab: Run) -> No
         ("heal f999", "no fault 'f999' in force; in force: none"),
     ],
 )
-def test_what_makes_no_sense_is_said_and_changes_nothing(rmqlab: Run, command: str, told: str) -> None:
+def test_what_makes_no_sense_is_said_and_changes_nothing(rmqlab: Run, command: str, message: str) -> None:
     done = rmqlab(*command.split())
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert listed(rmqlab) == []
 
 
 def test_sends_are_answered_as_the_fault_wants_so_many_times_and_then_it_is_over(rmqlab: Run) -> None:
     assert rmqlab(*PRODUCE, "-c", "1", "--json").returncode == 0  # the topic is made
-    told = rmqlab("fault", "request", "broker-a", "SEND_MESSAGE_V2", "--times", "3", "--remark", "too busy", "--json")
-    fault = json.loads(told.stdout)
+    message = rmqlab(
+        "fault", "request", "broker-a", "SEND_MESSAGE_V2", "--times", "3", "--remark", "too busy", "--json"
+    )
+    fault = json.loads(message.stdout)
     sent = rmqlab(*PRODUCE, "-c", "5", "--senders", "1", "--retries", "0", "-r", "0", "--json")
     assert [outcome == "refused" for outcome in outcomes(sent)] == [True, True, True, False, False]
     assert "too busy" in sent.stdout

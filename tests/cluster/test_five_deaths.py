@@ -1,4 +1,4 @@
-"""Five deaths of a master are five different things: each on a real cluster, told apart by what others see of it."""
+"""Five deaths of a master are five different things: each on a real cluster, distinguished by what others see of it."""
 
 import pathlib
 from collections.abc import AsyncIterator
@@ -32,7 +32,7 @@ def has_followed(document: object) -> bool:
     return row["slaveAckOffset"] is not None and row["slaveAckOffset"] >= 0
 
 
-def told(cluster: Cluster, since: int, node: str, *kinds: str) -> list[JournalEntry]:
+def events_of(cluster: Cluster, since: int, node: str, *kinds: str) -> list[JournalEntry]:
     return [event for event in list(cluster.events)[since:] if event.node == node and event.kind in kinds]
 
 
@@ -42,13 +42,13 @@ def now(cluster: Cluster) -> int:
 
 async def gone_from_route(cluster: Cluster, since: int) -> JournalEntry:
     await cluster.wait_until("route-gone broker-a:master", LONG)
-    events = [event for event in told(cluster, since, "namesrv-1", *GONE) if event.fields["broker_id"] == 0]
+    events = [event for event in events_of(cluster, since, "namesrv-1", *GONE) if event.fields["broker_id"] == 0]
     return events[0]
 
 
-async def wait_told(cluster: Cluster, since: int, node: str, kind: str) -> JournalEntry:
+async def wait_event(cluster: Cluster, since: int, node: str, kind: str) -> JournalEntry:
     with trio.fail_after(LONG):
-        while not (events := told(cluster, since, node, kind)):
+        while not (events := events_of(cluster, since, node, kind)):
             await cluster.events.wait_changed()
     return events[0]
 
@@ -57,7 +57,7 @@ async def test_a_stopped_master_says_goodbye(cluster: Cluster) -> None:
     since = len(list(cluster.events))
     await cluster.stop("broker-a:master")
     assert (await gone_from_route(cluster, since)).kind == "broker_unregistered"
-    assert await wait_told(cluster, since, "broker-a-s", "ha_client_disconnected")
+    assert await wait_event(cluster, since, "broker-a-s", "ha_client_disconnected")
 
 
 @pytest.mark.parametrize("is_powerless", [False, True])
@@ -72,8 +72,8 @@ async def test_of_a_killed_one_the_sockets_close_and_of_a_powerless_one_bytes_va
     else:
         await cluster.kill("broker-a:master")
     assert (await gone_from_route(cluster, since)).kind == "broker_connection_lost"
-    assert await wait_told(cluster, since, "broker-a-s", "ha_client_disconnected")
-    assert bool(told(cluster, since, "broker-a", "power_lost")) is is_powerless
+    assert await wait_event(cluster, since, "broker-a-s", "ha_client_disconnected")
+    assert bool(events_of(cluster, since, "broker-a", "power_lost")) is is_powerless
     assert cluster.supervisor.life("broker-a").state == ("powerless" if is_powerless else "killed")
 
 
@@ -83,8 +83,8 @@ async def test_a_frozen_one_keeps_its_sockets_and_its_peers_believe_in_it(cluste
     assert await cluster.snapshot("broker-a:master") is None
     gone = await gone_from_route(cluster, since)
     assert gone.at_millis - began > 60_000  # 120 s since it was last heard, and that is 30 s ago at most
-    assert not told(cluster, since, "broker-a-s", "ha_client_disconnected")  # 4.9's slave waits for ever
-    assert not told(cluster, since, "broker-a", "ha_disconnected")  # and its master does nothing at all
+    assert not events_of(cluster, since, "broker-a-s", "ha_client_disconnected")  # 4.9's slave waits for ever
+    assert not events_of(cluster, since, "broker-a", "ha_disconnected")  # and its master does nothing at all
     await cluster.resume("broker-a:master")
     await cluster.wait_until("route-has broker-a:master", LONG)
 
@@ -93,13 +93,15 @@ async def test_one_in_a_blackhole_lives_on_and_knows_as_little_of_its_peers_as_t
     since, began = len(list(cluster.events)), now(cluster)
     fault = await cluster.isolate("broker-a:master")
     assert await cluster.snapshot("broker-a:master", LONG) is not None
-    lost = await wait_told(cluster, since, "broker-a", "ha_disconnected")
+    lost = await wait_event(cluster, since, "broker-a", "ha_disconnected")
     assert "no report for 20 s" in lost.fields["reason"]
     gone = await gone_from_route(cluster, since)
     assert gone.at_millis - began > 60_000
-    assert not told(cluster, since, "broker-a-s", "ha_client_disconnected")  # that its master has closed is lost, too
+    assert not events_of(
+        cluster, since, "broker-a-s", "ha_client_disconnected"
+    )  # that its master has closed is lost, too
     await cluster.heal(fault)
-    assert await wait_told(cluster, since, "broker-a-s", "ha_client_disconnected")
+    assert await wait_event(cluster, since, "broker-a-s", "ha_client_disconnected")
     await cluster.wait_until("route-has broker-a:master", LONG)
     await cluster.wait_until("slave-connected broker-a:master", LONG)
 
@@ -111,6 +113,6 @@ async def test_not_even_the_kill_of_one_in_a_blackhole_is_heard(cluster: Cluster
     gone = await gone_from_route(cluster, since)
     killed = next(event for event in cluster.events if event.kind == "node_killed")
     assert gone.at_millis - killed.at_millis > 60_000
-    assert not told(cluster, since, "broker-a-s", "ha_client_disconnected")
+    assert not events_of(cluster, since, "broker-a-s", "ha_client_disconnected")
     await cluster.heal_all()
-    assert await wait_told(cluster, since, "broker-a-s", "ha_client_disconnected")
+    assert await wait_event(cluster, since, "broker-a-s", "ha_client_disconnected")

@@ -180,8 +180,8 @@ async def test_an_action_without_a_target_is_invalid_and_no_defect(
     supervisor: Supervisor, arguments: dict[str, Any]
 ) -> None:
     for action in ACTIONS:
-        told = Failure(f"{action}: the target must be a text", is_usage=True)
-        assert await ask(supervisor, COMMANDS.encode(Ask(action, arguments))) == [told]
+        failure = Failure(f"{action}: the target must be a text", is_usage=True)
+        assert await ask(supervisor, COMMANDS.encode(Ask(action, arguments))) == [failure]
     assert not supervisor.processes.errors.counts
 
 
@@ -194,8 +194,8 @@ async def test_a_defect_of_a_command_is_named_and_counted(
             raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(commandserver, "HANDLERS", {"status": fail})
-    told = Failure("internal error in status: ZeroDivisionError: by zero", is_usage=False)
-    assert await ask(supervisor, COMMANDS.encode(Ask("status", {}))) == [told]
+    failure = Failure("internal error in status: ZeroDivisionError: by zero", is_usage=False)
+    assert await ask(supervisor, COMMANDS.encode(Ask("status", {}))) == [failure]
     assert supervisor.processes.errors.counts == {"command status": 1}
 
 

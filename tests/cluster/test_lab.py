@@ -38,10 +38,10 @@ async def test_nodes_start_in_order_and_stop_in_the_reverse(place: pathlib.Path)
     async with open_cluster(ClusterSpec(name="x", slaves=2), directory=place, modules=FAKES) as cluster:
         pass
     kinds = ("node_ready", "node_stopped")
-    told = [(event.kind, event.node) for event in cluster.events if event.kind in kinds]
-    assert told[:2] == [("node_ready", "namesrv-1"), ("node_ready", "broker-a")]
-    assert set(told[2:4]) == {("node_ready", "broker-a-s"), ("node_ready", "broker-a-s2")}
-    assert told[-2:] == [("node_stopped", "broker-a"), ("node_stopped", "namesrv-1")]
+    events = [(event.kind, event.node) for event in cluster.events if event.kind in kinds]
+    assert events[:2] == [("node_ready", "namesrv-1"), ("node_ready", "broker-a")]
+    assert set(events[2:4]) == {("node_ready", "broker-a-s"), ("node_ready", "broker-a-s2")}
+    assert events[-2:] == [("node_stopped", "broker-a"), ("node_stopped", "namesrv-1")]
     written = [attrs.evolve(entry, seq=0) for entry in read_journals(place / "journal") if entry.kind != CLOSED]
     assert sorted(map(repr, written)) == sorted(map(repr, cluster.events))
     assert {path.name for path in (place / "journal").iterdir()} == {
@@ -111,9 +111,9 @@ async def test_a_power_loss_takes_what_was_not_synced_and_a_wipe_takes_all(place
         assert cluster.supervisor.life("namesrv-1").is_alive
         (place / "namesrv-1" / "kvConfig.json").write_text("{}")
         assert await cluster.wipe("namesrv-1") == {"namesrv-1": 1}
-    told = [(event.kind, event.fields) for event in cluster.events if event.kind in ("power_lost", "store_wiped")]
-    assert told[0] == ("power_lost", {"flushed": 0, "log_bytes": end, "messages": 1, "queue_entries": 1})
-    assert told[-1] == ("store_wiped", {"files": 1})
+    events = [(event.kind, event.fields) for event in cluster.events if event.kind in ("power_lost", "store_wiped")]
+    assert events[0] == ("power_lost", {"flushed": 0, "log_bytes": end, "messages": 1, "queue_entries": 1})
+    assert events[-1] == ("store_wiped", {"files": 1})
 
 
 async def test_a_power_loss_needs_a_store_that_says_what_was_synced(place: pathlib.Path) -> None:
@@ -276,7 +276,7 @@ async def test_a_workload_shares_the_clusters_time_and_tells_its_events(place: p
         assert await workload.wait_ended() == 0
         assert [event.kind for event in workload.events()][-3:] == ["closing", CLOSED, "node_stopped"]
         own = [event.at_millis for event in workload.events() if event.kind in ("listening", "closing")]
-        assert own == sorted(own)  # births and ends are told by another process, and may come late
+        assert own == sorted(own)  # starts and ends are reported by another process, and may be late
         assert "fakenode-1" not in {node["name"] for node in (await cluster.status())["nodes"]}
 
 
@@ -300,8 +300,8 @@ async def test_faults_are_in_force_at_live_nodes_at_once_outlive_restarts_and_ar
             await cluster.heal("f1")
         assert [fault.id for fault in await cluster.heal_all()] == ["f2"]
         assert await links("broker-a-s") == 0
-    told = [(event.kind, event.fields["id"]) for event in cluster.events if event.kind.startswith("fault_")]
-    assert told == [("fault_applied", "f1"), ("fault_applied", "f2"), ("fault_healed", "f1"), ("fault_healed", "f2")]
+    events = [(event.kind, event.fields["id"]) for event in cluster.events if event.kind.startswith("fault_")]
+    assert events == [("fault_applied", "f1"), ("fault_applied", "f2"), ("fault_healed", "f1"), ("fault_healed", "f2")]
 
 
 async def test_a_paused_node_takes_its_faults_when_it_goes_on(place: pathlib.Path) -> None:

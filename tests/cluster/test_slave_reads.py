@@ -49,12 +49,12 @@ def test_a_consumer_far_behind_is_sent_to_the_slave_and_back(tmp_path: Path, mon
     finally:
         CliRunner().invoke(app, ["down", "-n", "x"])
     delivered = [event for event in events_of(text) if event.get("kind") == "delivered"]
-    told_by = {0: set[int](), 1: set[int]()}
+    offsets_by_broker = {0: set[int](), 1: set[int]()}
     for event in delivered:
-        told_by[event["from_broker_id"]].add(event["offset"])
-    assert told_by[0]
-    assert told_by[1]
+        offsets_by_broker[event["from_broker_id"]].add(event["offset"])
+    assert offsets_by_broker[0]
+    assert offsets_by_broker[1]
     far = COUNT - MEMORY * 40 // 100 // SIZE  # messages before this one are on disk, give or take their overhead
-    assert min(told_by[0]) == 0  # nobody had told it yet
-    assert max(told_by[1]) < far + 100
-    assert max(told_by[0]) > far
+    assert min(offsets_by_broker[0]) == 0  # it had received no offset yet
+    assert max(offsets_by_broker[1]) < far + 100
+    assert max(offsets_by_broker[0]) > far

@@ -19,7 +19,7 @@ def test_that_fails(rmq_cluster):
     rmq_cluster.produce("orders", 3)
     assert rmq_cluster.findings()["lost"].value == 0
     rmq_cluster.pause("broker-a:master")
-    raise AssertionError("told with what happened")
+    raise AssertionError("fails, with the cluster's events in the report")
 
 @pytest.mark.rmq_cluster(slave=3)
 def test_with_a_misspelt_key(rmq_cluster):
@@ -51,19 +51,19 @@ def test_the_tests_of_the_small_application_pass_in_two_processes_at_once(tmp_pa
         start(app, tmp_path / "other", "-k", "no_order_is_lost") as other,
     ):
         for run in (one, other):
-            told, _ = run.communicate(timeout=300)
-            assert run.returncode == 0, told
-            assert "1 passed" in told
+            output, _ = run.communicate(timeout=300)
+            assert run.returncode == 0, output
+            assert "1 passed" in output
 
 
 def test_a_test_that_fails_is_told_what_happened_and_a_misspelt_key_is_named(tmp_path: pathlib.Path) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\ntrio_mode = true\nfilterwarnings = error\n")
     (tmp_path / "test_bad.py").write_text(BAD)
     with start(tmp_path, tmp_path / "scratch") as run:
-        told, _ = run.communicate(timeout=300)
-    assert run.returncode == 1, told
-    assert "1 failed, 1 passed, 1 error" in told
-    assert "what happened in rmq_cluster" in told
-    assert sum(map(int, re.findall(r"(\d) x sent SEND_OK", told))) == 3, told  # an event may come between two
-    assert "node_paused" in told
-    assert re.search("slave.*did you mean slaves", told), told
+        output, _ = run.communicate(timeout=300)
+    assert run.returncode == 1, output
+    assert "1 failed, 1 passed, 1 error" in output
+    assert "what happened in rmq_cluster" in output
+    assert sum(map(int, re.findall(r"(\d) x sent SEND_OK", output))) == 3, output  # an event may come between two
+    assert "node_paused" in output
+    assert re.search("slave.*did you mean slaves", output), output

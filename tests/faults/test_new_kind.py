@@ -68,7 +68,7 @@ def test_its_values_are_accepted_and_described() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"kind": "corupt"}, "slice, corrupt; did you mean corrupt?"),
         ({"kind": "corrupt"}, "link: kind corrupt needs byte"),
@@ -81,8 +81,8 @@ def test_its_values_are_accepted_and_described() -> None:
         ({"kind": "reset", "byte": 1}, "byte means nothing to kind reset; it takes no options"),
     ],
 )
-def test_its_values_are_checked(values: dict[str, Any], told: str) -> None:
-    with pytest.raises(FaultError, match=told):
+def test_its_values_are_checked(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(FaultError, match=message):
         TABLE.fault_of({**LINK, **values})
 
 

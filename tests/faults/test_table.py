@@ -43,7 +43,7 @@ def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> N
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({}, "needs a type: expected one of isolate, link, disk, request, clock, ha-report"),
         ({"type": "disc"}, "no fault 'disc'.*did you mean disk?"),
@@ -79,8 +79,8 @@ def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> N
         ({"type": "clock", "target": "a", "kind": "step", "ppm": 5}, "ppm means nothing to kind step; it takes millis"),
     ],
 )
-def test_what_makes_no_sense_is_named_with_what_is_expected(values: dict[str, Any], told: str) -> None:
-    with pytest.raises(FaultError, match=told):
+def test_what_makes_no_sense_is_named_with_what_is_expected(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(FaultError, match=message):
         fault_of(values)
 
 

@@ -37,7 +37,7 @@ class Wire:
 
 @attrs.define(eq=False)
 class Bench:
-    """A nameserver's state behind its dispatcher, a clock to turn, and the events it told."""
+    """A nameserver's state behind its dispatcher, a clock to turn, and the events it emitted."""
 
     config: NameserverConfig
     now: float = 0.0

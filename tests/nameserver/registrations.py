@@ -45,7 +45,7 @@ def queue_data(broker_name: str, topic: TopicConfig) -> QueueData:
 
 
 def connection_of(broker: Registration) -> str:
-    """Give the one connection that an address uses unless told otherwise: connections are told apart by identity."""
+    """Return the connection of an address; connections differ by identity."""
     return sys.intern(f"connection of {broker.address}")
 
 

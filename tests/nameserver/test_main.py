@@ -32,18 +32,18 @@ from rmqlab.runtime.remoting_client import RemotingClient
 
 @attrs.define(eq=False)
 class Link(ControlLink):
-    """A control channel that keeps what it is told."""
+    """A control link that records its events."""
 
     events: list[tuple[str, dict[str, Any]]] = attrs.field(factory=list)
     snapshot: Callable[[], Any] = dict
     address: str = ""
     said_ready: trio.Event = attrs.field(factory=trio.Event)
-    told: trio.Event = attrs.field(factory=trio.Event)
+    arrived: trio.Event = attrs.field(factory=trio.Event)
 
     def emit(self, kind: str, **fields: object) -> None:
         self.events.append((kind, dict(fields)))
-        self.told.set()
-        self.told = trio.Event()
+        self.arrived.set()
+        self.arrived = trio.Event()
 
     def ready(self, **facts: object) -> None:
         self.address = str(facts["address"])
@@ -55,11 +55,11 @@ class Link(ControlLink):
     async def wait_told(self, kind: str) -> dict[str, Any]:
         """Wait for an event; give its fields, and forget it and those before it."""
         while True:
-            for at, (told, fields) in enumerate(self.events):
-                if told == kind:
+            for at, (arrived, fields) in enumerate(self.events):
+                if arrived == kind:
                     del self.events[: at + 1]
                     return fields
-            await self.told.wait()
+            await self.arrived.wait()
 
 
 @contextlib.asynccontextmanager

@@ -167,8 +167,8 @@ def test_a_slave_that_deleted_what_it_lacks_says_so(spark: "SparkSession", tmp_p
     run.wait(3600)
     run.add("broker-a-s", "file_deleted", file="commitlog/00000000000000000000")
     del run.logs["broker-a-s"][:1]
-    (told,) = compare(spark, write_run(run, tmp_path)).findings["missing broker-a-s"].evidence
-    assert "; then broker-a-s: file_deleted at 360" in told.says
+    (piece,) = compare(spark, write_run(run, tmp_path)).findings["missing broker-a-s"].evidence
+    assert "; then broker-a-s: file_deleted at 360" in piece.says
 
 
 def test_a_torn_journal_makes_the_verdict_unknown(spark: "SparkSession", tmp_path: pathlib.Path) -> None:

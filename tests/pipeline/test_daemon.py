@@ -23,9 +23,9 @@ def test_a_planner_whose_socket_spark_closes_ends_without_a_word(tmp_path: pathl
     ) as daemon:  # fmt: skip
         assert daemon.stdout is not None
         path = daemon.stdout.read(read_int(daemon.stdout))
-        with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as told:
+        with socket.socket(socket.AF_UNIX) as connection, connection.makefile("rb") as stream:
             connection.connect(path)
-            worker = os.pidfd_open(read_int(told))
+            worker = os.pidfd_open(read_int(stream))
         ended, _, _ = select.select([worker], [], [], 300)
         os.close(worker)
         _, noise = daemon.communicate(timeout=300)

@@ -25,15 +25,15 @@ EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 
 def test_a_real_store_is_summed_up(golden: pathlib.Path) -> None:
     program = [sys.executable, str(EXAMPLES / "spark_store.py"), str(golden / "master")]
-    told = subprocess.run(program, check=True, capture_output=True, text=True, timeout=300)
-    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in told.stdout.splitlines() if "|" in line]
+    output = subprocess.run(program, check=True, capture_output=True, text=True, timeout=300)
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in output.stdout.splitlines() if "|" in line]
     assert ["master", "ok", "2161"] in lines
     topics = {line[1]: int(line[2]) for line in lines if len(line) == 5 and line[0] == "master"}
     assert topics["StoreBulk"] == 2100
     assert topics["StoreTopic"] == 25
     assert sum(topics.values()) == 2161
     assert not [line for line in lines if line[1] in ("torn", "badCrc")]
-    assert told.stderr == ""
+    assert output.stderr == ""
 
 
 def test_a_stream_counts_on_while_the_master_is_dead_and_writes_when_it_is_back(own_lab: "Lab") -> None:
@@ -71,9 +71,9 @@ def windows(lab: "Lab") -> dict[int, int]:
     """What was written so far: messages by the second in which they were stored."""
     found: dict[int, int] = {}
     for body in lab.bodies("counts"):
-        told = json.loads(body)
-        at = int(datetime.fromisoformat(told["at"]).timestamp())
-        assert found.setdefault(at, told["orders"]) == told["orders"]
+        output = json.loads(body)
+        at = int(datetime.fromisoformat(output["at"]).timestamp())
+        assert found.setdefault(at, output["orders"]) == output["orders"]
     return found
 
 

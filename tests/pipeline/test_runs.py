@@ -32,7 +32,7 @@ def test_a_run_is_found_by_its_directory_its_cluster_and_its_scenario(home: path
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("kil-master", "did you mean kill-master?"),
         ("dmeo", "did you mean demo?"),
@@ -43,10 +43,10 @@ def test_a_run_is_found_by_its_directory_its_cluster_and_its_scenario(home: path
         ("./nowhere/at/all", "there is no directory nowhere/at/all"),
     ],
 )
-def test_what_is_no_run_is_told_with_what_there_is(home: pathlib.Path, name: str, told: str) -> None:
+def test_what_is_no_run_is_told_with_what_there_is(home: pathlib.Path, name: str, message: str) -> None:
     with pytest.raises(NoRunError) as caught:
         find_run(name.format(home=home), home)
-    assert told.format(home=home) in str(caught.value)
+    assert message.format(home=home) in str(caught.value)
 
 
 def test_a_name_of_two_things_is_not_guessed_at(home: pathlib.Path) -> None:

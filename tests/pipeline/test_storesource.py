@@ -44,13 +44,13 @@ def test_a_real_store_is_read_row_for_row(
         assert row.bornHost.strip("[").replace("]", "") == f"{message.born_host[0]}:{message.born_host[1]}"
         assert row.storeTimestamp.timestamp() == pytest.approx(message.store_timestamp / 1000)
     sent = manifest["messages"] + manifest["bulk_messages"]
-    for told in sent + (manifest["messages_kill9"] if copy == "master-kill9" else []):
-        if told["physical_offset"] is not None:
-            row = rows[told["physical_offset"]]
+    for sent_message in sent + (manifest["messages_kill9"] if copy == "master-kill9" else []):
+        if sent_message["physical_offset"] is not None:
+            row = rows[sent_message["physical_offset"]]
             assert (row.uniqKey, row.keys or None, row.tags or None) == (
-                told["msgId"], told["keys"] or None, told["tags"] or None,
+                sent_message["msgId"], sent_message["keys"] or None, sent_message["tags"] or None,
             )  # fmt: skip
-            assert hashlib.sha256(row.body).hexdigest() == told["bodySha256"], told["stored_body"]
+            assert hashlib.sha256(row.body).hexdigest() == sent_message["bodySha256"], sent_message["stored_body"]
 
 
 def test_several_nodes_are_told_apart_and_can_be_chosen(spark: "SparkSession", golden: pathlib.Path) -> None:

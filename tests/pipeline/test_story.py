@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rmqlab.pipeline.report.data import Facts, RunData
-from rmqlab.pipeline.report.story import Link, Sentence, anchor_of, tell_story
+from rmqlab.pipeline.report.story import Link, Sentence, anchor_of, write_story
 
 READY = {
     "namesrv-1": {"address": "127.0.0.1:9876"},
@@ -35,7 +35,7 @@ def run_data(directory: pathlib.Path, absences: list[dict[str, Any]], findings: 
         directory=directory,
         summary={"verdict": "holds", "began_at": 0, "ended_at": 60_000, "findings": findings},
         claim="",
-        told={},
+        verdict_document={},
         facts=Facts(role="SYNC_MASTER", groups=1, slaves=1, nameservers=1),
         events=[{"at": 0, "node": node, "kind": "node_ready", "fields": fields} for node, fields in READY.items()],
         tables=directory,
@@ -49,8 +49,8 @@ def text_of(sentence: Sentence) -> str:
 def test_a_quiet_run_needs_nothing(tmp_path: pathlib.Path) -> None:
     quiet = {"lost": finding(0), "write_unavailable broker-a": finding(0.0, "s")}
     quiet["read_unavailable broker-a"] = finding(0.0, "s")
-    told = [text_of(one) for one in tell_story(run_data(tmp_path, [], quiet))]
-    assert told == [
+    sentences = [text_of(one) for one in write_story(run_data(tmp_path, [], quiet))]
+    assert sentences == [
         "1 SYNC_MASTER group with 1 slave, 1 nameserver and 1 workload ran for 60.0 s of the cluster's time.",
         "No node was away, and no fault was applied.",
         "Writes never failed for long enough to count; reads went on throughout.",
@@ -68,19 +68,19 @@ def test_a_killed_master_is_named_with_what_it_cost(tmp_path: pathlib.Path) -> N
         "sent.refused": finding(120),
         "duplicates": finding(1, "deliveries"),
     }
-    told = [text_of(one) for one in tell_story(run_data(tmp_path, killed, found))]
-    assert told[1:4] == [
+    sentences = [text_of(one) for one in write_story(run_data(tmp_path, killed, found))]
+    assert sentences[1:4] == [
         "At 10.0 s broker-a (the master) was killed and was back 11.0 s later.",
         "Nobody could write to broker-a for 11.0 s; 120 sends were refused; reads were away for at least 1.0 s.",
         "No acknowledged message was lost; 1 delivery was a repeat.",
     ]
-    assert "promotes no slave" in told[4]
-    assert "idempotent" in told[4]
+    assert "promotes no slave" in sentences[4]
+    assert "idempotent" in sentences[4]
 
 
 def test_numbers_lead_to_the_rows_of_their_metrics(tmp_path: pathlib.Path) -> None:
     data = run_data(tmp_path, [], {"lost": finding(3), "write_unavailable broker-a": finding(2.5, "s")})
-    links = {part.anchor for sentence in tell_story(data) for part in sentence if isinstance(part, Link)}
+    links = {part.anchor for sentence in write_story(data) for part in sentence if isinstance(part, Link)}
     assert links == {"nodes", anchor_of("lost"), anchor_of("write_unavailable broker-a")}
 
 
@@ -89,12 +89,12 @@ def test_numbers_lead_to_the_rows_of_their_metrics(tmp_path: pathlib.Path) -> No
     [(1, "1 acknowledged message was lost."), (1200, "1,200 acknowledged messages were lost.")],
 )
 def test_lost_messages_are_counted_in_the_grammatical_number(tmp_path: pathlib.Path, count: int, says: str) -> None:
-    assert text_of(tell_story(run_data(tmp_path, [], {"lost": finding(count)}))[3]) == says
+    assert text_of(write_story(run_data(tmp_path, [], {"lost": finding(count)}))[3]) == says
 
 
 def test_missing_evidence_is_said_and_comes_first_in_what_to_do(tmp_path: pathlib.Path) -> None:
     data = run_data(tmp_path, [], {"lost": finding(None, missing="the journal of produce-1 is cut")})
     data = attrs.evolve(data, summary={**data.summary, "verdict": "unknown"})
-    told = [text_of(one) for one in tell_story(data)]
-    assert "the journal of produce-1 is cut" in told[3]
-    assert told[4].startswith("What to do: Complete the evidence first")
+    sentences = [text_of(one) for one in write_story(data)]
+    assert "the journal of produce-1 is cut" in sentences[3]
+    assert sentences[4].startswith("What to do: Complete the evidence first")

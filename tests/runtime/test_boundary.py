@@ -114,12 +114,12 @@ async def test_a_closing_channel_tells_all_though_the_first_to_hear_of_it_raises
     reactor: Reactor, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     channel = Channel(reactor, pair[0], fail)
-    told: list[object] = []
-    for on_reply in (fail, told.append):
+    replies: list[object] = []
+    for on_reply in (fail, replies.append):
         channel.send_request(Command(code=1), on_reply)
-    channel.on_close += [fail, lambda: told.append("closed")]
+    channel.on_close += [fail, lambda: replies.append("closed")]
     channel.close("test")
-    assert told == [None, "closed"]
+    assert replies == [None, "closed"]
     assert reactor.errors.counts == {"lost reply": 1, "on_close": 1}
 
 

@@ -154,11 +154,14 @@ def test_a_process_that_may_open_no_more_files_turns_peers_away_and_says_so_once
 def test_a_pass_tells_when_it_began() -> None:
     """What waits in it is as old as that: for a fault's late requests, too, which come in a pass of their own."""
     reactor = Reactor()
-    told: list[tuple[float, float]] = []
-    for make in (reactor.run_pass, lambda: reactor.run(lambda: told.append((reactor.pass_began, time.perf_counter())))):
+    times: list[tuple[float, float]] = []
+    for make in (
+        reactor.run_pass,
+        lambda: reactor.run(lambda: times.append((reactor.pass_began, time.perf_counter()))),
+    ):
         before = time.perf_counter()
         make()
         assert before <= reactor.pass_began <= time.perf_counter()
         assert reactor.pass_began_cpu <= time.thread_time()
-    assert told[0][0] <= told[0][1]
+    assert times[0][0] <= times[0][1]
     reactor.close()

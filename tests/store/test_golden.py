@@ -19,7 +19,7 @@ Open = Callable[..., MessageStore]
 
 
 def sent_messages(manifest: dict[str, Any], copy: str) -> Iterator[dict[str, Any]]:
-    """The messages whose place the client was told; it is not for half messages."""
+    """Messages whose offset the client received; half messages have none."""
     sent = manifest["messages"] + manifest["bulk_messages"]
     sent += manifest["messages_kill9"] if copy == "master-kill9" else []
     return (message for message in sent if message["physical_offset"] is not None)

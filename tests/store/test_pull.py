@@ -1,4 +1,4 @@
-"""Pulling: which messages, how many, and what the reader is told (sections 6.1 to 6.3)."""
+"""Pulling: which messages, how many, and the reader's next offset (sections 6.1 to 6.3)."""
 
 from collections.abc import Callable
 

@@ -187,12 +187,12 @@ def test_it_tells_how_far_it_has_come(open_store: Open, tmp_path: Path) -> None:
         store.put(new_message(b"x" * 300))
     shutil.copytree(tmp_path / "store", tmp_path / "crashed")
     shutil.rmtree(tmp_path / "crashed" / "consumequeue")
-    told: list[int] = []
+    progress: list[int] = []
     config = small_config(tmp_path / "crashed")
-    MessageStore.open(config, now_millis=ManualClock(), on_progress=told.append).close()
+    MessageStore.open(config, now_millis=ManualClock(), on_progress=progress.append).close()
     end = store.max_commit_log_offset
-    assert told.count(end) == 2  # looked through, then entered in the queues
-    assert told[-1] == end
+    assert progress.count(end) == 2  # looked through, then entered in the queues
+    assert progress[-1] == end
 
 
 def test_one_queue_that_lost_its_end_is_filled_from_there(torn: Torn, tmp_path: Path) -> None:

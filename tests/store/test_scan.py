@@ -17,9 +17,11 @@ def test_every_message_of_a_real_store_is_found_at_its_place(
 ) -> None:
     scan = LogScan(restore(copy).store_path_commit_log)
     found = {message.physical_offset: message for message in scan.messages()}
-    told = [entry for entry in manifest["messages"] + manifest["bulk_messages"] if entry["physical_offset"] is not None]
-    assert len(told) > 2100
-    for entry in told:
+    messages = [
+        entry for entry in manifest["messages"] + manifest["bulk_messages"] if entry["physical_offset"] is not None
+    ]
+    assert len(messages) > 2100
+    for entry in messages:
         assert found[entry["physical_offset"]].queue_offset == entry["queueOffset"]
     assert all(message.is_intact for message in found.values())
 

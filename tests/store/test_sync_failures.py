@@ -154,7 +154,7 @@ def test_a_bulk_is_rewritten_in_parts(open_store: Open, rewritten: Rewritten, mo
 def test_after_a_kill_what_was_not_synced_is_written_once_more(
     open_store: Open, rewritten: Rewritten, tmp_path: Path
 ) -> None:
-    """The process that was killed may have been told of a failed sync."""
+    """The process that was killed may have seen a failed sync."""
     store = open_store()
     flushed = store.put(new_message()).end_offset
     run(store, log_job(store))

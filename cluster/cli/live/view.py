@@ -137,7 +137,7 @@ def _routes(document: Document, _selection: Selection, room: int) -> list[Text]:
     for nameserver, view in document["routes"].items():
         line = Text(f"   {nameserver:13} ", "bold")
         if view is None:
-            lines.append(line.append("does not answer", "red"))
+            lines.append(line.append("no response", "red"))
             continue
         named = [address for addresses in view.values() for _, address in sorted(addresses.items())]
         wrong = [
@@ -149,7 +149,7 @@ def _routes(document: Document, _selection: Selection, room: int) -> list[Text]:
             node["name"] for address, node in brokers.items() if node["state"] == "ready" and address not in named
         ]
         lines.append(_belief(line, [_name(address, brokers) for address in named], wrong, left_out))
-    return [_title("   ROUTES        AS EACH NAMESERVER BELIEVES"), *_window(lines, 0, max(room // 2, 2))]
+    return [_title("   NAMESERVER    ROUTE"), *_window(lines, 0, max(room // 2, 2))]
 
 
 def _belief(line: Text, named: Sequence[str], wrong: Sequence[tuple[str, str]], left_out: Sequence[str]) -> Text:
@@ -159,7 +159,7 @@ def _belief(line: Text, named: Sequence[str], wrong: Sequence[tuple[str, str]], 
     if left_out:
         line.append("; " if wrong else "WRONG ", "bold red").append(f"leaves out {', '.join(left_out)}", "red")
     if not wrong and not left_out:
-        line.append("true  ", "green").append(" ".join(named) or "nobody", "dim")
+        line.append("true  ", "green").append(" ".join(named) or "no brokers", "dim")
     return line
 
 
@@ -188,12 +188,12 @@ def _clients(document: Document, selection: Selection, room: int) -> list[Text]:
 def _counts(messages: Document) -> list[str]:
     """Return the counters of a workload: sends by outcome, and the sum of failed attempts."""
     failed = sum(number for kind, number in messages.items() if kind.startswith("attempt_failed"))
-    told = [
+    counts = [
         f"{kind.removeprefix('sent.')} {number:,}"
         for kind, number in messages.items()
         if not kind.startswith("attempt_failed")
     ]
-    return told + ([f"failed attempts {failed:,}"] if failed else [])
+    return counts + ([f"failed attempts {failed:,}"] if failed else [])
 
 
 def _faults(document: Document, _selection: Selection, room: int) -> list[Text]:

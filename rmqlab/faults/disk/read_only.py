@@ -10,7 +10,7 @@ from rmqlab.faults.disk.fault import DiskEffect, DiskFault, fail
 
 @attrs.frozen(kw_only=True)
 class ReadOnlyDisk(DiskFault):
-    """Nothing new can be allocated, synced or saved."""
+    """Allocation, sync and save fail."""
 
     kind = "read-only"
     example: ClassVar = {"target": "broker-a"}

@@ -52,7 +52,7 @@ class RunData:
     summary: Mapping[str, Any]
     claim: str
     """The claim that a scenario tests; empty for other runs."""
-    told: Mapping[str, Any]
+    verdict_document: Mapping[str, Any]
     """The scenario's own verdict; empty for other runs."""
     facts: Facts
     events: list[dict[str, Any]]
@@ -124,15 +124,15 @@ def read_run(directory: Path) -> RunData:
     except FileNotFoundError:
         raise NoAuditError(f"{directory} was not audited: run `rmqlab audit {directory}` first") from None
     tables = Path(summary["tables"])
-    told = _json(directory / "verdict.json")
+    verdict_document = _json(directory / "verdict.json")
     scenario = _json(directory / "run.json")
     events = _events(tables / "raw_happenings")
     started: Mapping[str, Any] = next((event["fields"] for event in events if event["kind"] == "cluster_starting"), {})
     return RunData(
         directory=directory,
         summary=summary,
-        claim=str(told.get("claim") or scenario.get("claim") or ""),
-        told=told,
+        claim=str(verdict_document.get("claim") or scenario.get("claim") or ""),
+        verdict_document=verdict_document,
         facts=_facts(_json(directory / "cluster.json").get("spec") or {}, started, scenario),
         events=events,
         tables=tables,

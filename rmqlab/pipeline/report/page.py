@@ -12,7 +12,7 @@ from typing import Any
 from rmqlab.pipeline.report.data import NoAuditError, RunData, read_run
 from rmqlab.pipeline.report.findings import is_violating, render_findings, value_of
 from rmqlab.pipeline.report.plots import Figure, figures
-from rmqlab.pipeline.report.story import Link, Sentence, anchor_of, tell_story
+from rmqlab.pipeline.report.story import Link, Sentence, anchor_of, write_story
 from rmqlab.pipeline.runs import name_of
 from rmqlab.verdict.outcomes import OUTCOMES
 
@@ -72,7 +72,7 @@ def _head(data: RunData) -> str:
 
 
 def _scenario_verdict(data: RunData) -> str:
-    said = data.told.get("verdict")
+    said = data.verdict_document.get("verdict")
     return f' <span class="sub">The scenario\'s own verdict: {escape(str(said))}.</span>' if said else ""
 
 
@@ -93,7 +93,7 @@ def _items(lines: Iterable[str]) -> str:
 
 
 def _story(data: RunData) -> str:
-    return f'<ol class="story">{"".join(f"<li>{_sentence(one)}</li>" for one in tell_story(data))}</ol>'
+    return f'<ol class="story">{"".join(f"<li>{_sentence(one)}</li>" for one in write_story(data))}</ol>'
 
 
 def _sentence(parts: Sentence) -> str:

@@ -103,7 +103,7 @@ def space_time(data: RunData) -> Figure | None:
             ("alive", "up, named rightly, usable"),
             ("gone", "away"),
             ("stale", "named though away, or attempts failed"),
-            ("still", "nobody tried, or its work is done"),
+            ("still", "no attempts, or its work is done"),
         ),
         "nodes",
     )

@@ -38,7 +38,7 @@ def anchor_of(metric: str) -> str:
     return "m-" + "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in metric)
 
 
-def tell_story(data: RunData) -> list[Sentence]:
+def write_story(data: RunData) -> list[Sentence]:
     """Return sentences about the cluster, the faults, their effect on clients, the messages, and advice."""
     return [_setting(data), _faults(data), _service(data), _messages(data), _advice(data)]
 
@@ -65,11 +65,11 @@ def _faults(data: RunData) -> Sentence:
     faults = [event for event in data.events if event["kind"] == "fault_applied"]
     if not away and not faults:
         return ("No node was away, and no fault was applied.",)
-    told = [_absence(data, row) for row in away[:_MOST_ABSENCES]]
-    told += [_fault(data, event) for event in faults[: _MOST_ABSENCES - len(told)]]
-    more = len(away) + len(faults) - len(told)
+    absences = [_absence(data, row) for row in away[:_MOST_ABSENCES]]
+    absences += [_fault(data, event) for event in faults[: _MOST_ABSENCES - len(absences)]]
+    more = len(away) + len(faults) - len(absences)
     parts: list[str | Link] = []
-    for index, (where, rest) in enumerate(told):
+    for index, (where, rest) in enumerate(absences):
         parts += ["; " if index else "At ", Link(where, "nodes"), rest]
     return (*parts, f"; {_count(more, 'more fault')} followed." if more else ".")
 
@@ -97,7 +97,7 @@ def _service(data: RunData) -> Sentence:
     elif not write[1]["value"]:
         parts.append("Writes never failed for long enough to count")
     else:
-        parts += ["Nobody could write to ", f"{write[0].partition(' ')[2]} for ", _number(*write)]
+        parts += ["No workload could write to ", f"{write[0].partition(' ')[2]} for ", _number(*write)]
         for outcome, says in (("refused", "sends were refused"), ("indeterminate", "are indeterminate")):
             if data.value(f"sent.{outcome}"):
                 metric = f"sent.{outcome}"

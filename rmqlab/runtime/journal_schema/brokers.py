@@ -26,7 +26,7 @@ BROKERS = (
     EventType(
         "ha_first_report",
         "broker",
-        "A slave told this master what it has.",
+        "A slave's first report of its log's end to this master.",
         {
             "slave": SLAVE,
             "offset": log_offset("the slave's end"),
@@ -145,7 +145,7 @@ BROKERS = (
     EventType(
         "unserved_request",
         "nameserver or broker",
-        "Somebody asked for what is not served here: told the first, the 10th, the 100th time, and so on.",
+        "An unsupported request: recorded the 1st, 10th, 100th, ... time per peer and code.",
         {
             "peer": text("IP address of who asked"),
             "code": count("the request code"),
@@ -156,7 +156,7 @@ BROKERS = (
     EventType(
         "log_sampled",
         "broker",
-        "Where the commit log ends, looked at once a second and told if it is news.",
+        "The commit log's end, sampled once a second and recorded if it changed.",
         {
             "max_offset": log_offset("its end"),
             "acknowledged": log_offset("the highest that any slave reported to this master"),

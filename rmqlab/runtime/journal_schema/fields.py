@@ -72,7 +72,7 @@ ADDRESS = text("IP:port")
 ERROR = text("what went wrong")
 OUTCOME = text(
     "SEND_OK, FLUSH_DISK_TIMEOUT, FLUSH_SLAVE_TIMEOUT, SLAVE_NOT_AVAILABLE: stored; refused: certainly not stored;"
-    " indeterminate: nobody can tell"
+    " indeterminate: unknown"
 )
 GROUP = text("group of the producer or consumer")
 QUEUE = text("topic@broker:queue id")

@@ -67,7 +67,7 @@ NODES = (
     EventType(
         "events_dropped",
         "any",
-        "The supervisor was not told of events; the journal has them.",
+        "Events that were not sent to the supervisor; the journal has them.",
         {"count": count("events")},
     ),
     EventType(
@@ -142,7 +142,7 @@ NODES = (
         "A scenario looked at one of a node's live facts.",
         {
             "what": text("path of the fact"),
-            "value": Field("any", "what it was; None where the node does not tell"),
+            "value": Field("any", "its value; None if the node does not report it"),
             "label": text("of the step"),
         },
     ),

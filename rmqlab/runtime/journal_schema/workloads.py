@@ -47,7 +47,7 @@ WORKLOADS = (
     EventType(
         "route_believed",
         "workload",
-        "What a client believes of a topic's brokers has changed: its nameserver told it another route.",
+        "A client's route of a topic changed.",
         {"topic": TOPIC, "brokers": mapping("addresses by broker name, then by broker id")},
     ),
     EventType(

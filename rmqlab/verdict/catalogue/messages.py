@@ -117,7 +117,7 @@ LOSS: Final = (
     Metric(
         name="unclaimed",
         unit=MESSAGES,
-        says="in a store, and sent by nobody in the journal",
+        says="in a store, but without a send in the journal",
         definition="Messages stored since the run began, in a topic that the run sent to or that is no system topic,"
         " whose unique id no send and no failed attempt of any journal names.",
         blind_to="which client sent them: a deleted journal and a client that keeps none look the same",

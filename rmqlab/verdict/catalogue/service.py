@@ -23,7 +23,7 @@ UNAVAILABILITY: Final = (
             says=f"longest time without a {what}",
             definition="From the last success to the next one, where at least one attempt failed in between."
             " A window that no success has ended runs to its last failure, and is at least that long.",
-            blind_to="time in which nobody tried" + more,
+            blind_to="time without attempts" + more,
             unknown_when=f"nothing was {done} the target",
             rests_on=rests_on,
         )

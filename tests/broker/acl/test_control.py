@@ -1,4 +1,4 @@
-"""Access control: who is let through, what else is told, and how the files are followed."""
+"""Access control: accepted requests, reasons of refusals, and reloading of files."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""The parts that tests of both sides run: a reactor in the background, and a memory of what was told."""
+"""The parts that tests of both sides run: a reactor in the background, and a recorder of events."""
 
 from collections.abc import AsyncIterator, Callable
 
@@ -21,20 +21,20 @@ async def reactor(nursery: trio.Nursery) -> Reactor:
 
 
 @pytest.fixture
-def told() -> Recorder:
+def recorder() -> Recorder:
     return Recorder()
 
 
 @pytest.fixture
 async def pair(
-    open_broker: Callable[..., TalkingBroker], reactor: Reactor, nursery: trio.Nursery, told: Recorder
+    open_broker: Callable[..., TalkingBroker], reactor: Reactor, nursery: trio.Nursery, recorder: Recorder
 ) -> AsyncIterator[Pair]:
     sizes = {"mapped_file_size_commit_log": FILE}
     master = open_broker("master", **sizes)
     slave = open_broker("slave", broker_role="SLAVE", broker_id=1, **sizes)
-    ha = HaMaster(reactor, master.broker.store, HaSettings(), on_ack=told.acked, emit=told.emit)
+    ha = HaMaster(reactor, master.broker.store, HaSettings(), on_ack=recorder.acked, emit=recorder.emit)
     host, port = ha.listen("127.0.0.1", 0)
     nursery.start_soon(ha.run_forever)
-    yield Pair(reactor, nursery, told, master, ha, slave, Line(master), f"{host}:{port}")
+    yield Pair(reactor, nursery, recorder, master, ha, slave, Line(master), f"{host}:{port}")
     nursery.cancel_scope.cancel()
     ha.close()

@@ -51,7 +51,7 @@ class Pair:
 
     reactor: Reactor
     nursery: trio.Nursery
-    told: Recorder
+    recorder: Recorder
     master: TalkingBroker
     ha: HaMaster
     slave: TalkingBroker
@@ -69,7 +69,7 @@ class Pair:
 
     def examination(self, known_master: KnownMaster | None = None) -> MasterPrecheck:
         line: Any = self.line
-        return MasterPrecheck(self.copy, self.identity, line, self.told.emit, known_master or KnownMaster())
+        return MasterPrecheck(self.copy, self.identity, line, self.recorder.emit, known_master or KnownMaster())
 
     async def is_fit(self, **switches: bool) -> bool:
         return await self.examination().is_fit(self.ha_address, HaSettings(**switches))  # type: ignore[arg-type]
@@ -80,7 +80,7 @@ class Pair:
 
         def received() -> None:
             self.copy.dispatch()
-            self.told.changed()
+            self.recorder.changed()
 
         slave = HaSlave(
             self.reactor,
@@ -89,13 +89,13 @@ class Pair:
             KnownMaster.from_settings(settings),
             on_received=received,
             master_check=self.examination(),
-            emit=self.told.emit,
+            emit=self.recorder.emit,
         )
         self.nursery.start_soon(slave.run_forever)
 
     async def until(self, holds: Callable[[], bool]) -> None:
         with trio.fail_after(60):
-            await self.told.wait_until(holds)
+            await self.recorder.wait_until(holds)
 
     async def until_caught_up(self) -> None:
         await self.until(lambda: self.copy.max_commit_log_offset == self.source.max_commit_log_offset)

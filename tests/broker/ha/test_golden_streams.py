@@ -95,15 +95,15 @@ def test_our_slave_fills_its_log_and_reports_as_the_recorded_one_did(lines: list
     log = slave_log_before(lines)
     stream = SlaveStream.connected(HaSettings(), log.max_commit_log_offset, lines[0].at - 5.0)
     receiver = LogReceiver(stream, log)
-    ours, theirs, told = [], [], lines[0].offset
+    ours, theirs, reported = [], [], lines[0].offset
     for line in lines:
         if not line.is_report:
             receiver.receive(Bytes(line.data), line.at)
             if (report := stream.advanced(log.max_commit_log_offset, line.at)) is not None:
                 ours.append(int.from_bytes(report))
-        elif line.offset != told:  # reports that repeat the last one are a matter of time
+        elif line.offset != reported:  # reports that repeat the last one are a matter of time
             theirs.append(line.offset)
-            told = line.offset
+            reported = line.offset
     assert ours[: len(theirs)] == theirs
     assert len(ours) - len(theirs) <= 1  # a recording may stop between a frame and its report
     for offset, body in log_bytes(lines).items():

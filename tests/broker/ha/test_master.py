@@ -57,9 +57,11 @@ def log() -> MemoryLog:
 
 
 @pytest.fixture
-async def master(nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, told: Recorder) -> AsyncIterator[HaMaster]:
+async def master(
+    nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, recorder: Recorder
+) -> AsyncIterator[HaMaster]:
     settings = HaSettings(ha_max_connections=3)
-    made = HaMaster(reactor, log, settings, on_ack=told.acked, emit=told.emit)
+    made = HaMaster(reactor, log, settings, on_ack=recorder.acked, emit=recorder.emit)
     nursery.start_soon(made.run_forever)
     yield made
     made.close()
@@ -69,15 +71,15 @@ Connect = Callable[[], Awaitable[Slave]]
 
 
 @pytest.fixture
-async def connect(master: HaMaster, told: Recorder) -> AsyncIterator[Connect]:
+async def connect(master: HaMaster, recorder: Recorder) -> AsyncIterator[Connect]:
     host, port = master.listen("127.0.0.1", 0)
     opened: list[trio.SocketStream] = []
 
     async def connect() -> Slave:
-        count = told.kinds.count("ha_connected")
+        count = recorder.kinds.count("ha_connected")
         opened.append(await trio.open_tcp_stream(host, port))
         if count < 3:
-            await told.wait_until(lambda: told.kinds.count("ha_connected") > count)
+            await recorder.wait_until(lambda: recorder.kinds.count("ha_connected") > count)
         return Slave(opened[-1])
 
     yield connect
@@ -86,7 +88,7 @@ async def connect(master: HaMaster, told: Recorder) -> AsyncIterator[Connect]:
 
 
 async def test_nothing_is_sent_before_the_first_report(
-    connect: Connect, told: Recorder, mock_clock: MockClock, nursery: trio.Nursery
+    connect: Connect, recorder: Recorder, mock_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     """store-ha#35: no heartbeat before the report; afterwards one, and data."""
     slave = await connect()
@@ -94,14 +96,14 @@ async def test_nothing_is_sent_before_the_first_report(
 
     async def read() -> None:
         frames.append(await slave.frame())
-        told.changed()
+        recorder.changed()
 
     nursery.start_soon(read)
     mock_clock.jump(6)
     await wait_all_tasks_blocked(0.01)
     assert frames == []
     await slave.report(90)
-    await told.wait_until(lambda: bool(frames))
+    await recorder.wait_until(lambda: bool(frames))
     assert frames == [(90, b"")]
     assert await slave.frame() == (90, b"abcdefghij")
 
@@ -141,7 +143,7 @@ async def test_an_idle_master_sends_a_heartbeat_every_5_s(connect: Connect, mock
 
 
 async def test_a_slave_that_never_reports_is_closed_20_s_after_accept(
-    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock
+    connect: Connect, recorder: Recorder, master: HaMaster, mock_clock: MockClock
 ) -> None:
     """store-ha#40."""
     slave = await connect()
@@ -150,7 +152,7 @@ async def test_a_slave_that_never_reports_is_closed_20_s_after_accept(
     mock_clock.autojump_threshold = 0.01
     assert await slave.is_at_end()
     assert trio.current_time() - began == pytest.approx(20.0)
-    assert told.reasons("ha_disconnected") == ["no report for 20 s"]
+    assert recorder.reasons("ha_disconnected") == ["no report for 20 s"]
     assert master.connection_count == 0
 
 
@@ -170,7 +172,7 @@ async def test_a_slave_is_closed_20_s_after_its_last_report(connect: Connect, mo
 
 @pytest.mark.parametrize("_time", range(5))
 async def test_reports_that_came_while_the_master_stood_still_are_no_silence(
-    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock, _time: int
+    connect: Connect, recorder: Recorder, master: HaMaster, mock_clock: MockClock, _time: int
 ) -> None:
     """4.9 reads before it looks at the time.
 
@@ -178,7 +180,7 @@ async def test_reports_that_came_while_the_master_stood_still_are_no_silence(
     """
     slave = await connect()
     await slave.report(100)
-    await told.wait_until(lambda: told.acks == [100])
+    await recorder.wait_until(lambda: recorder.acks == [100])
     os.write(
         slave.stream.socket.fileno(), struct.pack(">q", 100)
     )  # at once: nobody else runs between this and the jump
@@ -188,27 +190,27 @@ async def test_reports_that_came_while_the_master_stood_still_are_no_silence(
 
 
 async def test_a_second_report_beyond_our_end_closes_the_connection(
-    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock
+    connect: Connect, recorder: Recorder, master: HaMaster, mock_clock: MockClock
 ) -> None:
     """store-ha#41: the first raises the common offset all the same, for good (section 4.9)."""
     del mock_clock  # time stands still: no heartbeat comes between
     slave = await connect()
     await slave.report(150)
-    await told.wait_until(lambda: told.acks == [150])
+    await recorder.wait_until(lambda: recorder.acks == [150])
     await slave.report(160)
     assert await slave.is_at_end()
-    assert told.reasons("ha_disconnected") == ["it reported 160, our log ends at 100"]
+    assert recorder.reasons("ha_disconnected") == ["it reported 160, our log ends at 100"]
     assert master.push_to_slave_max_offset == 150
 
 
 async def test_a_slave_ahead_of_us_gets_bytes_as_soon_as_our_log_has_passed_it(
-    connect: Connect, master: HaMaster, log: MemoryLog, told: Recorder, mock_clock: MockClock
+    connect: Connect, master: HaMaster, log: MemoryLog, recorder: Recorder, mock_clock: MockClock
 ) -> None:
     """Section 4.9: from where it stands, whatever lies there."""
     del mock_clock  # time stands still: no heartbeat comes between
     slave = await connect()
     await slave.report(103)
-    await told.wait_until(lambda: told.acks == [103])
+    await recorder.wait_until(lambda: recorder.acks == [103])
     log.append(b"0123456")
     master.push()
     assert await slave.frame() == (103, b"3456")
@@ -229,25 +231,25 @@ async def test_a_slave_whose_data_expired_stays_and_gets_heartbeats_only(
 
 
 async def test_one_slave_of_several_is_enough_and_the_common_offset_only_rises(
-    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock
+    connect: Connect, recorder: Recorder, master: HaMaster, mock_clock: MockClock
 ) -> None:
     """store-ha#52."""
     del mock_clock  # time stands still: no heartbeat comes between
     one, other = await connect(), await connect()
     await one.report(80)
-    await told.wait_until(lambda: told.acks == [80])
+    await recorder.wait_until(lambda: recorder.acks == [80])
     await other.report(40)
-    await told.wait_until(lambda: told.kinds.count("ha_first_report") == 2)
+    await recorder.wait_until(lambda: recorder.kinds.count("ha_first_report") == 2)
     await other.report(90)
-    await told.wait_until(lambda: told.acks == [80, 90])
+    await recorder.wait_until(lambda: recorder.acks == [80, 90])
     await one.stream.aclose()
     await other.stream.aclose()
-    await told.wait_until(lambda: told.kinds.count("ha_disconnected") == 2)
+    await recorder.wait_until(lambda: recorder.kinds.count("ha_disconnected") == 2)
     assert master.push_to_slave_max_offset == 90
 
 
 async def test_a_slave_counts_from_accept_until_it_goes_and_while_it_is_near(
-    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock
+    connect: Connect, recorder: Recorder, master: HaMaster, mock_clock: MockClock
 ) -> None:
     """store-ha#50, #55: connected, and less than 256 MiB behind."""
     del mock_clock  # time stands still: no heartbeat comes between
@@ -256,11 +258,11 @@ async def test_a_slave_counts_from_accept_until_it_goes_and_while_it_is_near(
     assert master.is_slave_ok(268_435_455)
     assert not master.is_slave_ok(268_435_456)
     await slave.report(100)
-    await told.wait_until(lambda: told.acks == [100])
+    await recorder.wait_until(lambda: recorder.acks == [100])
     assert master.is_slave_ok(268_435_555)
     assert not master.is_slave_ok(268_435_556)
     await slave.stream.aclose()
-    await told.wait_until(lambda: "ha_disconnected" in told.kinds)
+    await recorder.wait_until(lambda: "ha_disconnected" in recorder.kinds)
     assert not master.is_slave_ok(1)
 
 
@@ -286,12 +288,12 @@ async def test_a_slave_that_takes_nothing_is_served_again_when_it_does(connect: 
 
 
 async def test_the_snapshot_tells_where_each_slave_stands(
-    connect: Connect, told: Recorder, master: HaMaster, mock_clock: MockClock
+    connect: Connect, recorder: Recorder, master: HaMaster, mock_clock: MockClock
 ) -> None:
     del mock_clock  # time stands still: no heartbeat comes between
     slave = await connect()
     await slave.report(90)
-    await told.wait_until(lambda: told.acks == [90])
+    await recorder.wait_until(lambda: recorder.acks == [90])
     await slave.frame()
     host, port = slave.stream.socket.getsockname()
     assert master.snapshot() == {
@@ -320,12 +322,12 @@ def test_so_many_slaves_have_the_log_up_to_there(acks: list[int], copies: int, o
 
 
 async def test_one_address_gets_a_part_of_the_connections_and_a_flood_is_told_of_in_a_line(
-    nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, told: Recorder, caplog: pytest.LogCaptureFixture
+    nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Half-open connections by the hundred: two stay, the log gets one line, another address is served."""
     settings = HaSettings(ha_max_connections=3, ha_max_connections_per_address=2)
     seconds = 0.0
-    master = HaMaster(reactor, log, settings, on_ack=told.acked, emit=told.emit, now=lambda: seconds)
+    master = HaMaster(reactor, log, settings, on_ack=recorder.acked, emit=recorder.emit, now=lambda: seconds)
     host, port = master.listen("127.0.0.1", 0)
     flood = [await trio.open_tcp_stream(host, port) for _ in range(200)]
     slave = Slave(await trio.open_tcp_stream(host, port, local_address="127.0.0.2" if LINUX else None))
@@ -350,7 +352,7 @@ async def test_one_address_gets_a_part_of_the_connections_and_a_flood_is_told_of
 
 
 async def test_a_flood_of_reports_is_read_in_passing_and_others_are_served(
-    connect: Connect, told: Recorder, master: HaMaster, nursery: trio.Nursery, mock_clock: MockClock
+    connect: Connect, recorder: Recorder, master: HaMaster, nursery: trio.Nursery, mock_clock: MockClock
 ) -> None:
     """Of reports received together the last counts; reads are of 64 KB."""
     del mock_clock  # time stands still: no heartbeat comes between
@@ -364,11 +366,11 @@ async def test_a_flood_of_reports_is_read_in_passing_and_others_are_served(
         await stranger.stream.send_all(struct.pack(">q", 96) * 500_000 + struct.pack(">q", 99))
 
     nursery.start_soon(flood)
-    await told.wait_until(lambda: 99 in told.acks)
-    assert told.acks == [90, 95, 96, 99]
+    await recorder.wait_until(lambda: 99 in recorder.acks)
+    assert recorder.acks == [90, 95, 96, 99]
     assert master.connection_count == 2
     await slave.report(100)
-    await told.wait_until(lambda: told.acks[-1] == 100)
+    await recorder.wait_until(lambda: recorder.acks[-1] == 100)
 
 
 @pytest.mark.parametrize(
@@ -380,7 +382,7 @@ async def test_a_flood_of_reports_is_read_in_passing_and_others_are_served(
     ],
 )
 async def test_what_no_slave_says_costs_one_line_and_no_byte(
-    connect: Connect, told: Recorder, master: HaMaster, sent: bytes, reason: str, mock_clock: MockClock
+    connect: Connect, recorder: Recorder, master: HaMaster, sent: bytes, reason: str, mock_clock: MockClock
 ) -> None:
     """4.9 believes any first report that is not negative.
 
@@ -391,10 +393,10 @@ async def test_what_no_slave_says_costs_one_line_and_no_byte(
     await stranger.stream.send_all(sent)
     if reason:
         assert await stranger.is_at_end()
-        assert told.reasons("ha_disconnected") == [reason]
+        assert recorder.reasons("ha_disconnected") == [reason]
         assert master.push_to_slave_max_offset == 0
         return
-    await told.wait_until(lambda: "ha_first_report" in told.kinds)
+    await recorder.wait_until(lambda: "ha_first_report" in recorder.kinds)
     await stranger.report(2**62)
     assert await stranger.is_at_end()
-    assert len(told.reasons("ha_disconnected")) == 1
+    assert len(recorder.reasons("ha_disconnected")) == 1

@@ -44,7 +44,7 @@ async def test_with_ha_truncate_diverged_it_is_cut_to_the_common_part_and_follow
     for queue_id in range(4):
         ends = [store.max_queue_offset("T", queue_id) for store in (pair.copy, pair.source)]
         assert ends[0] == ends[1]
-    ((_, fields),) = [event for event in pair.told.events if event[0] == "log_truncated"]
+    ((_, fields),) = [event for event in pair.recorder.events if event[0] == "log_truncated"]
     assert (fields["had"], fields["end"]) == (had, common)
     assert await trio.Path(fields["kept"]).read_bytes() == ours[common:]
     send(pair.master, 5, "later")
@@ -71,7 +71,7 @@ async def test_equal_logs_are_left_alone_for_two_requests(pair: Pair) -> None:
         RequestCode.GET_BROKER_RUNTIME_INFO,
         RequestCode.VIEW_MESSAGE_BY_ID,
     ]
-    assert pair.told.events == []
+    assert pair.recorder.events == []
 
 
 async def test_a_record_cut_in_two_is_fetched_again(pair: Pair) -> None:
@@ -113,7 +113,7 @@ async def test_a_log_with_nothing_in_common_is_not_touched(pair: Pair, master_ha
     send(pair.master, master_has, "new")
     assert not await pair.is_fit(ha_truncate_diverged=True, ha_restart_expired_slave=True)
     assert log_bytes(pair.copy) == ours
-    ((kind, fields),) = pair.told.events
+    ((kind, fields),) = pair.recorder.events
     assert kind == "ha_master_examined"
     assert "has nothing in common with its own" in fields["verdict"]
 
@@ -148,7 +148,7 @@ async def test_a_slave_whose_files_all_expired_follows_on_where_it_was(pair: Pai
     pair.follow(ha_truncate_diverged=True, ha_restart_expired_slave=True, ha_verify_received=True)
     await pair.until_caught_up()
     assert log_bytes(pair.copy, end) == log_bytes(pair.source, end)
-    assert not {"ha_master_examined", "log_dropped", "log_truncated"} & set(pair.told.kinds)
+    assert not {"ha_master_examined", "log_dropped", "log_truncated"} & set(pair.recorder.kinds)
     for queue_id in range(4):
         assert pair.copy.max_queue_offset("T", queue_id) == pair.source.max_queue_offset("T", queue_id)
     pair.copy.close()
@@ -170,7 +170,7 @@ async def test_an_empty_log_beyond_its_masters_end_begins_again(pair: Pair) -> N
     pair.follow(ha_truncate_diverged=True)
     await pair.until_caught_up()
     assert log_bytes(pair.copy) == log_bytes(pair.source)
-    assert "log_dropped" in pair.told.kinds
+    assert "log_dropped" in pair.recorder.kinds
 
 
 async def test_of_a_log_that_expired_in_part_only_what_is_left_is_compared(pair: Pair) -> None:
@@ -197,7 +197,7 @@ async def test_in_4_9_a_slave_whose_data_expired_never_advances(pair: Pair, mock
     pair.source.log.files.drop_first()
     had = pair.copy.max_commit_log_offset
     pair.follow()
-    await pair.told.wait_until(lambda: "ha_first_report" in pair.told.kinds)
+    await pair.recorder.wait_until(lambda: "ha_first_report" in pair.recorder.kinds)
     mock_clock.autojump_threshold = 0.01
     await trio.sleep(60)
     assert pair.copy.max_commit_log_offset == had
@@ -216,7 +216,7 @@ async def test_with_ha_restart_expired_slave_it_starts_anew(pair: Pair) -> None:
     assert pair.copy.min_commit_log_offset == FILE
     assert log_bytes(pair.copy, FILE) == log_bytes(pair.source, FILE)
     assert pair.copy.max_queue_offset("T", 0) == pair.source.max_queue_offset("T", 0)
-    assert "log_dropped" in pair.told.kinds
+    assert "log_dropped" in pair.recorder.kinds
     pair.copy.close()
 
 
@@ -234,14 +234,14 @@ async def test_with_ha_check_master_only_one_of_its_own_group(pair: Pair) -> Non
     pair.identity = Identity("DefaultCluster", "broker-b")
     send(pair.master, 5, "foreign")
     pair.follow(ha_check_master=True)
-    await pair.until(lambda: "ha_master_examined" in pair.told.kinds)
+    await pair.until(lambda: "ha_master_examined" in pair.recorder.kinds)
     assert pair.copy.max_commit_log_offset == 0
-    (said,) = [fields["verdict"] for kind, fields in pair.told.events if kind == "ha_master_examined"]
+    (said,) = [fields["verdict"] for kind, fields in pair.recorder.events if kind == "ha_master_examined"]
     assert said == (
         f"master {pair.ha_address} is not followed: "
         "it belongs to broker-a in DefaultCluster, we to broker-b in DefaultCluster"
     )
-    assert "ha_client_connected" not in pair.told.kinds
+    assert "ha_client_connected" not in pair.recorder.kinds
 
 
 async def test_with_ha_check_master_its_own_is_followed(pair: Pair) -> None:

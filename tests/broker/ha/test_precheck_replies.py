@@ -28,7 +28,7 @@ async def test_a_master_that_does_not_answer_is_not_followed_yet_and_that_is_sai
     for _ in range(3):
         assert not await examination.is_fit(pair.ha_address, HaSettings(**ALL))  # type: ignore[arg-type]
     said = f"master {pair.ha_address} is not followed: {failure}"
-    assert [fields["verdict"] for _, fields in pair.told.events] == [said]
+    assert [fields["verdict"] for _, fields in pair.recorder.events] == [said]
     assert examination.verdict == said
     pair.line.fails_with = None
     assert await examination.is_fit(pair.ha_address, HaSettings(**ALL))  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ async def test_a_master_that_refuses_such_questions_is_followed_as_in_4_9(pair: 
     pair.line.refuses.add(refused)
     assert await pair.is_fit(**ALL)
     assert log_bytes(pair.copy) == had
-    ((_, fields),) = pair.told.events
+    ((_, fields),) = pair.recorder.events
     assert fields["verdict"].startswith(f"master {pair.ha_address} is followed unexamined, as 4.9 does it: code 16")
 
 

@@ -24,11 +24,11 @@ async def test_with_ha_verify_received_nothing_is_kept_that_is_no_record(pair: P
     send(pair.master, 10, "bad")
     pair.source.log.files.files[-1].map[good + at] ^= 0x40
     pair.follow(ha_verify_received=True)
-    await pair.until(lambda: "ha_client_disconnected" in pair.told.kinds)
+    await pair.until(lambda: "ha_client_disconnected" in pair.recorder.kinds)
     assert pair.copy.max_commit_log_offset == pair.copy.dispatched_offset == good
-    reason = pair.told.reasons("ha_client_disconnected")[0]
+    reason = pair.recorder.reasons("ha_client_disconnected")[0]
     assert reason.startswith(f"what it sent from {good} on is no record")
-    assert max(pair.told.acks, default=0) <= good
+    assert max(pair.recorder.acks, default=0) <= good
 
 
 async def test_with_ha_verify_received_a_good_log_passes_whole(pair: Pair) -> None:

@@ -74,11 +74,11 @@ class Run:
 
     nursery: trio.Nursery
     reactor: Reactor
-    told: Recorder
+    recorder: Recorder
     masters: list[HaMaster] = attrs.field(factory=list)
 
     def serve(self, store: MessageStore, settings: HaSettings = AT_ONCE) -> tuple[HaMaster, str]:
-        master = HaMaster(self.reactor, store, settings, on_ack=self.told.acked, emit=self.told.emit)
+        master = HaMaster(self.reactor, store, settings, on_ack=self.recorder.acked, emit=self.recorder.emit)
         self.masters.append(master)
         host, port = master.listen("127.0.0.1", 0)
         self.nursery.start_soon(master.run_forever)
@@ -92,7 +92,7 @@ class Run:
         def received() -> None:
             store.dispatch()
             push()
-            self.told.changed()
+            self.recorder.changed()
 
         settings = attrs.evolve(AT_ONCE, ha_master_address=address)
         slave = HaSlave(
@@ -101,7 +101,7 @@ class Run:
             settings,
             KnownMaster.from_settings(settings),
             on_received=received,
-            emit=self.told.emit,
+            emit=self.recorder.emit,
         )
         scope = trio.CancelScope()
 
@@ -114,13 +114,13 @@ class Run:
 
     async def until_end(self, store: MessageStore, end: int) -> None:
         with trio.fail_after(30):
-            await self.told.wait_until(lambda: store.max_commit_log_offset >= end)
+            await self.recorder.wait_until(lambda: store.max_commit_log_offset >= end)
 
 
 @pytest.fixture
-async def run(nursery: trio.Nursery, reactor: Reactor, told: Recorder, open_store: OpenStore) -> AsyncIterator[Run]:
+async def run(nursery: trio.Nursery, reactor: Reactor, recorder: Recorder, open_store: OpenStore) -> AsyncIterator[Run]:
     assert open_store is not None  # asked for so that its stores close after us
-    made = Run(nursery, reactor, told)
+    made = Run(nursery, reactor, recorder)
     yield made
     nursery.cancel_scope.cancel()
     for master in made.masters:
@@ -141,11 +141,11 @@ async def test_the_slave_s_log_and_queues_equal_the_master_s_across_files(
     master.push()
     end = source.max_commit_log_offset
     await run.until_end(copy, end)
-    await run.told.wait_until(lambda: master.push_to_slave_max_offset == end)
+    await run.recorder.wait_until(lambda: master.push_to_slave_max_offset == end)
     assert log_bytes(copy, 0) == log_bytes(source, 0)
     assert queues(copy) == queues(source)
     assert copy.dispatch_behind_bytes == 0
-    assert run.told.acks == sorted(run.told.acks)
+    assert run.recorder.acks == sorted(run.recorder.acks)
 
 
 async def test_an_empty_slave_gets_the_last_file_only(run: Run, open_store: OpenStore) -> None:
@@ -168,7 +168,7 @@ async def test_a_slave_that_returns_goes_on_where_it_stopped(run: Run, open_stor
     first = await run.follow(copy, address)
     await run.until_end(copy, source.max_commit_log_offset)
     first.cancel()
-    await run.told.wait_until(lambda: "ha_disconnected" in run.told.kinds)
+    await run.recorder.wait_until(lambda: "ha_disconnected" in run.recorder.kinds)
     put(source, 100)
     await run.follow(copy, address)
     await run.until_end(copy, source.max_commit_log_offset)
@@ -192,7 +192,7 @@ async def test_a_slave_that_stopped_inside_a_record_restarts_at_the_record_s_sta
     _, address = run.serve(source)
     await run.follow(copy, address)
     await run.until_end(copy, source.max_commit_log_offset)
-    assert [fields["offset"] for kind, fields in run.told.events if kind == "ha_first_report"] == [whole]
+    assert [fields["offset"] for kind, fields in run.recorder.events if kind == "ha_first_report"] == [whole]
     assert log_bytes(copy, 0) == log_bytes(source, 0)
 
 
@@ -219,8 +219,8 @@ async def test_a_slave_with_smaller_files_closes_again_and_again_and_tells_why(r
     put(source, 40)
     _, address = run.serve(source, attrs.evolve(AT_ONCE, ha_transfer_batch_size=10_000))
     await run.follow(copy, address)
-    await run.told.wait_until(lambda: "ha_client_disconnected" in run.told.kinds)
-    assert run.told.reasons("ha_client_disconnected")[0] == "it sent bytes from 20000 on, our log ends at 10000"
+    await run.recorder.wait_until(lambda: "ha_client_disconnected" in run.recorder.kinds)
+    assert run.recorder.reasons("ha_client_disconnected")[0] == "it sent bytes from 20000 on, our log ends at 10000"
 
 
 async def test_slow_silent_and_dead_slaves_do_not_hold_up_the_others(run: Run, open_store: OpenStore) -> None:
@@ -243,7 +243,7 @@ async def test_slow_silent_and_dead_slaves_do_not_hold_up_the_others(run: Run, o
     end = source.max_commit_log_offset
     await run.until_end(copy, end)
     with trio.fail_after(30):
-        await run.told.wait_until(lambda: master.push_to_slave_max_offset == end)
+        await run.recorder.wait_until(lambda: master.push_to_slave_max_offset == end)
     assert log_bytes(copy, 0) == log_bytes(source, 0)
     states = sorted((one["state"], one["diff"] == 0) for one in master.snapshot()["connections"])
     assert states == [("READY", False), ("TRANSFER", False), ("TRANSFER", True)]

@@ -58,10 +58,10 @@ Start = Callable[..., HaSlave]
 
 
 @pytest.fixture
-async def start(nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, told: Recorder) -> AsyncIterator[Start]:
+async def start(nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, recorder: Recorder) -> AsyncIterator[Start]:
     def start(settings: HaSettings, known_master: KnownMaster | None = None) -> HaSlave:
         known_master = known_master or KnownMaster.from_settings(settings)
-        slave = HaSlave(reactor, log, settings, known_master, on_received=told.changed, emit=told.emit)
+        slave = HaSlave(reactor, log, settings, known_master, on_received=recorder.changed, emit=recorder.emit)
         nursery.start_soon(slave.run_forever)
         return slave
 
@@ -113,7 +113,7 @@ async def test_with_the_switch_on_it_connects_and_reports_at_once(
 
 
 async def test_a_connect_that_fails_is_tried_again_every_5_s(
-    start: Start, master: Master, told: Recorder, mock_clock: MockClock
+    start: Start, master: Master, recorder: Recorder, mock_clock: MockClock
 ) -> None:
     """store-ha#47."""
     address, (host, port) = master.address, master.listener.socket.getsockname()
@@ -121,7 +121,7 @@ async def test_a_connect_that_fails_is_tried_again_every_5_s(
     slave = start(attrs.evolve(AT_ONCE, ha_master_address=address))
     mock_clock.autojump_threshold = 0.01
     await trio.sleep(9.0)
-    assert told.kinds == []
+    assert recorder.kinds == []
     assert slave.snapshot()["connected"] is False
     master.listener = (await trio.open_tcp_listeners(port, host=host))[0]
     await master.accept()
@@ -129,7 +129,7 @@ async def test_a_connect_that_fails_is_tried_again_every_5_s(
 
 
 async def test_whole_frames_are_acknowledged_then_told(
-    start: Start, master: Master, log: MemoryLog, told: Recorder, mock_clock: MockClock
+    start: Start, master: Master, log: MemoryLog, recorder: Recorder, mock_clock: MockClock
 ) -> None:
     """store-ha#42: with the offset after the last of them."""
     del mock_clock  # time stands still: no heartbeat comes between
@@ -138,7 +138,7 @@ async def test_whole_frames_are_acknowledged_then_told(
     assert await report_of(stream) == 100
     await stream.send_all(frame(100) + frame(100, b"one") + frame(103, b"two") + frame(106, b"half")[:-1])
     assert await report_of(stream) == 106
-    await told.wait_until(lambda: len(log.data) == 106)
+    await recorder.wait_until(lambda: len(log.data) == 106)
     await stream.send_all(b"f")
     assert await report_of(stream) == 110
     assert log.data[100:] == b"onetwohalf"
@@ -169,7 +169,7 @@ async def test_a_heartbeat_makes_an_empty_slave_report_where_its_first_file_begi
 
 
 async def test_a_contradiction_closes_and_the_next_connection_follows_at_once(
-    start: Start, master: Master, told: Recorder, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
+    start: Start, master: Master, recorder: Recorder, mock_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """store-ha#43, #47: frames before it are kept and acknowledged."""
     start(attrs.evolve(AT_ONCE, ha_master_address=master.address))
@@ -181,7 +181,7 @@ async def test_a_contradiction_closes_and_the_next_connection_follows_at_once(
     assert await report_of(stream) == 104
     assert await report_of(await master.accept()) == 104
     assert trio.current_time() == now
-    assert told.reasons("ha_client_disconnected") == ["it sent bytes from 999 on, our log ends at 104"]
+    assert recorder.reasons("ha_client_disconnected") == ["it sent bytes from 999 on, our log ends at 104"]
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert warnings == [f"disconnected from master {master.address}: it sent bytes from 999 on, our log ends at 104"]
 
@@ -247,18 +247,18 @@ async def test_a_silent_master_is_kept(start: Start, master: Master, mock_clock:
 
 
 async def test_with_the_switch_on_a_silent_master_is_dropped_after_20_s(
-    start: Start, master: Master, told: Recorder, mock_clock: MockClock
+    start: Start, master: Master, recorder: Recorder, mock_clock: MockClock
 ) -> None:
     start(attrs.evolve(AT_ONCE, ha_master_address=master.address, ha_drop_silent_master=True))
     await master.accept()
     mock_clock.autojump_threshold = 0.01
-    await told.wait_until(lambda: "ha_client_disconnected" in told.kinds)
+    await recorder.wait_until(lambda: "ha_client_disconnected" in recorder.kinds)
     assert trio.current_time() == pytest.approx(20.0)
-    assert told.reasons("ha_client_disconnected") == ["the master was silent for 20 s"]
+    assert recorder.reasons("ha_client_disconnected") == ["the master was silent for 20 s"]
 
 
 async def test_a_slave_that_may_not_report_in_time_closes_every_three_seconds_and_comes_back_at_once(
-    start: Start, master: Master, told: Recorder, mock_clock: MockClock
+    start: Start, master: Master, recorder: Recorder, mock_clock: MockClock
 ) -> None:
     """As measured at a real slave with haHousekeepingInterval=3000: its heartbeat, of 5 s, never leaves."""
     start(
@@ -271,11 +271,11 @@ async def test_a_slave_that_may_not_report_in_time_closes_every_three_seconds_an
         await master.accept()
         closed.append(trio.current_time())
     assert closed == pytest.approx([3.0, 6.0, 9.0])
-    assert told.reasons("ha_client_disconnected") == ["housekeeping: no report left for 3 s"] * 3
+    assert recorder.reasons("ha_client_disconnected") == ["housekeeping: no report left for 3 s"] * 3
 
 
 async def test_an_acknowledgement_puts_a_slaves_housekeeping_off(
-    start: Start, master: Master, told: Recorder, mock_clock: MockClock
+    start: Start, master: Master, recorder: Recorder, mock_clock: MockClock
 ) -> None:
     start(
         attrs.evolve(AT_ONCE, ha_report_at_once=False, ha_master_address=master.address, ha_housekeeping_interval=3000)
@@ -286,14 +286,14 @@ async def test_an_acknowledgement_puts_a_slaves_housekeeping_off(
         await trio.sleep(2)
         await stream.send_all(frame(100 + number, b"x"))
         assert await report_of(stream) == 101 + number
-    assert "ha_client_disconnected" not in told.kinds
+    assert "ha_client_disconnected" not in recorder.kinds
     await master.accept()
     assert trio.current_time() == pytest.approx(11.0)
 
 
 @pytest.mark.parametrize("_time", range(5))
 async def test_what_came_while_the_slave_stood_still_is_no_silence(
-    start: Start, master: Master, told: Recorder, mock_clock: MockClock, _time: int
+    start: Start, master: Master, recorder: Recorder, mock_clock: MockClock, _time: int
 ) -> None:
     """Which task runs first is chance: hence several times."""
     start(attrs.evolve(AT_ONCE, ha_master_address=master.address, ha_drop_silent_master=True))
@@ -303,12 +303,12 @@ async def test_what_came_while_the_slave_stood_still_is_no_silence(
     os.write(stream.socket.fileno(), frame(100, b"on"))  # at once: nobody else runs between this and the jump
     mock_clock.jump(25)
     assert await report_of(stream) == 102
-    assert "ha_client_disconnected" not in told.kinds
+    assert "ha_client_disconnected" not in recorder.kinds
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have one loopback address only")
 async def test_it_connects_from_its_own_address(
-    nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, told: Recorder, master: Master
+    nursery: trio.Nursery, reactor: Reactor, log: MemoryLog, recorder: Recorder, master: Master
 ) -> None:
     settings = attrs.evolve(AT_ONCE, ha_master_address=master.address)
     slave = HaSlave(
@@ -316,8 +316,8 @@ async def test_it_connects_from_its_own_address(
         log,
         settings,
         KnownMaster.from_settings(settings),
-        on_received=told.changed,
-        emit=told.emit,
+        on_received=recorder.changed,
+        emit=recorder.emit,
         source_ip="127.77.1.9",
     )
     nursery.start_soon(slave.run_forever)

@@ -65,7 +65,7 @@ def test_who_signs_is_served(guarded: TalkingBroker) -> None:
 
 
 def test_a_oneway_request_without_a_right_is_dropped(guarded: TalkingBroker) -> None:
-    assert guarded.tell(310, send_fields("topicB"), oneway=True) == []
+    assert guarded.exchange(310, send_fields("topicB"), oneway=True) == []
     assert guarded.broker.store.max_commit_log_offset == 0
 
 

@@ -22,7 +22,7 @@ def other() -> ScriptedPeer:
 
 
 def notifications(peer: ScriptedPeer) -> list[str]:
-    """The groups whose change a peer was told, and forget them."""
+    """Return and forget the groups whose change a peer was notified of."""
     codes = {command.code for command in peer.asked}
     assert codes <= {RequestCode.NOTIFY_CONSUMER_IDS_CHANGED}
     groups = [command.ext_fields["consumerGroup"] for command in peer.asked]
@@ -100,7 +100,7 @@ def test_a_group_that_may_not_be_made_is_registered_all_the_same(open_broker: Op
 
 
 def test_whoever_joins_leaves_or_changes_topics_is_told_to_all(talk: TalkingBroker, other: ScriptedPeer) -> None:
-    """broker-requests#39: a plain repeat is told to nobody."""
+    """broker-requests#39: a repeated heartbeat notifies no member."""
     talk.heartbeat("G", "T")
     assert notifications(talk.peer) == ["G"]
     talk.heartbeat("G", "T", peer=other)

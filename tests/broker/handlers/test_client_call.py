@@ -27,7 +27,7 @@ def consumer(talk: TalkingBroker) -> ScriptedPeer:
 
 async def passed_on(talk: TalkingBroker, code: RequestCode, fields: dict[str, str]) -> Command:
     """Send a request that is answered later, and wait for its answer."""
-    assert talk.tell(code, fields) == []
+    assert talk.exchange(code, fields) == []
     await talk.tasks.run_all()
     return talk.peer.replies[-1]
 

@@ -52,7 +52,7 @@ def test_only_own_locks_are_given_back(talk: TalkingBroker, *, oneway: bool) -> 
     """broker-requests#46: unlocking may be oneway."""
     lock(talk, "a", 0)
     lock(talk, "b", 1)
-    replies = talk.tell(RequestCode.UNLOCK_BATCH_MQ, None, body("a", 0, 1), oneway=oneway)
+    replies = talk.exchange(RequestCode.UNLOCK_BATCH_MQ, None, body("a", 0, 1), oneway=oneway)
     assert [reply.code for reply in replies] == ([] if oneway else [ResponseCode.SUCCESS])
     assert lock(talk, "c", 0, 1) == [0]
 

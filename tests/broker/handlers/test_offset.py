@@ -15,7 +15,7 @@ def query(talk: TalkingBroker, queue_id: int = 0, *, group: str = "g", topic: st
 
 def commit(talk: TalkingBroker, offset: int, *, oneway: bool = False) -> list[Command]:
     fields = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": str(offset)}
-    return talk.tell(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=oneway)
+    return talk.exchange(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=oneway)
 
 
 def bound(talk: TalkingBroker, code: RequestCode, name: str = "offset", **fields: int | str) -> int:

@@ -17,7 +17,9 @@ Opener = Callable[..., TalkingBroker]
 
 
 def hold(talk: TalkingBroker, offset: int, *, peer: ScriptedPeer | None = None, **changes: object) -> None:
-    assert talk.tell(RequestCode.PULL_MESSAGE, pull_fields("T", offset, **{"sysFlag": 6, **changes}), peer=peer) == []
+    assert (
+        talk.exchange(RequestCode.PULL_MESSAGE, pull_fields("T", offset, **{"sysFlag": 6, **changes}), peer=peer) == []
+    )
 
 
 def test_a_held_pull_is_answered_by_the_message_it_waits_for(filled: TalkingBroker) -> None:

@@ -59,7 +59,7 @@ def test_on_a_slave_that_copies_much_a_query_waits_for_the_index(talk: TalkingBr
         assert copy.append_raw(copy.max_commit_log_offset, source.read_log(copy.max_commit_log_offset, 65536))
     copy.dispatch(100_000)
     fields = {"topic": "T", "key": "k9", "maxNum": "64", **FOREVER}
-    assert slave.tell(RequestCode.QUERY_MESSAGE, fields) == []
+    assert slave.exchange(RequestCode.QUERY_MESSAGE, fields) == []
     answer_waiting_queries(slave.broker)
     assert slave.peer.replies == []
     copy.dispatch(100_000, may_index=False)

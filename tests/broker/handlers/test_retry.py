@@ -131,7 +131,7 @@ def test_a_closed_broker_and_an_unknown_group_are_refused(open_broker: Opener) -
 
 
 def test_a_message_handed_back_never_waits_for_a_slave(open_broker: Opener) -> None:
-    """store-and-ha section 7.3: WAIT is false; replication is told all the same."""
+    """store-and-ha section 7.3: WAIT is false; replication is requested all the same."""
     talk = open_broker(broker_role="SYNC_MASTER")
     offset = tried(talk, 0)
     appends = talk.replication.appends
@@ -157,7 +157,7 @@ def test_a_slave_takes_nothing_back(talk: TalkingBroker, slave: TalkingBroker) -
 
 @pytest.mark.parametrize("group", ["a/b", "\u00e9" * 64, "g" * 121, "a\0b"])
 def test_a_group_whose_retry_topic_cannot_be_stored_is_refused_at_once(talk: TalkingBroker, group: str) -> None:
-    """Issue 12.4: the copy would be refused after its delay, where nobody can be told."""
+    """Issue 12.4: the copy would be refused after its delay, when no sender waits."""
     offset = tried(talk, 0)
     end = talk.broker.store.max_commit_log_offset
     reply = send_back(talk, offset, group=group)

@@ -271,8 +271,8 @@ def test_what_is_stored_of_a_plain_message(talk: TalkingBroker) -> None:
 
 def test_a_oneway_send_is_stored_and_never_answered(talk: TalkingBroker) -> None:
     """broker-requests#2: nor is one that fails."""
-    assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T"), oneway=True) == []
-    assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("a b"), oneway=True) == []
+    assert talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"), oneway=True) == []
+    assert talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("a b"), oneway=True) == []
     assert talk.broker.store.max_queue_offset("T", 0) == 1
 
 

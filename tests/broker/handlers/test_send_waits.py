@@ -26,7 +26,7 @@ def test_a_sync_send_is_answered_when_the_slave_has_it(open_broker: Opener) -> N
     talk = open_broker(broker_role="SYNC_MASTER")
     talk.replication.has_slave = True
     for _ in range(2):
-        assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
+        assert talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
     first_end = talk.broker.store.queue_entries("T", 0, 0, 1)[0][1]
     talk.broker.slave_waits.advance(first_end - 1)
     assert talk.peer.replies == []
@@ -40,7 +40,7 @@ def test_a_silent_slave_costs_three_seconds_for_all_sends_together(open_broker: 
     talk = open_broker(broker_role="SYNC_MASTER")
     talk.replication.has_slave = True
     for _ in range(5):
-        talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
+        talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
         talk.clock.advance(0.1)
     talk.clock.advance(2.4)
     talk.broker.slave_waits.expire(talk.clock.now())
@@ -60,7 +60,7 @@ def test_an_async_master_never_asks_for_a_slave(talk: TalkingBroker, wait: str) 
 def test_a_sync_flush_that_takes_too_long_is_told(open_broker: Opener) -> None:
     """store-ha#29."""
     talk = open_broker(flush_disk_type="SYNC_FLUSH")
-    assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
+    assert talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
     talk.clock.advance(5)
     talk.broker.flush_waits.expire(talk.clock.now())
     assert [reply.code for reply in talk.peer.replies] == [ResponseCode.FLUSH_DISK_TIMEOUT]
@@ -76,7 +76,7 @@ def test_disk_and_slave_are_waited_for_side_by_side_and_the_slave_outweighs(
     """store-ha#56."""
     talk = open_broker(broker_role="SYNC_MASTER", flush_disk_type="SYNC_FLUSH")
     talk.replication.has_slave = has_slave
-    assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
+    assert talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
     talk.clock.advance(5)
     talk.broker.slave_waits.expire(talk.clock.now())
     talk.broker.flush_waits.expire(talk.clock.now())
@@ -87,7 +87,7 @@ def test_the_disk_alone_does_not_answer_a_send_that_waits_for_a_slave_too(open_b
     """store-ha#56."""
     talk = open_broker(broker_role="SYNC_MASTER", flush_disk_type="SYNC_FLUSH")
     talk.replication.has_slave = True
-    talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
+    talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
     talk.broker.flush_waits.advance(talk.broker.store.max_commit_log_offset)
     assert talk.peer.replies == []
     talk.broker.slave_waits.advance(talk.broker.store.max_commit_log_offset)
@@ -98,12 +98,12 @@ def test_a_send_leaves_nothing_for_the_garbage_collector(open_broker: Opener) ->
     """A cycle for each send costs a tenth of the rate: what is freed at once is still in the processor's cache."""
     talk = open_broker(broker_role="SYNC_MASTER")
     talk.replication.has_slave = True
-    talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T"))  # what is made once is made
+    talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"))  # what is made once is made
     gc.collect()
     gc.disable()
     try:
         for _ in range(10):
-            talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
+            talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T"))
             talk.broker.slave_waits.advance(talk.broker.store.max_commit_log_offset)
         assert gc.collect() == 0
     finally:

@@ -64,7 +64,7 @@ def test_settings_of_parts_that_are_not_here_are_kept_and_shown(
 ) -> None:
     """broker-requests#61: with 4.9.8's defaults, else as they were set.
 
-    Whoever sets one is told that it means nothing.
+    Setting one logs that it has no effect.
     """
     assert shown(talk)["sendThreadPoolQueueCapacity"] == "10000"
     assert len(shown(talk)) > 180
@@ -119,7 +119,7 @@ def test_a_change_reaches_pulls_and_sends(talk: TalkingBroker) -> None:
     change(talk, "maxTransferCountOnMessageInMemory=2\nflushDiskType=SYNC_FLUSH")
     (reply,) = talk.pull("T")
     assert reply.ext_fields["nextBeginOffset"] == "2"
-    assert talk.tell(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
+    assert talk.exchange(RequestCode.SEND_MESSAGE_V2, send_fields("T")) == []
 
 
 def test_the_former_file_is_kept_beside(talk: TalkingBroker) -> None:

@@ -38,7 +38,7 @@ def join(talk: TalkingBroker, expression: str, version: int = 1, peer: ScriptedP
 
 def pull(talk: TalkingBroker, offset: int = 0, peer: ScriptedPeer | None = None, **changes: object) -> list[Command]:
     fields = {"consumerGroup": "G", "sysFlag": 0, "subscription": None, "expressionType": "SQL92", "subVersion": 1}
-    return talk.tell(RequestCode.PULL_MESSAGE, pull_fields("T", offset, **{**fields, **changes}), peer=peer)
+    return talk.exchange(RequestCode.PULL_MESSAGE, pull_fields("T", offset, **{**fields, **changes}), peer=peer)
 
 
 def bodies(reply: Command) -> list[bytes]:

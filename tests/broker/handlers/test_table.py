@@ -99,7 +99,7 @@ def test_a_request_without_its_header_is_a_system_error(talk: TalkingBroker, cod
 @pytest.mark.parametrize("code", sorted(HANDLERS))
 def test_a_oneway_request_is_never_answered(talk: TalkingBroker, code: int) -> None:
     """broker-requests#2: neither well nor badly."""
-    assert talk.tell(code, {"topic": "T"}, b"nonsense", oneway=True) == []
+    assert talk.exchange(code, {"topic": "T"}, b"nonsense", oneway=True) == []
 
 
 @pytest.mark.parametrize("serialize_type", [JSON, ROCKETMQ])

@@ -34,7 +34,7 @@ def end_fields(half: Command, decision: int, **changes: object) -> dict[str, str
 
 
 def end(talk: TalkingBroker, half: Command, decision: int, **changes: object) -> list[Command]:
-    return talk.tell(RequestCode.END_TRANSACTION, end_fields(half, decision, **changes))
+    return talk.exchange(RequestCode.END_TRANSACTION, end_fields(half, decision, **changes))
 
 
 def send_half(talk: TalkingBroker, **properties: str) -> Command:
@@ -108,7 +108,7 @@ def test_offsets_that_are_no_numbers_are_missed_by_who_needs_them(talk: TalkingB
     fields = {"producerGroup": "P", "tranStateTableOffset": "abc", "commitLogOffset": "0"}
     assert talk.ask(RequestCode.END_TRANSACTION, fields | {"commitOrRollback": "8"}).code == ResponseCode.SYSTEM_ERROR
     assert talk.ask(RequestCode.END_TRANSACTION).code == ResponseCode.SYSTEM_ERROR
-    assert talk.tell(RequestCode.END_TRANSACTION, fields | {"commitOrRollback": "0"}) == []
+    assert talk.exchange(RequestCode.END_TRANSACTION, fields | {"commitOrRollback": "0"}) == []
 
 
 @pytest.mark.parametrize("decision", [COMMIT, ROLLBACK])
@@ -151,7 +151,7 @@ def test_a_transaction_that_is_committed_twice_is_delivered_twice(talk: TalkingB
 def test_a_oneway_end_is_never_answered(talk: TalkingBroker) -> None:
     """broker-requests#2: what clients send."""
     half = send_half(talk)
-    assert talk.tell(RequestCode.END_TRANSACTION, end_fields(half, COMMIT), oneway=True) == []
+    assert talk.exchange(RequestCode.END_TRANSACTION, end_fields(half, COMMIT), oneway=True) == []
     assert len(stored(talk, "orders", 2)) == 1
 
 
@@ -170,7 +170,7 @@ def test_a_commit_waits_for_the_copies_that_its_sender_asked_for(open_broker: Op
     is_held = wait == "true"
     talk = open_broker(broker_role="SYNC_MASTER", flush_disk_type="SYNC_FLUSH")
     talk.replication.has_slave = True
-    sent = talk.tell(RequestCode.SEND_MESSAGE_V2, _fields(WAIT=wait), b"body")
+    sent = talk.exchange(RequestCode.SEND_MESSAGE_V2, _fields(WAIT=wait), b"body")
     broker, end_of_half = talk.broker, talk.broker.store.max_commit_log_offset
     assert (sent == []) is is_held
     broker.slave_waits.advance(end_of_half)

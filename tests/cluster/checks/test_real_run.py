@@ -75,7 +75,7 @@ OUTCOMES = (
 
 
 async def happened(cluster: Cluster, kind: str) -> None:
-    """Wait until some workload has told this."""
+    """Wait until a workload has reported this."""
     with trio.fail_after(real_seconds(100)):
         async with cluster.follow_journal() as batches:
             async for batch in batches:

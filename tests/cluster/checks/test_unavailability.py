@@ -35,7 +35,7 @@ def test_a_window_runs_from_the_last_success_to_the_next_one() -> None:
 
 
 def test_another_broker_that_goes_on_does_not_hide_it() -> None:
-    """Recovery is told per broker, not as "first success anywhere"."""
+    """Recovery is measured per broker, not as "first success anywhere"."""
     run = MadeUpRun(nodes=("namesrv-1", "broker-a", "broker-b"))
     run.send(1)
     last = run.now

@@ -27,7 +27,7 @@ class Script:
     """Stands for `rmqlab run`: verdicts by scenario, one for each time that it is played."""
 
     def __init__(self, directory: pathlib.Path, monkeypatch: pytest.MonkeyPatch, **verdicts: str) -> None:
-        self.directory, self.verdicts = directory, {name: told.split() for name, told in verdicts.items()}
+        self.directory, self.verdicts = directory, {name: words.split() for name, words in verdicts.items()}
         self.played: list[tuple[str, Sequence[str]]] = []
         for name in verdicts:
             (directory / f"{name}.toml").write_text(SCENARIO.format(name=name))

@@ -76,9 +76,11 @@ def test_a_slave_with_long_offsets_takes_lines_of_80_columns_and_a_profile_is_na
     console.print(render_status({**head, "profile": "hardened", "nodes": nodes, "replication": [row]}))
     text = console.export_text()
     assert "profile hardened" in text.splitlines()[0]
-    told = [line.rstrip() for line in text.splitlines() if "slaveAckOffset" in line or "transferFromWhere" in line]
-    assert len(told) == 2
-    assert max(map(len, told)) <= 80
+    shown_line = [
+        line.rstrip() for line in text.splitlines() if "slaveAckOffset" in line or "transferFromWhere" in line
+    ]
+    assert len(shown_line) == 2
+    assert max(map(len, shown_line)) <= 80
     console.print(render_status({**head, "profile": "4.9", "nodes": nodes, "replication": []}))
     assert "profile" not in console.export_text()
 
@@ -107,7 +109,7 @@ def test_who_asked_for_what_nobody_serves_and_a_failing_flush_are_shown() -> Non
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "shown_line"),
     [
         (
             {"kind": "sent", "number": 7, "outcome": "SEND_OK", "topic": "orders", "broker": "broker-a", "queue": 3,
@@ -135,10 +137,10 @@ def test_who_asked_for_what_nobody_serves_and_a_failing_flush_are_shown() -> Non
         ),
     ],
 )  # fmt: skip
-def test_a_single_message_takes_one_line_of_80_columns(event: dict[str, object], told: str) -> None:
+def test_a_single_message_takes_one_line_of_80_columns(event: dict[str, object], shown_line: str) -> None:
     shown = render_event({"at": 0, "node": "produce-1", **event}).plain
-    assert shown.endswith(f" {told}")
-    assert len(shown) <= 80 or event.get("error") or event.get("remark"), "what a broker says is told to its end"
+    assert shown.endswith(f" {shown_line}")
+    assert len(shown) <= 80 or event.get("error") or event.get("remark"), "a broker's text is shown in full"
 
 
 def test_an_error_is_told_to_its_end_and_long_lists_are_not() -> None:

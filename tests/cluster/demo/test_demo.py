@@ -18,8 +18,8 @@ def test_the_demo_tells_what_happens_and_loses_nothing(tmp_path: pathlib.Path) -
         check=False,
         env={**os.environ, "RMQLAB_HOME": str(tmp_path), "COLUMNS": "200"},
     )
-    told = done.stdout
-    assert done.returncode == 0, told + done.stderr
+    output = done.stdout
+    assert done.returncode == 0, output + done.stderr
     in_order = (
         "its slave asks for the log from byte 0 on",
         "sends now end in SEND_OK",
@@ -35,9 +35,9 @@ def test_the_demo_tells_what_happens_and_loses_nothing(tmp_path: pathlib.Path) -
     )
     at = 0
     for text in in_order:
-        found = told.find(text, at)
-        assert found >= 0, f"{text!r} is not told after {told[:at][-200:]!r}\n{told}"
+        found = output.find(text, at)
+        assert found >= 0, f"{text!r} is missing after {output[:at][-200:]!r}\n{output}"
         at = found
-    assert "commits its offsets to the slave (broker id 1)" in told
-    assert "refused" in told
+    assert "commits its offsets to the slave (broker id 1)" in output
+    assert "refused" in output
     assert done.stderr == ""

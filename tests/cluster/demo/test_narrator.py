@@ -8,7 +8,7 @@ from rmqlab.runtime.journal import JournalEntry
 ROLES = {"127.77.1.20:10911": "the master", "127.77.1.21:10911": "the slave"}
 
 
-def told(narrator: Narrator, node: str, kind: str, **fields: Any) -> list[str]:
+def lines_of(narrator: Narrator, node: str, kind: str, **fields: Any) -> list[str]:
     return [line.text for line in narrator.lines(JournalEntry(1000, node, kind, fields))]
 
 
@@ -17,7 +17,7 @@ def test_sends_are_told_when_their_outcome_changes_and_counted_meanwhile() -> No
     lines: list[str] = []
     for number, outcome in enumerate(["SEND_OK", "SEND_OK", "SEND_OK", "refused"], start=1):
         error = "" if outcome == "SEND_OK" else "[Errno 111] Connection refused"
-        lines += told(narrator, "produce-1", "sent", number=number, outcome=outcome, error=error)
+        lines += lines_of(narrator, "produce-1", "sent", number=number, outcome=outcome, error=error)
     assert lines == [
         "sends now end in SEND_OK",
         "sends now end in refused: connection refused at the master's address, after 3 SEND_OK",
@@ -34,18 +34,18 @@ def test_sends_in_doubt_are_one_news_whatever_their_errors() -> None:
     lines = [
         line
         for number, error in enumerate(errors)
-        for line in told(narrator, "produce-1", "sent", number=number, outcome="indeterminate", error=error)
+        for line in lines_of(narrator, "produce-1", "sent", number=number, outcome="indeterminate", error=error)
     ]
     assert lines == ["sends now end in indeterminate: the connection closed before the response; perhaps stored"]
 
 
 def test_a_node_is_known_by_its_ip_where_that_is_its_own() -> None:
-    lines = told(Narrator({"127.77.1.21": "the slave"}), "broker-a", "ha_connected", slave="127.77.1.21:40000")
+    lines = lines_of(Narrator({"127.77.1.21": "the slave"}), "broker-a", "ha_connected", slave="127.77.1.21:40000")
     assert lines == ["the slave is connected for replication"]
 
 
 def test_a_lost_master_is_told_with_who_is_left() -> None:
-    lines = told(
+    lines = lines_of(
         Narrator(ROLES),
         "namesrv-1",
         "broker_connection_lost",
@@ -59,16 +59,16 @@ def test_a_lost_master_is_told_with_who_is_left() -> None:
 def test_a_move_to_the_slave_is_told_once_though_every_queue_makes_it() -> None:
     narrator = Narrator(ROLES)
     for queue in range(4):
-        lines = told(narrator, "consume-1", "pulling_from", queue=queue, broker_id=1, address="127.77.1.21:10911")
+        lines = lines_of(narrator, "consume-1", "pulling_from", queue=queue, broker_id=1, address="127.77.1.21:10911")
         assert lines == (["reads from the slave (broker id 1)"] if queue == 0 else [])
 
 
 def test_deliveries_are_counted_by_consumer() -> None:
     narrator = Narrator(ROLES)
-    told(narrator, "consume-1", "delivered", number=3)
-    told(narrator, "consume-2", "delivered", number=3)
+    lines_of(narrator, "consume-1", "delivered", number=3)
+    lines_of(narrator, "consume-2", "delivered", number=3)
     assert narrator.deliveries == {"consume-1": [3], "consume-2": [3]}
 
 
 def test_what_nobody_needs_to_know_is_not_told() -> None:
-    assert told(Narrator(ROLES), "broker-a", "groups_synced", groups=3) == []
+    assert lines_of(Narrator(ROLES), "broker-a", "groups_synced", groups=3) == []

@@ -1,4 +1,4 @@
-"""What is told out of order is shown in order."""
+"""Events received out of order are shown in order."""
 
 import functools
 

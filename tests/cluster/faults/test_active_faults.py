@@ -1,4 +1,4 @@
-"""Who is told what: the rules of each node follow from the faults in force."""
+"""The rules sent to each node follow from the faults in force."""
 
 import attrs
 import pytest
@@ -134,7 +134,7 @@ def test_an_unknown_id_is_told_with_those_in_force() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "message"),
     [
         (Reset(src="outside", dst="*"), "one of them must be a node"),
         (Reset(src="broker-a", dst="broker-a:master"), "to itself"),
@@ -143,8 +143,8 @@ def test_an_unknown_id_is_told_with_those_in_force() -> None:
         (ClockStep(target="*", millis=1), "a target for links only"),
     ],
 )
-def test_what_cannot_be_played_is_refused(fault: Fault, told: str) -> None:
-    with pytest.raises(FaultError, match=told):
+def test_what_cannot_be_played_is_refused(fault: Fault, message: str) -> None:
+    with pytest.raises(FaultError, match=message):
         ActiveFaults().add(fault, NODES, 0)
 
 

@@ -23,19 +23,21 @@ async def states(cluster: Cluster) -> set[str]:
 async def test_who_is_interrupted_leaves_nothing_behind(tmp_path: pathlib.Path, action: str) -> None:
     spec = ClusterSpec(name="x", slaves=1, rate=100)
     async with open_cluster(spec, directory=tmp_path / "lab", modules=FAKES) as cluster:
-        told: list[dict[str, Any]] = []
+        strikes: list[dict[str, Any]] = []
         scope = trio.CancelScope()
 
-        async def tell(strike: dict[str, Any]) -> None:
-            told.append(strike)
-            if len(told) == 2:
+        async def on_action(strike: dict[str, Any]) -> None:
+            strikes.append(strike)
+            if len(strikes) == 2:
                 assert cluster.faults or await states(cluster) != {"ready"}
                 scope.cancel()
 
         with scope:
-            await play_random_faults(cluster, RandomFaults(every=1, heal_after=1e6, of=(action,), on="brokers"), tell)
-        assert {strike["target"] for strike in told} == {"broker-a", "broker-a-s"}
-        assert {strike["error"] for strike in told} == {None}
+            await play_random_faults(
+                cluster, RandomFaults(every=1, heal_after=1e6, of=(action,), on="brokers"), on_action
+            )
+        assert {strike["target"] for strike in strikes} == {"broker-a", "broker-a-s"}
+        assert {strike["error"] for strike in strikes} == {None}
         assert await states(cluster) == {"ready"}
         assert cluster.faults == []
 
@@ -44,14 +46,14 @@ async def test_what_somebody_else_has_done_already_is_told_and_it_goes_on(tmp_pa
     spec = ClusterSpec(name="x", slaves=0, rate=100)
     async with open_cluster(spec, directory=tmp_path / "lab", modules=FAKES) as cluster:
         await cluster.kill("broker-a")
-        told: list[dict[str, Any]] = []
+        strikes: list[dict[str, Any]] = []
 
-        async def tell(strike: dict[str, Any]) -> None:
+        async def on_action(strike: dict[str, Any]) -> None:
             await trio.lowlevel.checkpoint()
-            told.append(strike)
+            strikes.append(strike)
 
-        await play_random_faults(cluster, RandomFaults(every=2, heal_after=1, of=("kill",), count=2), tell)
-        assert [(strike["action"], strike["error"] is None) for strike in told] == [
+        await play_random_faults(cluster, RandomFaults(every=2, heal_after=1, of=("kill",), count=2), on_action)
+        assert [(strike["action"], strike["error"] is None) for strike in strikes] == [
             ("kill", False),
             ("start", True),
             ("kill", True),
@@ -65,4 +67,4 @@ async def test_what_somebody_else_has_done_already_is_told_and_it_goes_on(tmp_pa
         ]
         assert written[0].fields["drawn"] == [f"{at} s {verb} broker-a" for at, verb in PLANNED]
         assert [entry.fields["planned"] for entry in written[1:-1]] == [at * 1000 for at, _ in PLANNED]
-        assert [entry.fields["error"] for entry in written[1:-1]] == [strike["error"] for strike in told]
+        assert [entry.fields["error"] for entry in written[1:-1]] == [strike["error"] for strike in strikes]

@@ -77,13 +77,13 @@ def test_where_it_may_strike() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "told"),
+    ("values", "message"),
     [
         ({"of": ["kil"]}, "no action 'kil'.*did you mean kill?"),
         ({"of": []}, "no action: expected some of kill"),
         ({"every": 0.0}, "every = 0: expected more than 0"),
     ],
 )
-def test_what_makes_no_sense_is_named(values: dict[str, object], told: str) -> None:
-    with pytest.raises(FaultError, match=told):
+def test_what_makes_no_sense_is_named(values: dict[str, object], message: str) -> None:
+    with pytest.raises(FaultError, match=message):
         RandomFaults(**values)  # type: ignore[arg-type]

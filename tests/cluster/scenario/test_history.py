@@ -25,13 +25,13 @@ def test_what_others_send_meanwhile_does_not_part_messages_but_an_event_and_an_o
 
     sampled = JournalEntry(2, "broker-a", "log_sampled", {"max": 1})
     paused = JournalEntry(4, "broker-a", "node_paused", {})
-    told = [
+    shown = [
         line.split(" s  ")[1].split(maxsplit=1)
         for line in history_lines(
             [sent(1, "SEND_OK"), sampled, sent(3, "SEND_OK"), paused, sent(5, "SEND_OK"), sent(6, "refused"), sampled]
         )
     ]
-    assert told == [
+    assert shown == [
         ["orders", "2 x sent SEND_OK"],
         ["broker-a", "1 x log_sampled"],
         ["broker-a", "node_paused"],

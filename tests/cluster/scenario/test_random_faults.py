@@ -79,12 +79,12 @@ def plans(entries: Sequence[JournalEntry]) -> list[tuple[object, ...]]:
 
 
 async def test_a_seed_plays_the_same_faults_again_and_the_journal_lists_them(tmp_path: pathlib.Path) -> None:
-    run, told = await bad_day(tmp_path, 7)
+    run, events = await bad_day(tmp_path, 7)
     assert run.verdict == "holds", run.reasons()
     (faults,) = drawn(parse_scenario(BAD_DAY), 7)
     planned = list(strikes(faults, ["broker-a", "broker-b"]))
-    assert told[0].fields["drawn"] == [str(strike) for strike in planned]
-    assert (told[0].fields["seed"], told[0].fields["label"]) == (faults.seed, "bad day")
-    assert plans(told) == [(round(it.at * 1000), it.action, it.target, it.undoes, None) for it in planned]
+    assert events[0].fields["drawn"] == [str(strike) for strike in planned]
+    assert (events[0].fields["seed"], events[0].fields["label"]) == (faults.seed, "bad day")
+    assert plans(events) == [(round(it.at * 1000), it.action, it.target, it.undoes, None) for it in planned]
     _, again = await bad_day(tmp_path, 7)
-    assert plans(again) == plans(told)
+    assert plans(again) == plans(events)

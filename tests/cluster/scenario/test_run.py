@@ -58,7 +58,7 @@ mark = "done"
 """
 HOLDS = SMALL + '[[expect]]\nmetric = "lost"\nequals = "0 messages"\n'
 VIOLATED = SMALL + '[[expect]]\nmetric = "lost"\nat_least = "1 messages"\n'
-UNKNOWN = SMALL.replace("ended orders", "told power_lost").replace("count = 20", "count = 20\n") + (
+UNKNOWN = SMALL.replace("ended orders", "event power_lost").replace("count = 20", "count = 20\n") + (
     '[[expect]]\nevent = "sent"\nafter = "done"\nequals = "0 events"\n'
 )
 
@@ -113,12 +113,12 @@ def test_a_step_that_cannot_go_on_leaves_what_follows_unknown_and_says_why(
 ) -> None:
     monkeypatch.setenv("RMQLAB_HOME", str(tmp_path))
     monkeypatch.setattr(player, "_PATIENCE", 0.1)  # real seconds, for what a busy machine needs; this never comes true
-    text = UNKNOWN.replace('wait = "told power_lost"', 'wait = "told power_lost"\nwithin = "1 s"')
+    text = UNKNOWN.replace('wait = "event power_lost"', 'wait = "event power_lost"\nwithin = "1 s"')
     (tmp_path / "small.toml").write_text(text)
     done = CliRunner().invoke(app, ["run", str(tmp_path / "small.toml"), "--json"])
     assert done.exit_code == 2, done.stdout + done.stderr
     document = json.loads(done.stdout)
-    assert document["missing"] == ["step 1: 'told power_lost' is not true after 1 s"]
+    assert document["missing"] == ["step 1: 'event power_lost' is not true after 1 s"]
     assert document["expectations"][0]["missing"] == "the run did not come to 'done'"
 
 
@@ -143,9 +143,9 @@ def test_an_interrupted_run_heals_stops_its_processes_and_can_be_looked_at(tmp_p
     assert not (latest / "control.sock").exists()
     checked = json.loads(rmqlab(tmp_path, "check", str(latest), "--json").stdout)["findings"]
     assert (checked["lost"]["value"], checked["sent.SEND_OK"]["value"]) == (0, 20)
-    told = rmqlab(tmp_path, "events", "--name", str(latest), "--all", "-l", "1000").stdout
-    assert told.count(" sent ") == 20
-    assert told.index("fault_healed") < told.index("cluster_stopped")
+    output = rmqlab(tmp_path, "events", "--name", str(latest), "--all", "-l", "1000").stdout
+    assert output.count(" sent ") == 20
+    assert output.index("fault_healed") < output.index("cluster_stopped")
 
 
 def test_an_attached_run_stays_up_for_others_whose_traffic_is_in_the_journal(tmp_path: pathlib.Path) -> None:
@@ -165,9 +165,9 @@ def test_an_attached_run_stays_up_for_others_whose_traffic_is_in_the_journal(tmp
         assert json.loads(status.stdout)["rate"] == 1
         message_id = trio.run(send_pull_and_commit, namesrv_addr)
         run.send_signal(signal.SIGINT)
-        told, errors = run.communicate(timeout=60)
+        output, errors = run.communicate(timeout=60)
     assert (run.returncode, errors) == (0, "")
-    assert "holds: what is sent is stored" in told
+    assert "holds: what is sent is stored" in output
     served = [entry.fields for entry in read_journals(latest / "journal") if entry.kind == "served"]
     outside = [fields for fields in served if message_id in (fields.get("message_ids") or ())]
     assert [(fields["code"], fields["topic"]) for fields in outside] == [(0, "orders")]

@@ -50,10 +50,10 @@ def test_all_is_consumed_when_the_group_has_what_is_stored_and_no_more_is_asked(
 
 def test_events_and_ends_are_told_by_whom_they_are_about() -> None:
     new = [entry("ha_connected", "broker-a")]
-    assert holds("told ha_connected", [], new)
-    assert holds("told ha_connected broker-a", [], new)
-    assert not holds("told ha_connected broker-b", [], new)
-    assert not holds("told ha_connected", new, [])
+    assert holds("event ha_connected", [], new)
+    assert holds("event ha_connected broker-a", [], new)
+    assert not holds("event ha_connected broker-b", [], new)
+    assert not holds("event ha_connected", new, [])
     assert holds("ended orders", [entry("node_killed")], [])
     assert not holds("ended orders", [entry("node_killed", "shop")], [])
 
@@ -72,11 +72,11 @@ def test_conditions_of_the_cluster_are_understood_too() -> None:
         ("sent orders many", "a workload and a number"),
         ("delivered.SEND_OK shop 1", "only sent has outcomes"),
         ("consumed-all.SEND_OK g", "only sent has outcomes"),
-        ("told.SEND_OK sent", "only sent has outcomes"),
+        ("event.SEND_OK sent", "only sent has outcomes"),
         ("ended.SEND_OK orders", "only sent has outcomes"),
         ("over.SEND_OK cut", "only sent has outcomes"),
         ("ended", "needs one workload"),
-        ("told", "needs a kind of event"),
+        ("event", "needs a kind of event"),
         ("consumed-all", "needs one consumer group"),
         ("route-gone", "needs one target"),
     ],

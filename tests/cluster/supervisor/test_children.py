@@ -251,6 +251,6 @@ async def test_before_the_first_order_modules_are_imported_one_after_the_other(
                 await trio.sleep(0.01)
     finally:
         server.close()
-    told = log.read_text()
-    assert told.index("imported the first") < told.index("No module named 'no_such_module'")
-    assert told.index("No module named 'no_such_module'") < told.index("imported the second")
+    text = log.read_text()
+    assert text.index("imported the first") < text.index("No module named 'no_such_module'")
+    assert text.index("No module named 'no_such_module'") < text.index("imported the second")

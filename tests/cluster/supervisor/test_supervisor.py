@@ -110,8 +110,8 @@ async def test_the_faults_that_may_be_why_are_named(supervisor: Supervisor, auto
     del autojump_clock
     await supervisor.faults.apply(DiskFull(target="broker-a-s"))
     await supervisor.faults.apply(Isolation(target="broker-a"))
-    told = r"not ready after 30 s, with f2 \(isolate broker-a\) in force$"
-    with pytest.raises(NodeFailedError, match=told):
+    message = r"not ready after 30 s, with f2 \(isolate broker-a\) in force$"
+    with pytest.raises(NodeFailedError, match=message):
         await supervisor.wait_ready("broker-a", 30)
 
 

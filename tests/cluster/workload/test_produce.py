@@ -9,7 +9,7 @@ import trio
 
 from rmqlab.client.errors import IndeterminateError, NoNameServerError, NoRouteError, RefusedError
 from rmqlab.client.message import Attempt, Message, SendResult, SendStatus
-from rmqlab.cluster.workload.produce import ProduceConfig, _send_one, tell_attempt
+from rmqlab.cluster.workload.produce import ProduceConfig, _send_one, emit_attempt
 from rmqlab.remoting.bodies.queue import MessageQueue
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Link:
 
 
 class Producer:
-    """Ends each send as it is told."""
+    """Ends each send with the given result."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -114,12 +114,12 @@ def attempt(**more: Any) -> Attempt:
 @pytest.mark.parametrize(("is_indeterminate", "outcome"), [(True, "indeterminate"), (False, "refused")])
 def test_an_attempt_that_failed_is_recorded_with_its_own_outcome(is_indeterminate: bool, outcome: str) -> None:  # noqa: FBT001
     link = Link()
-    tell_attempt(cast("ControlLink", link), attempt(is_indeterminate=is_indeterminate))
+    emit_attempt(cast("ControlLink", link), attempt(is_indeterminate=is_indeterminate))
     (entry,) = link.events
     assert (entry["kind"], entry["outcome"], entry["took"]) == ("attempt_failed", outcome, 11)
 
 
 def test_an_attempt_that_succeeded_is_no_failure() -> None:
     link = Link()
-    tell_attempt(cast("ControlLink", link), attempt(status=SendStatus.SEND_OK))
+    emit_attempt(cast("ControlLink", link), attempt(status=SendStatus.SEND_OK))
     assert link.events == []

@@ -1,4 +1,4 @@
-"""What tools ask of a broker: topics, groups, progress, settings, and codes that nobody serves."""
+"""What tools ask of a broker: topics, groups, progress, settings, and unsupported codes."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -58,7 +58,7 @@ def test_a_cluster_that_is_well(document: Document) -> None:
 >1 broker-a      SYNC_MASTER  ready        1,234,567
  2 broker-a-s    SLAVE        ready        1,234,567  ░░░░░░░░ in step
  3 namesrv-1     nameserver   ready
-   ROUTES        AS EACH NAMESERVER BELIEVES
+   NAMESERVER    ROUTE
    namesrv-1     true  broker-a broker-a-s
    CLIENT
    produce-1     ready     SEND_OK 1,200  refused 31  failed attempts 3
