@@ -158,7 +158,7 @@ class Part:
     later: Later
     waker: Waker | None = None
     def __init__(self):
-        self.told: Callable[[int], None] = lambda _: None
+        self.on_reply: Callable[[int], None] = lambda _: None
         self.callback = self.run
     def run(self): ...
     @property

@@ -123,7 +123,7 @@ async def test_a_broker_may_wish_no_traces_and_refusals_have_none(
     with pytest.raises(Exception, match="no"):
         await producer.send(Message(topic="orders", body=b"refused"))
     await producer.send(Message(topic=TRACE_TOPIC, body=b"of somebody else"))
-    await producer.send(Message(topic="orders", body=b"traces"))
+    await producer.send(Message(topic="orders", body=b"told"))
     await world.until(lambda: len(broker.queues[TRACE_TOPIC, 0]) == 2)
     bodies = [decode_message(record).body for record in broker.queues[TRACE_TOPIC, 0]]
     assert bodies[0] == b"of somebody else"

@@ -94,7 +94,7 @@ def test_a_fault_is_applied_listed_shown_by_status_and_healed(rmqlab: Run) -> No
         ("isolate broker-b", "no node 'broker-b' here, did you mean broker-a?; nodes: namesrv-1, broker-a"),
         ("fault link broker-a broker-a-s --kind latancy", "did you mean latency?"),
         ("fault link broker-a broker-a-s --kind latency", "kind latency needs millis"),
-        ("fault link broker-a broker-a-s --kind reset --millis 5", "millis means nothing to kind reset"),
+        ("fault link broker-a broker-a-s --kind reset --millis 5", "kind reset has no value millis"),
         ("fault disk namesrv-1 --kind full", "namesrv-1 is a nameserver: expected a broker"),
         ("fault request broker-a SEND_MESAGE", "did you mean SEND_MESSAGE?"),
         ("fault clock broker-a --kind skew", "kind skew needs ppm"),

@@ -76,9 +76,9 @@ def test_its_values_are_accepted_and_described() -> None:
         ({"kind": "corrupt", "byte": 1, "bite": 2}, "no key 'bite'.*did you mean byte?"),
         (
             {"kind": "corrupt", "byte": 1, "millis": 2},
-            "millis means nothing to kind corrupt; it takes byte, arrives_as",
+            "kind corrupt has no value millis; it takes byte, arrives_as",
         ),
-        ({"kind": "reset", "byte": 1}, "byte means nothing to kind reset; it takes no options"),
+        ({"kind": "reset", "byte": 1}, "kind reset has no value byte; it takes no options"),
     ],
 )
 def test_its_values_are_checked(values: dict[str, Any], message: str) -> None:

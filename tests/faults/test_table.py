@@ -55,11 +55,11 @@ def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> N
         ({"type": "link", "src": "a", "dst": "b", "kind": "latency"}, "kind latency needs millis"),
         (
             {"type": "link", "src": "a", "dst": "b", "kind": "blackhole", "millis": 5},
-            "millis means nothing to kind blackhole; it takes no options",
+            "kind blackhole has no value millis; it takes no options",
         ),
         (
             {"type": "link", "src": "a", "dst": "b", "kind": "latency", "millis": 5, "after_bytes": 5},
-            "after_bytes means nothing to kind latency; it takes millis, jitter_millis",
+            "kind latency has no value after_bytes; it takes millis, jitter_millis",
         ),
         ({"type": "link", "src": "a", "dst": "b", "kind": "latency", "millis": -1}, "millis = -1: expected at least 0"),
         ({"type": "link", "src": "a", "dst": "b", "kind": "latency", "millis": "1 s"}, "'1 s': expected a number"),
@@ -74,9 +74,9 @@ def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> N
         ({"type": "disk", "target": "a", "kind": "used", "percent": 101}, "percent = 101: expected at most 100"),
         ({"type": "request", "target": "a", "code": "SEND_MESAGE"}, "'SEND_MESAGE'.*did you mean SEND_MESSAGE?"),
         ({"type": "request", "target": "a", "code": 310, "response_code": "BUSY"}, "no response code 'BUSY'"),
-        ({"type": "request", "target": "a", "code": 310, "kind": "drop", "remark": "x"}, "remark means nothing"),
+        ({"type": "request", "target": "a", "code": 310, "kind": "drop", "remark": "x"}, "kind drop has no value remark"),
         ({"type": "ha-report", "target": "a", "offset": -1}, "offset = -1: expected at least 0"),
-        ({"type": "clock", "target": "a", "kind": "step", "ppm": 5}, "ppm means nothing to kind step; it takes millis"),
+        ({"type": "clock", "target": "a", "kind": "step", "ppm": 5}, "kind step has no value ppm; it takes millis"),
     ],
 )
 def test_what_makes_no_sense_is_named_with_what_is_expected(values: dict[str, Any], message: str) -> None:

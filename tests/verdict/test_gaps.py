@@ -68,8 +68,8 @@ def test_what_a_sound_run_leaves_is_no_gap(surveys: list[JournalSurvey], events:
         ),
         ([SUPERVISOR, attrs.evolve(PRODUCER, breaks=[Break(7, 2, 5)])], KILLED, "3 entries are missing before byte 7"),
         ([SUPERVISOR, attrs.evolve(PRODUCER, breaks=[Break(7, 2, 3)])], KILLED, "1 entry is missing before byte 7"),
-        ([SUPERVISOR, attrs.evolve(PRODUCER, breaks=[Break(7, 5, 2)])], KILLED, "entry 2 comes again, or too late"),
-        ([journal("cluster", "node_ready"), PRODUCER], RUNNING, "nothing says that produce-1 ended"),
+        ([SUPERVISOR, attrs.evolve(PRODUCER, breaks=[Break(7, 5, 2)])], KILLED, "entry 2 is repeated, or too late"),
+        ([journal("cluster", "node_ready"), PRODUCER], RUNNING, "it does not record that produce-1 ended"),
         ([attrs.evolve(SUPERVISOR, tail_bytes=3), PRODUCER], STOPPED, "cluster.msgpack: its last 3 bytes are no entry"),
     ],
 )

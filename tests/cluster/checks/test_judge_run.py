@@ -95,7 +95,7 @@ def test_a_misspelt_metric_is_told_with_what_comes_near(metric: str, says: str) 
 def test_a_target_that_the_run_knows_nothing_of_is_unknown_and_not_an_error() -> None:
     finding = eventful_run().judge()["detection namesrv-9"]
     assert finding.value is None
-    assert finding.missing == "nothing in the journal is about namesrv-9; there is namesrv-1"
+    assert finding.missing == "the journal has no event about namesrv-9; there is namesrv-1"
 
 
 def test_a_store_that_is_not_there_is_unread_unless_it_was_wiped(tmp_path: Path) -> None:

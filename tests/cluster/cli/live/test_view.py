@@ -111,7 +111,7 @@ def test_a_nameserver_that_leaves_somebody_out_or_does_not_answer(document: Docu
     lines = shown(document, Selection(), [])
     assert lines[6:8] == [
         "   namesrv-1     WRONG leaves out broker-a",
-        "   namesrv-2     does not answer",
+        "   namesrv-2     no response",
     ]
 
 
