@@ -79,7 +79,7 @@ async def _run(
             raise StartError(str(exc)) from None
         servers = _serve(broker, env.reactor, sock, vip_sock)
         stop.push_async_callback(_stop, broker, servers, env.link)
-        env.link.set_snapshot(functools.partial(snapshot, broker))
+        env.link.on_snapshot.append(functools.partial(snapshot, broker))
         await run_broker(broker, servers, env.link, tasks)
     raise AssertionError("a broker runs until it is cancelled")
 

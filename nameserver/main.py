@@ -48,7 +48,7 @@ async def main(config: NameserverConfig, link: ControlLink) -> None:
                 nursery.start_soon(link.errors.keep_running, "idle connections", server.close_idle_forever)
                 nursery.start_soon(link.errors.keep_running, "route expiry", expire_forever, nameserver)
                 nursery.start_soon(link.errors.keep_running, "key-value table", print_forever, nameserver.kv)
-                link.set_snapshot(snapshot)
+                link.on_snapshot.append(snapshot)
                 print(f"READY {host}:{port}", flush=True)
                 link.ready(address=f"{host}:{port}")
                 await trio.sleep_forever()

@@ -115,9 +115,10 @@ class ControlLink:
     """The fault rules of the process, which the supervisor sends."""
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """The internal errors of the process: part of every snapshot."""
+    on_snapshot: list[Callable[[], Mapping[str, object]]] = attrs.field(factory=list, init=False)
+    """Functions that return the live facts of parts of the process: plain values, fast, without side effects."""
     is_ready: bool = attrs.field(default=False, init=False)
     is_stopping: bool = attrs.field(default=False, init=False)
-    _snapshot: Callable[[], Mapping[str, object]] = attrs.field(default=dict, init=False)
     _replies: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
     _events: collections.deque[bytes] = attrs.field(factory=collections.deque, init=False)
     _queued_bytes: int = attrs.field(default=0, init=False)
@@ -187,10 +188,6 @@ class ControlLink:
             self._wake()
         self.is_stopping = True
 
-    def set_snapshot(self, snapshot: Callable[[], Mapping[str, object]]) -> None:
-        """Set the function that returns the live facts: plain values, fast, without side effects."""
-        self._snapshot = snapshot
-
     async def attend(self, stream: trio.abc.Stream) -> None:
         """Exchange messages with the supervisor until the stream ends."""
         self._replies.appendleft(CONTROL.encode(Hello(self.name, os.getpid())))
@@ -240,14 +237,17 @@ class ControlLink:
 
     def _encode_snapshot(self, number: int) -> bytes:
         try:
-            return CONTROL.encode(Snapshot(number, bounded(self._facts(), SNAPSHOT)))
+            return CONTROL.encode(Snapshot(number, bounded(self.snapshot(), SNAPSHOT)))
         except Exception as exc:  # noqa: BLE001 - a boundary
             self.errors.caught("snapshot", exc)
             return CONTROL.encode(Snapshot(number, {"error": cut_text(repr(exc), EVENT.text)}))
 
-    def _facts(self) -> dict[str, object]:
+    def snapshot(self) -> dict[str, Any]:
+        """Return the live facts, the counts of message events, and internal errors."""
         try:
-            facts: dict[str, object] = dict(self._snapshot())
+            facts: dict[str, Any] = {}
+            for source in self.on_snapshot:
+                facts.update(source())
             if self._counts:
                 facts["messages"] = dict(self._counts)
         except Exception as exc:  # noqa: BLE001 - a boundary

@@ -30,20 +30,16 @@ HOSTS = tuple(f"{os.environ.get('RMQLAB_NETWORK', '127.77')}.0.{number}" for num
 
 
 class Link(ControlLink):
-    """A control channel to nobody, whose readiness can be waited for."""
+    """A control link without a supervisor, whose readiness can be waited for."""
 
     def __init__(self) -> None:
         super().__init__(limit=0)
-        self.told_ready = trio.Event()
-        self.facts: dict[str, Any] = {}
-        self.ask: Callable[[], Any] = dict
+        self.became_ready = trio.Event()
+        self.ready_facts: dict[str, Any] = {}
 
     def ready(self, **facts: object) -> None:
-        self.facts = dict(facts)
-        self.told_ready.set()
-
-    def set_snapshot(self, snapshot: Callable[[], Any]) -> None:
-        self.ask = snapshot
+        self.ready_facts = dict(facts)
+        self.became_ready.set()
 
 
 @attrs.define
@@ -78,7 +74,7 @@ class Running:
 
     @property
     def address(self) -> str:
-        return str(self.link.facts["address"])
+        return str(self.link.ready_facts["address"])
 
     async def stop(self) -> None:
         self.scope.cancel()
@@ -119,7 +115,7 @@ class World:
             running.ended.set()
 
         self.nursery.start_soon(live)
-        await running.link.told_ready.wait()
+        await running.link.became_ready.wait()
         return running
 
     async def send(self, broker: Running, body: bytes = b"hello", **properties: str) -> Command:

@@ -79,12 +79,12 @@ async def test_a_slave_finds_its_master_takes_its_log_and_its_queues_and_serves_
     master = await world.start("a", broker_role="SYNC_MASTER", **patience)
     assert (await world.send(master)).code == ResponseCode.SLAVE_NOT_AVAILABLE
     slave = await world.start("s", HOSTS[1], broker_role="SLAVE", broker_id=1)
-    await world.until(lambda: any(one["in_sync"] for one in master.link.ask()["ha"]["connections"]))
+    await world.until(lambda: any(one["in_sync"] for one in master.link.snapshot()["ha"]["connections"]))
     for _ in range(20):
         assert (await world.send(master)).code == ResponseCode.SUCCESS
-    ends = [(one.link.ask()["commit_log"]["max"]) for one in (master, slave)]
+    ends = [(one.link.snapshot()["commit_log"]["max"]) for one in (master, slave)]
     assert ends[0] == ends[1]
-    await world.until(lambda: slave.link.ask()["commit_log"]["dispatched"] == ends[1])
+    await world.until(lambda: slave.link.snapshot()["commit_log"]["dispatched"] == ends[1])
     answers = [
         await world.client.request(
             one.address, request(RequestCode.PULL_MESSAGE, pull_fields("BenchmarkTest")), PATIENCE
@@ -115,7 +115,7 @@ async def test_where_a_group_stands_when_its_master_is_back(
         await world.client.request(broker.address, request(RequestCode.UPDATE_CONSUMER_OFFSET, fields), PATIENCE)
 
     def offsets(broker: Running) -> int:
-        return int(broker.link.ask()["consumer_offsets"].get("T@g", {}).get(0, -1))
+        return int(broker.link.snapshot()["consumer_offsets"].get("T@g", {}).get(0, -1))
 
     async def until_offset(broker: Running, wanted: int) -> None:
         while offsets(broker) != wanted:  # noqa: ASYNC110 - what is waited for lies in another task's state
@@ -144,10 +144,10 @@ async def test_a_slave_ahead_of_a_master_that_lost_its_last_messages(
     assert fast_clock.rate == RATE
 
     def end_of(broker: Running) -> int:
-        return int(broker.link.ask()["commit_log"]["max"])
+        return int(broker.link.snapshot()["commit_log"]["max"])
 
     async def until_caught_up() -> None:
-        await world.until(lambda: end_of(slave) == end_of(master) and master.link.ask()["ha"]["connections"])
+        await world.until(lambda: end_of(slave) == end_of(master) and master.link.snapshot()["ha"]["connections"])
 
     master = await world.start("a", profile=profile)
     slave = await world.start("s", HOSTS[1], broker_role="SLAVE", broker_id=1, profile=profile)
@@ -192,7 +192,7 @@ async def test_an_async_master_never_speaks_of_slaves(world: World) -> None:
     master = await world.start("a", broker_role="ASYNC_MASTER")
     assert (await world.send(master)).code == ResponseCode.SUCCESS
     with contextlib.closing(socket.create_connection((HOSTS[0], 10912))):  # a slave that says nothing
-        await world.until(lambda: master.link.ask()["ha"]["connections"])
+        await world.until(lambda: master.link.snapshot()["ha"]["connections"])
         assert (await world.send(master)).code == ResponseCode.SUCCESS
     await master.stop()
 
@@ -202,7 +202,7 @@ async def test_a_silent_slave_costs_three_to_four_seconds(world: World, fast_clo
     assert fast_clock.rate == RATE
     master = await world.start("a", broker_role="SYNC_MASTER", ha_housekeeping_interval=6_000_000)
     with contextlib.closing(socket.create_connection((HOSTS[0], 10912))):
-        await world.until(lambda: master.link.ask()["ha"]["connections"])
+        await world.until(lambda: master.link.snapshot()["ha"]["connections"])
         codes: list[int] = []
 
         async def send() -> None:
@@ -220,7 +220,7 @@ async def test_a_silent_slave_costs_three_to_four_seconds(world: World, fast_clo
 async def test_sync_flush_answers_when_it_is_on_disk(world: World) -> None:
     master = await world.start("a", flush_disk_type="SYNC_FLUSH", sync_flush_timeout=60_000)
     reply = await world.send(master)
-    facts = master.link.ask()["commit_log"]
+    facts = master.link.snapshot()["commit_log"]
     assert reply.code == ResponseCode.SUCCESS
     assert facts["flushed"] == facts["max"]
     await master.stop()

@@ -54,7 +54,7 @@ def text_of(trace: StoredMessage) -> str:
     return (zlib.decompress(trace.body) if trace.body.startswith(b"x\x5e") else trace.body).decode()
 
 
-async def wait_told(world: "World", broker: "FakeBroker", count: int) -> list[tuple[list[str], set[str]]]:
+async def wait_traces(world: "World", broker: "FakeBroker", count: int) -> list[tuple[list[str], set[str]]]:
     await world.until(lambda: len(traces(broker)) >= count, 120)
     return traces(broker)
 
@@ -70,7 +70,7 @@ async def test_a_send_is_told_with_all_that_java_tells(world: "World", broker: "
     """
     broker.script[RequestCode.SEND_MESSAGE_V2].append(stored(region="north", trace_on=TRUE))
     sent = await Producer(client, "pg", TRACED).send(Message(topic="orders", body=b"four", tags="paid", keys="k1 k2"))
-    ((fields, keys),) = await wait_told(world, broker, 1)
+    ((fields, keys),) = await wait_traces(world, broker, 1)
     kind, at, *rest, took, message_type, offset_id, is_ok = fields
     assert int(at) in WALL
     assert int(took) >= 0
@@ -97,7 +97,7 @@ async def test_what_is_not_there_is_null_and_what_a_slave_lacks_no_success(
     late = SendMessageResponseHeader(msg_id="AB", queue_id=0, queue_offset=5)
     broker.script[RequestCode.SEND_MESSAGE_V2].append(Reply(ResponseCode.FLUSH_SLAVE_TIMEOUT, header=late))
     await Producer(client, "pg", TRACED).send(Message(topic="orders", body=b"x", delay_level=2))
-    ((fields, _),) = await wait_told(world, broker, 1)
+    ((fields, _),) = await wait_traces(world, broker, 1)
     assert fields[2] == "DefaultRegion"
     assert fields[6:8] == ["null", "null"]
     assert fields[11:] == ["3", "AB", "false"]  # a delayed one
@@ -106,7 +106,7 @@ async def test_what_is_not_there_is_null_and_what_a_slave_lacks_no_success(
 async def test_a_batch_is_told_once_under_all_of_its_ids(world: "World", broker: "FakeBroker", client: Client) -> None:
     batch = [Message(topic="orders", body=b"x"), Message(topic="orders", body=b"y")]
     sent = await Producer(client, "pg", TRACED).send_batch(batch)
-    ((fields, keys),) = await wait_told(world, broker, 1)
+    ((fields, keys),) = await wait_traces(world, broker, 1)
     assert fields[5] == sent.message_id
     assert keys == {sent.message_id}
 
@@ -140,7 +140,7 @@ async def test_traces_are_gathered_and_large_ones_sent_in_parts(
         long = f"{number:05}" * 200
         message = Message(topic="orders", body=b"x", tags=long if field == "tags" else "")
         await producer.send(attrs.evolve(message, keys=long if field == "keys" else ""))
-    records = await wait_told(world, broker, 200)
+    records = await wait_traces(world, broker, 200)
     assert len({fields[5] for fields, _ in records}) == 200
     traces = [decode_message(record) for record in broker.queues[TRACE_TOPIC, 0]]
     assert at_least <= len(traces) <= 20
@@ -184,7 +184,7 @@ async def test_a_delivery_is_told_before_and_after(
 
     config = ConsumerConfig(enable_trace=True, consume_timeout=60)
     await nursery.start(PushConsumer(client, "cg", {"orders": "*"}, on_messages, config=config).run)
-    (before, keys), (after, _) = (await wait_told(world, broker, 2))[:2]
+    (before, keys), (after, _) = (await wait_traces(world, broker, 2))[:2]
     request_id = before[4]
     assert int(before[1]) in WALL
     assert [before[0], *before[2:]] == ["SubBefore", "north", "cg", request_id, "U1", "0", "k1"]
@@ -206,7 +206,7 @@ async def test_messages_that_are_not_to_be_traced_are_not(
 
     config = ConsumerConfig(enable_trace=True)
     await nursery.start(PushConsumer(client, "cg", {"orders": "*"}, on_messages, config=config).run)
-    records = await wait_told(world, broker, 2)
+    records = await wait_traces(world, broker, 2)
     assert [(fields[0], keys) for fields, keys in records] == [("SubBefore", {"U2"}), ("SubAfter", {"U2"})]
     assert records[0][0][2] == "null"
 
@@ -222,7 +222,7 @@ async def test_the_end_of_a_transaction_is_told(world: "World", broker: "FakeBro
 
     producer = TransactionProducer(client, "pg", check, TRACED)
     done = await producer.send_in_transaction(Message(topic="orders", body=b"x", keys="k"), work)
-    (half, _), (end, keys) = await wait_told(world, broker, 2)
+    (half, _), (end, keys) = await wait_traces(world, broker, 2)
     assert half[11] == "1"
     message_id = done.sent.message_id
     assert [end[0], *end[2:]] == [
@@ -255,7 +255,7 @@ async def test_the_end_of_a_transaction_that_a_broker_asked_for_is_told(
     half = record("orders", 0, 17, b"half", "UNIQ_KEY\x01U\x02PGROUP\x01pg")
     (channel,) = broker.server.channels
     channel.send_oneway(request(RequestCode.CHECK_TRANSACTION_STATE, fields, half, oneway=True))
-    _, (end, keys) = await wait_told(world, broker, 2)
+    _, (end, keys) = await wait_traces(world, broker, 2)
     assert (end[0], end[5], end[8:]) == ("EndTransaction", "U", [broker.address, "2", "U", "COMMIT_MESSAGE", "true"])
     assert "U" in keys
 

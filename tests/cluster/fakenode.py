@@ -25,7 +25,9 @@ async def main(config: dict[str, Any], link: ControlLink) -> None:
         if "listen_port" in config:
             listener.bind((config["listen_address"], config["listen_port"]))
             listener.listen()
-        link.set_snapshot(lambda: {"config": config, "time": trio.current_time(), "rules": dict(link.faults.rules)})
+        link.on_snapshot.append(
+            lambda: {"config": config, "time": trio.current_time(), "rules": dict(link.faults.rules)}
+        )
         link.emit("listening", port=config.get("listen_port"))
         if not config.get("never_ready"):
             link.ready()

@@ -74,7 +74,10 @@ def test_a_fault_is_its_plain_values_and_comes_back_from_them(fault: Fault) -> N
         ({"type": "disk", "target": "a", "kind": "used", "percent": 101}, "percent = 101: expected at most 100"),
         ({"type": "request", "target": "a", "code": "SEND_MESAGE"}, "'SEND_MESAGE'.*did you mean SEND_MESSAGE?"),
         ({"type": "request", "target": "a", "code": 310, "response_code": "BUSY"}, "no response code 'BUSY'"),
-        ({"type": "request", "target": "a", "code": 310, "kind": "drop", "remark": "x"}, "kind drop has no value remark"),
+        (
+            {"type": "request", "target": "a", "code": 310, "kind": "drop", "remark": "x"},
+            "kind drop has no value remark",
+        ),
         ({"type": "ha-report", "target": "a", "offset": -1}, "offset = -1: expected at least 0"),
         ({"type": "clock", "target": "a", "kind": "step", "ppm": 5}, "kind step has no value ppm; it takes millis"),
     ],

@@ -7,7 +7,7 @@ import pathlib
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import attrs
@@ -35,9 +35,8 @@ class Link(ControlLink):
     """A control link that records its events."""
 
     events: list[tuple[str, dict[str, Any]]] = attrs.field(factory=list)
-    snapshot: Callable[[], Any] = dict
     address: str = ""
-    said_ready: trio.Event = attrs.field(factory=trio.Event)
+    became_ready: trio.Event = attrs.field(factory=trio.Event)
     arrived: trio.Event = attrs.field(factory=trio.Event)
 
     def emit(self, kind: str, **fields: object) -> None:
@@ -47,16 +46,13 @@ class Link(ControlLink):
 
     def ready(self, **facts: object) -> None:
         self.address = str(facts["address"])
-        self.said_ready.set()
+        self.became_ready.set()
 
-    def set_snapshot(self, snapshot: Callable[[], Any]) -> None:
-        self.snapshot = snapshot
-
-    async def wait_told(self, kind: str) -> dict[str, Any]:
+    async def wait_event(self, kind: str) -> dict[str, Any]:
         """Wait for an event; give its fields, and forget it and those before it."""
         while True:
-            for at, (arrived, fields) in enumerate(self.events):
-                if arrived == kind:
+            for at, (event, fields) in enumerate(self.events):
+                if event == kind:
                     del self.events[: at + 1]
                     return fields
             await self.arrived.wait()
@@ -68,7 +64,7 @@ async def running(config: NameserverConfig) -> AsyncIterator[tuple[Link, Reactor
     link = Link()
     async with open_reactor() as reactor, trio.open_nursery() as nursery:
         nursery.start_soon(main, config, link)
-        await link.said_ready.wait()
+        await link.became_ready.wait()
         yield link, reactor
         nursery.cancel_scope.cancel()
 
@@ -113,11 +109,11 @@ async def test_a_pair_is_seen_by_clients_and_leaves_with_its_connections(config:
             "unserved": {},
         }
         master.close("crash")
-        lost = await link.wait_told("broker_connection_lost")
+        lost = await link.wait_event("broker_connection_lost")
         assert (lost["broker_id"], lost["remaining"]) == (0, {"1": "10.0.0.2:10911"})
         assert await addresses(client, "orders") == {"a": {1: "10.0.0.2:10911"}}
         slave.close("crash")
-        await link.wait_told("broker_connection_lost")
+        await link.wait_event("broker_connection_lost")
         assert await addresses(client, "orders") is None
         assert link.snapshot()["routes"] == {}
         client.close("done")
@@ -132,7 +128,7 @@ async def test_a_connection_that_was_superseded_may_close_without_harm(config: N
         await other.request(registering("b", 0, "10.0.0.3"), 5)
         old.close("late")
         other.close("later")  # the event of this one comes after the close of the other was seen
-        assert (await link.wait_told("broker_connection_lost"))["broker_name"] == "b"
+        assert (await link.wait_event("broker_connection_lost"))["broker_name"] == "b"
         assert await addresses(new, "orders") == {"a": {0: "10.0.0.1:10911"}}
         new.close("done")
 
@@ -166,7 +162,7 @@ async def test_a_silent_brokers_busy_connection_is_closed_by_the_scan(
             await trio.testing.wait_all_tasks_blocked(0.01)
             assert await addresses(broker, "orders") is not None
         mock_clock.jump(10)
-        expired = await link.wait_told("broker_expired")
+        expired = await link.wait_event("broker_expired")
         assert expired["address"] == "10.0.0.1:10911"
         await lost.wait()
         assert link.snapshot()["routes"] == {}

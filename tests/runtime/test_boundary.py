@@ -144,9 +144,9 @@ async def test_a_reply_that_cannot_be_encoded_becomes_an_error_reply(
 
 def test_snapshots_show_internal_errors_and_survive_their_own() -> None:
     link = ControlLink()
-    link.set_snapshot(fail)  # type: ignore[arg-type]
+    link.on_snapshot.append(fail)  # type: ignore[arg-type]
     link._answer(SnapshotRequest(1))
-    assert link._facts()["internal_errors"] == {"snapshot": 2}
+    assert link.snapshot()["internal_errors"] == {"snapshot": 2}
 
 
 def test_emitting_an_event_with_a_value_that_cannot_be_printed_does_not_raise() -> None:

@@ -57,7 +57,7 @@ async def test_a_snapshot_that_fails_is_reported_and_the_channel_goes_on() -> No
         nursery.start_soon(receive_messages, theirs, CONTROL, got.append)
         await theirs.send_all(CONTROL.encode(SnapshotRequest(1)))
         await wait_all_tasks_blocked()
-        link.set_snapshot(lambda: {"value": {}["missing"]})  # type: ignore[index]
+        link.on_snapshot.append(lambda: {"value": {}["missing"]})  # type: ignore[index]
         await theirs.send_all(CONTROL.encode(SnapshotRequest(2)))
         await wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
@@ -139,7 +139,7 @@ def test_an_event_of_6_mb_is_cut_and_is_read_back_from_the_journal(tmp_path: pat
 
 async def test_a_snapshot_of_18_mb_is_cut_and_the_link_goes_on() -> None:
     link = ControlLink("broker-a")
-    link.set_snapshot(lambda: {"groups": {"a" * 9_000_000: 1, "b" * 9_000_000: 2}, **HOSTILE})
+    link.on_snapshot.append(lambda: {"groups": {"a" * 9_000_000: 1, "b" * 9_000_000: 2}, **HOSTILE})
     link._answer(SnapshotRequest(1))
     (answer,) = decode(link.take())
     assert isinstance(answer, Snapshot)

@@ -25,7 +25,7 @@ async def main(config, link):
         raise OSError(errno.EADDRINUSE, "Address already in use")
     if config == "defect":
         raise KeyError("defect")
-    link.set_snapshot(lambda: {"config": config})
+    link.on_snapshot.append(lambda: {"config": config})
     link.ready()
     try:
         await trio.sleep_forever()
