@@ -57,7 +57,7 @@ class HeldPull:
     queue_offset: int
     deadline: float
     waker: "PullWaker"
-    wanted: MessageFilter = EVERYTHING
+    message_filter: MessageFilter = EVERYTHING
     size: int = 0
     """Bytes of the texts in its header."""
 
@@ -206,10 +206,10 @@ class PullHold:
             return True
 
     def _is_for(self, pull: HeldPull, topic: str, queue_id: int, offset: int, tags_code: int) -> bool:
-        wanted = pull.wanted
-        if wanted.by_code is not None and not wanted.by_code(tags_code):
+        message_filter = pull.message_filter
+        if message_filter.by_code is not None and not message_filter.by_code(tags_code):
             return False
-        if wanted.by_properties is None:
+        if message_filter.by_properties is None:
             return True
         if self._filter_seconds_left <= 0:  # too many filters: this pull is woken as in a sweep
             return True
@@ -217,7 +217,7 @@ class PullHold:
         began = time.perf_counter()
         try:
             properties = pull.waker.properties_at(topic, queue_id, offset)
-            return properties is None or wanted.by_properties(properties)
+            return properties is None or message_filter.by_properties(properties)
         finally:
             self._filter_seconds_left -= time.perf_counter() - began
 

@@ -34,14 +34,14 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:  # noqa: FBT001 -- typer passes an option's value by position
-    if wanted:
+def _print_version(is_given: bool) -> None:  # noqa: FBT001 -- typer passes an option's value by position
+    if is_given:
         print(f"rmqlab {rmqlab.__version__}")
         raise typer.Exit
 
 
-def _print_json_version(wanted: bool) -> None:  # noqa: FBT001 -- as above
-    if wanted:
+def _print_json_version(is_given: bool) -> None:  # noqa: FBT001 -- as above
+    if is_given:
         print_json(JSON_VERSION)
         raise typer.Exit
 

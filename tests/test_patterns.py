@@ -50,7 +50,7 @@ def patterns() -> dict[str, re.Pattern[str]]:
 def readers() -> list[Callable[[str], object]]:
     """Functions that are given foreign text whole."""
     from rmqlab.broker.filter.lexer import MAX_LENGTH
-    from rmqlab.broker.filter.message_filter import wanted_by_tags
+    from rmqlab.broker.filter.message_filter import filter_by_tags
     from rmqlab.broker.filter.sql92 import compile_filter
     from rmqlab.broker.filter.values import EvaluationError, compare
     from rmqlab.remoting import fastjson, properties
@@ -69,7 +69,7 @@ def readers() -> list[Callable[[str], object]]:
     return [
         lambda text: fastjson.parse_fastjson(text.encode()),
         lambda text: fastjson.parse_fastjson(f'[{{"$ref":"$.{text[:30_000]}"}}]'.encode()),
-        lambda text: compile_filter(f"a = {text[:MAX_LENGTH // 2]}"), compared(1), compared(1.5), wanted_by_tags, java_number, parse_properties,
+        lambda text: compile_filter(f"a = {text[:MAX_LENGTH // 2]}"), compared(1), compared(1.5), filter_by_tags, java_number, parse_properties,
         properties.parse_properties_text, settings.snake, settings.camel,
     ]  # fmt: skip
 

@@ -27,7 +27,7 @@ class MessageFilter:
 EVERYTHING = MessageFilter()
 
 
-def wanted_by_tags(expression: str | None) -> MessageFilter:
+def filter_by_tags(expression: str | None) -> MessageFilter:
     """Make the filter of a tag expression such as `TagA || TagB` (FilterAPI).
 
     FilterError for one of bars alone, or of more than MAX_TAGS tags. Blanks alone are no tag, and let nothing through.
@@ -43,14 +43,14 @@ def wanted_by_tags(expression: str | None) -> MessageFilter:
     return MessageFilter(by_code=codes.__contains__)
 
 
-def wanted_by_subscription(data: SubscriptionData) -> MessageFilter:
+def filter_by_subscription(data: SubscriptionData) -> MessageFilter:
     """Make the filter of a heartbeat's tags: its codes count, not its text, unless that is every tag."""
     if data.sub_string in ("", "*"):
         return EVERYTHING
     return MessageFilter(by_code=frozenset(data.code_set).__contains__)
 
 
-def wanted_by_expression(data: ConsumerFilterData) -> MessageFilter:
+def filter_by_expression(data: ConsumerFilterData) -> MessageFilter:
     """Make the filter of a registered expression.
 
     One from a file that does not compile lets all through.
@@ -61,13 +61,13 @@ def wanted_by_expression(data: ConsumerFilterData) -> MessageFilter:
         return EVERYTHING
 
 
-def wanted_of_retries(table: ConsumerFilterTable, retry_topic: str, by_tags: MessageFilter) -> MessageFilter:
+def filter_of_retries(table: ConsumerFilterTable, retry_topic: str, by_tags: MessageFilter) -> MessageFilter:
     """Return a filter of retries by the group's expressions for their original topics (filterSupportRetry)."""
     group = retry_topic.removeprefix(RETRY_PREFIX)
 
     def matches(properties: Mapping[str, str]) -> bool:
         data = table.find(properties.get("RETRY_TOPIC", ""), group)
-        wanted = EVERYTHING if data is None else wanted_by_expression(data)
-        return wanted.by_properties is None or wanted.by_properties(properties)
+        message_filter = EVERYTHING if data is None else filter_by_expression(data)
+        return message_filter.by_properties is None or message_filter.by_properties(properties)
 
     return MessageFilter(by_tags.by_code, matches)

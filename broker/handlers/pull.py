@@ -13,10 +13,10 @@ from rmqlab.broker.filter.lexer import FilterError
 from rmqlab.broker.filter.message_filter import (
     EVERYTHING,
     MessageFilter,
-    wanted_by_expression,
-    wanted_by_subscription,
-    wanted_by_tags,
-    wanted_of_retries,
+    filter_by_expression,
+    filter_by_subscription,
+    filter_by_tags,
+    filter_of_retries,
 )
 from rmqlab.broker.filter.table import compiled, is_tag_type
 from rmqlab.broker.handlers.offset import commit_offset
@@ -57,7 +57,7 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
     """Reply with messages, or hold the pull until one arrives."""
     try:
         group = _check_pull(broker, header)
-        wanted = _wanted(broker, header)
+        message_filter = _filter_of(broker, header)
     except Refusal as exc:
         return Reply(exc.code, {}, remark=str(exc))
     if header.max_msg_nums < 0 or (header.sys_flag & SUSPEND and header.suspend_timeout_millis is None):
@@ -67,22 +67,22 @@ def pull_message(broker: Broker, header: PullMessageRequestHeader, request: Requ
             raise HeaderError("commitOffset is missing, but the sysFlag asks for a commit")
         place = (header.consumer_group, header.topic, header.queue_id)
         commit_offset(broker, place, header.commit_offset, request.channel.peer)
-    result = _read(broker, header, wanted)
+    result = _read(broker, header, message_filter)
     code, _next = _outcome(broker, header, result)
     if code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND:
         wait = (header.suspend_timeout_millis or 0) / 1000
         if not broker.config.long_polling_enable:
             wait = broker.config.short_polling_time_mills / 1000
-        return _hold(broker, header, request, wait, wanted)
+        return _hold(broker, header, request, wait, message_filter)
     return _answer(broker, header, group, result)
 
 
 def _hold(
-    broker: Broker, header: PullMessageRequestHeader, request: Request, wait: float, wanted: MessageFilter
+    broker: Broker, header: PullMessageRequestHeader, request: Request, wait: float, message_filter: MessageFilter
 ) -> Reply | None:
     """Hold a pull for `wait` seconds, or refuse it as RocketMQ does when its pull thread pool is full."""
     size = len(header.topic) + len(header.consumer_group) + len(header.subscription or "")
-    held = HeldPull(request, header, header.queue_offset, broker.now() + wait, _Waker(broker), wanted, size)
+    held = HeldPull(request, header, header.queue_offset, broker.now() + wait, _Waker(broker), message_filter, size)
     if broker.hold.add(header.topic, header.queue_id, held):
         request.drop_content()
         return None
@@ -113,7 +113,7 @@ def _woken(broker: Broker, pull: HeldPull) -> Reply:
     group = broker.subscriptions.find(header.consumer_group)
     if group is None or broker.topics.get(header.topic) is None:  # deleted meanwhile
         return Reply(ResponseCode.TOPIC_NOT_EXIST, {}, remark=f"topic {header.topic} is gone")
-    return _answer(broker, header, group, _read(broker, header, pull.wanted))
+    return _answer(broker, header, group, _read(broker, header, pull.message_filter))
 
 
 def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> SubscriptionGroupConfig:
@@ -140,17 +140,17 @@ def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> Subscriptio
     return group
 
 
-def _wanted(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
+def _filter_of(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
     """Find what the consumer wants: in the pull itself, or in its heartbeat."""
     if header.sys_flag & SUBSCRIPTION:
-        expression_type, wanted = header.expression_type, _wanted_by_pull(broker, header)
+        expression_type, message_filter = header.expression_type, _filter_of_pull(broker, header)
     else:
-        expression_type, wanted = _wanted_by_heartbeat(broker, header)
+        expression_type, message_filter = _filter_of_heartbeat(broker, header)
     if not is_tag_type(expression_type) and not broker.config.enable_property_filter:
         raise _no_property_filter(expression_type)
     if broker.config.filter_support_retry and header.topic.startswith(RETRY_PREFIX):
-        return wanted_of_retries(broker.filters, header.topic, wanted)
-    return wanted
+        return filter_of_retries(broker.filters, header.topic, message_filter)
+    return message_filter
 
 
 def _no_property_filter(expression_type: str | None) -> Refusal:
@@ -159,14 +159,14 @@ def _no_property_filter(expression_type: str | None) -> Refusal:
     )
 
 
-def _wanted_by_pull(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
+def _filter_of_pull(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
     """Parse the expression that a pull carries.
 
     4.9.8 intends to reject invalid tag expressions, but with a disabled assertion, so it accepts all.
     """
     try:
         if is_tag_type(header.expression_type):
-            return wanted_by_tags(header.subscription)
+            return filter_by_tags(header.subscription)
         return MessageFilter(by_properties=compiled(header.expression_type or "", header.subscription or ""))
     except FilterError as exc:
         if not is_tag_type(header.expression_type) and not broker.config.enable_property_filter:
@@ -176,7 +176,7 @@ def _wanted_by_pull(broker: Broker, header: PullMessageRequestHeader) -> Message
         ) from None
 
 
-def _wanted_by_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tuple[str | None, MessageFilter]:
+def _filter_of_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tuple[str | None, MessageFilter]:
     """Look up what the group subscribes to; also the type of its expression."""
     group = broker.consumers.groups.get(header.consumer_group)
     if group is None:
@@ -202,11 +202,11 @@ def _wanted_by_heartbeat(broker: Broker, header: PullMessageRequestHeader) -> tu
     if subscription.class_filter_mode:
         return subscription.expression_type, EVERYTHING
     if is_tag_type(subscription.expression_type):
-        return subscription.expression_type, wanted_by_subscription(subscription)
-    return subscription.expression_type, _wanted_as_registered(broker, header)
+        return subscription.expression_type, filter_by_subscription(subscription)
+    return subscription.expression_type, _filter_as_registered(broker, header)
 
 
-def _wanted_as_registered(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
+def _filter_as_registered(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
     data = broker.filters.find(header.topic, header.consumer_group)
     if data is None:
         raise Refusal(
@@ -217,18 +217,18 @@ def _wanted_as_registered(broker: Broker, header: PullMessageRequestHeader) -> M
         raise Refusal(
             ResponseCode.FILTER_DATA_NOT_LATEST, f"the filter of group {header.consumer_group} is older than this pull"
         )
-    return wanted_by_expression(data)
+    return filter_by_expression(data)
 
 
-def _read(broker: Broker, header: PullMessageRequestHeader, wanted: MessageFilter) -> GetResult:
+def _read(broker: Broker, header: PullMessageRequestHeader, message_filter: MessageFilter) -> GetResult:
     began = time.perf_counter()
     result = broker.store.get_message(
         header.topic,
         header.queue_id,
         header.queue_offset,
         max(header.max_msg_nums, 1),
-        wanted.by_code,
-        property_filter=wanted.by_properties,
+        message_filter.by_code,
+        property_filter=message_filter.by_properties,
     )
     broker.stats.get_times.count(time.perf_counter() - began)
     if result.status is not GetStatus.FOUND:

@@ -8,7 +8,7 @@ import attrs
 from rmqlab.client import broker_api as calls
 from rmqlab.client.broker_api import SUBSCRIPTION, SUSPEND, PullResult
 from rmqlab.client.instance import Client
-from rmqlab.client.subscription import ALL, Expression, subscription, wanted
+from rmqlab.client.subscription import ALL, Expression, matching, subscription
 from rmqlab.remoting.bodies.queue import MessageQueue
 from rmqlab.remoting.headers.pull import PullMessageRequestHeader
 from rmqlab.remoting.names import MASTER_ID
@@ -61,7 +61,7 @@ class PullConsumer:
         )
         result = await calls.pull(self._client, broker.address, queue.broker_name, header, wait + 10.0)
         self._suggested[queue] = result.suggested_broker_id
-        return attrs.evolve(result, messages=wanted(result.messages, data))
+        return attrs.evolve(result, messages=matching(result.messages, data))
 
     async def committed(self, queue: MessageQueue) -> int | None:
         """Return the committed offset of the group; None if it never committed."""

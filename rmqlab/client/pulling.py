@@ -22,7 +22,7 @@ from rmqlab.client.offsets import Offsets, OnEvent
 from rmqlab.client.processqueue import ProcessQueue
 from rmqlab.client.pulltiming import PullTiming
 from rmqlab.client.routes import BrokerAddress
-from rmqlab.client.subscription import wanted
+from rmqlab.client.subscription import matching
 from rmqlab.client.tracing import Tracer
 from rmqlab.remoting.bodies.heartbeat import MessageModel, SubscriptionData
 from rmqlab.remoting.codes import ResponseCode
@@ -141,7 +141,7 @@ class QueuePuller:
 
     def _take(self, messages: list[ReceivedMessage]) -> None:
         held = self.assignment.held
-        fresh = held.put(wanted(messages, self.group.subscriptions[held.queue.topic]))
+        fresh = held.put(matching(messages, self.group.subscriptions[held.queue.topic]))
         if fresh:
             self.deliver(self.assignment, fresh)
 

@@ -55,7 +55,7 @@ def needing_consent(data: Iterable[SubscriptionData]) -> list[SubscriptionData]:
     return [item for item in data if item.expression_type != TAG]
 
 
-def wanted(messages: list[ReceivedMessage], data: SubscriptionData) -> list[ReceivedMessage]:
+def matching(messages: list[ReceivedMessage], data: SubscriptionData) -> list[ReceivedMessage]:
     """Drop what the broker let through because two tags share a hash (broker-requests section 2.3)."""
     if not data.tags_set or data.expression_type != TAG:
         return messages

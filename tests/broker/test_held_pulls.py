@@ -264,7 +264,7 @@ def test_filters_by_properties_have_a_limited_time(hold: PullHold, waker: Waker,
     turns.is_collecting = True
     for _ in range(3):
         pull = held(waker)
-        pull.wanted = MessageFilter(None, lambda _properties: False)
+        pull.message_filter = MessageFilter(None, lambda _properties: False)
         hold.add("T", 0, pull)
     hold.arrived("T", 0, 5, [0])
     assert waker.woken == []

@@ -129,7 +129,7 @@ def test_a_held_pull_whose_filter_raises_is_answered_with_the_error(filled: Talk
     def broken(_code: int) -> bool:
         raise ValueError("on purpose")
 
-    held.wanted = MessageFilter(broken)
+    held.message_filter = MessageFilter(broken)
     filled.send("T")
     (reply,) = peer.replies
     assert (reply.code, reply.remark) == (ResponseCode.SYSTEM_ERROR, "ValueError: on purpose")

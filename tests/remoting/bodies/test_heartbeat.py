@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from rmqlab.broker.filter.lexer import FilterError
-from rmqlab.broker.filter.message_filter import wanted_by_tags
+from rmqlab.broker.filter.message_filter import filter_by_tags
 from rmqlab.remoting.bodies.heartbeat import (
     MAX_TAGS,
     ConsumeFromWhere,
@@ -112,4 +112,4 @@ def test_tags_are_counted() -> None:
     with pytest.raises(BodyError, match=f"more than {MAX_TAGS} tags"):
         HeartbeatData.decode(raw % b"||".join([b"a"] * (MAX_TAGS + 1)))
     with pytest.raises(FilterError, match=f"more than {MAX_TAGS} tags"):
-        wanted_by_tags("||".join(["a"] * (MAX_TAGS + 1)))
+        filter_by_tags("||".join(["a"] * (MAX_TAGS + 1)))
