@@ -20,7 +20,7 @@ async def main(namesrv_addr: str, topic: str) -> None:
             except RefusedError as exc:
                 print(number, "is not stored:", exc)
             except IndeterminateError as exc:
-                print(number, "may be stored, nobody can tell:", exc)
+                print(number, "may be stored or not:", exc)
             else:
                 print(number, result.status.name, result.queue.broker_name, result.queue.queue_id, result.queue_offset)
 

@@ -41,7 +41,7 @@ async def main(namesrv_addr: str, topic: str) -> None:
         await done.wait()
         print("background", sum(not isinstance(outcome, SendError) for outcome in outcomes))
 
-        # And forget: nobody will tell whether it arrived.
+        # And forget: whether it arrived remains unknown.
         print("oneway", await producer.send_oneway(Message(topic=topic, body=b"oneway")))
 
 

@@ -42,7 +42,7 @@ async def main(namesrv_addr: str, topic: str) -> None:
 
 
 def command(namesrv_addr: str, topic: str) -> None:
-    """Ask for three prices, of which one nobody knows."""
+    """Ask for three prices, one of them unknown."""
     trio.run(main, namesrv_addr, topic)
 
 

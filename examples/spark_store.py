@@ -1,4 +1,4 @@
-"""What lies in a RocketMQ store, read from its files alone: a real broker's or ours, running or not.
+"""Read a RocketMQ store from its files: a real broker's or ours, running or not.
 
 pip install 'rmqlab[spark]'
 python examples/spark_store.py ~/store                # or a directory with one store for each node

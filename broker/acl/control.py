@@ -122,7 +122,7 @@ class AccessControl:
             file = AclFile.of(read_acl_file(path), self.now_millis())
             for key in file.accounts:
                 if key in path_of:
-                    log.warning("the access key %s of %s stands in %s already", key, path, path_of[key])
+                    log.warning("the access key %s of %s is in %s already", key, path, path_of[key])
                 path_of.setdefault(key, path)
             files[path] = file
         self.files, self.path_of, self._modified = files, path_of, modified

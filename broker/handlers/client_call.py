@@ -53,7 +53,7 @@ def consume_message_directly(
         raise HeaderError(str(exc)) from None
     record = broker.store.message_at(offset)
     if record is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message lies at commit log offset {offset}")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message at commit log offset {offset}")
     member = _member(broker, header.consumer_group, header.client_id or "")
     fields = request.command.ext_fields | {"brokerName": broker.config.broker_name}
     _pass_on(broker, member, request, fields, bytes(record))

@@ -64,7 +64,7 @@ def view_message_by_id(broker: Broker, header: ViewMessageRequestHeader, request
     """Return the message at a commit log offset, as encoded in an offset message id."""
     record = broker.store.message_at(header.offset)
     if record is None:
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message lies at commit log offset {header.offset}")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message at commit log offset {header.offset}")
     request.command.serialize_type = JSON  # as for a query
     return Reply(body=record)
 

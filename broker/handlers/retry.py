@@ -70,7 +70,7 @@ def _stored_at(broker: Broker, physical_offset: int) -> StoredMessage:
             return decode_message(record)
     except RecordError:  # bytes in the middle of a record that look like one
         pass
-    raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message lies at commit log offset {physical_offset}")
+    raise Refusal(ResponseCode.SYSTEM_ERROR, f"no message at commit log offset {physical_offset}")
 
 
 def _check(broker: Broker, header: ConsumerSendMsgBackRequestHeader) -> SubscriptionGroupConfig:

@@ -86,7 +86,7 @@ def half_at(broker: Broker, physical_offset: int, *topics: str) -> StoredMessage
     except RecordError:  # bytes in the middle of a record that look like one
         half = None
     if half is None or (topics and half.topic not in topics):
-        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no half message lies at commit log offset {physical_offset}")
+        raise Refusal(ResponseCode.SYSTEM_ERROR, f"no half message at commit log offset {physical_offset}")
     return half
 
 

@@ -80,7 +80,7 @@ class NodeAction(Generic[R]):
 
     run: Callable[[Supervisor, str], Awaitable[R]]
     help: str
-    """Help of the command. The first line stands in the list of commands."""
+    """Help of the command. Its first line is in the list of commands."""
     doing: str
     """What the live view shows while it runs: `killing`."""
     needs: Collection[Liveness] = tuple(Liveness)

@@ -124,7 +124,7 @@ def _placed(copies: Sequence[Copy], sends: dict[str, Send], deferred: set[str]) 
 def _tell_inversion(queue: Queue, inversion: Inversion, history: History) -> Evidence:
     late, ahead = inversion.placed, inversion.ahead
     return Evidence(
-        says=f"{queue}: {late.message_id} at offset {late.offset} lies behind {ahead.message_id} at {ahead.offset}, sent"
+        says=f"{queue}: {late.message_id} at offset {late.offset} is behind {ahead.message_id} at {ahead.offset}, sent"
         f" {ahead.began_at - late.ended_at:.0f} ms after it had been acknowledged",
         at_millis=int(ahead.began_at),
         message_ids=(late.message_id, ahead.message_id),

@@ -89,7 +89,7 @@ def judge(history: History, _stores: Stores) -> Iterator[Finding]:
     for way, by_target in (("write", writes), ("read", reads)):
         for name in history.broker_names:
             if name not in by_target:
-                yield unknown(f"{way}_unavailable {name}", "s", f"nobody {_TRIED[way]} {name}")
+                yield unknown(f"{way}_unavailable {name}", "s", f"no workload {_TRIED[way]} {name}")
         for target, attempts in by_target.items():
             windows = find_windows(_in_order(attempts), since_first_failure=way == "read")
             yield _longest(f"{way}_unavailable {target}", windows, history)

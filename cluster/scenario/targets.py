@@ -57,12 +57,12 @@ class ScenarioTargets:
             self.check_source(words[1])
         if verb == "consumed-all" and words:
             groups = self.groups()
-            _expect(words[0] in groups, f"consumed-all: nobody consumes as {words[0]!r}{near(words[0], groups)}")
+            _expect(words[0] in groups, f"consumed-all: unknown consumer group {words[0]!r}{near(words[0], groups)}")
 
     def check_source(self, name: str) -> None:
         """Reject a name that no process with a journal has."""
         known = [*self._names(), *self.workloads(), ""]
-        _expect(name in known, f"nobody is called {name!r}{near(name, filter(None, known))}")
+        _expect(name in known, f"unknown name {name!r}{near(name, filter(None, known))}")
 
     def check_metric_target(self, kind: str, target: str) -> None:
         """Reject an unknown target of a metric, of a kind such as SLAVE.

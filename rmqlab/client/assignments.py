@@ -118,7 +118,7 @@ class Assignments:
         self.group.offsets.forget(queue)
         try:
             if needs_lock and not await orderly.lock(self.group, queue):
-                log.info("%s is ours, but somebody else still holds its lock", queue)
+                log.info("%s is ours, but another member still holds its lock", queue)
                 self.nursery.start_soon(self._rebalance_after, config.suspend_current_queue)
                 return
             offset = await self._first_offset(queue)

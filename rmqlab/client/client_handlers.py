@@ -126,7 +126,7 @@ def push_reply_message_to_client(residents: Residents, header: ReplyMessageReque
         log.warning("a reply from %s: %s", request.channel.peer, exc)
     waiting = residents.replies.pop(properties.get(PROPERTY_CORRELATION_ID, ""), None)
     if waiting is None:
-        log.info("nobody waits for the reply with the properties %s", properties)
+        log.info("no request waits for the reply with the properties %s", properties)
         return Reply()
     waiting(
         ReplyMessage(

@@ -115,7 +115,9 @@ class ConcurrentConsumption:
         kept = []
         for message in failed:
             if self._group.config.model is MessageModel.BROADCASTING:
-                log.warning("dropped, for nobody else consumes it: %s of %s", message.message_id, message.queue)
+                log.warning(
+                    "dropped, because broadcasting does not redeliver: %s of %s", message.message_id, message.queue
+                )
             elif not await self._hand_back(message, delay_level):
                 message.stored.reconsume_times += 1
                 kept.append(message)

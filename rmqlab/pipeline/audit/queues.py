@@ -84,7 +84,7 @@ def _judge_stored(run: Run) -> Finding:
         return unknown("order.stored", MESSAGES, missing)
     rows = run.rows("select * from inversions order by ended_at", EVIDENCE_LIMIT) if found.inverted else []
     told = tuple(
-        f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} lies behind"
+        f"{row.topic}@{row.broker}:{row.queue}: {row.message_id} at offset {row.offset} is behind"
         f" {row.ahead.message_id} at {row.ahead.offset}, sent {row.ahead.began_at - row.ended_at} ms after it"
         for row in rows
     )
@@ -194,7 +194,7 @@ def judge_outages(run: Run) -> Iterator[Finding]:
     for way, tried in (("write", "sent anything to"), ("read", "read anything from")):
         for broker in run.brokers():
             if (way, broker) not in found:
-                yield unknown(f"{way}_unavailable {broker}", SECONDS, f"nobody {tried} {broker}")
+                yield unknown(f"{way}_unavailable {broker}", SECONDS, f"no workload {tried} {broker}")
     for (way, target), row in sorted(found.items()):
         metric = f"{way}_unavailable {target}"
         if not row.windows:

@@ -32,7 +32,7 @@ MESSAGES = (
             "outcome": OUTCOME,
             "error": text("why it is not stored, or in doubt; None for a message that is stored"),
             "remark": text("what the broker said beside of a message that is stored; None for nothing"),
-            "broker": text("broker name that stored it; None where nobody did or nobody knows"),
+            "broker": text("broker name that stored it; None if no broker did, or it is unknown"),
             "queue": QUEUE_ID,
             "offset": queue_offset("where it is stored"),
             "attempts": count("requests that were tried"),

@@ -18,18 +18,20 @@ NODES = (
     EventType("node_spawned", "supervisor", "A process was made; its main function has not begun.", {"pid": PID}),
     EventType("node_not_spawned", "supervisor", "The machine refused a process.", {"reason": ERROR}),
     EventType("node_ready", "supervisor", "A process does its work.", is_open=True),
-    EventType("node_paused", "supervisor", "The kernel says that a process stands still (SIGSTOP)."),
+    EventType("node_paused", "supervisor", "A process is stopped (SIGSTOP), as the kernel reports."),
     EventType("node_resumed", "supervisor", "The kernel says that a process moves again (SIGCONT)."),
     EventType("node_stopped", "supervisor", "A process ended in good order.", {"pid": PID, "end": END}),
     EventType("node_killed", "supervisor", "A process was ended by SIGKILL.", {"pid": PID, "end": END}),
-    EventType("node_crashed", "supervisor", "A process ended in a way nobody asked for.", {"pid": PID, "end": END}),
+    EventType("node_crashed", "supervisor", "A process ended without a command.", {"pid": PID, "end": END}),
     EventType(
         "command",
         "supervisor",
         "Somebody ordered something to be done to a node.",
         {"command": text("kill, pause, ...")},
     ),
-    EventType("control_error", "supervisor", "A process spoke what nobody understands.", {"reason": ERROR}),
+    EventType(
+        "control_error", "supervisor", "A process sent an invalid message on its control channel.", {"reason": ERROR}
+    ),
     EventType(
         "stop_overdue", "supervisor", "A process did not end when it was asked to, and was killed.", {"reason": ERROR}
     ),
@@ -87,7 +89,7 @@ NODES = (
         "fault_healed",
         "supervisor",
         "A fault is no longer in force.",
-        {**FAULT, "reason": text("why, where nobody asked for it: spent, or the cluster stops")},
+        {**FAULT, "reason": text("why, without a command: spent, or the cluster stops")},
         is_open=True,
     ),
     EventType(
@@ -134,7 +136,10 @@ NODES = (
         "probed",
         "supervisor",
         "A scenario sent a message straight to a broker.",
-        {"code": count("response code; None for no answer"), "remark": text("of the answer, or why there is none")},
+        {
+            "code": count("response code; None without a response"),
+            "remark": text("of the response, or why it is missing"),
+        },
     ),
     EventType(
         "measured",

@@ -22,7 +22,7 @@ WORKLOADS = (
     EventType(
         "produced",
         "workload",
-        "A producer has ended. The number of sends of each outcome stands under the outcome's name.",
+        "A producer has ended. Each outcome's number of sends has the outcome's name.",
         {"sent": count("sends")},
         is_open=True,
     ),

@@ -31,7 +31,7 @@ def test_a_message_stored_behind_one_that_was_sent_later_is_found_with_both() ->
     finding = run.judge()["order.stored"]
     assert finding.message_ids == ("ID000001",)
     assert finding.evidence[0].message_ids == ("ID000001", "ID000002")
-    assert "at offset 2 lies behind ID000002 at 1" in finding.evidence[0].says
+    assert "at offset 2 is behind ID000002 at 1" in finding.evidence[0].says
 
 
 def test_one_node_out_of_order_is_enough_and_both_count_once() -> None:

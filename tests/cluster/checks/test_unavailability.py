@@ -187,8 +187,8 @@ def test_a_consumer_that_was_answered_without_messages_has_read() -> None:
 def test_a_broker_that_nobody_tried_is_unknown() -> None:
     run = MadeUpRun()
     findings = run.judge()
-    assert findings["write_unavailable broker-a"].missing == "nobody sent anything to broker-a"
-    assert findings["read_unavailable broker-a"].missing == "nobody read anything from broker-a"
+    assert findings["write_unavailable broker-a"].missing == "no workload sent anything to broker-a"
+    assert findings["read_unavailable broker-a"].missing == "no workload read anything from broker-a"
     assert findings["write_unavailable broker-x"].value is None
 
 
