@@ -32,9 +32,10 @@ from rmqlab.cluster.supervisor.nodestore import OutsideError, write_settings
 from rmqlab.cluster.supervisor.placing import Place, addresses_of, placed
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState
 from rmqlab.cluster.supervisor.processes import SNAPSHOT_SECONDS
+from rmqlab.cluster.supervisor.roles import changes_of
 from rmqlab.cluster.supervisor.status import Document
 from rmqlab.cluster.supervisor.supervisor import MODULES, Supervisor, start_phases
-from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, check_spec, node_settings, nodes_of
+from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, check_spec, node_names, node_settings
 from rmqlab.faults import Fault
 from rmqlab.runtime.clock import ClockSettings, RatedClock, real_seconds
 from rmqlab.runtime.journal import (
@@ -235,8 +236,9 @@ async def open_cluster(
                 placement = found.placement
                 clock = RatedClock(ClockSettings.starting_now(spec.rate, not_before=_last_time(place, record)))
                 place.begin_journal()
-                place.write_record(Record(spec=spec, placement=placement))
-                nodes = nodes_of(spec, placement)
+                fresh = Record(spec=spec, placement=placement, roles=_roles_kept(record, spec))
+                place.write_record(fresh)
+                nodes = fresh.nodes()
                 for node in nodes:
                     settings = node_settings(spec, node, nodes, place.data_dir(node.name))
                     _write_settings(place, node.name, settings)
@@ -256,7 +258,8 @@ async def open_cluster(
                         raise
                     supervisor.record("", "cluster_ready")
                     yield cluster
-                place.write_record(Record(spec=spec, placement=placement, clock_millis=clock.wall_millis()))
+                roles = changes_of(supervisor.nodes.values())
+                place.write_record(attrs.evolve(fresh, roles=roles, clock_millis=clock.wall_millis()))
         finally:
             forks.close()
 
@@ -344,6 +347,12 @@ async def _check_settings(spec: ClusterSpec) -> None:
         raise BadSettingsError(f"broker_settings: {exc}") from None
     for remark in remarks:
         log.warning("broker_settings: %s", remark)
+
+
+def _roles_kept(record: Record | None, spec: ClusterSpec) -> dict[str, int]:
+    """Return the changed roles of the last start, of brokers that still exist."""
+    brokers = node_names(spec)[1]
+    return {name: broker_id for name, broker_id in record.roles.items() if name in brokers} if record else {}
 
 
 def _last_time(place: ClusterDirectory, record: Record | None) -> float:

@@ -90,10 +90,14 @@ class NodeAction(Generic[R]):
     ended_as: str = ""
     """How errors about later steps describe a process that it has ended: `killed`."""
     targets: Targets = Targets.PROCESSES
+    sets_role: str | None = None
+    """`master` or `slave`: the role of a broker afterwards, which it must not have before. None: as before."""
     undo: str | None = None
     """Method that undoes it. Random faults choose among the actions that have one."""
     key: str | None = None
-    """Key of the live view. Of two actions with one key, the process's liveness selects the action."""
+    """Key of the live view. Of two actions with one key, the process's liveness or role selects the action."""
+    key_label: str = ""
+    """What the live view shows beside the key; empty for the action's name."""
     report: Report[R] = attrs.field(factory=NodesReport)
     """How the command prints what was done."""
     method: str = attrs.field(default="", init=False)

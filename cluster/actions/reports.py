@@ -1,13 +1,15 @@
 """How an action reports what it did: as a JSON document, and as lines for a person."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
 import attrs
 
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.supervisor.live_status import live_status
+from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.supervisor import Supervisor
+from rmqlab.cluster.supervisor.topology import NodeKind
 from rmqlab.faults import describe_fault
 from rmqlab.store.powerloss import Lost
 
@@ -51,6 +53,33 @@ class NodesReport(Generic[R]):
 
     def lines(self, document: list[Document]) -> Iterator[str]:
         return map(self.line, document)
+
+
+class RoleReport:
+    """The status entries of the nodes whose role was changed, each with the names of the group's other masters."""
+
+    async def document(self, supervisor: Supervisor, _target: str, result: Collection[str]) -> list[dict[str, Any]]:
+        nodes = (await live_status(supervisor))["nodes"]
+        masters = [node for node in nodes if node["kind"] == NodeKind.BROKER and node["broker_id"] == MASTER_ID]
+        return [
+            {
+                **node,
+                "other_masters": [
+                    {"name": other["name"], "state": other["state"]}
+                    for other in masters
+                    if other["group"] == node["group"] and other["name"] != node["name"]
+                ],
+            }
+            for node in nodes
+            if node["name"] in result
+        ]
+
+    def lines(self, document: list[Document]) -> Iterator[str]:
+        for node in document:
+            process = f" (pid {node['pid']})" if node["pid"] else ""
+            yield f"{node['name']} is {node['state']} as {node['role']}, broker id {node['broker_id']}{process}"
+            for other in node["other_masters"] if node["broker_id"] == MASTER_ID else ():
+                yield f"{other['name']} is {other['state']}, and a master of {node['group']}, too: `demote` makes it a slave"
 
 
 class FaultReport:

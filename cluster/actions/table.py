@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from rmqlab.cluster.actions.action import HEAL, Liveness, NodeAction, Targets
-from rmqlab.cluster.actions.reports import POWER_LOSS_REPORT, WIPE_REPORT, FaultReport
+from rmqlab.cluster.actions.reports import POWER_LOSS_REPORT, WIPE_REPORT, FaultReport, RoleReport
 from rmqlab.cluster.faults.active_faults import ActiveFault
 from rmqlab.cluster.supervisor.supervisor import Supervisor
 from rmqlab.faults import Isolation
@@ -93,6 +93,35 @@ class NodeActions:
         doing="restarting",
         needs=(Liveness.RUNNING, Liveness.ENDED),
         leaves=Liveness.RUNNING,
+    )
+    promote = NodeAction(
+        run=_on_names(Supervisor.promote),
+        help="""Make a slave a master: stop it, set broker id 0, start it on its store.
+
+        RocketMQ's remedy before 4.5. Another master of the group that runs, or is started later, is a second one.
+        """,
+        doing="promoting",
+        needs=(Liveness.RUNNING, Liveness.ENDED),
+        leaves=Liveness.RUNNING,
+        targets=Targets.BROKERS,
+        sets_role="master",
+        key="m",
+        key_label="role",
+        report=RoleReport(),
+    )
+    demote = NodeAction(
+        run=_on_names(Supervisor.demote),
+        help="""Make a master a slave: stop it, set a free broker id, start it on its store.
+
+        What its log has beyond the new master's, see `rmqlab diff` and the switch ha_truncate_diverged.
+        """,
+        doing="demoting",
+        needs=(Liveness.RUNNING, Liveness.ENDED),
+        leaves=Liveness.RUNNING,
+        targets=Targets.BROKERS,
+        sets_role="slave",
+        key="m",
+        report=RoleReport(),
     )
     power_loss = NodeAction(
         run=_on_names(Supervisor.power_loss),

@@ -16,7 +16,7 @@ from rmqlab.cluster.cli.terms import DEFAULT_NAME, AsJson, Name, console, direct
 from rmqlab.cluster.supervisor.command import explain_absence
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError
 from rmqlab.cluster.supervisor.nodestore import store_config
-from rmqlab.cluster.supervisor.topology import NodeKind, UnknownTargetError, find_targets, nodes_of
+from rmqlab.cluster.supervisor.topology import NodeKind, UnknownTargetError, find_targets
 from rmqlab.store.compare import SHOWN, Comparison, LogImage, Verdict, compare_logs
 from rmqlab.store.disk import StoreError
 
@@ -61,7 +61,7 @@ def log_directory(target: str, directory: ClusterDirectory) -> Path:
     record = directory.read_record()
     if record is None:
         raise NoClusterError(f"{target!r} is not a directory, and {explain_absence(directory)}")
-    found = find_targets(target, nodes_of(record.spec, record.placement))
+    found = find_targets(target, record.nodes())
     if found[0].kind is not NodeKind.BROKER:
         raise UnknownTargetError(
             f"{target} is a {found[0].kind}: only brokers, and directories of stores, have commit logs"

@@ -29,7 +29,7 @@ from rmqlab.cluster.supervisor.command import CommandFailedError, ask_stream, ex
 from rmqlab.cluster.supervisor.directory import ClusterDirectory, NoClusterError, Record
 from rmqlab.cluster.supervisor.logs import LogTail, last_lines
 from rmqlab.cluster.supervisor.status import Document
-from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError, find_targets, nodes_of
+from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError, find_targets
 from rmqlab.runtime.journal import MESSAGE_KINDS, VERSION, read_journals
 from rmqlab.runtime.journal_schema import EVENT_TYPES
 
@@ -152,6 +152,6 @@ def _record(directory: ClusterDirectory) -> Record:
 
 def _find(target: str, record: Record) -> list[Node]:
     try:
-        return find_targets(target, nodes_of(record.spec, record.placement))
+        return find_targets(target, record.nodes())
     except UnknownTargetError as exc:
         misused(str(exc))

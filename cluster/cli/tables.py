@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rmqlab.cluster.cli.event_lines import clock_text, shorten
+from rmqlab.cluster.supervisor.roles import MASTER_ID
 from rmqlab.cluster.supervisor.topology import PROFILES
 from rmqlab.faults import describe_fault
 from rmqlab.remoting.codes import RequestCode
@@ -114,6 +115,7 @@ def render_status(document: Document) -> RenderableType:
         *_settings_note(document),
         render_nodes(document),
     ]
+    parts += _masters_notes(document)
     if document["replication"]:
         parts += ["", _render_replication(document)]
     parts += ["", _render_routes(document)]
@@ -132,6 +134,21 @@ def render_status(document: Document) -> RenderableType:
     if errors:
         parts += ["", "Internal errors (`rmqlab logs` has the first of each place):", *_at_most(errors, "red")]
     return Group(*parts)
+
+
+def _masters_notes(document: Document) -> Iterator[Text]:
+    """Yield a line for each group that has several masters, or would have if a stopped one were started."""
+    for group, running in document["masters"].items():
+        members = [node for node in document["nodes"] if node["group"] == group and node["broker_id"] == MASTER_ID]
+        stopped = [node["name"] for node in members if node["name"] not in running]
+        if len(running) > 1:
+            yield Text(
+                f"{group} has {len(running)} masters: {', '.join(running)}. Each takes writes;"
+                " a route has the one that registered last",
+                "bold red",
+            )
+        elif running and stopped:
+            yield Text(f"started again, {', '.join(stopped)} would be a second master; `demote` first", "yellow")
 
 
 def _unflushed_lines(node: Document) -> Iterator[str]:
@@ -186,11 +203,12 @@ def _render_replication(document: Document) -> Text:
     """Render a line for each master, and below it its slaves with the labels of mqadmin haStatus."""
     logs = {node["name"]: node.get("commit_log") or {} for node in document["nodes"]}
     text = Text()
-    master = ""
+    master: str | None = ""
     for row in document["replication"]:
         if row["master"] != master:
             master = row["master"]
-            text.append(f"{master:12} ", "bold").append(f"commit log {_span(logs[master])}\n")
+            text.append(f"{master or 'no master':12} ", "bold")
+            text.append(f"commit log {_span(logs.get(master) or {})}\n")
         text.append(f"  {row['slave']:12} ", "bold").append(f"commit log {_span(logs[row['slave']])}  ")
         text.append_text(_render_lag(row["lag"]))
         text.append("" if row["connected"] is not False else "  not connected", "red")

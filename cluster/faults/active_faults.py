@@ -25,6 +25,8 @@ class ActiveFault:
     fault: Fault
     applied_at: int
     """Milliseconds of the cluster's clock."""
+    nodes_of: Mapping[str, frozenset[str]]
+    """The names of the nodes that each target meant then: a later change of roles does not move a fault."""
 
     def as_json(self) -> dict[str, object]:
         """As `faults --json` and `status --json` list it."""
@@ -45,7 +47,9 @@ class ActiveFaults:
         FaultError or UnknownTargetError if this cluster cannot play it.
         """
         check_playable(fault, nodes)
-        active = ActiveFault(f"f{next(self._numbers)}", fault, now)
+        targets = (target for target in fault.targets if target not in (OUTSIDE, ANYONE))
+        nodes_of = {target: frozenset(node.name for node in find_targets(target, nodes)) for target in targets}
+        active = ActiveFault(f"f{next(self._numbers)}", fault, now, nodes_of)
         self.by_id[active.id] = active
         return active
 
@@ -63,7 +67,7 @@ class ActiveFaults:
         self._spent.pop(fault_id, None)
         return found
 
-    def mark_spent(self, fault_id: str, node: str, nodes: Sequence[Node]) -> bool:
+    def mark_spent(self, fault_id: str, node: str) -> bool:
         """Note that a node has played a fault as often as it should.
 
         Return True for the last of its nodes.
@@ -72,8 +76,7 @@ class ActiveFaults:
             return False
         done = self._spent.setdefault(fault_id, set())
         done.add(node)
-        targets = self.by_id[fault_id].fault.targets
-        return done >= {found.name for target in targets for found in find_targets(target, nodes)}
+        return done >= frozenset().union(*self.by_id[fault_id].nodes_of.values())
 
     def rules_for(self, node: Node, nodes: Sequence[Node]) -> NodeRules:
         """Return the rules of one node."""
@@ -82,15 +85,15 @@ class ActiveFaults:
         for active in self.by_id.values():
             fault = active.fault.as_link() if isinstance(active.fault, Isolation) else active.fault
             if isinstance(fault, LinkFault):
-                links += _link_rules(active.id, fault, node, nodes)
-            elif not isinstance(fault, SupervisorFault) and self._is_played_by(node, active, nodes):
+                links += _link_rules(active, fault, node, nodes)
+            elif not isinstance(fault, SupervisorFault) and self._is_played_by(node, active):
                 own.append(OwnRule(id=active.id, fault=fault))
         return NodeRules(links=tuple(links), own=tuple(own))
 
-    def _is_played_by(self, node: Node, active: ActiveFault, nodes: Sequence[Node]) -> bool:
+    def _is_played_by(self, node: Node, active: ActiveFault) -> bool:
         if node.name in self._spent.get(active.id, ()):
             return False
-        return any(node in find_targets(target, nodes) for target in active.fault.targets)
+        return any(node.name in names for names in active.nodes_of.values())
 
 
 def check_playable(fault: Fault, nodes: Sequence[Node]) -> None:
@@ -128,34 +131,33 @@ def _is_single(nodes: Iterable[Node]) -> bool:
     return all(node.host == "127.0.0.1" for node in nodes)
 
 
-def _link_rules(fault_id: str, fault: LinkFault, node: Node, nodes: Sequence[Node]) -> Iterator[LinkRule]:
+def _link_rules(active: ActiveFault, fault: LinkFault, node: Node, nodes: Sequence[Node]) -> Iterator[LinkRule]:
     """The rules of one node: one for each group of peers and each direction that the fault affects."""
-    src, dst = _names(fault.src, fault.dst, nodes), _names(fault.dst, fault.src, nodes)
+    src, dst = _names(fault.src, fault.dst, active, nodes), _names(fault.dst, fault.src, active, nodes)
     ways = [(True, src, dst, fault.dst), (False, dst, src, fault.src)]
     if fault.both_ways:
         ways += [(True, dst, src, fault.src), (False, src, dst, fault.dst)]
     for is_outbound, own, others, other in ways:
         if node.name in own:
             peers = [peer for peer in nodes if peer != node and peer.name in others]
-            yield from _rules_between(fault_id, fault, node, peers, is_outbound=is_outbound)
+            yield from _rules_between(active.id, fault, node, peers, is_outbound=is_outbound)
             if other in (OUTSIDE, ANYONE) and not _is_single(nodes):
                 network = node.host.rpartition(".")[0] + "."
                 yield LinkRule(
-                    id=fault_id, fault=fault, is_outbound=is_outbound, ports=_ports(fault, [node]), not_in=network
+                    id=active.id, fault=fault, is_outbound=is_outbound, ports=_ports(fault, [node]), not_in=network
                 )
 
 
-def _names(end: str, other: str, nodes: Sequence[Node]) -> set[str]:
+def _names(end: str, other: str, active: ActiveFault, nodes: Sequence[Node]) -> frozenset[str]:
     """Names of the nodes at one end of a link.
 
     `*` stands for all nodes that are not at the other end.
     """
     if end == OUTSIDE:
-        return set()
+        return frozenset()
     if end != ANYONE:
-        return {node.name for node in find_targets(end, nodes)}
-    others = set() if other in (OUTSIDE, ANYONE) else {node.name for node in find_targets(other, nodes)}
-    return {node.name for node in nodes} - others
+        return active.nodes_of[end]
+    return frozenset(node.name for node in nodes) - active.nodes_of.get(other, frozenset())
 
 
 def _rules_between(

@@ -73,7 +73,7 @@ class FaultController:
 
         Heal it after the last of its nodes.
         """
-        if self.active.mark_spent(fault_id, name, [*self.nodes.values()]):
+        if self.active.mark_spent(fault_id, name):
             self._heal(fault_id, reason="spent")
         self.change_rules()
 

@@ -13,7 +13,8 @@ from rmqlab.cluster.actions.action import Liveness, NodeAction
 from rmqlab.cluster.actions.table import ACTIONS
 from rmqlab.cluster.faults.schedule import RandomFaults
 from rmqlab.cluster.scenario.model import Action, Scenario, Step
-from rmqlab.cluster.supervisor.process_state import NodeState
+from rmqlab.cluster.supervisor.process_state import NodeState, WrongStateError
+from rmqlab.cluster.supervisor.roles import demoted, promoted
 from rmqlab.cluster.supervisor.topology import Node, UnknownTargetError, find_targets
 
 _ENDS = {NodeState.STOPPED, NodeState.KILLED, NodeState.CRASHED, NodeState.POWERLESS}
@@ -33,9 +34,12 @@ class DryRun:
     _unsure: set[str] = attrs.field(factory=set, init=False)
     """Nodes that random faults may have changed: their state is unknown."""
     _started: set[str] = attrs.field(init=False)
+    slaves: set[str] = attrs.field(init=False)
+    """Names of the nodes that are a slave at any time, or a master that is not the last one of its group."""
 
     def __attrs_post_init__(self) -> None:
         self._started = {workload.name for workload in self.scenario.workloads if workload.is_early}
+        self.slaves = {node.name for node in self.nodes if node.is_slave}
 
     def check_wait(self, step: Step) -> Iterator[str]:
         """Yield the errors of a step's condition."""
@@ -61,11 +65,27 @@ class DryRun:
 
     def _act(self, action: NodeAction[Any], targets: Sequence[str]) -> Iterator[str]:
         yield from self._not_started(targets)
-        for node in self._names(targets):
+        for node in list(self._names(targets)):
             if node not in self._unsure:
                 yield from self._wrong_state(action, node)
+            if action.sets_role is not None:
+                yield from self._change_role(action.sets_role, node)
             if action.leaves is not None:
                 self._liveness[node], self._ended_as[node] = action.leaves, action.ended_as
+
+    def _change_role(self, role: str, name: str) -> Iterator[str]:
+        before = next(node for node in self.nodes if node.name == name)
+        try:
+            if role == "master":
+                now = promoted(before, self.nodes, self.scenario.cluster.role)
+                self.slaves |= {node.name for node in self.nodes if node.group == now.group and node.is_master}
+            else:
+                now = demoted(before, self.nodes)
+                self.slaves.add(name)
+        except WrongStateError as exc:
+            yield str(exc)
+        else:
+            self.nodes = [now if node.name == name else node for node in self.nodes]
 
     def _wrong_state(self, action: NodeAction[Any], node: str) -> Iterator[str]:
         liveness = self._liveness.get(node, Liveness.RUNNING)

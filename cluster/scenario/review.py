@@ -49,9 +49,9 @@ def review(scenario: Scenario, *, is_single: bool = False) -> None:
         _review_workload(scenario, nodes, names, index, ("workload", index), workload.nameservers)
     latest, dry_run = 0.0, DryRun(scenario, nodes)
     for index, step in enumerate(scenario.steps):
-        latest = _review_step(scenario, step, ("step", index), nodes, latest)
+        latest = _review_step(scenario, step, ("step", index), dry_run.nodes, latest)
         _try_step(dry_run, step, ("step", index))
-    known = ScenarioTargets(scenario, nodes)
+    known = ScenarioTargets(scenario, nodes, frozenset(dry_run.slaves))
     labels = {BEGIN, END, *(step.label for step in scenario.steps if step.label)}
     for index, expectation in enumerate(scenario.expectations):
         review_expectation(expectation, ("expect", index), labels, known)

@@ -29,7 +29,7 @@ from rmqlab.cluster.scenario.review import review
 from rmqlab.cluster.scenario.rundir import RunDirectory
 from rmqlab.cluster.supervisor.commandserver import serve_commands
 from rmqlab.cluster.supervisor.ports import has_loopback_network
-from rmqlab.cluster.supervisor.topology import NodeKind, nodes_of
+from rmqlab.cluster.supervisor.topology import NodeKind
 from rmqlab.runtime.clock import real_seconds
 from rmqlab.runtime.journal import JournalEntry, merge_entries
 from rmqlab.runtime.journalsurvey import survey_journals
@@ -348,7 +348,7 @@ class _Record:
         record = self.directory.cluster.read_record()
         if record is None or not entries:
             return {}
-        brokers = [node for node in nodes_of(record.spec, record.placement) if node.kind is NodeKind.BROKER]
+        brokers = [node for node in record.nodes() if node.kind is NodeKind.BROKER]
         return {node.name: self.directory.store(node.name) for node in brokers}
 
     @staticmethod

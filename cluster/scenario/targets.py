@@ -1,6 +1,6 @@
 """The nodes, workloads and consumer groups that a scenario may name, and where it may name them. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
@@ -24,6 +24,8 @@ class ScenarioTargets:
 
     scenario: Scenario
     nodes: Sequence[Node]
+    slaves: Collection[str] = ()
+    """Names of the nodes that metrics of slaves are about."""
 
     def workloads(self, kind: str | None = None) -> list[str]:
         return [workload.name for workload in self.scenario.workloads if kind in (None, workload.kind)]
@@ -72,7 +74,7 @@ class ScenarioTargets:
         brokers = [node for node in self.nodes if node.kind is NodeKind.BROKER]
         known: dict[str, Iterable[str]] = {
             "NODE": (node.name for node in brokers),
-            "SLAVE": (node.name for node in brokers if node.is_slave),
+            "SLAVE": self.slaves,
             "BROKER": (node.group or "" for node in brokers),
             "NAMESERVER": (node.name for node in self.nodes if node.kind is NodeKind.NAMESERVER),
             "WATCHER": [*self._names(NodeKind.NAMESERVER), *self.workloads()],

@@ -16,14 +16,15 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TextIO
 
 import attrs
 import cattrs
 
-from rmqlab.cluster.supervisor.topology import ClusterSpec, Placement
+from rmqlab.cluster.supervisor.roles import with_changes
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of
 from rmqlab.runtime.journal import journal_path
 
 _LONGEST_SOCKET_PATH = 100  # systems limit paths of sockets to 104 to 108 bytes
@@ -54,6 +55,12 @@ class Record:
     placement: Placement
     clock_millis: int = 0
     """The cluster's time at its last regular stop."""
+    roles: Mapping[str, int] = attrs.field(factory=dict)
+    """Broker ids of brokers whose role was changed, in the order of the changes."""
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes with their present roles, in the order of `nodes_of`."""
+        return with_changes(nodes_of(self.spec, self.placement), self.roles, self.spec.role)
 
 
 def home() -> Path:
@@ -144,6 +151,11 @@ class ClusterDirectory:
             self.record_path.unlink(missing_ok=True)
         else:
             self.write_record(record)
+
+    def change_roles(self, roles: Mapping[str, int]) -> None:
+        """Replace the changed roles in the record, so that the next start keeps them."""
+        if (record := self.read_record()) is not None:
+            self.write_record(attrs.evolve(record, roles=roles))
 
     def write_record(self, record: Record) -> None:
         fresh = self.record_path.with_suffix(".json.new")

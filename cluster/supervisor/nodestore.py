@@ -45,6 +45,15 @@ def write_settings(directory: ClusterDirectory, node: str, settings: Mapping[str
     fresh.replace(path)
 
 
+def write_role(directory: ClusterDirectory, node: Node) -> None:
+    """Write the role and the broker id of a stopped broker into its settings file; its other settings stay.
+
+    OSError or ValueError for a file that cannot be read; OutsideError as `write_settings`.
+    """
+    settings = tomllib.loads(directory.config_path(node.name).read_text("utf-8"))
+    write_settings(directory, node.name, {**settings, "broker_role": node.role, "broker_id": node.broker_id})
+
+
 def store_config(directory: ClusterDirectory, node: str) -> StoreConfig:
     """Return the path of a broker's store."""
     return StoreConfig(store_path_root_dir=node_paths(NodeKind.BROKER, directory.data_dir(node))["store_path_root_dir"])

@@ -6,6 +6,7 @@ from typing import Any
 import attrs
 
 from rmqlab.cluster.supervisor.process_state import NodeState, ProcessState, describe_end
+from rmqlab.cluster.supervisor.roles import acting_master
 from rmqlab.cluster.supervisor.topology import Node, NodeKind
 from rmqlab.runtime.bounds import LEFT_OUT, SNAPSHOT, bounded
 
@@ -70,22 +71,23 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
 
     Offsets are in bytes.
 
-    The lag is negative if a slave's log is longer than its master's, as after a power loss of the master.
+    The lag is negative if a slave's log is longer than its master's, as after a power loss of the master. Of several
+    masters, the last promoted one counts; the master is None for a group without one.
     """
     brokers = [node for node in nodes if node.kind is NodeKind.BROKER]
     rows = []
     for slave in brokers:
         if not slave.is_slave:
             continue
-        master = next(node for node in brokers if node.is_master and node.group == slave.group)
-        known = facts.get(master.name) or {}
+        master = acting_master(slave.group, brokers)
+        known = (facts.get(master.name) if master else None) or {}
         connections = [one for one in _list(_map(known, "ha"), "connections") if isinstance(one, Mapping)]
         link = _link_of(slave, connections, alone=sum(node.group == slave.group for node in brokers) == 2)
         master_max, slave_max = commit_log_max(known), commit_log_max(facts.get(slave.name))
         rows.append(
             {
                 "group": slave.group,
-                "master": master.name,
+                "master": master and master.name,
                 "slave": slave.name,
                 "connected": None if not known else link is not None,
                 "masterCommitLogMaxOffset": master_max,
@@ -103,9 +105,18 @@ def replication(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[Docum
     return rows
 
 
+def running_masters(nodes: Iterable[Node], lives: Mapping[str, ProcessState]) -> dict[str, list[str]]:
+    """Return the masters of each group whose processes run: one, none, or several after a promotion."""
+    masters: dict[str, list[str]] = {node.group: [] for node in nodes if node.group}
+    for node in nodes:
+        if node.group and node.is_master and lives.get(node.name, ProcessState()).is_alive:
+            masters[node.group].append(node.name)
+    return masters
+
+
 def masters_behind(nodes: Iterable[Node], facts: Mapping[str, Facts]) -> list[str]:
     """Return the names of masters whose log is known to be shorter than that of one of their slaves."""
-    known = [row for row in replication(nodes, facts) if row["lag"] is not None]
+    known = [row for row in replication(nodes, facts) if row["lag"] is not None]  # then there is a master
     return list(dict.fromkeys(row["master"] for row in known if row["lag"] < 0))
 
 
@@ -180,6 +191,7 @@ def status_document(
     return {
         **head,
         "nodes": entries,
+        "masters": running_masters(known, lives),
         "replication": replication(known, facts),
         "routes": route_views(known, lives, facts),
         "routes_left_out": routes_left_out(facts),

@@ -21,6 +21,7 @@ from rmqlab.cluster.supervisor.forklaunch import BROKER_MODULE, NAMESERVER_MODUL
 from rmqlab.cluster.supervisor.logs import last_lines
 from rmqlab.cluster.supervisor.process_state import NodeFailedError, ProcessState, WrongStateError, describe_end
 from rmqlab.cluster.supervisor.processes import Processes
+from rmqlab.cluster.supervisor.roles import changes_of, demoted, promoted
 from rmqlab.cluster.supervisor.topology import (
     ClusterSpec,
     Node,
@@ -85,8 +86,13 @@ class Supervisor:
         return namesrv_addr(self.nodes.values())
 
     def find(self, target: str) -> list[Node]:
-        """Return the nodes of a target. UnknownTargetError lists the valid ones."""
-        return find_targets(target, self.nodes.values())
+        """Return the nodes of a target. UnknownTargetError lists the valid ones.
+
+        Of several masters of one group, those that run, if any does: the others were masters before.
+        """
+        found = find_targets(target, self.nodes.values())
+        alive = [node for node in found if self.life(node.name).is_alive]
+        return alive if alive and all(node.is_master for node in found) else found
 
     def life(self, name: str) -> ProcessState:
         """Return the state of a node's process."""
@@ -203,6 +209,50 @@ class Supervisor:
         """Stop the running nodes, then start all."""
         await self.stop(*(name for name in names if self.life(name).is_alive))
         await self.start(*names)
+
+    async def promote(self, *names: str) -> tuple[str, ...]:
+        """Stop slaves and start them as masters on their stores. Return their names.
+
+        Other masters of their groups are left alone.
+
+        WrongStateError, without any effect, for a node that is not a slave, or is paused.
+        """
+        return await self._change_roles(names, lambda node: promoted(node, [*self.nodes.values()], self.spec.role))
+
+    async def demote(self, *names: str) -> tuple[str, ...]:
+        """Stop masters and start them as slaves on their stores. Return their names.
+
+        WrongStateError, without any effect, for a node that is not a master, or is paused.
+        """
+        return await self._change_roles(names, lambda node: demoted(node, [*self.nodes.values()]))
+
+    async def _change_roles(self, names: tuple[str, ...], change: Callable[[Node], Node]) -> tuple[str, ...]:
+        for name in names:
+            change(self.nodes[name])  # all or none
+            if self.life(name).is_paused:
+                raise WrongStateError(f"{name} is paused and cannot stop gracefully: resume it first, or kill it")
+        await self.stop(*(name for name in names if self.life(name).is_alive))
+        for name in names:
+            await self._change_role(self.nodes[name], change(self.nodes[name]))
+        await self.start(*names)
+        return names
+
+    async def _change_role(self, before: Node, now: Node) -> None:
+        try:
+            await trio.to_thread.run_sync(nodestore.write_role, self.directory, now)
+        except (OSError, ValueError, nodestore.OutsideError) as exc:
+            raise NodeFailedError(f"{now.name} is stopped, and keeps its role: {exc}") from None
+        self.nodes[now.name] = now
+        self.directory.change_roles(changes_of(self.nodes.values()))
+        self.record(
+            now.name,
+            "role_changed",
+            broker_name=now.group,
+            role=now.role,
+            broker_id=now.broker_id,
+            role_before=before.role,
+            broker_id_before=before.broker_id,
+        )
 
     async def power_loss(self, *names: str) -> dict[str, Lost]:
         """Kill nodes and erase their unsynced data. Return the loss of each node.

@@ -106,6 +106,8 @@ class Node:
     """RocketMQ's broker name: the same for a master and its slaves."""
     role: str | None = None
     broker_id: int | None = None
+    role_changes: int = 0
+    """Number of its last change of role, counted in the cluster; 0 for the planned role."""
 
     @property
     def address(self) -> str:

@@ -248,5 +248,5 @@ def test_a_broker_that_does_not_answer_is_shown_as_planned() -> None:
 def test_requests_of_5x_are_shown_with_what_a_real_broker_would_answer() -> None:
     facts = {**(WHOLE["broker-a"] or {}), "served_of_5x": {"10.0.0.7 361": 2}, "unserved": {}}
     text = shown(document({"broker-a": facts}))
-    assert "a real 4.9.8 answers code 3" in text
+    assert "a real 4.9.8 replies code 3" in text
     assert "broker-a: code 361 (LITE_PULL_MESSAGE) from 10.0.0.7, 2 times" in text

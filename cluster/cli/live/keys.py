@@ -68,8 +68,12 @@ def _actions_of(key: str) -> list[NodeAction[Any]]:
 
 
 KEYS = [
-    ("↑↓", "choose"),
-    *((action.key, action.name) for action in ACTIONS.values() if action.key and action is _actions_of(action.key)[0]),
+    ("↑↓", "node"),
+    *(
+        (action.key, action.key_label or action.name)
+        for action in ACTIONS.values()
+        if action.key and action is _actions_of(action.key)[0]
+    ),
     ("h", "heal"),
 ]
 """Keys and what each does, as the last line of the screen lists them, without `q`."""
@@ -106,11 +110,19 @@ def _act(
     for action in actions:
         if action.undo == HEAL and (fault := _fault_on(node, action.name, document["faults"])):
             return selection, Heal((fault["id"],))
-        if liveness_of(node["state"]) in action.needs:
+        if liveness_of(node["state"]) in action.needs and _can_change_role(node, action):
             return selection, Act(action.name, node["name"])
+    if actions[0].sets_role and node["kind"] != "broker":
+        return attrs.evolve(selection, message=f"{node['name']} is a {node['kind']}: only brokers have roles"), None
     return attrs.evolve(
         selection, message=f"{node['name']} is {node['state']}{_remedy(actions[0], node['state'])}"
     ), None
+
+
+def _can_change_role(node: Document, action: NodeAction[Any]) -> bool:
+    """Return False for an action that sets the role that the node has, or a role of a node without one."""
+    role = "slave" if node["broker_id"] else "master"
+    return action.sets_role is None or (node["kind"] == "broker" and role != action.sets_role)
 
 
 def _remedy(action: NodeAction[Any], state: str) -> str:

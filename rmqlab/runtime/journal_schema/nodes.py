@@ -18,6 +18,18 @@ NODES = (
     EventType("node_spawned", "supervisor", "A process was made; its main function has not begun.", {"pid": PID}),
     EventType("node_not_spawned", "supervisor", "The machine refused a process.", {"reason": ERROR}),
     EventType("node_ready", "supervisor", "A process does its work.", is_open=True),
+    EventType(
+        "role_changed",
+        "supervisor",
+        "The role of a stopped broker was changed by `promote` or `demote`; it starts next.",
+        {
+            "broker_name": text("its broker name"),
+            "role": text("its role from now on"),
+            "broker_id": count("its broker id from now on; 0 is a master"),
+            "role_before": text("its role until now"),
+            "broker_id_before": count("its broker id until now"),
+        },
+    ),
     EventType("node_paused", "supervisor", "A process is stopped (SIGSTOP), as the kernel reports."),
     EventType("node_resumed", "supervisor", "The kernel says that a process moves again (SIGCONT)."),
     EventType("node_stopped", "supervisor", "A process ended in good order.", {"pid": PID, "end": END}),

@@ -44,7 +44,15 @@ def test_a_status_that_is_drawn_again_and_again_is_folded_and_not_cut(monkeypatc
     }
     keys = ("name", "role", "state", "end", "address", "ha_address", "pid")
     nodes = [dict(zip(keys, node, strict=True)) for node in NODES]
-    document = {"name": "n", "namesrv_addr": "a", "rate": 1, "nodes": nodes, "replication": [row], "routes": {}}
+    document = {
+        "name": "n",
+        "namesrv_addr": "a",
+        "rate": 1,
+        "nodes": nodes,
+        "masters": {},
+        "replication": [row],
+        "routes": {},
+    }
     shown = io.StringIO()
     monkeypatch.setattr(live_console, "file", shown)
     monkeypatch.setattr(live_console, "width", 80)
@@ -73,7 +81,7 @@ def test_a_slave_with_long_offsets_takes_lines_of_80_columns_and_a_profile_is_na
     ]
     head = {"name": "default", "namesrv_addr": "127.77.124.1:9876", "rate": 1, "routes": {}}
     console = Console(width=200, record=True, file=io.StringIO())
-    console.print(render_status({**head, "profile": "hardened", "nodes": nodes, "replication": [row]}))
+    console.print(render_status({**head, "profile": "hardened", "nodes": nodes, "replication": [row], "masters": {}}))
     text = console.export_text()
     assert "profile hardened" in text.splitlines()[0]
     shown_line = [
@@ -81,7 +89,7 @@ def test_a_slave_with_long_offsets_takes_lines_of_80_columns_and_a_profile_is_na
     ]
     assert len(shown_line) == 2
     assert max(map(len, shown_line)) <= 80
-    console.print(render_status({**head, "profile": "4.9", "nodes": nodes, "replication": []}))
+    console.print(render_status({**head, "profile": "4.9", "nodes": nodes, "replication": [], "masters": {}}))
     assert "profile" not in console.export_text()
 
 
@@ -97,7 +105,15 @@ def test_who_asked_for_what_nobody_serves_and_a_failing_flush_are_shown() -> Non
         "unserved": unserved,
     }
     nodes = [{**node, "end": None, "ha_address": None, "pid": None}]
-    head = {"name": "default", "namesrv_addr": "", "rate": 1, "replication": [], "routes": {}, "faults": []}
+    head = {
+        "name": "default",
+        "namesrv_addr": "",
+        "rate": 1,
+        "masters": {},
+        "replication": [],
+        "routes": {},
+        "faults": [],
+    }
     console.print(render_status({**head, "nodes": nodes}))
     text = console.export_text()
     assert "broker-a: code 13 (QUERY_BROKER_OFFSET) from 127.0.0.1, 2 times" in text

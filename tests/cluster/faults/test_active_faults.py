@@ -120,10 +120,10 @@ def test_own_faults_are_told_to_their_target_only() -> None:
 def test_a_counted_fault_is_over_when_the_last_of_its_nodes_is_done() -> None:
     active = ActiveFaults()
     fault_id = active.add(AnswerRequest(target="broker-a:slave", code="310", times=2), NODES, 0).id
-    assert not active.mark_spent(fault_id, "broker-a-s", NODES)
+    assert not active.mark_spent(fault_id, "broker-a-s")
     assert not active.rules_for(NODES[2], NODES).own  # else a restart would begin again
     assert active.rules_for(NODES[3], NODES).own
-    assert active.mark_spent(fault_id, "broker-a-s2", NODES)
+    assert active.mark_spent(fault_id, "broker-a-s2")
 
 
 def test_an_unknown_id_is_told_with_those_in_force() -> None:

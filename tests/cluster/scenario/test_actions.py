@@ -60,7 +60,7 @@ async def healed(label: str) -> tuple[list[str], list[str]]:
     async with trio.open_nursery() as nursery:
         context = StepContext(cast("Cluster", cluster), SCENARIO, nursery, lambda _: None)
         for number, name in enumerate(["cut", "cut", "slow"], 1):
-            context.faults.setdefault(name, []).append(ActiveFault(f"f{number}", ISOLATION, 0))
+            context.faults.setdefault(name, []).append(ActiveFault(f"f{number}", ISOLATION, 0, {}))
         await VERBS["heal"].run(context, label, "")
     return cluster.calls, [*context.faults]
 

@@ -45,6 +45,10 @@ def complaints(*steps: str) -> list[str]:
         (["wait sent.SEND_OK late 5"], "late has not been started yet: nothing will come"),
         (["stop-workload early late"], "late has not been started yet"),
         (["kill late"], "late has not been started yet"),
+        (["promote broker-a"], "broker-a is a master of broker-a already"),
+        (["promote broker-a-s", "promote broker-a-s"], "broker-a-s is a master of broker-a already"),
+        (["demote broker-a", "demote broker-a"], "broker-a is a slave of broker-a already"),
+        (["pause broker-a-s", "promote broker-a-s"], "broker-a-s is paused: resume or kill it before"),
     ],
 )
 def test_what_cannot_be_is_found(steps: list[str], says: str) -> None:

@@ -100,3 +100,17 @@ def test_q_quits(document: Document) -> None:
 def test_brokers_are_shown_by_group_with_the_master_first(document: Document) -> None:
     names = [node["name"] for node in in_order(document["nodes"][::-1])]
     assert names == ["broker-a", "broker-a-s", "namesrv-1", "consume-2", "produce-1"]
+
+
+def test_one_key_changes_the_role_of_a_broker_to_the_other(document: Document) -> None:
+    assert press(Selection("broker-a-s"), "m", document)[1] == Act("promote", "broker-a-s")
+    assert press(Selection("broker-a"), "m", document)[1] == Act("demote", "broker-a")
+    selection, command = press(Selection("namesrv-1"), "m", document)
+    assert (selection.message, command) == ("namesrv-1 is a nameserver: only brokers have roles", None)
+
+
+def test_a_paused_broker_keeps_its_role(document: Document) -> None:
+    (master,) = [node for node in document["nodes"] if node["name"] == "broker-a"]
+    master["state"] = "paused"
+    selection, command = press(Selection("broker-a"), "m", document)
+    assert (selection.message, command) == ("broker-a is paused and cannot promote: p resumes it, k kills it", None)

@@ -76,7 +76,7 @@ def test_a_cluster_that_is_well(document: Document) -> None:
 
 
 
- ↑↓ choose  k kill  s start  x stop  p pause  i isolate  h heal  q quit"""
+ ↑↓ node  k kill  s start  x stop  p pause  m role  i isolate  h heal  q quit"""
     )
 
 

@@ -1,0 +1,71 @@
+"""Changes of brokers' roles by an operator: RocketMQ 4.9's own remedy for a dead master. No I/O.
+
+Source: issue 16, part 1. A broker reads its role and its broker id at its start (BrokerStartup), so a change of role is
+a stop, two changed settings, and a start on the same store.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from rmqlab.cluster.supervisor.process_state import WrongStateError
+from rmqlab.cluster.supervisor.topology import Node, NodeKind
+
+MASTER_ID = 0
+SLAVE_ROLE = "SLAVE"
+
+
+def promoted(node: Node, nodes: Sequence[Node], master_role: str) -> Node:
+    """Return the node as a master. WrongStateError for a master, or another kind of node."""
+    _check_is_broker(node)
+    if node.is_master:
+        raise WrongStateError(f"{node.name} is a master of {node.group} already")
+    return attrs.evolve(node, role=master_role, broker_id=MASTER_ID, role_changes=_next_change(nodes))
+
+
+def demoted(node: Node, nodes: Sequence[Node]) -> Node:
+    """Return the node as a slave, with the lowest broker id that is free in its group.
+
+    WrongStateError for a slave, or another kind of node.
+    """
+    _check_is_broker(node)
+    if not node.is_master:
+        raise WrongStateError(f"{node.name} is a slave of {node.group} already")
+    taken = {other.broker_id for other in nodes if other.group == node.group and other.name != node.name}
+    broker_id = next(number for number in range(MASTER_ID + 1, len(taken) + 2) if number not in taken)
+    return attrs.evolve(node, role=SLAVE_ROLE, broker_id=broker_id, role_changes=_next_change(nodes))
+
+
+def with_changes(nodes: Iterable[Node], changes: Mapping[str, int], master_role: str) -> list[Node]:
+    """Return nodes with the broker ids that earlier changes gave them, in the order of the changes."""
+    order = {name: number for number, name in enumerate(changes, 1)}
+
+    def changed(node: Node) -> Node:
+        if node.name not in changes:
+            return node
+        broker_id = changes[node.name]
+        role = SLAVE_ROLE if broker_id else master_role
+        return attrs.evolve(node, role=role, broker_id=broker_id, role_changes=order[node.name])
+
+    return [changed(node) for node in nodes]
+
+
+def changes_of(nodes: Iterable[Node]) -> dict[str, int]:
+    """Return the broker ids of all nodes whose role was changed, in the order of the changes."""
+    changed = sorted((node for node in nodes if node.role_changes), key=lambda node: node.role_changes)
+    return {node.name: node.broker_id for node in changed if node.broker_id is not None}
+
+
+def acting_master(group: str | None, nodes: Iterable[Node]) -> Node | None:
+    """Return the master of a group, the last promoted one of several; None without a master."""
+    masters = [node for node in nodes if node.group == group and node.is_master]
+    return max(masters, key=lambda node: node.role_changes, default=None)
+
+
+def _check_is_broker(node: Node) -> None:
+    if node.kind is not NodeKind.BROKER:
+        raise WrongStateError(f"{node.name} is a {node.kind}: only brokers have roles")
+
+
+def _next_change(nodes: Iterable[Node]) -> int:
+    return max((node.role_changes for node in nodes), default=0) + 1

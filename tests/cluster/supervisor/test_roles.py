@@ -1,0 +1,66 @@
+"""Changes of roles: which nodes become what, and which broker ids they get."""
+
+import pytest
+
+from rmqlab.cluster.supervisor.process_state import WrongStateError
+from rmqlab.cluster.supervisor.roles import acting_master, changes_of, demoted, promoted, with_changes
+from rmqlab.cluster.supervisor.topology import ClusterSpec, Node, Placement, nodes_of, place
+
+SPEC = ClusterSpec(role="SYNC_MASTER", groups=2, slaves=2)
+NODES = nodes_of(SPEC, place(SPEC, Placement(subnet=9)))
+
+
+def named(name: str, nodes: list[Node]) -> Node:
+    return next(node for node in nodes if node.name == name)
+
+
+def replaced(now: Node, nodes: list[Node]) -> list[Node]:
+    return [now if node.name == now.name else node for node in nodes]
+
+
+def test_a_promoted_slave_is_the_acting_master_beside_the_old_one() -> None:
+    now = promoted(named("broker-a-s", NODES), NODES, SPEC.role)
+    nodes = replaced(now, NODES)
+    assert (now.role, now.broker_id, now.is_master) == ("SYNC_MASTER", 0, True)
+    assert acting_master("broker-a", nodes) is now
+    assert acting_master("broker-b", nodes) is named("broker-b", NODES)
+    assert named("broker-a", nodes).is_master
+
+
+def test_a_demoted_master_gets_the_lowest_free_id_of_its_group() -> None:
+    nodes = replaced(promoted(named("broker-a-s", NODES), NODES, SPEC.role), NODES)
+    now = demoted(named("broker-a", nodes), nodes)
+    assert (now.role, now.broker_id) == ("SLAVE", 1)
+    nodes = replaced(now, nodes)
+    assert demoted(named("broker-a-s", nodes), nodes).broker_id == 3  # 1 and 2 are taken
+
+
+def test_of_two_promoted_slaves_the_later_one_acts() -> None:
+    nodes = NODES
+    for name in ("broker-a-s2", "broker-a-s"):
+        nodes = replaced(promoted(named(name, nodes), nodes, SPEC.role), nodes)
+    assert acting_master("broker-a", nodes) is named("broker-a-s", nodes)
+
+
+def test_changes_are_kept_in_their_order() -> None:
+    nodes = replaced(promoted(named("broker-a-s2", NODES), NODES, SPEC.role), NODES)
+    nodes = replaced(demoted(named("broker-a", nodes), nodes), nodes)
+    changes = changes_of(nodes)
+    assert [*changes.items()] == [("broker-a-s2", 0), ("broker-a", 2)]
+    assert with_changes(NODES, changes, SPEC.role) == nodes
+    assert acting_master("broker-a", with_changes(NODES, {"broker-a": 3}, SPEC.role)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "message"),
+    [
+        ("promote", "broker-a", "broker-a is a master of broker-a already"),
+        ("demote", "broker-b-s", "broker-b-s is a slave of broker-b already"),
+        ("promote", "namesrv-1", "namesrv-1 is a nameserver: only brokers have roles"),
+        ("demote", "namesrv-1", "namesrv-1 is a nameserver: only brokers have roles"),
+    ],
+)
+def test_a_change_that_is_none_is_refused(change: str, name: str, message: str) -> None:
+    node = named(name, NODES)
+    with pytest.raises(WrongStateError, match=message):
+        promoted(node, NODES, SPEC.role) if change == "promote" else demoted(node, NODES)

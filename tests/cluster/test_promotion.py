@@ -1,0 +1,90 @@
+"""Brokers that change their roles, on processes that serve nothing; every wait is for a fact."""
+
+import pathlib
+import tomllib
+
+import pytest
+
+from rmqlab.cluster.lab import Cluster, open_cluster
+from rmqlab.cluster.supervisor.process_state import NodeFailedError, WrongStateError
+from rmqlab.cluster.supervisor.topology import ClusterSpec, NodeKind, UnknownTargetError
+from rmqlab.faults import Isolation
+
+FAKES = {NodeKind.NAMESERVER: "fakenode", NodeKind.BROKER: "fakenode"}
+
+
+@pytest.fixture
+def place(tmp_path: pathlib.Path) -> pathlib.Path:
+    return tmp_path / "lab"
+
+
+def settings_of(place: pathlib.Path, node: str) -> tuple[str, int]:
+    settings = tomllib.loads((place / node / "config.toml").read_text())
+    return settings["broker_role"], settings["broker_id"]
+
+
+async def roles_of(cluster: Cluster) -> dict[str, tuple[str, int]]:
+    nodes = (await cluster.status())["nodes"]
+    return {node["name"]: (node["role"], node["broker_id"]) for node in nodes if node["kind"] == "broker"}
+
+
+async def test_a_slave_is_started_as_master_and_the_old_master_as_slave(place: pathlib.Path) -> None:
+    spec = ClusterSpec(name="x", role="SYNC_MASTER")
+    async with open_cluster(spec, directory=place, modules=FAKES) as cluster:
+        await cluster.kill("broker-a:master")
+        assert await cluster.promote("broker-a:slave") == ("broker-a-s",)
+        assert settings_of(place, "broker-a-s") == ("SYNC_MASTER", 0)
+        assert (await cluster.status())["masters"] == {"broker-a": ["broker-a-s"]}
+        assert await cluster.demote("broker-a") == ("broker-a",)
+        assert settings_of(place, "broker-a") == ("SLAVE", 1)
+        roles = {"broker-a": ("SLAVE", 1), "broker-a-s": ("SYNC_MASTER", 0)}
+        assert await roles_of(cluster) == roles
+        (row,) = (await cluster.status())["replication"]
+        assert (row["master"], row["slave"]) == ("broker-a-s", "broker-a")
+        changed = [(event.node, event.fields["broker_id"]) for event in cluster.events if event.kind == "role_changed"]
+        assert changed == [("broker-a-s", 0), ("broker-a", 1)]
+    async with open_cluster(spec, directory=place, modules=FAKES) as cluster:
+        assert await roles_of(cluster) == roles  # as at the last start
+        assert settings_of(place, "broker-a") == ("SLAVE", 1)
+
+
+async def test_an_old_master_that_is_started_is_a_second_one(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
+        await cluster.kill("broker-a")
+        await cluster.promote("broker-a-s")
+        await cluster.stop("broker-a:master")  # of two masters the one that runs
+        assert (await cluster.status())["masters"] == {"broker-a": []}
+        await cluster.start("broker-a:master")
+        assert (await cluster.status())["masters"] == {"broker-a": ["broker-a", "broker-a-s"]}
+
+
+async def test_a_role_is_changed_of_all_targets_or_of_none(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x", slaves=2), directory=place, modules=FAKES) as cluster:
+        await cluster.pause("broker-a-s2")
+        with pytest.raises(WrongStateError, match="broker-a-s2 is paused and cannot stop gracefully"):
+            await cluster.promote("broker-a:slave")
+        with pytest.raises(WrongStateError, match="namesrv-1 is a nameserver: only brokers have roles"):
+            await cluster.demote("namesrv-1")
+        assert (await cluster.status())["masters"] == {"broker-a": ["broker-a"]}
+        assert cluster.supervisor.life("broker-a-s").is_alive
+        with pytest.raises(UnknownTargetError, match="no node 'broker-x' here"):
+            await cluster.promote("broker-x")
+
+
+async def test_a_node_whose_settings_cannot_be_read_keeps_its_role(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
+        (place / "broker-a-s" / "config.toml").write_text("broker_role = ")
+        with pytest.raises(NodeFailedError, match="broker-a-s is stopped, and keeps its role"):
+            await cluster.promote("broker-a-s")
+        assert (await roles_of(cluster))["broker-a-s"] == ("SLAVE", 1)
+
+
+async def test_a_fault_stays_where_it_was_applied(place: pathlib.Path) -> None:
+    async with open_cluster(ClusterSpec(name="x"), directory=place, modules=FAKES) as cluster:
+        fault = await cluster.fault(Isolation(target="broker-a:slave"))
+        await cluster.promote("broker-a-s")
+        await cluster.demote("broker-a")
+        rules = cluster.supervisor.faults.rules_for("broker-a-s")
+        assert [link.hosts for link in rules.links if link.is_enforced_here] != []
+        assert rules.ids == [fault.id]
+        await cluster.heal(fault.id)
