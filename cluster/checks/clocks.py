@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import attrs
 
-from rmqlab.cluster.checks.copies import Stores
+from rmqlab.cluster.checks.copies import Copy, Stores
 from rmqlab.cluster.checks.history import History
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journal_schema import EVENT_TYPES
@@ -78,20 +78,19 @@ def _named(wrong: Iterable[Bound], brokers: set[str]) -> Mapping[str, list[Bound
 
 
 def _bounds(history: History, stores: Stores) -> Iterator[Bound]:
-    masters = {member.broker: member.name for member in history.members.values() if member.broker_id == 0}
-    yield from _of_sends(history, stores, masters)
-    yield from _of_deliveries(history, stores, masters)
+    yield from _of_sends(history, stores)
+    yield from _of_deliveries(history, stores)
     yield from _of_starts(history)
     yield from _of_ends(history)
 
 
-def _of_sends(history: History, stores: Stores, masters: Mapping[str, str]) -> Iterator[Bound]:
+def _of_sends(history: History, stores: Stores) -> Iterator[Bound]:
     for send in history.sends:
         for message_id in send.ids:
-            copies = [copy for copy in stores.by_message.get(message_id, ()) if copy.queue.broker in masters]
-            first = min((copy.stored_at for copy in copies), default=0)
-            for copy in copies:
-                node, at = masters[copy.queue.broker], copy.stored_at
+            copies = list(_with_masters(history, stores, message_id))
+            first = min((copy.stored_at for copy, _ in copies), default=0)
+            for copy, node in copies:
+                at = copy.stored_at
                 says = f"{node} stored a message before its send began at {send.node}"
                 yield Bound(node, send.node, send.began_at - at, says, at, message_id)
                 # Delayed and retried messages are stored again later.
@@ -101,16 +100,22 @@ def _of_sends(history: History, stores: Stores, masters: Mapping[str, str]) -> I
                     yield Bound(send.node, node, at - send.ended_at, says, at, message_id)
 
 
-def _of_deliveries(history: History, stores: Stores, masters: Mapping[str, str]) -> Iterator[Bound]:
+def _with_masters(history: History, stores: Stores, message_id: str) -> Iterator[tuple[Copy, str]]:
+    """Yield the copies of a message, with the master whose clock gave each its store time."""
+    for copy in stores.by_message.get(message_id, ()):
+        if (master := history.roles.master_at(copy.queue.broker, copy.stored_at)) is not None:
+            yield copy, master
+
+
+def _of_deliveries(history: History, stores: Stores) -> Iterator[Bound]:
     senders = {message_id: send for send in history.sends for message_id in send.ids}
     for delivery in history.deliveries:
         node, at, message_id = delivery.node, delivery.at, delivery.message_id
         if (send := senders.get(message_id)) is not None:
             says = f"{node} got a message before its send began at {send.node}"
             yield Bound(node, send.node, send.began_at - at, says, at, message_id)
-        for copy in stores.by_message.get(message_id, ()):
-            if (copy.queue, copy.offset) == (delivery.queue, delivery.offset) and copy.queue.broker in masters:
-                master = masters[copy.queue.broker]
+        for copy, master in _with_masters(history, stores, message_id):
+            if (copy.queue, copy.offset) == (delivery.queue, delivery.offset):
                 says = f"{node} got a message before {master} stored it"
                 yield Bound(node, master, copy.stored_at - at, says, at, message_id)
 

@@ -129,12 +129,11 @@ def _offset_file(root: Path) -> Mapping[str, Mapping[int, int]] | None:
 
 
 def _compare(roots: Mapping[str, Path], history: History) -> Iterator[tuple[str, Comparison]]:
-    for slave in history.members.values():
-        master = next(iter(history.brokers(slave.broker)), slave)
-        if slave.broker_id and not master.broker_id and {slave.name, master.name} <= roots.keys():
+    for follower, master in history.roles.followers.items():
+        if {follower, master} <= roots.keys():
             with contextlib.suppress(StoreError), contextlib.ExitStack() as stack:
-                images = [stack.enter_context(LogImage.open(roots[name])) for name in (master.name, slave.name)]
-                yield slave.name, compare_logs(*images, shown=IDS_LIMIT)
+                images = [stack.enter_context(LogImage.open(roots[name])) for name in (master, follower)]
+                yield follower, compare_logs(*images, shown=IDS_LIMIT)
 
 
 def gather(nodes: Iterable[NodeStore], unread: Mapping[str, str]) -> Stores:

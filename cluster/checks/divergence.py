@@ -1,5 +1,7 @@
 """Whether a slave's commit log equals its master's, byte for byte, and by how much it is shorter or longer.
 
+After a promotion the master before it is compared, too: what only its log has is lost to clients.
+
 RocketMQ copies bytes, so a difference is permanent. The records that contain differing bytes are named, of either log.
 The common range and the end of a log are those of `rmqlab diff` (rmqlab/store/compare.py).
 """
@@ -15,22 +17,19 @@ from rmqlab.verdict.findings import EVIDENCE_LIMIT, Evidence, Finding, unknown
 
 def judge(history: History, stores: Stores) -> Iterator[Finding]:
     """Yield the findings of `catalogue.DIVERGENCE`."""
-    for slave in history.members.values():
-        if not slave.broker_id:
-            continue
-        comparison = stores.comparisons.get(slave.name)
-        missing = stores.missing_of([slave.broker], history)
+    slaves = (member.name for member in history.members.values() if member.broker_id)
+    for name in dict.fromkeys([*slaves, *history.roles.followers]):
+        comparison = stores.comparisons.get(name)
         if comparison is None or comparison.verdict is Verdict.UNKNOWN:
-            why = (
-                comparison.reason if comparison else "; ".join(missing) or "its log and its master's were not compared"
-            )
+            missing = "; ".join(stores.missing_of([history.members[name].broker], history))
+            why = comparison.reason if comparison else missing or "its log and its master's were not compared"
             for metric in DIVERGENCE:
-                yield unknown(f"{metric.name} {slave.name}", metric.unit, why)
+                yield unknown(f"{metric.name} {name}", metric.unit, why)
             continue
-        yield _judge_divergence(slave.name, comparison)
+        yield _judge_divergence(name, comparison)
         difference = comparison.a.max_offset - comparison.b.max_offset
-        yield Finding(metric=f"behind {slave.name}", unit="bytes", value=max(0, difference))
-        yield Finding(metric=f"ahead {slave.name}", unit="bytes", value=max(0, -difference))
+        yield Finding(metric=f"behind {name}", unit="bytes", value=max(0, difference))
+        yield Finding(metric=f"ahead {name}", unit="bytes", value=max(0, -difference))
 
 
 def _judge_divergence(slave: str, comparison: Comparison) -> Finding:

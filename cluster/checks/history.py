@@ -15,6 +15,7 @@ import attrs
 
 from rmqlab.runtime.journal import MESSAGE_KINDS, JournalEntry
 from rmqlab.verdict.outcomes import STORED
+from rmqlab.verdict.roles import Roles
 
 _NOISE = MESSAGE_KINDS | {
     "registered", "log_sampled", "rebalanced", "node_spawned", "topics_synced", "groups_synced", "producer_joined",
@@ -145,6 +146,7 @@ class History:
     group_of: Mapping[str, str]
     """The consumer group of each node that consumed or committed anything."""
     members: Mapping[str, Member]
+    roles: Roles
     absences: tuple[Absence, ...]
     stopped: Mapping[str, int]
     """When nodes stopped cleanly with the whole cluster. These events are not in `entries`."""
@@ -165,7 +167,7 @@ class History:
         return self.entries[0].at_millis if self.entries else 0
 
     def brokers(self, name: str) -> list[Member]:
-        """Return the members of a broker name, master first."""
+        """Return the members of a broker name, by their last broker ids."""
         found = [member for member in self.members.values() if member.broker == name]
         return sorted(found, key=lambda member: member.broker_id or 0)
 
@@ -221,6 +223,7 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
     for delivery in deliveries:
         by_message[delivery.message_id].append(delivery.entry)
     members = _members(by_kind["node_ready"])
+    roles = Roles.of((entry.at_millis, entry.node, entry.kind, entry.fields) for entry in known)
     return History(
         entries=tuple(known),
         sends=tuple(sends),
@@ -229,7 +232,8 @@ def read_history(entries: Iterable[JournalEntry]) -> History:
         commits=tuple(commits),
         group_of=dict(_groups(deliveries, commits)),
         members=members,
-        absences=tuple(sorted([*_absences(known), *_isolations(known, members)], key=lambda absence: absence.at)),
+        roles=roles,
+        absences=tuple(sorted([*_absences(known), *_isolations(known, roles)], key=lambda absence: absence.at)),
         stopped=_stopped(every),
         closing=tuple(every[_stopping(every) :]),
         by_message={key: tuple(found) for key, found in by_message.items()},
@@ -371,30 +375,18 @@ def _absences(entries: Iterable[JournalEntry]) -> Iterator[Absence]:
     return iter([*absences, *away.values()])
 
 
-def _isolations(entries: Iterable[JournalEntry], members: Mapping[str, Member]) -> Iterator[Absence]:
+def _isolations(entries: Iterable[JournalEntry], roles: Roles) -> Iterator[Absence]:
     """Yield the absences of isolated nodes: from the fault to its end."""
     isolated: dict[str, list[Absence]] = {}
     for entry in entries:
         if entry.kind == "fault_applied" and entry.fields.get("fault") == "isolate":
-            names = _nodes_meant(str(entry.fields.get("target")), members)
+            names = roles.nodes_meant(str(entry.fields.get("target")), entry.at_millis)
             away = [Absence(node=name, how="isolated", at=entry.at_millis, until=None) for name in names]
             isolated[str(entry.fields["id"])] = away
         elif entry.kind == "fault_healed":
             for absence in isolated.pop(str(entry.fields["id"]), ()):
                 yield attrs.evolve(absence, until=entry.at_millis)
     yield from itertools.chain.from_iterable(isolated.values())
-
-
-def _nodes_meant(target: str, members: Mapping[str, Member]) -> list[str]:
-    """Return the nodes of a target such as `broker-a-s` or `broker-a:slave`."""
-    name, colon, role = target.partition(":")
-    if not colon:
-        return [name]
-    return [
-        member.name
-        for member in members.values()
-        if member.broker == name and bool(member.broker_id) == (role == "slave")
-    ]
 
 
 _at = operator.attrgetter("at_millis")

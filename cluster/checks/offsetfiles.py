@@ -14,6 +14,7 @@ from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import Commit, History, Member, Queue
 from rmqlab.cluster.checks.moves import Move, find_moves
 from rmqlab.verdict.findings import Evidence, Finding, unknown
+from rmqlab.verdict.roles import CONTESTED
 
 _MESSAGES = "messages"
 SAVE_PERIOD = 5000
@@ -63,6 +64,8 @@ def _judge_node(member: Member, history: History, stores: Stores, moves: list[Mo
     if stored is None or life is None:
         missing = "consumerOffset.json could not be read" if stored is None else "the node lost power, or its store"
         return unknown(metric, _MESSAGES, missing)
+    if member.broker in history.roles.contested:
+        return unknown(metric, _MESSAGES, CONTESTED)
     floors = dict(_floors(life, history, moves))
     if not floors:
         return unknown(metric, _MESSAGES, "no commit to this node must have been saved")
@@ -122,7 +125,8 @@ def _floors(life: _Life, history: History, moves: list[Move]) -> Iterator[tuple[
     for commit in history.commits:
         broker_id = int(commit.entry.fields.get("broker_id") or 0)
         is_here = (commit.queue.broker, broker_id) == (life.member.broker, life.member.broker_id or 0)
-        if is_here and commit.at >= life.ready_at:
+        is_served = broker_id or history.roles.master_at(life.member.broker, commit.at) == life.member.name
+        if is_here and is_served and commit.at >= life.ready_at:
             by_place.setdefault((commit.group, commit.queue), []).append(commit)
     for place, commits in by_place.items():
         proven = [index for index, commit in enumerate(commits) if life.proves(commit)]

@@ -12,6 +12,7 @@ from rmqlab.cluster.checks.copies import Stores
 from rmqlab.cluster.checks.history import History
 from rmqlab.runtime.journal import JournalEntry
 from rmqlab.verdict.findings import Evidence, Finding, unknown
+from rmqlab.verdict.roles import Pair
 
 SAME_INSTANT = 500
 """Milliseconds. A sample that follows another sooner is of the same instant."""
@@ -27,21 +28,37 @@ class Lag:
 
 def judge(history: History, _stores: Stores) -> Iterator[Finding]:
     """Yield the findings of `catalogue.REPLICATION`."""
-    for slave in history.members.values():
-        if not slave.broker_id:
+    samples = list(history.of_kind("log_sampled"))
+    for slave in _slaves(history):
+        pairs = [pair for pair in history.roles.pairs if pair.slave == slave]
+        each = [(pair, lag_series(_within(pair, samples), pair.master, pair.slave)) for pair in pairs]
+        series = [lag for _, lags in each for lag in lags]
+        if not series:
+            missing = f"{slave} or its master gave no sample of its log"
+            yield unknown(f"replication_lag {slave}", "bytes", missing)
+            yield unknown(f"replication_lag_left {slave}", "bytes", missing)
+            yield unknown(f"behind_for {slave}", "s", missing)
             continue
-        master = next(iter(history.brokers(slave.broker)))
-        samples = [entry for entry in history.of_kind("log_sampled") if entry.node in (master.name, slave.name)]
-        series = lag_series(samples, master.name, slave.name)
-        if master.broker_id or not series:
-            missing = f"{master.name} or {slave.name} gave no sample of its log"
-            yield unknown(f"replication_lag {slave.name}", "bytes", missing)
-            yield unknown(f"replication_lag_left {slave.name}", "bytes", missing)
-            yield unknown(f"behind_for {slave.name}", "s", missing)
-            continue
-        yield _told("replication_lag", slave.name, max(series, key=lambda lag: lag.byte_count), history)
-        yield _told("replication_lag_left", slave.name, series[-1], history)
-        yield _longest(slave.name, series, history)
+        yield _lag_finding("replication_lag", slave, max(series, key=lambda lag: lag.byte_count), history)
+        yield _lag_finding("replication_lag_left", slave, series[-1], history)
+        yield _longest(slave, each, history)
+
+
+def _slaves(history: History) -> list[str]:
+    """Return the nodes that are or were slaves."""
+    slaves = [member.name for member in history.members.values() if member.broker_id]
+    return list(dict.fromkeys([*slaves, *(pair.slave for pair in history.roles.pairs)]))
+
+
+def _within(pair: Pair, samples: Iterable[JournalEntry]) -> list[JournalEntry]:
+    """Return the samples of a slave and its master while they had these roles."""
+    return [
+        entry
+        for entry in samples
+        if entry.node in (pair.master, pair.slave)
+        and pair.at <= entry.at_millis
+        and (pair.until is None or entry.at_millis < pair.until)
+    ]
 
 
 def lag_series(samples: Iterable[JournalEntry], master: str, slave: str) -> list[Lag]:
@@ -65,9 +82,9 @@ def lag_series(samples: Iterable[JournalEntry], master: str, slave: str) -> list
     return series
 
 
-def _longest(slave: str, series: Sequence[Lag], history: History) -> Finding:
-    """Return how long the slave was behind at once, at most."""
-    spans = list(_spans_behind(series))
+def _longest(slave: str, each: Iterable[tuple[Pair, Sequence[Lag]]], history: History) -> Finding:
+    """Return how long the slave was behind one master at once, at most."""
+    spans = [span for pair, series in each for span in _spans_behind(series, pair.until)]
     at, until = max(spans, key=lambda span: _end(span, history) - span[0], default=(0, 0))
     return Finding(
         metric=f"behind_for {slave}",
@@ -78,8 +95,8 @@ def _longest(slave: str, series: Sequence[Lag], history: History) -> Finding:
     )
 
 
-def _spans_behind(series: Iterable[Lag]) -> Iterator[tuple[int, int | None]]:
-    """Yield when the slave fell behind and when it caught up; None if it never did."""
+def _spans_behind(series: Iterable[Lag], until: int | None) -> Iterator[tuple[int, int | None]]:
+    """Yield when the slave fell behind and when it caught up, or `until` if it never did."""
     since: int | None = None
     for lag in series:
         if lag.byte_count and since is None:
@@ -88,14 +105,14 @@ def _spans_behind(series: Iterable[Lag]) -> Iterator[tuple[int, int | None]]:
             yield since, lag.at
             since = None
     if since is not None:
-        yield since, None
+        yield since, until
 
 
 def _end(span: tuple[int, int | None], history: History) -> int:
     return history.ended_at if span[1] is None else span[1]
 
 
-def _told(metric: str, slave: str, lag: Lag, history: History) -> Finding:
+def _lag_finding(metric: str, slave: str, lag: Lag, history: History) -> Finding:
     evidence = Evidence(
         says=f"{slave} was {lag.byte_count} bytes behind", at_millis=lag.at, entries=history.around(lag.at)
     )

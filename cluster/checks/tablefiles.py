@@ -16,6 +16,7 @@ from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.configfile import load_config_file
 from rmqlab.verdict.catalogue import DELAY_OFFSET_BEHIND, GROUPS_MISSING, TABLE_FILES
 from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.roles import CONTESTED
 
 T = TypeVar("T")
 _GROUPS = "subscriptionGroup.json"
@@ -47,6 +48,8 @@ def _judge_groups(member: Member, store: NodeStore, history: History) -> Finding
     table = _read(store, _GROUPS, SubscriptionGroupWrapper.decode)
     if table is None:
         return unknown(metric, unit, f"{_GROUPS} could not be read")
+    if member.broker in history.roles.contested:
+        return unknown(metric, unit, CONTESTED)
     ready_at = max(entry.at_millis for entry in history.of_node(member.name, "node_ready"))
     served = {
         delivery.group
@@ -54,6 +57,7 @@ def _judge_groups(member: Member, store: NodeStore, history: History) -> Finding
         if delivery.queue.broker == member.broker
         and not delivery.entry.fields.get("from_broker_id")
         and delivery.at >= ready_at
+        and history.roles.master_at(member.broker, delivery.at) == member.name
     }
     missing = sorted(served - table.subscription_group_table.keys())
     lines = (f"{member.name}: {_GROUPS} lacks {group}, which consumed from here" for group in missing)

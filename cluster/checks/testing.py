@@ -61,16 +61,16 @@ class MadeUpRun:
         """Advance the time."""
         self.now += round(seconds * 1000)
 
-    def ready(self, node: str) -> None:
-        """Start a node; a broker is in every route then."""
+    def ready(self, node: str, broker_id: int | None = None) -> None:
+        """Start a node; a broker is in every route then, with its planned id or another."""
         if not node.startswith("broker"):
             self.add(node, "node_ready", address=ADDRESSES[node])
             return
-        name, broker_id = broker_of(node)
+        named = self._named(node) | ({} if broker_id is None else {"broker_id": broker_id})
         for nameserver in self.nodes:
             if nameserver.startswith("namesrv"):
-                self.add(nameserver, "broker_registered", **self._named(node))
-        self.add(node, "node_ready", address=ADDRESSES[node], broker_name=name, broker_id=broker_id)
+                self.add(nameserver, "broker_registered", **named)
+        self.add(node, "node_ready", **named)
 
     def end(self, node: str, command: str = "kill", kind: str = "node_killed") -> int:
         """End or freeze a node; return the time of the command."""

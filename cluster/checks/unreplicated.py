@@ -1,13 +1,15 @@
-"""Messages that a SYNC_MASTER acknowledged with SEND_OK and that none of its slaves has.
+"""Messages that a SYNC_MASTER acknowledged with SEND_OK and that none of its slaves of that time has.
 
 If records of a slave were removed after the send (store wiped, power lost, files deleted, log truncated), their absence
 proves nothing: these messages are mentioned, and do not count.
 """
 
+import bisect
+import operator
 from collections.abc import Iterator, Sequence
 
 from rmqlab.cluster.checks.copies import Stores
-from rmqlab.cluster.checks.history import History, Member, Send
+from rmqlab.cluster.checks.history import History, Send
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.causes import REMOVING_KINDS
 from rmqlab.verdict.findings import Evidence, Finding, count_of, unknown
@@ -15,32 +17,42 @@ from rmqlab.verdict.grounds import SYNC_MASTER
 
 
 def judge(history: History, stores: Stores, role: str) -> Iterator[Finding]:
-    """Yield `unreplicated BROKER` for each broker name of a SYNC_MASTER cluster that has slaves."""
+    """Yield `unreplicated BROKER` for each broker name of a SYNC_MASTER cluster that has or had slaves."""
     for broker in history.broker_names if role == SYNC_MASTER else ():
-        slaves = [member for member in history.brokers(broker) if member.broker_id]
-        if slaves:
-            yield _judge_broker(history, stores, broker, slaves)
+        if any(slaves for _, slaves in history.roles.slaves_over_time(broker)):
+            yield _judge_broker(history, stores, broker)
 
 
-def _judge_broker(history: History, stores: Stores, broker: str, slaves: Sequence[Member]) -> Finding:
+def _judge_broker(history: History, stores: Stores, broker: str) -> Finding:
     metric = f"unreplicated {broker}"
     unread = stores.missing_of({broker}, history)
     if unread:
         return unknown(metric, MESSAGES, "; ".join(unread))
-    held = {copy.message_id for slave in slaves for copy in stores.nodes[slave.name].copies}
-    replicated = [send for send in history.sends if _is_replicated(send, broker)]
-    absent = [(key, send) for send in replicated for key in send.ids if key not in held]
-    removed_at = max((_last_removal(history, slave.name) for slave in slaves), default=-1)
-    found = [(key, send) for key, send in absent if send.ended_at > removed_at]
+    sends = [send for send in history.sends if _is_replicated(send, broker)]
+    absent = list(_absent(history, stores, broker, sends))
+    found = [(key, send) for key, send, is_removed in absent if not is_removed]
     explained = len(absent) - len(found)
     return count_of(
         metric,
         MESSAGES,
         found,
         lambda named: _where_it_was(*named, history),
-        says=f"of {sum(len(send.ids) for send in replicated)} messages; {explained} more were removed from a slave later",
+        says=f"of {sum(len(send.ids) for send in sends)} messages; {explained} more were removed from a slave later",
         message_ids=[key for key, _ in found],
     )
+
+
+def _absent(history: History, stores: Stores, broker: str, sends: Sequence[Send]) -> Iterator[tuple[str, Send, bool]]:
+    """Yield what no slave of the time of its send has, and whether a slave's records were removed later."""
+    over_time = history.roles.slaves_over_time(broker)
+    slaves = {slave for _, found in over_time for slave in found}
+    held = {slave: {copy.message_id for copy in stores.nodes[slave].copies} for slave in slaves}
+    removed_at = {slave: _last_removal(history, slave) for slave in slaves}
+    for send in sends:
+        own = over_time[bisect.bisect_right(over_time, send.ended_at, key=operator.itemgetter(0)) - 1][1]
+        for key in send.ids:
+            if not any(key in held[slave] for slave in own):
+                yield key, send, any(send.ended_at <= removed_at[slave] for slave in own)
 
 
 def _is_replicated(send: Send, broker: str) -> bool:

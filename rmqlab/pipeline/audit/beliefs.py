@@ -67,20 +67,12 @@ def find_absences(run: Run) -> list[Absence]:
             ordered.pop(one.node, None)
             end(one.node, one.at)
         elif one.kind == "fault_applied" and one.fields.get("fault") == "isolate":
-            names = _meant(run, str(one.fields.get("target")))
+            names = run.roles.nodes_meant(str(one.fields.get("target")), one.at)
             isolated[str(one.fields.get("id"))] = [Absence(name, "isolated", one.at, None) for name in names]
         elif one.kind == "fault_healed":
             healed = isolated.pop(str(one.fields.get("id")), [])
             found += [attrs.evolve(absence, until=one.at) for absence in healed]
     return [*found, *away.values(), *itertools.chain.from_iterable(isolated.values())]
-
-
-def _meant(run: Run, target: str) -> list[str]:
-    name, colon, role = target.partition(":")
-    if not colon:
-        return [name]
-    members = run.members.values()
-    return [one.name for one in members if one.broker == name and bool(one.broker_id) == (role == "slave")]
 
 
 def nameserver_beliefs(happenings: Sequence[Happening]) -> Iterator[Belief]:

@@ -24,7 +24,8 @@ _BOUNDS = """
 with stored as (
     select c.message_id, c.broker, c.topic, c.queue, c.offset, c.stored_at, m.node,
         min(c.stored_at) over (partition by c.message_id) first_stored
-    from copies c join clock_masters m on c.broker = m.broker
+    from copies c join clock_masters m
+        on c.broker = m.broker and c.stored_at >= m.at and c.stored_at < coalesce(m.until, c.stored_at + 1)
 ), own_events as (
     select node, kind, at, seq from raw_happenings union all select node, kind, at, seq from message_events
 ), pairs as (
@@ -62,8 +63,13 @@ from pairs group by behind, ahead
 
 def judge(run: Run) -> Iterator[Finding]:
     """Write the table, and yield a finding for every node that can be compared with another."""
-    masters = [{"broker": one.broker, "node": one.name} for one in run.members.values() if one.broker_id == 0]
-    run.small("clock_masters", masters, broker=pa.string(), node=pa.string())
+    masters = [
+        {"broker": broker, "node": node, "at": at, "until": until}
+        for broker in run.roles.brokers
+        for node, at, until in run.roles.masters_over_time(broker)
+    ]
+    times = {"at": pa.int64(), "until": pa.int64()}
+    run.small("clock_masters", masters, broker=pa.string(), node=pa.string(), **times)
     own = [name for name, kind in EVENT_TYPES.items() if kind.source not in ("supervisor", "any")]
     ends = ("node_killed", "node_stopped", "node_crashed")
     quoted = {"own": ", ".join(map(literal, own)), "ends": ", ".join(map(literal, ends))}

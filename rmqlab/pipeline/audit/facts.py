@@ -37,6 +37,7 @@ from rmqlab.runtime.journal import JournalEntry
 from rmqlab.runtime.journalsurvey import join_surveys, survey_of_fields
 from rmqlab.verdict.judgement import CONDITION_KINDS, Conditions, read_conditions
 from rmqlab.verdict.outcomes import STORED
+from rmqlab.verdict.roles import Roles
 
 STORED_SQL: Final = ", ".join(f"'{outcome}'" for outcome in STORED)
 _MESSAGE_KINDS: Final = "sent,attempt_failed,delivered,committed"
@@ -69,6 +70,7 @@ class Run:
     happenings: tuple[Happening, ...]
     """Events about the presence of nodes and the beliefs of watchers, in order."""
     members: Mapping[str, Member]
+    roles: Roles
     stores: tuple[str, ...]
     """Nodes whose store was read, or was wiped."""
     wiped: tuple[str, ...]
@@ -186,6 +188,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
         out=out,
         happenings=(),
         members={},
+        roles=Roles.of(()),
         stores=(),
         wiped=(),
         unread={},
@@ -207,6 +210,7 @@ def read_facts(spark: SparkSession, directory: Path, out: Path, *, is_small: boo
         draft,
         happenings=happenings,
         members=members,
+        roles=Roles.of((one.at, one.node, one.kind, one.fields) for one in happenings),
         stores=tuple(sorted(stores | wiped)),
         wiped=tuple(sorted(wiped)),
         unread={

@@ -18,6 +18,7 @@ from rmqlab.remoting.bodies.offset import ConsumerOffsets
 from rmqlab.store.configfile import load_config_file
 from rmqlab.verdict.catalogue import MESSAGES
 from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.roles import CONTESTED
 
 _SAVED_EVERY, _SAVED_FIRST, _TRAVEL, _STALL = 5000, 10_000, 1000, 500
 _ENDINGS = ("node_killed", "node_crashed", "node_stopped")
@@ -26,7 +27,7 @@ _FLOORS = """
 with here as (
     select l.node, c.`group`, c.topic, c.broker, c.queue, c.offset, c.seq, c.at, l.saved_until
     from commits c join offset_lives l on c.broker = l.broker and coalesce(c.broker_id, 0) = l.broker_id
-    where c.at >= l.ready_at
+    where c.at >= l.ready_at and c.at < coalesce(l.held_until, c.at + 1)
 ), sure as (
     select h.node, h.`group`, h.topic, h.broker, h.queue, max(named_struct('seq', h.seq, 'at', h.at)) latest
     from here h left anti join offset_disturbances d
@@ -71,7 +72,11 @@ def judge(run: Run) -> Iterator[Finding]:
     for row in run.rows("select * from offset_floors order by floor - stored desc"):
         rows[row.node].append(row)
     for name, life in lives.items():
-        yield _judge(f"offset_file_behind {name}", rows[name], is_read=name in files, is_alive=life is not None)
+        metric = f"offset_file_behind {name}"
+        if name in files and life is not None and run.members[name].broker in run.roles.contested:
+            yield unknown(metric, MESSAGES, CONTESTED)
+        else:
+            yield _judge(metric, rows[name], is_read=name in files, is_alive=life is not None)
 
 
 def _judge(metric: str, rows: list[Any], *, is_read: bool, is_alive: bool) -> Finding:
@@ -79,12 +84,12 @@ def _judge(metric: str, rows: list[Any], *, is_read: bool, is_alive: bool) -> Fi
         missing = "no commit to this node must have been saved" if is_read else "consumerOffset.json could not be read"
         return unknown(metric, MESSAGES, missing if is_alive else "the node lost power, or its store")
     behind = [row for row in rows if row.floor > row.stored]
-    told = tuple(
+    lines = tuple(
         f"{row['group']}, {row.topic}@{row.broker}:{row.queue}: offset {row.stored} in the file, and must be {row.floor}"
         for row in behind
     )
     return Finding(
-        metric=metric, unit=MESSAGES, value=behind[0].floor - behind[0].stored if behind else 0, evidence=seen(told)
+        metric=metric, unit=MESSAGES, value=behind[0].floor - behind[0].stored if behind else 0, evidence=seen(lines)
     )
 
 
@@ -108,13 +113,15 @@ def _share(
         for queue, offset in queues.items()
     ]
     run.small("offset_files", stored, node=pa.string(), key=pa.string(), queue=pa.int32(), offset=pa.int64())
+    acting = (span for broker in run.roles.brokers for span in run.roles.masters_over_time(broker))
+    held_until = {node: until for node, _, until in acting if not run.members[node].broker_id}
     known = [
         {"node": name, "broker": run.members[name].broker, "broker_id": run.members[name].broker_id or 0}
-        | {"ready_at": life.ready_at, "saved_until": life.saved_until}
+        | {"ready_at": life.ready_at, "saved_until": life.saved_until, "held_until": held_until.get(name)}
         for name, life in lives.items()
         if life is not None
     ]
-    columns = {"ready_at": pa.int64(), "saved_until": pa.int64()}
+    columns = {"ready_at": pa.int64(), "saved_until": pa.int64(), "held_until": pa.int64()}
     run.small("offset_lives", known, node=pa.string(), broker=pa.string(), broker_id=pa.int32(), **columns)
     spans = [
         {"node": node, "at": at - _TRAVEL, "until": until}

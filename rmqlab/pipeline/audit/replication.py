@@ -1,5 +1,7 @@
 """Masters and slaves: the replication lag of a slave, and whether its log equals its master's.
 
+After a promotion the log of the master before it is compared, too.
+
 Metrics: replication_lag SLAVE, replication_lag_left SLAVE, behind_for SLAVE, divergence SLAVE, behind SLAVE, ahead
 SLAVE.
 """
@@ -21,32 +23,37 @@ from rmqlab.verdict.findings import Finding, seen, unknown
 # Samples less than half a second apart count as one.
 _LAG = """
 with samples as (
-    select h.at, h.seq, h.node, m.slave, h.node = m.master is_master,
+    select h.at, h.seq, h.node, m.slave, m.master, m.paired_at, m.paired_until, h.node = m.master is_master,
         cast(get_json_object(fields, '$.max_offset') as bigint) log_end
-    from happenings h join pairs m on h.node in (m.master, m.slave) where kind = 'log_sampled'
+    from happenings h join pairs m on h.node in (m.master, m.slave)
+        and h.at >= m.paired_at and h.at < coalesce(m.paired_until, h.at + 1)
+    where kind = 'log_sampled'
 ), stepped as (
-    select *, int(coalesce(at - lag(at) over (partition by slave order by seq) >= 500, true)) is_new from samples
+    select *, int(coalesce(at - lag(at) over (partition by slave, paired_at order by seq) >= 500, true)) is_new
+    from samples
 ), instants as (
-    select *, sum(is_new) over (partition by slave order by seq) instant from stepped
+    select *, sum(is_new) over (partition by slave, paired_at order by seq) instant from stepped
 ), known as (
-    select slave, instant, at,
+    select slave, master, paired_at, paired_until, instant, at,
         last_value(if(is_master, log_end, null)) ignore nulls over before master_end,
         last_value(if(is_master, null, log_end)) ignore nulls over before slave_end,
-        row_number() over (partition by slave, instant order by seq desc) nth,
-        min(at) over (partition by slave, instant) instant_at
-    from instants window before as (partition by slave order by seq rows between unbounded preceding and current row)
+        row_number() over (partition by slave, paired_at, instant order by seq desc) nth,
+        min(at) over (partition by slave, paired_at, instant) instant_at
+    from instants
+    window before as (partition by slave, paired_at order by seq rows between unbounded preceding and current row)
 )
-select slave, instant_at at, greatest(0, master_end - slave_end) behind_bytes, master_end, slave_end
+select slave, instant_at at, greatest(0, master_end - slave_end) behind_bytes, master_end, slave_end, master, paired_at,
+    paired_until
 from known where nth = 1 and master_end is not null and slave_end is not null
 """
 
 # Consecutive samples in which a slave was behind form one span, up to the first sample in which it was not.
 _SPANS = """
 with stepped as (
-    select *, lead(at) over (partition by slave order by at) next_at,
-        sum(int(behind_bytes = 0)) over (partition by slave order by at) span from lag
+    select *, lead(at, 1, paired_until) over (partition by slave, paired_at order by at) next_at,
+        sum(int(behind_bytes = 0)) over (partition by slave, paired_at order by at) span from lag
 )
-select slave, min(at) at, max_by(next_at, at) until from stepped where behind_bytes > 0 group by slave, span
+select slave, min(at) at, max_by(next_at, at) until from stepped where behind_bytes > 0 group by slave, paired_at, span
 """
 # Holes are part of a log; bytes after its last record are not.
 _ENDS = """
@@ -61,7 +68,7 @@ with ends as (
     {ends}
 ), common as (
     select p.master, p.slave, greatest(a.first, b.first) low, least(a.last, b.last) high
-    from pairs p join ends a on p.master = a.node join ends b on p.slave = b.node
+    from followers p join ends a on p.master = a.node join ends b on p.slave = b.node
 ), records as (
     select c.slave, c.low, c.high, r.log_offset, r.record_crc, r.size, r.message_id, r.node = c.slave is_slave
     from whole_records r join common c on r.node in (c.master, c.slave)
@@ -96,9 +103,8 @@ order by log_offset
 
 def judge(run: Run) -> Iterator[Finding]:
     """Write the tables `lag`, `behind_spans` and `divergences`, and yield the findings of every slave."""
-    slaves = [member for member in run.members.values() if member.broker_id]
-    rows = [{"slave": slave.name, "master": master.name} for slave in slaves for master in _masters(run, slave)]
-    run.small("pairs", rows, slave=pa.string(), master=pa.string())
+    slaves = [member.name for member in run.members.values() if member.broker_id]
+    _share_roles(run)
     run.table("lag", run.sql(_LAG))
     run.table("behind_spans", run.sql(_SPANS))
     run.table("divergences", run.sql(_DIFFERING.format(ends=_ENDS)))
@@ -107,13 +113,22 @@ def judge(run: Run) -> Iterator[Finding]:
         row.node: (row.first, row.last) for row in run.rows(_ENDS)
     }
     differing = run.rows(_FIRST_DIFFERENCES)
-    for slave in slaves:
-        yield from _judge_lag(slave.name, lags.get(slave.name))
-        yield from _judge_logs(run, slave, ends, [row for row in differing if row.slave == slave.name])
+    for slave in dict.fromkeys([*slaves, *(pair.slave for pair in run.roles.pairs)]):
+        yield from _judge_lag(slave, lags.get(slave))
+    for name in dict.fromkeys([*slaves, *run.roles.followers]):
+        yield from _judge_logs(run, run.members[name], ends, [row for row in differing if row.slave == name])
 
 
-def _masters(run: Run, slave: Member) -> list[Member]:
-    return [member for member in run.members.values() if member.broker == slave.broker and member.broker_id == 0]
+def _share_roles(run: Run) -> None:
+    """Register the pairs of slaves and masters over time, and those at the end, as Spark views."""
+    pairs = [
+        {"slave": pair.slave, "master": pair.master, "paired_at": pair.at, "paired_until": pair.until}
+        for pair in run.roles.pairs
+    ]
+    times = {"paired_at": pa.int64(), "paired_until": pa.int64()}
+    run.small("pairs", pairs, slave=pa.string(), master=pa.string(), **times)
+    followers = [{"slave": node, "master": master} for node, master in run.roles.followers.items()]
+    run.small("followers", followers, slave=pa.string(), master=pa.string())
 
 
 def _judge_lag(slave: str, row: Any | None) -> Iterator[Finding]:
@@ -134,19 +149,19 @@ def _judge_lag(slave: str, row: Any | None) -> Iterator[Finding]:
 
 
 def _judge_logs(run: Run, slave: Member, ends: Mapping[str, Extent], differing: Sequence[Any]) -> Iterator[Finding]:
-    masters = [member.name for member in _masters(run, slave)]
+    master = run.roles.followers.get(slave.name)
     missing = "; ".join(run.unread_of(slave.broker))
-    if missing or len(masters) != 1 or not {slave.name, *masters} <= ends.keys():
+    if missing or master is None or not {slave.name, master} <= ends.keys():
         for name in ("divergence", "behind", "ahead"):
             yield unknown(f"{name} {slave.name}", BYTES, missing or "there are not two logs to compare")
         return
-    mine, its_masters = ends[slave.name], ends[masters[0]]
+    mine, its_masters = ends[slave.name], ends[master]
     common = max(mine[0], its_masters[0]), min(mine[1], its_masters[1])
     if common[0] >= common[1] and _NOTHING not in (mine, its_masters):
         for name in ("divergence", "behind", "ahead"):
             yield unknown(f"{name} {slave.name}", BYTES, "the logs have no byte in common")
         return
-    yield _judge_divergence(run, slave.name, masters[0], common, differing)
+    yield _judge_divergence(run, slave.name, master, common, differing)
     yield Finding(metric=f"behind {slave.name}", unit=BYTES, value=max(0, its_masters[1] - mine[1]))
     yield Finding(metric=f"ahead {slave.name}", unit=BYTES, value=max(0, mine[1] - its_masters[1]))
 
@@ -156,13 +171,13 @@ def _judge_divergence(run: Run, slave: str, master: str, common: tuple[int, int]
     if not differing:
         return Finding(metric=metric, unit=BYTES, value=0)
     begin = max(low, differing[0].log_offset)
-    told = tuple(
+    differences = tuple(
         f"offset {row.log_offset}: {row.master_message or 'nothing'} at {master},"
         f" {row.slave_message or 'nothing'} at {slave}"
         for row in differing
     )
     return Finding(
-        metric=metric, unit=BYTES, value=differing_bytes(run, master, slave, begin, high), evidence=seen(told)
+        metric=metric, unit=BYTES, value=differing_bytes(run, master, slave, begin, high), evidence=seen(differences)
     )
 
 

@@ -5,7 +5,9 @@ consumed and the messages that were delivered. The rules are those of cluster/ch
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
+
+import pyarrow as pa
 
 from rmqlab.pipeline.audit.facts import Run
 from rmqlab.pipeline.audit.records import ended_in_good_order
@@ -16,11 +18,15 @@ from rmqlab.remoting.names import SCHEDULE_TOPIC
 from rmqlab.store.configfile import load_config_file
 from rmqlab.verdict.catalogue import DELAY_OFFSET_BEHIND, GROUPS_MISSING, TABLE_FILES
 from rmqlab.verdict.findings import Finding, seen, unknown
+from rmqlab.verdict.roles import CONTESTED
 
 T = TypeVar("T")
 
+# Deliveries while a node was the acting master, since it was last ready.
 _SERVED = """
-select broker, `group`, max(at) at from deliveries where coalesce(from_broker_id, 0) = 0 group by broker, `group`
+select distinct m.node, d.`group` from deliveries d join master_lives m
+    on d.broker = m.broker and d.at >= m.at and d.at < coalesce(m.until, d.at + 1)
+where coalesce(d.from_broker_id, 0) = 0
 """
 
 _DELIVERED = f"""
@@ -36,6 +42,7 @@ where c.topic = '{SCHEDULE_TOPIC}' group by c.node, c.queue
 
 def judge(run: Run) -> Iterator[Finding]:
     """Yield the findings of every master that was ready."""
+    _share_lives(run)
     served, delivered = run.rows(_SERVED), run.rows(_DELIVERED)
     for member in run.members.values():
         if not member.broker or member.broker_id:
@@ -44,8 +51,20 @@ def judge(run: Run) -> Iterator[Finding]:
             for metric in TABLE_FILES:
                 yield unknown(f"{metric.name} {member.name}", metric.unit, why)
         else:
-            yield _judge_groups(run, member, served)
+            yield _judge_groups(run, member, {row["group"] for row in served if row.node == member.name})
             yield _judge_delays(run, member, {row.level: row.until for row in delivered if row.node == member.name})
+
+
+def _share_lives(run: Run) -> None:
+    """Register the times of acting masters since they were last ready as a Spark view."""
+    ready_at = {one.node: one.at for one in run.happenings if one.kind == "node_ready"}
+    lives = [
+        {"broker": broker, "node": node, "at": max(at, ready_at[node]), "until": until}
+        for broker in run.roles.brokers
+        for node, at, until in run.roles.masters_over_time(broker)
+    ]
+    columns = {"broker": pa.string(), "node": pa.string(), "at": pa.int64(), "until": pa.int64()}
+    run.small("master_lives", lives, **columns)
 
 
 def _why_unknown(run: Run, node: str) -> str:
@@ -60,13 +79,13 @@ def _read(run: Run, node: str, name: str, decode: Callable[[bytes], T]) -> T | N
     return load_config_file(run.directory / node / "store" / "config" / name, decode)
 
 
-def _judge_groups(run: Run, member: Member, served: list[Any]) -> Finding:
+def _judge_groups(run: Run, member: Member, groups: set[str]) -> Finding:
     metric, unit = f"{GROUPS_MISSING.name} {member.name}", GROUPS_MISSING.unit
     table = _read(run, member.name, "subscriptionGroup.json", SubscriptionGroupWrapper.decode)
     if table is None:
         return unknown(metric, unit, "subscriptionGroup.json could not be read")
-    ready_at = max(one.at for one in run.happenings if (one.node, one.kind) == (member.name, "node_ready"))
-    groups = {row["group"] for row in served if row.broker == member.broker and row.at >= ready_at}
+    if member.broker in run.roles.contested:
+        return unknown(metric, unit, CONTESTED)
     missing = sorted(groups - table.subscription_group_table.keys())
     evidence = seen(f"{group} consumed from {member.name}, and is not in its table" for group in missing)
     return Finding(metric=metric, unit=unit, value=len(missing), evidence=evidence)

@@ -1,6 +1,7 @@
-"""Messages with SEND_OK from a SYNC_MASTER that none of its slaves has."""
+"""Messages with SEND_OK from a SYNC_MASTER that none of its slaves of that time has."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 
 from rmqlab.pipeline.audit.facts import Run, literal
 from rmqlab.verdict.causes import REMOVING_KINDS
@@ -15,18 +16,27 @@ def conditions(run: Run) -> Mapping[str, str]:
     """
     if run.conditions.role != SYNC_MASTER:
         return {}
-    slaves: dict[str, list[str]] = {}
-    for member in run.members.values():
-        if member.broker and member.broker_id:
-            slaves.setdefault(member.broker, []).append(member.name)
-    return {f"unreplicated {broker}": _condition(run, broker, names) for broker, names in sorted(slaves.items())}
+    over_time = {broker: run.roles.slaves_over_time(broker) for broker in sorted(run.roles.brokers)}
+    return {
+        f"unreplicated {broker}": _condition(run, broker, changes)
+        for broker, changes in over_time.items()
+        if any(slaves for _, slaves in changes)
+    }
 
 
-def _condition(run: Run, broker: str, slaves: list[str]) -> str:
+def _condition(run: Run, broker: str, changes: Sequence[tuple[int, list[str]]]) -> str:
+    ends = [at for at, _ in changes[1:]]
+    absent = [
+        f"send.ended_at >= {at} and {f'send.ended_at < {end}' if end is not None else 'true'} and {_absent(run, slaves)}"
+        for (at, slaves), end in itertools.zip_longest(changes, ends)
+    ]
+    return f"send.outcome = 'SEND_OK' and send.broker = {literal(broker)} and ({' or '.join(absent)})"
+
+
+def _absent(run: Run, slaves: Sequence[str]) -> str:
+    if not slaves:
+        return "true"
     removed_at = max(
         (one.at for one in run.happenings if one.node in slaves and one.kind in REMOVING_KINDS), default=-1
     )
-    return (
-        f"send.outcome = 'SEND_OK' and send.broker = {literal(broker)} and send.ended_at > {removed_at}"
-        f" and not arrays_overlap(nodes, array({', '.join(map(literal, slaves))}))"
-    )
+    return f"send.ended_at > {removed_at} and not arrays_overlap(nodes, array({', '.join(map(literal, slaves))}))"

@@ -1,5 +1,6 @@
 """Input of the page: the audit's summary, and its small tables."""
 
+import functools
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,11 +10,13 @@ import attrs
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rmqlab.verdict.roles import Roles
+
 SUMMARY = "audit.json"
 FOLDER = "audit"
-_TOLD_KINDS = (
+_REPORTED_KINDS = (
     "cluster_starting", "command", "fault_applied", "fault_healed", "node_ready", "node_killed", "node_stopped", "node_crashed",
-    "node_paused", "node_resumed", "power_lost", "store_wiped",
+    "node_paused", "node_resumed", "power_lost", "role_changed", "store_wiped",
 )  # fmt: skip
 _MOST_EVENTS = 2000
 
@@ -80,12 +83,14 @@ class RunData:
         """Fields of each node's last `node_ready`, in the order of their starts."""
         return {row["node"]: row["fields"] for row in self.events if row["kind"] == "node_ready"}
 
-    def role_of(self, node: str) -> str:
-        """Return `master` or `slave`; empty for nodes that are not brokers."""
-        fields = self.ready.get(node, {})
-        if not fields.get("broker_name"):
-            return ""
-        return "master" if fields.get("broker_id") == 0 else "slave"
+    def role_of(self, node: str, at: int | None = None) -> str:
+        """Return `master` or `slave`, at a time or at the end; empty for nodes that are not brokers."""
+        broker_id = self._roles.id_at(node, self.ended_at if at is None else at)
+        return "" if broker_id is None else "slave" if broker_id else "master"
+
+    @functools.cached_property
+    def _roles(self) -> Roles:
+        return Roles.of((row["at"], row["node"], row["kind"], row["fields"]) for row in self.events)
 
     def value(self, metric: str) -> int:
         """Return a finding's value as an integer; 0 if it is unknown or was not measured."""
@@ -165,7 +170,7 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _events(path: Path) -> list[dict[str, Any]]:
     try:
-        table = pq.read_table(path, columns=["at", "node", "kind", "fields"], filters=[("kind", "in", _TOLD_KINDS)])
+        table = pq.read_table(path, columns=["at", "node", "kind", "fields"], filters=[("kind", "in", _REPORTED_KINDS)])
     except (FileNotFoundError, pa.ArrowInvalid) as exc:
         raise NoAuditError(f"{path} cannot be read: {exc}; audit the run again") from None
     rows: list[dict[str, Any]] = table.sort_by("at").slice(0, _MOST_EVENTS).to_pylist()

@@ -62,7 +62,7 @@ def _setting(data: RunData) -> Sentence:
 def _faults(data: RunData) -> Sentence:
     away = [row for row in data.table("absences") if data.ready.get(row["node"], {}).get("address")]
     away.sort(key=lambda row: row["at"])
-    faults = [event for event in data.events if event["kind"] == "fault_applied"]
+    faults = [event for event in data.events if event["kind"] in ("fault_applied", "role_changed")]
     if not away and not faults:
         return ("No node was away, and no fault was applied.",)
     absences = [_absence(data, row) for row in away[:_MOST_ABSENCES]]
@@ -76,7 +76,7 @@ def _faults(data: RunData) -> Sentence:
 
 def _absence(data: RunData, row: dict[str, Any]) -> tuple[str, str]:
     node, began = str(row["node"]), (row["at"] - data.began_at) / 1000
-    role = data.role_of(node)
+    role = data.role_of(node, row["at"])
     name = f"{node} (the {role})" if role else node
     back = f" and was back {(row['until'] - row['at']) / 1000:.1f} s later" if row["until"] is not None else " for good"
     return f"{began:.1f} s", f" {name} {_WENT.get(row['how'], row['how'])}{back}"
@@ -84,6 +84,9 @@ def _absence(data: RunData, row: dict[str, Any]) -> tuple[str, str]:
 
 def _fault(data: RunData, event: dict[str, Any]) -> tuple[str, str]:
     fields = event["fields"]
+    if event["kind"] == "role_changed":
+        role = "slave" if fields["broker_id"] else "master"
+        return f"{(event['at'] - data.began_at) / 1000:.1f} s", f" {event['node']} was made a {role}"
     target = fields.get("target") or f"{fields.get('src', '?')} to {fields.get('dst', '?')}"
     what = " ".join(str(fields[key]) for key in ("fault", "fault_kind") if fields.get(key))
     return f"{(event['at'] - data.began_at) / 1000:.1f} s", f" a fault began: {what}, {target}"
