@@ -77,7 +77,7 @@ GROUNDS: Final = (
     Ground(
         metric="divergence",
         effect=Effect.VIOLATES,
-        because="A slave's log has the bytes of its master's.",
+        because="The log of a slave, or of a former master, has the bytes of the master's.",
         source="store-and-ha section 4.3",
     ),
     Ground(

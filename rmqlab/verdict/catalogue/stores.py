@@ -69,7 +69,8 @@ DIVERGENCE: Final = (
         target="SLAVE",
         unit=BYTES,
         says="of its log that are not its master's",
-        definition="Bytes that differ, as far as both logs go. RocketMQ copies bytes, so any difference is for good.",
+        definition="Bytes that differ, as far as both logs go. RocketMQ copies bytes, so any difference is for good."
+        " After a promotion, the former master is compared as well.",
         unknown_when="one of the stores was not given, or the logs have no byte in common",
     ),
     Metric(name="behind", target="SLAVE", unit=BYTES, says="its log ends so much before its master's"),

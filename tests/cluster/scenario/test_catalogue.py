@@ -56,7 +56,8 @@ def test_a_scenario_is_found_by_name_by_path_and_by_issue() -> None:
     assert find_scenario(str(path)) == path
     assert [it.scenario.name for it in find_by_source("rmq#1094")] == ["offset-rollback"]
     assert [it.scenario.name for it in find_by_source("3661")] == ["fresh-slave"]
-    assert {it.scenario.name for it in find_by_source("ali#400")} == {"kill-master", "async-kill-under-load"}
+    assert {it.scenario.name for it in find_by_source("rmq#8006")} == {"delayed-and-transactional"}
+    assert {it.scenario.name for it in find_by_source("ali#416")} == {"kill-master"}
 
 
 @pytest.mark.parametrize(
