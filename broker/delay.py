@@ -1,8 +1,8 @@
-"""Delayed messages: each waits in the queue of its level until it is due, then it is stored where it belongs.
+"""Delayed messages: each waits in the queue of its level until it is due.
 
-Source: store-and-ha section 7.2; class ScheduleMessageService. RocketMQ reads each of 18 queues every 100 ms. Here one
-task reads all of them, never twice within 100 ms, and sleeps until the next message is due: delivery times are the
-same, but an idle broker uses no CPU.
+When due, a message is stored in its original topic. Source: store-and-ha section 7.2; class ScheduleMessageService.
+RocketMQ reads each of 18 queues every 100 ms. Here one task reads all of them, never twice within 100 ms, and sleeps
+until the next message is due: delivery times are the same, but an idle broker uses no CPU.
 """
 
 import math

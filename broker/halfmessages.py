@@ -84,7 +84,10 @@ def _immunity_millis(half: StoredMessage, limits: CheckLimits) -> int:
 
 
 def first_queue_offset(half: StoredMessage) -> int:
-    """The first queue offset of a postponed message, which its producer uses to resolve it."""
+    """Return the first queue offset of a postponed message.
+
+    Its producer resolves the message by this offset.
+    """
     return _number(half, PROPERTY_TRAN_PREPARED_QUEUE_OFFSET, half.queue_offset)
 
 
@@ -147,10 +150,10 @@ def given_up(half: StoredMessage) -> NewMessage:
 
 
 def check_request(half: StoredMessage, times: int, queue_offset: int, physical_offset: int) -> Command:
-    """Return the check request for a half message that was stored again at these offsets (broker-requests section 4.4).
+    """Return the check request for a half message stored again at these offsets.
 
-    The body is the message as its producer sent it, with the new offsets. ValueError or struct.error if its properties
-    do not fit into the request: then no producer can be asked.
+    Source: broker-requests section 4.4. The body is the message as its producer sent it, with the new offsets. Raises
+    ValueError or struct.error if its properties do not fit into the request: then no producer can be asked.
     """
     topic, queue_id = destination(half)
     unique_key = half.properties.get(PROPERTY_UNIQ_KEY)
@@ -199,7 +202,10 @@ def resolved_offset(record: StoredMessage, half_end: int) -> int:
 
 @attrs.define(eq=False)
 class OpRecords:
-    """The op records that one check has read: which half messages they resolve, and which of them are used up."""
+    """The op records that one check has read.
+
+    They record which half messages are resolved, and which op records are used up.
+    """
 
     progress: int
     """The first op record that is not used up: the group's offset in the op queue."""

@@ -110,9 +110,10 @@ class ConsumerOffsetTable:
             self._replace(f"{topic}@{target}", queues)
 
     def merge(self, fresh: ConsumerOffsets, kept: Mapping[str, Mapping[int, int]] | None = None) -> None:
-        """Apply a master's offsets: each of its keys replaces ours, our other keys stay (store-ha#60, #69).
+        """Replace our offsets by a master's, key by key (store-ha#60, #69).
 
-        The offsets in `kept` stay as well, and count as committed here from now on. Does not save.
+        Keys that the master does not have stay. The offsets in `kept` stay as well, and count as committed here from
+        now on. Does not save.
         """
         kept = kept or {}
         for key, queues in fresh.offset_table.items():
@@ -125,7 +126,10 @@ class ConsumerOffsetTable:
     # -- the table as text -----------------------------------------------------------------------
 
     def encode(self) -> bytes:
-        """Return the encoded table, equal to ConsumerOffsets.encode, but fast if little has changed."""
+        """Return the encoded table, fast if little has changed.
+
+        The result is equal to that of ConsumerOffsets.encode.
+        """
         while self._encode_some():
             pass
         end = b"}}}" if self._encoded else b"}}"

@@ -1,4 +1,4 @@
-"""Stored messages that a service of the broker passes over because it can never handle them.
+"""Stored messages that a service of the broker skips as unusable.
 
 Clients choose the properties and the body of what the broker reads again later: delayed messages, half messages, op
 records. RocketMQ 4.9.8 tries such a message for ever, and nothing behind it is handled (issue 12.3, 12.4). Here each

@@ -153,7 +153,10 @@ class Broker:
         self.store.dispatcher.is_observed = not is_slave or config.wake_held_pulls_on_slave
 
     def put_own(self, message: NewMessage) -> PutResult:
-        """Store a message without a waiting client: a due delayed message, or a record of a transaction."""
+        """Store a message without a waiting client.
+
+        This is a due delayed message, or a record of a transaction.
+        """
         result = self.store.put(message)
         if result.is_stored:
             self.growth.appended()

@@ -1,8 +1,8 @@
-"""Statistics of a broker: traffic by topic and group, rates, totals by day, durations of puts and gets.
+"""Statistics of a broker: traffic, rates, daily totals, durations.
 
-Sources: broker-requests sections 6.5 and 6.6; classes StatsItem, BrokerStatsManager, StoreStatsService,
-BrokerStats. Counting is a look-up and a few additions; all else happens in `sample`, which a loop calls every
-10 s with the wall clock's time. Nothing here reads a clock.
+Traffic is counted by topic and group, durations are those of puts and gets. Sources: broker-requests sections 6.5 and
+6.6; classes StatsItem, BrokerStatsManager, StoreStatsService, BrokerStats. Counting is a look-up and a few additions;
+all else happens in `sample`, which a loop calls every 10 s with the wall clock's time. Nothing here reads a clock.
 """
 
 import bisect
@@ -248,7 +248,7 @@ class BrokerStats:
         self._day = today
 
     def _forget_idle(self) -> None:
-        """Forget the keys under which nothing was counted for a day: all their rates and sums are 0."""
+        """Remove keys without traffic for a day: all their rates and sums are 0."""
         for family in (self.topic_puts, self.group_gets, self.send_backs):
             for key in [key for key, traffic in family.items() if traffic.is_idle]:
                 del family[key]

@@ -67,7 +67,10 @@ class SubscriptionGroupTable:
         return True
 
     def replace_all(self, wrapper: SubscriptionGroupWrapper) -> bool:
-        """Replace the table and its version by a master's, if the versions differ (store-ha#60). True if replaced."""
+        """Replace the table by a master's if the versions differ (store-ha#60).
+
+        The version is replaced too. Returns True if replaced.
+        """
         if wrapper.data_version == self.data_version:
             return False
         self.data_version = wrapper.data_version

@@ -1,4 +1,7 @@
-"""For tests of handlers: a broker on a real store without sockets, with a manual clock and a scripted peer."""
+"""Test broker for handlers: a real store, no sockets, a manual clock.
+
+A scripted peer stands in for the client.
+"""
 
 import json
 import pathlib
@@ -150,7 +153,10 @@ def send_fields(topic: str, queue_id: int = 0, **properties: str) -> dict[str, s
 
 
 def pull_fields(topic: str, offset: int = 0, **changes: object) -> dict[str, str]:
-    """Return the ext fields of a pull as tools send it (11): all tags, subscription in the pull, not to be held."""
+    """Return the ext fields of a pull as tools send it (11).
+
+    It pulls all tags, has its own subscription, and must not be held.
+    """
     fields = {
         "consumerGroup": "TOOLS_CONSUMER", "topic": topic, "queueId": 0, "queueOffset": offset, "maxMsgNums": 32,
         "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 20_000, "subscription": "*", "subVersion": 0,

@@ -1,4 +1,7 @@
-"""The topics of a broker: their configuration, its version, its file (class TopicConfigManager)."""
+"""The topics of a broker: configuration, version and file.
+
+Class TopicConfigManager.
+"""
 
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
@@ -108,7 +111,10 @@ class TopicTable:
         return made
 
     def apply_order_topics(self, order_topics: Iterable[str]) -> bool:
-        """Apply the order flags of a nameserver's KV table: listed topics true, all others false. True if changed."""
+        """Apply the order flags of a nameserver's KV table; return True if changed.
+
+        Listed topics are ordered, all others are not.
+        """
         wanted = set(order_topics)
         changed = [topic for topic in self.topics.values() if topic.order != (topic.topic_name in wanted)]
         for topic in changed:
@@ -118,7 +124,10 @@ class TopicTable:
         return bool(changed)
 
     def replace_all(self, wrapper: TopicConfigSerializeWrapper) -> bool:
-        """Replace the table and its version by a master's, if the versions differ (store-ha#60). True if replaced."""
+        """Replace the table by a master's if the versions differ (store-ha#60).
+
+        The version is replaced too. Returns True if replaced.
+        """
         if wrapper.data_version == self.data_version:
             return False
         self.data_version = wrapper.data_version

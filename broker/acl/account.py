@@ -1,6 +1,7 @@
-"""An account and its permissions (classes PlainAccessResource, Permission; PlainPermissionManager.checkPerm).
+"""An account and its permissions.
 
-A resource is a topic or a group. A group is listed under its retry topic, `%RETRY%group`, as in 4.9.
+Classes PlainAccessResource, Permission; PlainPermissionManager.checkPerm. A resource is a topic or a group. A group is
+listed under its retry topic, `%RETRY%group`, as in 4.9.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,6 +1,6 @@
-"""Access control of one broker: checks requests, follows its files, changes them on request.
+"""Access control of one broker: check requests, load and change the ACL files.
 
-Class PlainPermissionManager. The files lie below a home directory; see `rmqlab.broker.acl.files`.
+Class PlainPermissionManager. The files are below a home directory; see `rmqlab.broker.acl.files`.
 """
 
 import logging

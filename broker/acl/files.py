@@ -70,7 +70,7 @@ def version_of(document: Document, now_millis: int) -> DataVersion:
 
 
 def find_acl_files(home: pathlib.Path) -> list[pathlib.Path]:
-    """Return all ACL files below a home directory: those of `conf/acl`, then `conf/plain_acl.yml`."""
+    """Return all ACL files below `home`: those of `conf/acl`, then plain_acl.yml."""
     folder, plain = home / "conf" / "acl", plain_acl_file(home)
     found = sorted(path for path in folder.rglob("*") if path.suffix in (".yml", ".yaml") and path.is_file())
     return found + ([plain] if plain.exists() else [])

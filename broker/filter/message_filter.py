@@ -1,6 +1,7 @@
-"""Filter of one pull: by the tags code of a queue entry, by the properties of a record, or none.
+"""Filter of one pull: by tags code, by properties, or everything.
 
-Classes ExpressionMessageFilter, ExpressionForRetryMessageFilter.
+The tags code is that of the queue entry, the properties are those of the record. Classes ExpressionMessageFilter,
+ExpressionForRetryMessageFilter.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +45,10 @@ def filter_by_tags(expression: str | None) -> MessageFilter:
 
 
 def filter_by_subscription(data: SubscriptionData) -> MessageFilter:
-    """Make the filter of a heartbeat's tags: its codes count, not its text, unless that is every tag."""
+    """Return the filter of a heartbeat's tags.
+
+    Its tag codes count, not its text, unless the text selects all tags.
+    """
     if data.sub_string in ("", "*"):
         return EVERYTHING
     return MessageFilter(by_code=frozenset(data.code_set).__contains__)
@@ -62,7 +66,10 @@ def filter_by_expression(data: ConsumerFilterData) -> MessageFilter:
 
 
 def filter_of_retries(table: ConsumerFilterTable, retry_topic: str, by_tags: MessageFilter) -> MessageFilter:
-    """Return a filter of retries by the group's expressions for their original topics (filterSupportRetry)."""
+    """Return a filter of retries by the expressions for their original topics.
+
+    The expressions are those that the group registered (setting filterSupportRetry).
+    """
     group = retry_topic.removeprefix(RETRY_PREFIX)
 
     def matches(properties: Mapping[str, str]) -> bool:

@@ -1,4 +1,4 @@
-"""A master's connection to one slave: its socket, as reactor callbacks (class HAConnection)."""
+"""A master's connection to one slave, as reactor callbacks (HAConnection)."""
 
 import logging
 import socket
@@ -75,7 +75,10 @@ class HaConnection:
         self._guarded(self._check_time)
 
     def _guarded(self, fn: Callable[..., None], *args: object) -> None:
-        """Call; close this connection where the call raises, for its state is unknown then."""
+        """Call `fn`, and close this connection if the call raises.
+
+        After an exception the state of the connection is undefined.
+        """
         if not self._reactor.errors.call("HA connection", fn, *args):
             self.close("internal error")
 
@@ -127,7 +130,10 @@ class HaConnection:
 
     @property
     def _state(self) -> str:
-        """The state in 5.x's terms: before the first report, after it, or while the requested offset is missing."""
+        """Return the state in 5.x's terms: READY, TRANSFER or SUSPEND.
+
+        READY before the slave's first report, TRANSFER after it, SUSPEND while the requested offset is missing.
+        """
         if not self.stream.is_begun:
             return "READY"
         return "SUSPEND" if self._is_starving else "TRANSFER"
@@ -189,7 +195,7 @@ class HaConnection:
             self._note_starving()
 
     def _note_starving(self) -> None:
-        """Log once that the offset this slave requests has expired or never existed (store-ha#57)."""
+        """Log once that the slave requests an expired or unknown offset (store-ha#57)."""
         wanted, first, end = (
             self.stream.next_offset,
             self._source.min_commit_log_offset,

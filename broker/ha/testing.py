@@ -1,4 +1,4 @@
-"""For tests of both sides of the stream: a commit log in memory, and a recorder of events."""
+"""Test doubles of the HA stream: a commit log in memory, an event recorder."""
 
 from collections.abc import Callable
 from typing import Any
