@@ -60,7 +60,10 @@ class BatchRecords:
         return list(map(add, self.batch.properties, self.tails))
 
     def offsets_from(self, physical: int) -> list[int]:
-        """Return the offset of each record if the first is at `first`, and the end of the last."""
+        """Return the offsets of the records and of the end of the last.
+
+        The first record is at `physical`.
+        """
         return list(accumulate(self.sizes, initial=physical))
 
     def encode(self, message: NewMessage, shared: bytes, queue_offset: int, offsets: Sequence[int]) -> bytes:

@@ -1,4 +1,7 @@
-"""Deletes expired files, and refuses puts while the disk is too full (sections 3.7 and 3.9)."""
+"""Deletes expired files, and refuses puts while the disk is too full.
+
+Sources: sections 3.7 and 3.9.
+"""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -39,7 +42,7 @@ class Cleaner:
         return max(self.disk.used_percent(root), self.disk.used_percent(log))  # -1 for one that is missing
 
     def check_disk(self) -> None:
-        """Refuse puts above the warning level, accept them again at or below it (store-ha#31)."""
+        """Refuse puts while disk use is above the warning level (store-ha#31)."""
         used = self.used_percent()
         was_full, self.is_disk_full = self.is_disk_full, used > self.config.disk_space_warning_level_ratio
         if self.is_disk_full != was_full:

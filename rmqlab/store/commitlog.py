@@ -1,4 +1,7 @@
-"""All messages of all topics in arrival order (sections 2.1, 2.3): append, read, roll to the next file."""
+"""The commit log: all messages of all topics in arrival order.
+
+Sections 2.1, 2.3. Appends, reads, and rolls to the next file.
+"""
 
 import struct
 from typing import Final
@@ -38,9 +41,10 @@ class CommitLog:
     # ---- master: whole records ----
 
     def space_for(self, size: int, *, mapped: bool = True) -> LogFile:
-        """Return the file with room for `size` bytes in one piece, a new one if necessary (store-ha#11). OSError: no room.
+        """Return the file with room for `size` contiguous bytes (store-ha#11).
 
-        The caller checks that they fit into an empty file, and writes them through the mapping, or by `append`.
+        It is a new one if necessary. Raises OSError if the disk has no room. The caller checks that the bytes fit into
+        an empty file, and writes them through the mapping, or by `append`.
         """
         files = self.files.files
         file = files[-1] if files else self.files.file_to_write()

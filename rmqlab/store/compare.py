@@ -1,7 +1,7 @@
-"""Where two commit logs differ: their common range, the bytes of it that differ, and whose messages lie there.
+"""Comparison of two commit logs: common range, differing bytes, their messages.
 
-Reads files and changes none: beside running brokers or long after, ours or real ones'. A log ends after its last whole
-record; bytes before it that are no record, such as a zeroed one, end nothing (see rmqlab/store/scan.py).
+Reads files and changes none: those of running or stopped brokers, ours or real ones. A log ends after its last whole
+record; bytes before it that are no record, such as a zeroed one, do not end it (see rmqlab/store/scan.py).
 """
 
 import contextlib
@@ -162,11 +162,14 @@ class LogImage:
         return bytes(self.views[number][at : at + size])
 
     def starts(self, offset: int) -> Iterator[int]:
-        """Where records begin: the one that holds `offset` or the first after it, and all that follow."""
+        """Yield the start of each record from `offset` on.
+
+        The first record is the one that holds `offset`, or else the first after it.
+        """
         return (start for start, _ in self.extents(offset))
 
     def extents(self, offset: int) -> Iterator[tuple[int, int]]:
-        """Where records begin and end: the one that holds `offset` or the first after it, and all that follow."""
+        """Yield the start and end of each record from `offset` on, as `starts` does."""
         for number in range(self._number(offset), len(self.views)):
             for start, end in self._records(number):
                 if end > offset and start < self.max_offset:
@@ -302,7 +305,10 @@ def differing_bytes(a: LogImage, b: LogImage, low: int, high: int) -> int:
 
 
 def _blocks(a: LogImage, b: LogImage, low: int, high: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """Blocks of [low, high) that differ: where they begin, and the same number of bytes of each log."""
+    """Yield the blocks of [low, high) that differ.
+
+    Each is its start and the same number of bytes of each log.
+    """
     while low < high:
         wanted = min(BLOCK, high - low)
         ours, theirs = a.read(low, wanted), b.read(low, wanted)
@@ -330,7 +336,10 @@ def _first_unequal(ours: bytes, theirs: bytes, size: int) -> int:
 
 
 def _side(image: LogImage, other: LogImage, unequal: range, shown: int) -> Side:
-    """`unequal` are the offsets from the first difference to the end of the common range."""
+    """Return one log's part of the comparison.
+
+    `unequal` are the offsets from the first difference to the end of the common range.
+    """
     differing = (
         (start, end)
         for start, end in image.extents(unequal.start)

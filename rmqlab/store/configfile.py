@@ -1,4 +1,4 @@
-"""Small files that are replaced as a whole, each with its former content beside it as `.bak`.
+"""Small files that are replaced as a whole, with the old content in `.bak`.
 
 Source: store-and-ha section 5.4; MixAll.string2File, ConfigManager. Nothing is synced to disk, as in RocketMQ:
 after a power loss, the `.bak` may be all that is left.
@@ -22,7 +22,10 @@ _disks: list[Disk] = [Disk()]
 
 @contextlib.contextmanager
 def on_disk(disk: Disk) -> Iterator[None]:
-    """Read and write all small files of this process through a disk, as one that is made to fail."""
+    """Read and write all small files of this process through `disk`.
+
+    For example, a disk that is made to fail.
+    """
     _disks.append(disk)
     try:
         yield
@@ -31,9 +34,9 @@ def on_disk(disk: Disk) -> Iterator[None]:
 
 
 def save_config_file(path: pathlib.Path, content: bytes) -> None:
-    """Write `X.tmp`, keep the former X as `X.bak`, put `X.tmp` in place: a reader finds the old or the new whole.
+    """Replace X by `content`; a reader finds the old or the new file whole.
 
-    OSError leaves X as it was.
+    Writes `X.tmp`, keeps the former X as `X.bak`, and renames `X.tmp`. Raises OSError, which leaves X as it was.
     """
     disk = _disks[-1]
     disk.make_directory(path.parent)
@@ -50,7 +53,10 @@ def save_config_file(path: pathlib.Path, content: bytes) -> None:
 
 
 def _keep_backup(path: pathlib.Path, disk: Disk) -> None:
-    """Make X's content that of `X.bak`: under a second name, which needs no room on a full disk, or as a copy."""
+    """Make `X.bak` a backup of X: a hard link, or else a copy.
+
+    A link needs no room on a full disk.
+    """
     linked = _beside(path, ".old")
     disk.unlink(linked)
     try:

@@ -1,4 +1,7 @@
-"""One queue of one topic: 20-byte entries that point into the commit log (sections 3.1 and 3.2)."""
+"""One queue of one topic: 20-byte entries that point into the commit log.
+
+Sections 3.1 and 3.2.
+"""
 
 import errno
 import logging
@@ -113,7 +116,10 @@ class ConsumeQueue:
         return file
 
     def _pre_blank(self, file: LogFile, position: int) -> None:
-        """A queue that begins in mid-log: entries of its first file that it never saw point nowhere."""
+        """Fill the first file with blank entries before `position`.
+
+        A queue that begins in mid-log has no messages there: the blank entries point at no record.
+        """
         size = position - file.first_offset
         if not 0 < size < file.size:
             self.min_position = max(self.min_position, file.first_offset)
@@ -203,7 +209,10 @@ class ConsumeQueue:
         return (queue_offset * QUEUE_ENTRY_SIZE // size + 1) * size // QUEUE_ENTRY_SIZE
 
     def entry_before(self, log_offset: int) -> tuple[int, int] | None:
-        """Commit log offset and size of the last record entered here that ends at or before an offset of the log."""
+        """Return the entry of the last record that ends at or before `log_offset`.
+
+        Commit log offset and size of the record.
+        """
         for file in reversed(self.files.files):
             entries = file.view[: file.wrote]
             at = bisect_left(range(len(entries) // QUEUE_ENTRY_SIZE), log_offset, key=_offset_of(entries))
@@ -219,10 +228,10 @@ class ConsumeQueue:
     # ---- recovery and cleaning ----
 
     def recover(self, *, crashed: bool = True) -> None:
-        """Find the end: the first invalid entry from the third-last file on (section 3.5, step 2).
+        """Set the end to the first invalid entry of the last three files.
 
-        After a clean stop the entries of a file have no gap, and bisection finds their end. A crash of the machine may
-        lose any pages: then all entries are checked, and those after the first gap are erased.
+        Section 3.5, step 2. After a clean stop the entries of a file have no gap, and bisection finds their end. A
+        crash of the machine may lose any pages: then all entries are checked, and those after the first gap are erased.
         """
         files = self.files.files
         end = files[max(0, len(files) - _RECOVERED_FILES)].first_offset if files else 0
@@ -345,7 +354,10 @@ class ConsumeQueue:
         return dropped
 
     def is_dirty_by(self, pages: int) -> bool:
-        """Whether so many pages of the last file were begun since the last flush, or a file became full; 0: anything."""
+        """True if at least `pages` pages of the last file were begun since the flush.
+
+        Also true if a file became full. With `pages` 0, true if any byte was written.
+        """
         last = self.files.last
         if last is None or last.end_offset <= self.flushed:
             return False

@@ -1,4 +1,4 @@
-"""Every call by which a store touches the disk, but for reads and writes through a mapping.
+"""Disk calls of a store, except reads and writes through a mapping.
 
 A fault (full disk, slow or failing fsync, the n-th call fails) is a subclass of Disk. No module beside this one calls
 the operating system for a file that the store writes: `tests/store/test_failure_sweep.py` relies on that.
@@ -79,7 +79,10 @@ class Disk:
         os.fdatasync(descriptor)
 
     def lock(self, descriptor: int) -> None:
-        """Lock byte 0 of a file for this process, or raise BlockingIOError or PermissionError at once."""
+        """Lock byte 0 of a file for this process, without waiting.
+
+        Raises BlockingIOError or PermissionError if another process has the lock.
+        """
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
 
     # ---- a file by its name ----
@@ -157,7 +160,10 @@ class Disk:
             os.fsync(descriptor)
 
     def used_percent(self, path: Path) -> int:
-        """Used space as RocketMQ counts it: of what ordinary users see, rounded up. -1 where it is unknown."""
+        """Return the used space in percent, as RocketMQ counts it; -1 if unknown.
+
+        Counts the space that ordinary users see, rounded up.
+        """
         try:
             stat = os.statvfs(path)
         except OSError:

@@ -32,9 +32,10 @@ class DispatchObserver(Protocol):
     def messages_dispatched(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int, /
     ) -> None:
-        """Messages with these tags codes are in a queue, one after the other, the first at `queue_offset`.
+        """Receive consecutive messages of a queue, the first at `queue_offset`.
 
-        In the schedule topic, tags codes are times of delivery, in ms. `store_timestamp` is in ms.
+        `tags_codes` has a code per message. In the schedule topic, these are times of delivery, in ms, as
+        `store_timestamp` is.
         """
 
 
@@ -125,10 +126,10 @@ class Dispatcher:
     def catch_up(
         self, replay_from: int, indexed: int, on_progress: Callable[[int], object] = lambda _offset: None
     ) -> None:
-        """At a start, enter missing records: in the queues from `replay_from` on, in the index from `indexed` if less.
+        """Dispatch missing records at a start. OSError: no room.
 
-        Index entries before both that were in dropped young index files stay lost, as in RocketMQ (section 3.5).
-        OSError: no room.
+        Queues are entered from `replay_from` on, the index from `indexed` if that is less. Index entries before both
+        that were in dropped young index files stay lost, as in RocketMQ (section 3.5).
         """
         self.offset = max(replay_from, self.log.min_offset)
         self.indexed = min(indexed, self.offset)
@@ -137,9 +138,10 @@ class Dispatcher:
         self.follow()
 
     def follow(self) -> None:
-        """Enter all readable records in the queues, and in the index unless it is far behind. OSError: no room.
+        """Dispatch all readable records; skip the index if it is far behind.
 
-        A long way (after a crash that lost an index file) is done in steps beside other work; see `step`.
+        OSError: no room. A long way (after a crash that lost an index file) is done in steps beside other work; see
+        `step`.
         """
         while self.offset < self.log.max_offset and self.enter_queues(_CHUNK, may_index=True):
             pass
@@ -197,7 +199,10 @@ class Dispatcher:
         return self.indexed < self.offset
 
     def want_index(self) -> int | None:
-        """Have the index caught up with the queues, also amidst a bulk: which `indexed` to wait for; None if it has."""
+        """Request the index up to the queues; return the `indexed` to wait for.
+
+        Returns None if it is complete. Otherwise the index catches up even during a bulk transfer.
+        """
         if not self.is_index_behind:
             return None
         self.index_wanted = self.offset
@@ -270,7 +275,7 @@ class Dispatcher:
         self._known.clear()
 
     def _collect(self, file: LogFile, limit: int, keys: list[IndexEntry] | None) -> int:
-        """Collect entries of records that start below `limit`, and index keys if `keys` is given; return the next offset."""
+        """Collect entries, and `keys` if given, up to `limit`; return the next offset."""
         mapped, wrote, first, room = file.map, file.wrote, file.first_offset, file.size - _RECORD.size
         unpack, pack, known, is_observed = _RECORD.unpack_from, ENTRY.pack, self._known, self.is_observed
         add_keys = self._keys.add
@@ -367,9 +372,9 @@ class Dispatcher:
         self._touched.append(queue)
 
     def _no_record(self, file: LogFile, at: int) -> int:
-        """Handle bytes that are no whole record: the blank at a file's end, an incomplete record, or garbage.
+        """Handle bytes that are no whole record; return the position to continue at.
 
-        Returns the position in the file to continue at.
+        These are the blank at a file's end, an incomplete record, or garbage.
         """
         here = file.first_offset + at
         if at + 8 > file.wrote:

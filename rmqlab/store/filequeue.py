@@ -1,4 +1,4 @@
-"""Files of equal length that together hold one growing sequence of bytes: the commit log, a consume queue."""
+"""A sequence of bytes in files of equal length: a commit log, a consume queue."""
 
 import contextlib
 from bisect import bisect_right

@@ -1,6 +1,6 @@
-"""Queue entries that cannot be written now: a file of their queue cannot be made or opened.
+"""Queue entries that wait because a file of their queue cannot be made or opened.
 
-One queue must not stop the others (issue 12.5). A disk without room is no such case: there everything waits.
+One queue must not stop the others (issue 12.5). A disk without room is a different case: then all dispatch waits.
 """
 
 import errno
@@ -25,7 +25,10 @@ def concerns_one_queue(problem: Exception) -> bool:
 
 @attrs.define(eq=False)
 class HeldEntries:
-    """Entries that one queue has to write later, in order: runs of entries, each with its first queue offset."""
+    """Entries that one queue has to write later, in order.
+
+    They are runs of entries, each with its first queue offset.
+    """
 
     runs: list[tuple[int, bytearray]] = attrs.field(factory=list)
     first_physical: int = -1

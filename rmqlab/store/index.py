@@ -42,7 +42,10 @@ IndexEntry = tuple[int, int, int]  # key hash, commit log offset, store time
 
 
 def key_hash(key: bytes) -> int:
-    """Of `topic#key` in UTF-8: Java's abs of its hash, 0 where that is negative still (store-ha#23)."""
+    """Return the hash of `topic#key` in UTF-8 (store-ha#23).
+
+    Java's abs of its hash, or 0 if that is still negative.
+    """
     if len(key) <= HASH_CHUNK and key.isascii():
         # Repeats `unsigned_hash` inline for speed: this runs once or more per message.
         hashed = (31 * int(key.translate(HASH_HIGH), 31) + int(key.translate(HASH_LOW), 31)) & 0xFFFFFFFF
@@ -230,7 +233,7 @@ class IndexFile:
         populate(self._map, start, end)
 
     def find(self, hashed: int, limit: int, begin: int, end: int) -> list[int]:
-        """Commit log offsets of entries with this hash stored in [begin, end], newest first."""
+        """Return log offsets of this hash stored in [begin, end], newest first."""
         found: list[int] = []
         (at,) = _SLOT.unpack_from(self._map, _HEADER_SIZE + 4 * (hashed % self.slots))
         if at > self.index_count or self.index_count <= 1:
@@ -335,7 +338,7 @@ class Index:
         return file
 
     def find(self, key: str, limit: int, begin: int, end: int) -> list[int]:
-        """Return commit log offsets, newest first, of records whose key has this key's hash."""
+        """Return log offsets of records with this key's hash, newest first."""
         hashed, found = key_hash(key.encode("utf-8", "replace")), list[int]()
         for file in reversed(self.files):
             if file.overlaps(begin, end):

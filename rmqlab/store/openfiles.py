@@ -88,10 +88,10 @@ class OpenFiles:
 
 @attrs.define(eq=False)
 class QueueFile(LogFile):
-    """A file that is mapped when its bytes are used, and unmapped when too many others are mapped.
+    """A log file that is mapped on demand, and unmapped when too many are mapped.
 
-    `map` and `view` map it: they raise OSError where the system cannot, and StoreCorrupt for a file whose length
-    has changed. While it is unmapped it has no `room`, so a writer that calls `ensure_room` maps it first.
+    `map` and `view` map it: they raise OSError if the system cannot, and StoreCorrupt for a file whose length has
+    changed. While it is unmapped it has no `room`, so a writer that calls `ensure_room` maps it first.
     """
 
     map: mmap.mmap = attrs.field(init=False)

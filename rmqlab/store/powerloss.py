@@ -1,9 +1,9 @@
-"""Play a power loss on a store whose process was killed: what was never synced is gone. And empty a store.
+"""Simulates a power loss on the store of a killed process; empties a store.
 
-A killed process loses nothing, for the page cache outlives it. Its machine would. The marks in
-`config/rmqlab.flushed` (see flush.py) say what was synced; all beyond is zeroed, as files that never reached
-the disk read after a crash. Index files are left alone: an abnormal start drops the young one anyway. So are the
-JSON files: they are replaced by renaming, and file systems write out what a rename puts in place.
+A killed process loses nothing, because the page cache survives it; a power loss also loses what was never synced. The
+marks in `config/rmqlab.flushed` (see flush.py) record what was synced; all bytes after them are zeroed, as they read
+after a crash in files that never reached the disk. Index files are left alone: an abnormal start drops the young one
+anyway. So are the JSON files: they are replaced by renaming, and file systems write renamed files to disk.
 """
 
 import shutil

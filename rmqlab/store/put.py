@@ -118,9 +118,10 @@ class Putter:
         return PutResult(PutStatus.PUT_OK, physical, physical + size, queue_offset, stored_at)
 
     def append_batch(self, message: NewMessage, batch: Batch) -> PutResult:
-        """Append messages as records of their own, all in one file or none (section 2.8, store-ha#17).
+        """Append the messages of a batch, all in one file or not at all.
 
-        `message` has their shared fields; its properties are the batch's and follow each message's own.
+        Section 2.8, store-ha#17. `message` has their shared fields; its properties are the batch's and follow each
+        message's own.
         """
         if self.refusal is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
@@ -210,7 +211,10 @@ class Putter:
             self.no_room(problem)
 
     def no_room(self, problem: OSError) -> PutResult:
-        """Refuse puts after an error of the disk or too many open files, until the next check of the disk (section 3.9)."""
+        """Refuse puts until the next check of the disk (section 3.9).
+
+        `problem` is an error of the disk, or of too many open files.
+        """
         self.refusal = f"{problem.strerror}: {problem.filename or self.config.store_path_root_dir}"
         logger.error("no more puts: %s", self.refusal)
         return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
@@ -229,7 +233,10 @@ class Putter:
         return stored
 
     def _why_illegal(self, message: NewMessage, properties_size: int) -> PutResult:
-        """Too large somewhere: find the status RocketMQ has for it (section 2.5, store-ha#15)."""
+        """Return RocketMQ's status for a message that is too large.
+
+        Section 2.5, store-ha#15.
+        """
         if not can_have_queues(message.topic):
             return _illegal(f"topic {message.topic!r}: no directory can be called so")
         if len(message.topic.encode()) > _MAX_TOPIC:

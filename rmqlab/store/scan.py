@@ -1,9 +1,10 @@
-"""Read a store's commit log from its files alone, beside a running broker or long after: ours or a real one's.
+"""Reads a store's commit log from its files alone, of any broker.
 
-Nothing is locked, changed or recovered. Damage ends nothing: the reading goes on at the next record that states its own
-place in the log. So records behind a hole are found, which a broker's recovery after a crash would cut off
-(store-and-ha section 3.5). RocketMQ does not clear what it cuts off: old records behind the end of a log that was
-truncated, and not yet overwritten, look like records behind a hole.
+The store may belong to a running or stopped broker, ours or a real one. Nothing is locked, changed or recovered. Damage
+does not end the scan: it continues at the next record that states its own place in the log. So records behind a hole
+are found, which a broker's recovery after a crash would cut off (store-and-ha section 3.5). RocketMQ does not clear
+what it cuts off: old records behind the end of a log that was truncated, and not yet overwritten, look like records
+behind a hole.
 """
 
 import contextlib
@@ -112,7 +113,10 @@ def next_record(view: memoryview, at: int, base: int, written: int) -> int:
 
 
 def begins_record(view: memoryview, at: int, base: int) -> bool:
-    """Return whether the bytes at `at` start like a record that fits the file and states this very place."""
+    """True if the bytes at `at` begin a record that fits and states this offset.
+
+    It must fit into the file. The file's first byte is at log offset `base`.
+    """
     if at + FIXED_SIZE > len(view):
         return False
     size, magic, offset = _HEAD.unpack_from(view, at)

@@ -1,4 +1,7 @@
-"""Which message of a queue was stored at, or nearest to, a time (section 3.2, end)."""
+"""Search for the message of a queue stored at, or nearest to, a time.
+
+Section 3.2, end.
+"""
 
 from rmqlab.store.commitlog import CommitLog
 from rmqlab.store.config import QUEUE_ENTRY_SIZE
@@ -7,7 +10,10 @@ from rmqlab.store.logfile import LogFile
 
 
 def offset_by_time(queue: ConsumeQueue, log: CommitLog, timestamp: int) -> int:
-    """The queue offset whose store time equals `timestamp`, else that of the nearer neighbour; 0 if empty."""
+    """Return the queue offset of the message stored at or nearest to `timestamp`.
+
+    0 if the queue is empty.
+    """
     file = _file_by_time(queue, log, timestamp)
     if file is None or not file.wrote:
         return 0

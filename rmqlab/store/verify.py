@@ -1,6 +1,7 @@
-"""Whether what a master sends is a log: records that are whole, correct, and lie where they say. No I/O of its own.
+"""Checks that received bytes are a log of whole, correct records, without I/O.
 
-RocketMQ's slave writes what comes and finds out when it enters it in queues, or never (store-and-ha section 4.5).
+Each record must state its own place in the log. RocketMQ's slave writes received bytes unchecked, and finds damage when
+it dispatches them, or never (store-and-ha section 4.5).
 """
 
 import struct
