@@ -1,6 +1,6 @@
-"""Settings of a nameserver: RocketMQ's keys of NamesrvConfig and NettyServerConfig with their defaults, and some of ours.
+"""Settings of a nameserver: RocketMQ's keys with their defaults, and ours.
 
-Source: remoting-and-nameserver section 3.3.
+The keys are those of NamesrvConfig and NettyServerConfig. Source: remoting-and-nameserver section 3.3.
 """
 
 import contextlib
@@ -120,7 +120,10 @@ def stored_text(config: NameserverConfig) -> str:
 
 
 def is_black_listed(config: NameserverConfig, keys: Mapping[str, str]) -> bool:
-    """Return True if requests must not change one of these keys, in any spelling (remoting#39, since 4.9.8)."""
+    """True if requests must not change one of these keys, in any spelling.
+
+    Source: remoting#39, since 4.9.8.
+    """
     return bool(forbidden_keys(keys, [NameserverConfig], NEVER_CHANGED, *config.config_black_list.split(";")))
 
 

@@ -1,6 +1,7 @@
-"""Namespaces of keys and values that administrators keep in a nameserver, and the file that outlives it.
+"""Key-value namespaces that administrators keep in a nameserver's file.
 
-Nameservers do not share it: mqadmin writes to each of them. One namespace has a meaning here: order topics.
+The file survives a restart of the nameserver. Nameservers do not share it: mqadmin writes to each of them. One
+namespace has a meaning here: order topics.
 
 Source: remoting-and-nameserver sections 3.2, 4.11, 4.12; class KVConfigManager.
 """

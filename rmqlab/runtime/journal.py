@@ -204,10 +204,10 @@ def read_journal(path: Path) -> Iterator[JournalEntry]:
 
 
 def scan_journal(file: int, begin: int = 0, end: int | None = None) -> Iterator[tuple[int, JournalEntry] | Torn]:
-    """Yield each entry of an open file that begins in a range of bytes, with its place, and what lies behind them.
+    """Yield the entries that begin in a range of an open file, with their places.
 
-    Without `end` the range ends with the file. The last entry is read to its end, and bytes behind it that are no entry
-    belong to it. OSError if the file cannot be read.
+    Bytes after them that are no entry are yielded as Torn. Without `end` the range ends with the file. The last entry
+    is read to its end, and bytes after it that are no entry belong to it. Raises OSError if the file cannot be read.
     """
     size = os.fstat(file).st_size
     end = size if end is None else min(end, size)
@@ -225,7 +225,7 @@ def scan_journal(file: int, begin: int = 0, end: int | None = None) -> Iterator[
 
 
 def _entries_from(file: int, begin: int) -> Iterator[tuple[int, int, JournalEntry]]:
-    """Yield entries that follow each other from a place on, each with its begin and end."""
+    """Yield consecutive entries from a place on, each with its begin and end."""
     unpacker, fed, at = _unpacker(), begin, begin
     with contextlib.suppress(*_BROKEN):
         while more := os.pread(file, _READ_BYTES, fed):
@@ -299,7 +299,10 @@ def _entries(unpacker: Any) -> Iterator[JournalEntry]:
 
 
 def _cut_torn_tail(file: int) -> int:
-    """Remove the bytes behind the last whole entry, behind which a reader could not continue; return its `seq`."""
+    """Cut the bytes after the last whole entry; return the entry's `seq`.
+
+    A reader could not continue after such bytes.
+    """
     seq, tail = 0, None
     for found in scan_journal(file):
         tail = found if isinstance(found, Torn) else None

@@ -1,4 +1,7 @@
-"""A listening server: accepts connections, passes their requests to a dispatcher, closes idle connections."""
+"""A listening server: accepts connections and dispatches their requests.
+
+It closes idle connections.
+"""
 
 import errno
 import logging
@@ -51,7 +54,10 @@ def open_listener(host: str, port: int, backlog: int = BACKLOG) -> socket.socket
 
 
 class Acceptor:
-    """Accepts connections of one listening socket and passes them, with ownership, to `on_accept`."""
+    """Accepts connections of one listening socket for `on_accept`.
+
+    `on_accept` gets the ownership of each connection.
+    """
 
     def __init__(self, reactor: Reactor, sock: socket.socket, on_accept: Callable[[socket.socket], None]) -> None:
         self._reactor = reactor

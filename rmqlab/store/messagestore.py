@@ -153,9 +153,9 @@ class MessageStore:
         self.puller = Puller.of(self.log, config, is_slave=self.is_slave)
 
     def close(self) -> None:
-        """Stop cleanly: flush all, and remove `abort` if the store is complete.
+        """Stop cleanly: flush all, remove `abort` if the store is complete (store-ha#5).
 
-        If queues or index are incomplete (store-ha#5) or the disk fails, the next start recovers. No OSError.
+        If not, or if the disk is full or fails, `abort` stays: the next start recovers as after a crash. No OSError.
         """
         if self._closed:
             return

@@ -1,6 +1,7 @@
-"""Expressions that consumer groups have registered: consumerFilter.json, and shown by 321.
+"""Expressions that consumer groups have registered.
 
-Classes ConsumerFilterData, ConsumerFilterManager, BloomFilterData. Times in milliseconds.
+The contents of consumerFilter.json, and of the response of 321. Classes ConsumerFilterData, ConsumerFilterManager,
+BloomFilterData. Times in milliseconds.
 """
 
 import msgspec

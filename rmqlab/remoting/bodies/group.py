@@ -12,7 +12,10 @@ from rmqlab.remoting.header import Int, Long
 
 
 class SubscriptionGroupConfig(Body, frozen=True, kw_only=True):
-    """One consumer group as its operator set it: request of 200, in 201, in subscriptionGroup.json."""
+    """The settings of one consumer group.
+
+    In the request of 200, the response of 201, and subscriptionGroup.json.
+    """
 
     broker_id: Long = 0
     consume_broadcast_enable: bool = True

@@ -1,4 +1,4 @@
-"""Consumer offsets: tables of them, what they say about a group's progress, and setting them back.
+"""Consumer offsets: tables, progress of a group, and resets.
 
 Sources: broker-requests sections 2.5, 6.3, 6.4; store-and-ha section on config files.
 """
@@ -24,9 +24,10 @@ class ConsumerOffsets(Table, frozen=True, kw_only=True):
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        """Read it as any body, but several times as fast: a slave reads the offsets of all groups every 10 s.
+        """Parse as any body, but several times as fast.
 
-        The keys of the inner maps get quotes first. An unescaped `":{` stands in no text, so texts stay as they are.
+        A slave reads the offsets of all groups every 10 s. The keys of the inner maps get quotes first. An unescaped
+        `":{` occurs in no text, so texts stay as they are.
         """
         return super().decode(_OFFSETS.sub(_quoted, raw))
 

@@ -35,7 +35,10 @@ class UnlockBatchRequestBody(Body, frozen=True, kw_only=True):
 
 
 class LockBatchResponseBody(Body, frozen=True, kw_only=True):
-    """Response of 41: what the client now holds, in the end possibly nothing (broker-requests#46)."""
+    """Response of 41: the locks that the client now holds, possibly none.
+
+    Source: broker-requests#46.
+    """
 
     lock_ok_mq_set: list[MessageQueue] = msgspec.field(name="lockOKMQSet", default_factory=list)
 

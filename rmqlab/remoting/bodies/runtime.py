@@ -1,4 +1,4 @@
-"""What runs: tables of keys and values, broker statistics, the inside of a consumer.
+"""Runtime info: tables of keys and values, broker statistics, consumer state.
 
 Sources: broker-requests sections 6.3 to 6.6.
 """

@@ -1,4 +1,4 @@
-"""Topics: their configuration and its version, their queues' bounds, lists of them.
+"""Topics: configuration and its version, bounds of queues, lists.
 
 Sources: remoting-and-nameserver sections 3.5, 3.11; broker-requests sections 6.2 to 6.4.
 """
@@ -13,7 +13,10 @@ from rmqlab.remoting.header import Int, Long
 
 
 class DataVersion(Body, frozen=True, kw_only=True):
-    """Version of a table: it changes with every change of the table, and is compared as a whole (322, and in others)."""
+    """Version of a table, which every change of the table changes.
+
+    It is compared as a whole (322, and in other requests).
+    """
 
     counter: Long = 0
     timestamp: Long = 0

@@ -1,4 +1,7 @@
-"""Headers of groups and their members (broker-requests sections 3.2, 3.3, 3.6, 6.3)."""
+"""Headers of groups and their members.
+
+Source: broker-requests sections 3.2, 3.3, 3.6, 6.3.
+"""
 
 import msgspec
 

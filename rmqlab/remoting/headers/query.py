@@ -1,4 +1,7 @@
-"""Headers of looking up messages and queue entries (broker-requests sections 5, 6.2)."""
+"""Headers of queries for messages and queue entries.
+
+Source: broker-requests sections 5, 6.2.
+"""
 
 import msgspec
 

@@ -1,6 +1,7 @@
-"""Headers of sends, of replies to requesters, of messages handed back, and of transactions.
+"""Headers of sends, replies, returned messages and transactions.
 
-Sources: broker-requests sections 1.1, 1.7, 1.10, 3.11, 4.2, 4.4.
+The replies are those to requesters, the returned messages those handed back by consumers. Sources: broker-requests
+sections 1.1, 1.7, 1.10, 3.11, 4.2, 4.4.
 """
 
 from typing import ClassVar, Protocol
@@ -34,7 +35,10 @@ class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class CompleteSend(Protocol):
-    """A send's header with what every send needs, as `broker.handlers.send.check_complete` returns it."""
+    """The header of a send with all required fields.
+
+    `broker.handlers.send.check_complete` returns it.
+    """
 
     @property
     def topic(self) -> str: ...

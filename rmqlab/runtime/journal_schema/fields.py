@@ -1,6 +1,7 @@
-"""Event types, their fields and the units of these: what the parts of the schema are written with.
+"""Event types, their fields, and the units of these.
 
-A field may be None where its value is unknown. "Since version 2" or "3" means the `v` of an entry: older journals lack the field.
+The parts of the schema are written with them. A field may be None where its value is unknown. "Since version 2" or "3"
+means the `v` of an entry: older journals lack the field.
 """
 
 from collections.abc import Mapping
