@@ -38,7 +38,7 @@ class Member:
 
 
 class TooManyClientsError(Exception):
-    """A heartbeat would make a table larger than it may be.
+    """A heartbeat would exceed a limit of a table.
 
     The message names the limit.
     """
@@ -223,7 +223,7 @@ class ProducerTable:
             del self.groups[group_name]
 
     def leave_all(self, channel: Channel) -> None:
-        """Drop a connection that is gone."""
+        """Drop a closed connection."""
         for name in list(self._groups_of.get(channel, ())):
             self.leave(name, channel)
 

@@ -94,7 +94,7 @@ def first_queue_offset(half: StoredMessage) -> int:
 def _number(half: StoredMessage, name: str, otherwise: int) -> int:
     """A property that is a 64-bit number.
 
-    `otherwise` where it is missing, or its producer made it something else.
+    `otherwise` if it is missing or not a number.
     """
     try:
         return java_long(half.properties[name])
@@ -186,8 +186,8 @@ def resolved_offset(record: StoredMessage, half_end: int) -> int:
     RecordError for a record that is no op record.
 
     Any client can commit a message into the op topic, so tag and body are checked (TransactionalMessageServiceImpl
-    checks the tag). A real op record follows its half message in the log, so its offset lies below `half_end`, the end
-    of the half queue; one beyond it would be read again in every round.
+    checks the tag). A real op record follows its half message in the log, so its offset is below `half_end`, the end of
+    the half queue; one beyond it would be read again in every round.
     """
     tag = record.properties.get(PROPERTY_TAGS)
     if tag != OP_TAG:

@@ -123,7 +123,7 @@ class PullHold:
     def arrived(self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int]) -> None:
         """Wake the pulls that new messages, the last of their queue, are for.
 
-        Those that want others stay.
+        Pulls that want other messages stay held.
 
         With too many messages and pulls, all pulls behind the queue's end are woken a little later, as in a sweep.
         """
@@ -230,7 +230,7 @@ class PullHold:
     # -- waking ----------------------------------------------------------------------------------
 
     def _wake(self, pull: HeldPull) -> None:
-        """Wake a pull now; in the next portion; or when its peer has read its replies."""
+        """Wake a pull now, in the next portion, or after its peer has read its replies."""
         channel = pull.request.channel
         if channel.is_congested:
             self._postpone(pull)
@@ -287,12 +287,12 @@ class PullHold:
         Tags are not compared.
         """
         self._drop_closed()
-        if not self._to_sweep:  # otherwise the last sweep still goes on
+        if not self._to_sweep:  # otherwise the previous sweep is not finished
             self._to_sweep = list(self._held)
             self._sweep_some(now, end_of)
 
     def _drop_closed(self) -> None:
-        """Drop the pulls and entries of closed channels and of channels without pulls."""
+        """Drop closed channels' postponed pulls, and entries of channels without pulls."""
         for channel, share in list(self._shares.items()):
             if channel.is_closed:
                 for pull in share.postponed:

@@ -88,7 +88,7 @@ class MasterObserver(Protocol):
     def master_reported(self, address: str | None, ha_address: str | None, /) -> None:
         """The first good reply of a registration names these addresses.
 
-        None where it names none that can be used.
+        None if they are missing or invalid.
         """
 
 

@@ -17,7 +17,7 @@ from rmqlab.runtime.dispatch import Buffer
 
 @attrs.define(eq=False)
 class HandClock:
-    """A clock that a test sets. Both of its faces move together."""
+    """A clock that a test sets: its seconds and milliseconds advance together."""
 
     seconds: float = 1000.0
     wall_epoch_millis: int = 1_800_000_000_000
@@ -27,7 +27,7 @@ class HandClock:
         return self.seconds
 
     def now_millis(self) -> int:
-        """The wall's milliseconds."""
+        """Wall time in ms."""
         return self.wall_epoch_millis + int(self.seconds * 1000)
 
     def advance(self, seconds: float) -> None:
@@ -37,7 +37,7 @@ class HandClock:
 
 @attrs.define(eq=False)
 class NotedRegistration:
-    """In the place of a Registration: records registrations."""
+    """Stand-in for a Registration: records registrations."""
 
     config: Any
     ha_address: str
@@ -54,7 +54,7 @@ class NotedRegistration:
 
 @attrs.define(eq=False)
 class NotedReplication:
-    """In the place of both sides of replication, and of what follows an append."""
+    """Stand-in for both sides of replication and for AppendFollowUp."""
 
     settings: HaSettings
     has_slave: bool = False

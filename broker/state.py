@@ -99,7 +99,7 @@ class Broker:
     errors: InternalErrors = attrs.field(factory=InternalErrors)
     """Counts and logs unexpected exceptions at the boundaries of this broker."""
     skipped: Skipped = attrs.Factory(lambda self: Skipped(self.emit, self.errors), takes_self=True)
-    """Stored messages that a service of this broker passed over."""
+    """Stored messages that a service of this broker skipped."""
     slices: Slices = attrs.Factory(lambda self: Slices(self.later, self.errors), takes_self=True)
     """Continues long requests."""
     delay: DelayedDelivery = attrs.Factory(

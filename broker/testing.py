@@ -54,7 +54,7 @@ SMALL_FILES = {
 
 @attrs.define(eq=False)
 class TalkingBroker:
-    """A broker, and a way to talk to it as over a connection."""
+    """A broker, and methods that send it requests as over a connection."""
 
     broker: Broker
     clock: HandClock
@@ -88,7 +88,7 @@ class TalkingBroker:
         return self.serve(command, peer=peer)
 
     def serve(self, command: Command, *, peer: ScriptedPeer | None = None) -> list[Command]:
-        """Send a request that is made already."""
+        """Send a prepared request."""
         self._opaque += 1
         command.opaque = self._opaque
         peer = peer or self.peer
@@ -132,7 +132,10 @@ class TalkingBroker:
     def heartbeat(
         self, group: str, *topics: str, expression: str = "*", peer: ScriptedPeer | None = None, **changes: Any
     ) -> None:
-        """Be a consumer of a group. `changes` are members of the group's part of the body."""
+        """Register a consumer of a group by a heartbeat.
+
+        `changes` are members of the group's part of the body.
+        """
         subscriptions = [
             {"topic": topic, "subString": expression, "subVersion": int(self.clock.seconds)} for topic in topics
         ]

@@ -48,17 +48,17 @@ class TopicTable:
     def put(self, topic: TopicConfig) -> None:
         """Create a topic or replace its configuration.
 
-        It gets MAX_QUEUES queues where it wants more.
+        It gets MAX_QUEUES queues at most.
         """
         self.topics |= bounded({topic.topic_name: topic})
         self._changed()
 
     def has_room(self, topic: str) -> bool:
-        """True if a topic is there already, or one more may be."""
+        """True if a topic exists or may be created."""
         return topic in self.topics or len(self.topics) < MAX_TOPICS
 
     def delete(self, topic: str) -> bool:
-        """Forget a topic. True if there was one."""
+        """Delete a topic. True if it existed."""
         if self.topics.pop(topic, None) is None:
             return False
         self._changed()
@@ -69,7 +69,7 @@ class TopicTable:
     ) -> TopicConfig | None:
         """Create a topic on its first send, after a template that allows it.
 
-        None where that cannot be.
+        None if no template allows it or there are too many topics.
 
         (broker-requests section 1.3: as many queues as the client wants and the template has.)
         """

@@ -192,9 +192,9 @@ class TransactionCheck:
         return True
 
     def _ask_producer(self, half: StoredMessage, times: int, put: PutResult) -> bool:
-        """Send the question to one producer of the group.
+        """Send the check request to one producer of the group.
 
-        False if none is there, or the question cannot be formed.
+        False if no producer is connected, or the request cannot be encoded.
         """
         group = half.properties.get(PROPERTY_PGROUP, "")
         channels = [channel for channel in self.broker.producers.groups.get(group, ()) if not channel.is_closed]

@@ -56,7 +56,7 @@ class NameserverConfig:
     """
 
     listen_address: str = attrs.field(default="127.0.0.1", validator=_is_host)
-    """Ours: the address to listen at. RocketMQ listens at all."""
+    """Ours: the listening address. RocketMQ listens at all addresses."""
     listen_port: int = attrs.field(default=9876, validator=within(0, 65535))
     """0 lets the system choose; the ready line shows the port."""
     kv_config_path: str = attrs.field(factory=lambda: _in_home("kvConfig.json"), metadata=FIXED)
@@ -100,7 +100,7 @@ class NameserverConfig:
 def load_config(path: str | pathlib.Path) -> NameserverConfig:
     """Read a TOML file, or a properties file written for RocketMQ.
 
-    SettingsError where that cannot be done.
+    SettingsError if it is missing or invalid.
     """
     settings = read_settings(path, [NameserverConfig])
     config = settings.bind(NameserverConfig)

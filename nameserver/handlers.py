@@ -77,7 +77,7 @@ def register_broker(state: Nameserver, header: headers.RegisterBrokerRequestHead
 
 
 def unregister_broker(state: Nameserver, header: headers.UnRegisterBrokerRequestHeader, _request: Request) -> Reply:
-    """104: a broker's leave. Always 0 (remoting#34)."""
+    """104: unregister a broker. Always 0 (remoting#34)."""
     state.announce(
         state.routes.unregister(header.cluster_name, header.broker_addr, header.broker_name, header.broker_id)
     )
@@ -99,7 +99,7 @@ def query_data_version(state: Nameserver, header: headers.QueryDataVersionReques
 
 
 def wipe_write_perm(state: Nameserver, header: headers.WipeWritePermOfBrokerRequestHeader, _request: Request) -> Reply:
-    """205: producers shall leave a broker alone (remoting#36)."""
+    """205: remove the write permission of a broker's topics (remoting#36)."""
     count, changes = state.routes.wipe_write_perm(header.broker_name)
     state.announce(changes)
     return Reply(header=headers.WipeWritePermOfBrokerResponseHeader(wipe_topic_count=count))
@@ -116,7 +116,7 @@ def add_write_perm(state: Nameserver, header: headers.AddWritePermOfBrokerReques
 
 
 def get_route(state: Nameserver, header: headers.GetRouteInfoRequestHeader, request: Request) -> Reply:
-    """105: where a topic lives (remoting#15 to #18)."""
+    """105: return the route of a topic (remoting#15 to #18)."""
     topic = "null" if header.topic is None else header.topic
     route = find_route(state.routes, topic)
     if route is None:

@@ -38,7 +38,7 @@ MAX_FILE_SIZE = 8 * 2**20
 
 
 class KvLimitError(Exception):
-    """The table would be larger than it may be (issue 12.6).
+    """The table would exceed a limit (issue 12.6).
 
     The message names the limit.
     """
@@ -112,8 +112,8 @@ class KvConfig:
 def load_kv_config(path: str | pathlib.Path) -> KvConfig:
     """Read the file; a missing one makes an empty table.
 
-    Where the file is damaged, or gone while its backup is there, the backup is read: RocketMQ would start
-    empty, and write that at the next change. KvFileError where the backup is no better.
+    Where the file is damaged, or gone while its backup is there, the backup is read: RocketMQ would start empty, and
+    write that at the next change. KvFileError if the backup is damaged too.
     """
     failures = []
     for candidate in (pathlib.Path(path), backup_path(pathlib.Path(path))):

@@ -121,7 +121,7 @@ class RouteTable:
         return Registered(*self._master_for(known, broker.broker_id), changes)
 
     def _check_room(self, broker: Registration, *, wants_topics: bool) -> None:
-        """Raise RouteTableFullError where this registration would go beyond a limit."""
+        """Raise RouteTableFullError if this registration would exceed a limit."""
         known = self.brokers.get(broker.broker_name)
         texts = (broker.cluster, broker.broker_name, broker.address, broker.ha_address or "")
         servers = broker.filter_servers or ()

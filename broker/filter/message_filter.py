@@ -19,7 +19,7 @@ from rmqlab.remoting.names import RETRY_PREFIX
 
 @attrs.frozen
 class MessageFilter:
-    """Two filters; a message must pass both. None lets all through."""
+    """Two filters; a message must pass both. None passes all messages."""
 
     by_code: Callable[[int], bool] | None = None
     by_properties: Matches | None = None
@@ -31,7 +31,7 @@ EVERYTHING = MessageFilter()
 def filter_by_tags(expression: str | None) -> MessageFilter:
     """Make the filter of a tag expression such as `TagA || TagB` (FilterAPI).
 
-    FilterError for one of bars alone, or of more than MAX_TAGS tags. Blanks alone are no tag, and let nothing through.
+    FilterError if it has only bars or more than MAX_TAGS tags. An expression of blanks has no tags and matches nothing.
     """
     if expression in (None, "", "*"):
         return EVERYTHING
@@ -57,7 +57,7 @@ def filter_by_subscription(data: SubscriptionData) -> MessageFilter:
 def filter_by_expression(data: ConsumerFilterData) -> MessageFilter:
     """Make the filter of a registered expression.
 
-    One from a file that does not compile lets all through.
+    An expression that does not compile, from a loaded file, passes all messages.
     """
     try:
         return MessageFilter(by_properties=compiled(data.expression_type, data.expression))

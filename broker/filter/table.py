@@ -26,7 +26,7 @@ DEAD_BEFORE_LOAD = 30_000
 
 
 def is_tag_type(expression_type: str | None) -> bool:
-    """True for the filter that everybody has."""
+    """True for filters by tags, which need no registration."""
     return expression_type in (None, "", "TAG")
 
 

@@ -69,7 +69,7 @@ def is_equal(left: Value, right: Value) -> bool | None:
 def compare_by_size(left: Value, right: Value) -> int | None:
     """Order two values for `<` and its like: two texts as numbers.
 
-    None where one is unknown.
+    None if one is unknown.
     """
     if left is None or right is None:
         return None
@@ -120,7 +120,7 @@ def _text_as(text: str, other: Value) -> Value:
 
 
 def java_double(text: str) -> float:
-    """Read text as Double.valueOf does. EvaluationError where it is no number."""
+    """Read text as Double.valueOf does. EvaluationError if it is not a number."""
     text = text.strip(_JAVA_BLANKS)
     match = _DECIMAL.fullmatch(text)
     if match is None:

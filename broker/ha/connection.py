@@ -18,7 +18,7 @@ _RECEIVE_SIZE = 64 * 1024
 
 
 class Owner(Protocol):
-    """Gets the events of a connection, and knows the end of the log for it."""
+    """The owner of a connection: gets its events and provides the end of the log."""
 
     def reported(self, connection: "HaConnection", offset: int, *, is_first: bool) -> None:
         """The slave reported that it has everything before this offset."""
@@ -62,11 +62,11 @@ class HaConnection:
         reactor.register(self._sock, READ, self._on_ready, is_urgent=True)
 
     def replace_transport(self, sock: Transport) -> None:
-        """Go on with this in the place of the socket: a fault begins or ends."""
+        """Replace the socket by this transport, because a fault begins or ends."""
         self._sock = sock
 
     def push(self) -> None:
-        """Send what the log has gained, unless the socket is full anyway."""
+        """Send new bytes of the log, unless the socket's buffer is full."""
         if self.stream.is_begun and not self._waits_for_room and not self.is_closed:
             self._guarded(self._send)
 

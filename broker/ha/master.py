@@ -60,7 +60,7 @@ class HaMaster:
         self._reactor = reactor
         self._store = store
         self.settings = settings
-        """May be replaced; a connection keeps those it was accepted with."""
+        """Can be replaced; a connection keeps those it was accepted with."""
         self._on_ack = on_ack
         self._on_lost = on_lost
         self._emit = emit
@@ -91,9 +91,9 @@ class HaMaster:
         return acceptor.address
 
     def push(self) -> None:
-        """Send every slave what the log has gained.
+        """Send every slave the new bytes of the log.
 
-        To be called at the end of a pass that appended.
+        Call it at the end of a pass that appended.
         """
         for connection in self._connections[:]:
             connection.push()
@@ -201,9 +201,9 @@ class HaMaster:
         return min(log_end, max([self._sent_end, *(one.stream.next_offset for one in self._connections)]))
 
     def _has_enough(self) -> bool:
-        """True while as many slaves are there as sends wait for.
+        """True while as many slaves are connected as sends wait for.
 
-        In 4.9 one counts from accept on.
+        In 4.9 a slave counts from accept on.
         """
         if self.settings.in_sync_replicas:
             return sum(one.stream.is_begun for one in self._connections) >= self.settings.in_sync_replicas - 1

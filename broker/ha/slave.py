@@ -94,7 +94,7 @@ class HaClient:
         self.closed = trio.Event()
         self.close_reason = ""
         self.was_sent_badly = False
-        """Closed for what the master sent: an operator should know."""
+        """True if closed because of invalid bytes of the master, which is logged as a warning."""
         self.opened_at = now()
         self.stream = SlaveStream.connected(settings, store.max_commit_log_offset, self.opened_at)
         self.rate = ByteRate(self.opened_at)
@@ -111,7 +111,7 @@ class HaClient:
         reactor.register(self._sock, READ, self._on_ready)
 
     def replace_transport(self, sock: Transport) -> None:
-        """Go on with this in the place of the socket: a fault begins or ends."""
+        """Replace the socket by this transport, because a fault begins or ends."""
         self._sock = sock
 
     async def report_until_closed(self) -> None:

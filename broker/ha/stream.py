@@ -72,10 +72,10 @@ class MasterStream:
 
         Return the acknowledged offset, or None while a report is incomplete.
 
-        Of several reports only the last counts. The first of a connection is not checked: it may lie inside a
-        record, before our first byte or beyond our last (store-ha#37). A later one beyond our end is a
-        StreamError and acknowledges nothing (store-ha#41). Switches are stricter: a first report beyond `max_servable_offset`,
-        the end of what a slave can have from us, or before `log_first` is a StreamError, too.
+        Of several reports only the last counts. The first of a connection is not checked: it may be inside a record,
+        before our first byte or beyond our last (store-ha#37). A later one beyond our end is a StreamError and
+        acknowledges nothing (store-ha#41). Switches are stricter: a first report beyond `max_servable_offset`, the end
+        of what a slave can have from us, or before `log_first` is a StreamError, too.
         """
         self.last_read_at = now
         data = self._cut + data

@@ -16,7 +16,7 @@ class FileSize:
 
 @attrs.define(eq=False)
 class MemoryLog:
-    """Behaves as the store does towards replication (section 4.5).
+    """In-memory log with the store's interface for replication (section 4.5).
 
     `first` is the start of its first file.
     """

@@ -61,7 +61,7 @@ def _register_producer(broker: Broker, group: str, member: Member) -> None:
 def unregister_client(broker: Broker, header: UnregisterClientRequestHeader, request: Request) -> Reply:
     """Forget a client's groups.
 
-    A group that is not there, as the one without a name, changes nothing (broker-requests#42).
+    An unknown or empty group name changes nothing (broker-requests#42).
     """
     if header.producer_group is not None:
         broker.producers.leave(header.producer_group, request.channel)

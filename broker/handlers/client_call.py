@@ -134,7 +134,7 @@ def _targets(broker: Broker, header: ResetOffsetRequestHeader) -> Generator[None
 def get_consumer_status(broker: Broker, header: GetConsumerStatusRequestHeader, request: Request) -> None:
     """Return the progress of the consumers of a group, or of one of them."""
     members = _members(broker, header.group)
-    if not members:  # 4.9 does not look, and stumbles
+    if not members:  # 4.9 does not check, and raises
         raise HeaderError(f"no consumer of group {header.group} is here")
     wanted = (header.client_addr or "").strip()
     for member in members:

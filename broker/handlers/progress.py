@@ -47,7 +47,7 @@ def get_consume_stats(broker: Broker, header: GetConsumeStatsRequestHeader, _req
 
 @in_slices
 def get_broker_consume_stats(broker: Broker, header: GetConsumeStatsInBrokerHeader, _request: Request) -> Work:
-    """Return the same for every group of this broker, topic by topic."""
+    """Return the consume stats of every group of this broker, topic by topic."""
     groups, total_diff = Parts(), 0
     for group in list(broker.subscriptions.groups):
         stats = Parts()
@@ -69,7 +69,7 @@ def get_broker_consume_stats(broker: Broker, header: GetConsumeStatsInBrokerHead
 
 
 def _consume_stats(tps: float, entries: bytes) -> bytes:
-    """As ConsumeStats.encode."""
+    """Return the encoding of a ConsumeStats, from encoded entries."""
     return b'{"consumeTps":%b,"offsetTable":{%b}}' % (msgspec.json.encode(tps), entries)
 
 

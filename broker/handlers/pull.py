@@ -144,7 +144,7 @@ def _check_pull(broker: Broker, header: PullMessageRequestHeader) -> Subscriptio
 
 
 def _filter_of(broker: Broker, header: PullMessageRequestHeader) -> MessageFilter:
-    """Find what the consumer wants: in the pull itself, or in its heartbeat."""
+    """Return the filter of a pull, from its own subscription or its heartbeat's."""
     if header.sys_flag & SUBSCRIPTION:
         expression_type, message_filter = header.expression_type, _filter_of_pull(broker, header)
     else:

@@ -42,7 +42,7 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
     """
     group = _check(broker, header)
     if group.retry_queue_nums <= 0:
-        return Reply()  # the message is dropped without a word, as in RocketMQ
+        return Reply()  # the message is dropped silently, as in RocketMQ
     topic = names.RETRY_PREFIX + header.group
     _make_topic(broker, topic, group.retry_queue_nums, unit_mode=bool(header.unit_mode))
     stored = _stored_at(broker, header.offset)
@@ -67,7 +67,7 @@ def consumer_send_msg_back(broker: Broker, header: ConsumerSendMsgBackRequestHea
 
 
 def _stored_at(broker: Broker, physical_offset: int) -> StoredMessage:
-    """The message at a commit log offset. Refusal where none starts there."""
+    """The message at a commit log offset. Refusal if no message starts there."""
     record = broker.store.message_at(physical_offset)
     try:
         if record is not None:

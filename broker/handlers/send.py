@@ -100,7 +100,7 @@ def check_send(broker: Broker, header: SendMessageRequestHeader) -> TopicConfig:
 def check_complete(header: SendMessageRequestHeader) -> CompleteSend:
     """Return a header that passed `check_send`.
 
-    HeaderError where its time or its flag is missing.
+    HeaderError if its time or its flag is missing.
     """
     if header.born_timestamp is None or header.flag is None:
         raise HeaderError("a send without its time or its flag")
@@ -147,7 +147,7 @@ def _send_single(broker: Broker, header: CompleteSend, request: Request, queue_i
     waits = properties.get(PROPERTY_WAIT, "true").lower() == "true"
     properties[PROPERTY_CLUSTER] = broker.config.broker_cluster_name
     if not _make_special(broker, message, properties):
-        properties.pop(PROPERTY_WAIT, None)  # obeyed, but not stored with a plain message (store-ha#14)
+        properties.pop(PROPERTY_WAIT, None)  # applied, but not stored with a plain message (store-ha#14)
     message.properties = format_properties(properties)
     began = time.perf_counter()
     result = broker.store.append(message)

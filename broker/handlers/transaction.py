@@ -102,7 +102,9 @@ def _commit(broker: Broker, half: StoredMessage, request: Request) -> Reply | No
         code = NOT_STORED.get(result.status, ResponseCode.SYSTEM_ERROR)
         raise Refusal(code, result.reason or result.status.name)
     _resolve(broker, half)
-    send = WaitingSend(lambda _status, _cause: request.reply(Reply()))  # stored: success, however few copies there are
+    send = WaitingSend(
+        lambda _status, _cause: request.reply(Reply())
+    )  # stored: success, regardless of the number of copies
     if half.properties.get(PROPERTY_WAIT, "true").lower() == "true":
         wait_for_copies(broker, send, result.end_offset)
     return None if send.waits else Reply()

@@ -26,7 +26,7 @@ IDLE_TIMEOUT = 120.0
 MAX_CONNECTIONS = 20_000
 _ACCEPTS_PER_PASS = 64
 _LATE_LOOK: Final = 5.0
-"""A check for idle connections is skipped if it comes later than its period times this factor."""
+"""A check for idle connections is skipped if it runs later than its period times this factor."""
 
 
 class AddressTakenError(OSError):
@@ -178,7 +178,7 @@ class Server(Generic[S]):
 
         None if that is 0 or less.
 
-        A check that comes too late is skipped: this process was stalled, and must first read the bytes that arrived
+        A check that runs too late is skipped: this process was stalled, and must first read the bytes that arrived
         meanwhile (Netty, too, reads before it checks the time).
         """
         period = self._idle_timeout / 120

@@ -44,9 +44,9 @@ class BatchRecords:
 
     @classmethod
     def of(cls, batch: Batch, stored_topic: bytes, shared_properties: bytes, hosts_size: int) -> Self:
-        """Measure them.
+        """Compute the sizes of the records.
 
-        The batch's properties follow each message's own, with a separator where it lacks (store-ha#17).
+        The batch's properties follow each message's own, with a separator if it lacks one (store-ha#17).
         """
         tails = _tails(batch.properties, shared_properties)
         properties_sizes = list(map(add, map(len, batch.properties), map(len, tails)))

@@ -40,9 +40,9 @@ class Checkpoint:
 
     @property
     def safe_timestamp(self) -> int:
-        """Messages this old are surely in log and queues.
+        """Messages stored by this time (ms) are surely on disk in log and queues.
 
-        3 s allow for what the timestamps round off.
+        The 3 s allow for rounding of the timestamps.
         """
         return min(self.physic_msg_timestamp, self.logics_msg_timestamp) - 3000
 

@@ -70,11 +70,9 @@ _unsaved: dict[pathlib.Path, bytes] = {}
 
 
 def keep_config_file(path: pathlib.Path, content: bytes) -> None:
-    """Write a table that lives in memory.
+    """Write a table that is kept in memory.
 
-    It counts, and is written again later if it cannot be now.
-
-    That is logged once, and once when it is saved again.
+    If this fails, it is written again later. The failure is logged once, and the recovery, too.
     """
     try:
         save_config_file(path, content)
@@ -88,7 +86,7 @@ def keep_config_file(path: pathlib.Path, content: bytes) -> None:
 
 
 def keep_unsaved_files() -> None:
-    """Write what could not be written before."""
+    """Write the files that could not be written before."""
     for path, content in list(_unsaved.items()):
         keep_config_file(path, content)
 

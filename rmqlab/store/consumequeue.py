@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 ENTRY: Final = struct.Struct(">qiq")  # commit log offset, record size, tags code
 PRE_BLANK_SIZE: Final = 0x7FFFFFFF
-"""Size in entries that a queue never saw: they point nowhere."""
+"""Size in blank entries, which a queue never received: they point at no record."""
 _PRE_BLANK: Final = ENTRY.pack(0, PRE_BLANK_SIZE, 0)
 _RECOVERED_FILES: Final = 3
 _PAGE_SIZE: Final = 4096
@@ -62,9 +62,9 @@ class ConsumeQueue:
         return self.held.end if self.held is not None else self.max_offset
 
     def append(self, queue_offset: int, physical_offset: int, size: int, tags_code: int) -> bool:
-        """Enter one record. False: it is there already, and was skipped (store-ha#21).
+        """Enter one record. False if it is present already, and was skipped (store-ha#21).
 
-        OSError if the disk has no room. Where this queue alone fails, the entry is held: see `write_held`.
+        OSError if the disk has no room. If only this queue fails, the entry is held: see `write_held`.
         """
         if physical_offset + size <= self.max_physical:
             return False
@@ -92,7 +92,7 @@ class ConsumeQueue:
 
         None if the queue already has it.
 
-        OSError also while entries are held: those come first.
+        OSError also while entries are held: those are written first.
         """
         if self.held is not None:
             raise BlockingIOError(errno.EAGAIN, "entries before it are held")
@@ -101,7 +101,7 @@ class ConsumeQueue:
         if first or (len(self.files.files) == 1 and file.wrote == 0 and file.first_offset == self.min_position == 0):
             try:
                 self._pre_blank(file, position)
-            except OSError:  # the next try begins as this one did: an empty first file would move the entry
+            except OSError:  # the next try begins in the same state: an empty first file would move the entry
                 if first:
                     self.files.files.pop().delete()
                 raise
@@ -140,9 +140,9 @@ class ConsumeQueue:
         self.append_joined(first, entries)
 
     def append_joined(self, queue_offset: int, entries: bytes, *, is_retry: bool = False) -> None:
-        """Enter records that follow each other in this queue.
+        """Enter consecutive records of this queue.
 
-        OSError as `append`; a retry holds them then as well.
+        OSError as `append`; a retry then holds them as well.
         """
         at, position = 0, queue_offset * QUEUE_ENTRY_SIZE
         while at < len(entries):
@@ -187,7 +187,7 @@ class ConsumeQueue:
     # ---- reading ----
 
     def entries(self, queue_offset: int, limit: int) -> memoryview:
-        """Entries from one on, to the end of its file or `limit` bytes.
+        """Return entries from `queue_offset` to the end of its file or `limit` bytes.
 
         Empty if the file is missing.
         """
@@ -204,7 +204,7 @@ class ConsumeQueue:
         return ENTRY.unpack(raw) if len(raw) == QUEUE_ENTRY_SIZE else None
 
     def next_file_offset(self, queue_offset: int) -> int:
-        """First queue offset of the next file: where to go on when one is unreadable."""
+        """First queue offset of the next file: where to continue if a file is unreadable."""
         size = self.files.file_size
         return (queue_offset * QUEUE_ENTRY_SIZE // size + 1) * size // QUEUE_ENTRY_SIZE
 

@@ -15,7 +15,7 @@ import attrs
 
 
 class StoreError(Exception):
-    """The store cannot open or go on. The text names the file."""
+    """The store cannot open or continue. The text names the file."""
 
 
 class StoreCorrupt(StoreError):
@@ -88,7 +88,7 @@ class Disk:
     # ---- a file by its name ----
 
     def exists(self, path: Path) -> bool:
-        """Whether there is a file or directory of this name."""
+        """True if a file or directory of this name exists."""
         return path.exists()
 
     def file_size(self, path: Path) -> int:
@@ -125,7 +125,7 @@ class Disk:
             return []
 
     def names_in(self, path: Path) -> list[str]:
-        """Return the names in a directory, sorted; nothing where the directory is missing.
+        """Return the names in a directory, sorted; empty if the directory is missing.
 
         For many directories.
         """

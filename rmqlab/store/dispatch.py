@@ -27,7 +27,7 @@ _SCHEDULE_TOPIC_BYTES: Final = SCHEDULE_TOPIC.encode()
 
 
 class DispatchObserver(Protocol):
-    """Gets the messages that have entered their queues."""
+    """Receives the messages that have been entered in their queues."""
 
     def messages_dispatched(
         self, topic: str, queue_id: int, queue_offset: int, tags_codes: Sequence[int], store_timestamp: int, /
@@ -43,7 +43,7 @@ class DispatchObserver(Protocol):
 _RECORD: Final = struct.Struct(">ii4xi4xqqi8x8xq8x4x8xi")
 _PREFIX: Final = struct.Struct(">ii")
 _CHUNK: Final = 1 << 20  # bytes between two writes of the collected entries
-_FEW: Final = 16 * 1024  # bytes of which hardly two records in a row are of one queue: nothing to join
+_FEW: Final = 16 * 1024  # bytes in which consecutive records are rarely of one queue: nothing to join
 _BULK: Final = 256 * 1024  # more than this at once is a catch-up, not a master's live traffic
 INDEX_AT_ONCE: Final = 8 * 2**20  # bytes of the log; more than a blank at a file's end, but not long to wait for
 INDEX_LAG: Final = 2 << 30  # bytes that the index may be behind the queues, or a chunk more: they are in memory still
@@ -95,11 +95,10 @@ def deliver_at(delay: str | bytes, stored_at: int, delay_millis: tuple[int, ...]
 
 @attrs.define(eq=False)
 class Dispatcher:
-    """Has two positions.
+    """Dispatches the log: one position for the queues, one for the index.
 
-    Queues are never behind the index, and where a lot is to do, they go first.
-
-    A message can be consumed as soon as it is in its queue; the index is for looking things up by hand.
+    The queues are never behind the index, and a bulk enters them first: a message can be consumed as soon as it is in
+    its queue, while the index serves manual queries.
     """
 
     log: CommitLog
@@ -110,11 +109,11 @@ class Dispatcher:
     observer: DispatchObserver | None = None
     is_observed: bool = attrs.field(default=False, init=False)
     """False during recovery, because no client waits for old messages, and on slaves without a waiting client."""
-    offset: int = attrs.field(default=0, init=False)  # everything below is in the queues
-    indexed: int = attrs.field(default=0, init=False)  # everything below is in the index, too
+    offset: int = attrs.field(default=0, init=False)  # everything before is in the queues
+    indexed: int = attrs.field(default=0, init=False)  # everything before is in the index, too
     index_wanted: int = attrs.field(default=0, init=False)  # a query waits for the index to reach this offset
     entered: int = attrs.field(default=0, init=False)  # queue entries made from the log, by all callers
-    _unindexed: int = attrs.field(default=0, init=False)  # about so many queue entries are of what the index lacks
+    _unindexed: int = attrs.field(default=0, init=False)  # approximate number of queue entries that the index lacks
     last_stored_at: int = attrs.field(default=0, init=False)
     _stuck_at: int = attrs.field(default=-1, init=False)
     _known: dict[tuple[bytes, int], ConsumeQueue] = attrs.field(factory=dict, init=False)
@@ -195,7 +194,7 @@ class Dispatcher:
 
     @property
     def is_index_behind(self) -> bool:
-        """True where the queues have something that the index lacks."""
+        """True if the index lacks records that the queues have."""
         return self.indexed < self.offset
 
     def want_index(self) -> int | None:

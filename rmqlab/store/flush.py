@@ -48,7 +48,7 @@ class FlushedMarks:
     log: int = 0
     queues: int = 0
     is_known: bool = False
-    """False for a store that was never ours, or never flushed."""
+    """False for a store of a real broker, or one that was never flushed."""
     _descriptor: int = attrs.field(default=-1, init=False)
 
     @classmethod
@@ -263,7 +263,7 @@ class Flusher:
     def done(self, job: FlushJob) -> None:
         """Apply a job that succeeded. A job made before the log was truncated is ignored."""
         if job.epoch != self._epoch:
-            self.saved = None  # it may have written a checkpoint of the log as it was
+            self.saved = None  # it may have written a checkpoint of the log before the truncation
             return
         if job.log_stored_at is not None:
             self.marks.log = max(self.marks.log, job.target)

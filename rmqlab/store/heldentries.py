@@ -19,7 +19,7 @@ _MOST: Final = 1_000_000
 
 
 def concerns_one_queue(problem: Exception) -> bool:
-    """Whether other queues can go on."""
+    """True if other queues can continue."""
     return not isinstance(problem, OSError) or problem.errno not in _NO_ROOM
 
 
@@ -36,7 +36,7 @@ class HeldEntries:
 
     @property
     def end(self) -> int:
-        """The queue offset that follows."""
+        """The queue offset after the last entry."""
         first, entries = self.runs[-1]
         return first + len(entries) // QUEUE_ENTRY_SIZE
 

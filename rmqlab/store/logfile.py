@@ -88,10 +88,11 @@ class LogFile:
 
         StoreCorrupt if it has another length.
 
-        A new file replaces one of its name, which is a leftover: the disk had refused to delete it. OSError leaves none.
+        A new file replaces one of its name, which is a leftover: the disk had refused to delete it. On OSError there is
+        no file.
 
-        A scattered file is one of many, or is touched here and there: a page fault shall bring in its page
-        alone. Otherwise the system reads around it, and the first byte of a new file costs 1 ms and 2 MB.
+        A scattered file is one of many, or is accessed at random: a page fault should load one page only. Otherwise the
+        system reads neighbouring pages, and the first byte of a new file costs 1 ms and 2 MB.
         """
         mapped = map_file(path, size, disk, create=create, is_scattered=is_scattered)
         first_offset = int(path.name)
@@ -99,7 +100,7 @@ class LogFile:
 
     @property
     def end_offset(self) -> int:
-        """Of the bytes written."""
+        """The end of the written bytes."""
         return self.first_offset + self.wrote
 
     @property

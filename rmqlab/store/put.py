@@ -58,7 +58,7 @@ class Putter:
     index: Index | None
     dispatcher: Dispatcher
     now_millis: Callable[[], int]
-    refusal: str | None = None  # why nothing can be put now
+    refusal: str | None = None  # why puts are refused now
     last_stored_at: int = 0
     _topics: dict[str, bytes] = attrs.field(factory=dict, init=False)  # as stored: length, then text
     _batches: list[tuple[ConsumeQueue, PutResult, BatchRecords]] = attrs.field(factory=list, init=False)
@@ -75,7 +75,7 @@ class Putter:
     def append(self, message: NewMessage) -> PutResult:
         """Append one record, and count it in its queue.
 
-        To enter it there is another step, `catch_up`.
+        A separate step, `catch_up`, enters it there.
         """
         if self.refusal is not None:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self.refusal)
@@ -196,9 +196,9 @@ class Putter:
             )
 
     def catch_up(self) -> None:
-        """Enter what the log has and queues or index lack.
+        """Enter the records that queues or index lack.
 
-        Where the disk has no room for it, nothing more is put.
+        If the disk has no room for them, later puts are refused.
         """
         batches, self._batches = self._batches, []
         try:
@@ -207,7 +207,7 @@ class Putter:
                 if self.dispatcher.indexed == put.physical_offset:
                     self._enter_batch(queue, put, records)
             self.dispatcher.follow()
-        except OSError as problem:  # it is stored; the next time will enter it
+        except OSError as problem:  # it is stored; the next call enters it
             self.no_room(problem)
 
     def no_room(self, problem: OSError) -> PutResult:
@@ -222,7 +222,7 @@ class Putter:
     def _stored_topic(self, topic: str) -> bytes:
         """Length and text, as in a record.
 
-        Nothing for what no directory of queues can be called.
+        Empty if the topic is not a valid name of a directory of queues.
         """
         if not can_have_queues(topic):
             return b""

@@ -15,7 +15,7 @@ from rmqlab.store.queuefile import queue_files, written_part
 
 @attrs.frozen
 class QueueEntry:
-    """What one queue offset of a consume queue points at."""
+    """One entry of a consume queue."""
 
     topic: str
     queue_id: int

@@ -107,7 +107,7 @@ class Queues:
             queue.correct_min_offset(log_min)
 
     def recover_counters(self) -> None:
-        """The next message of a queue gets the number after its last entry (section 2.6)."""
+        """Set each queue's next offset to that after its last entry (section 2.6)."""
         for queue in self:
             queue.next_offset = queue.end_offset
 

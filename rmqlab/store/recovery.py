@@ -195,7 +195,7 @@ def log_end(views: Sequence[memoryview], offsets: Sequence[int], start: int, *, 
 
 
 def first_missing(wanted: Sequence[int], there: Sequence[int]) -> int | None:
-    """The first of the wanted offsets that is not there; None if all are.
+    """Return the first wanted offset that is missing, or None.
 
     Both are in rising order.
     """

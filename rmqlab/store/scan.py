@@ -52,8 +52,8 @@ class Hole:
 class LogScan:
     """One walk through a commit log, file by file from the oldest.
 
-    Once `messages` is exhausted, `end_offset` is where the last record ends, `reason` says why nothing follows, and
-    `holes` are the places before it that hold no record.
+    Once `messages` is exhausted, `end_offset` is where the last record ends, `reason` is why no record follows, and
+    `holes` are the ranges before it without records.
     """
 
     directory: Path
@@ -98,9 +98,9 @@ class LogScan:
 def next_record(view: memoryview, at: int, base: int, written: int) -> int:
     """Return the first place from `at` on where a record begins.
 
-    The file's length where none does.
+    The file's length if there is no such place.
 
-    `view` is a whole mapped file, `base` its first commit log offset. Nothing is searched beyond `written`.
+    `view` is a whole mapped file, `base` its first commit log offset. The search ends at `written`.
     """
     mapped = view.obj
     assert isinstance(mapped, mmap.mmap)
@@ -124,7 +124,7 @@ def begins_record(view: memoryview, at: int, base: int) -> bool:
 
 
 def _read(view: memoryview, at: int, base: int) -> StoredMessage | str:
-    """Return the record at a place, or why there is none."""
+    """Return the record at a place, or the reason why it is invalid."""
     if not begins_record(view, at, base):
         is_zero = _PREFIX.unpack_from(view, at) == (0, 0)
         return "nothing written beyond" if is_zero else "no record begins here"

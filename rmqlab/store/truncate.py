@@ -1,4 +1,4 @@
-"""Forget what was stored: for a slave whose log contradicts its master's.
+"""Truncates or empties a store: for a slave whose log contradicts its master's.
 
 RocketMQ 4.9 never does (section 4.9).
 """
@@ -14,10 +14,11 @@ _SAVE_STEP: Final = 1 << 20
 
 
 def truncate(store: MessageStore, log_end: int) -> None:
-    """Forget the log from here on, which must be where a record begins.
+    """Truncate the log at `log_end`, which must be the start of a record.
 
-    What is cut is zeroed: a restart would take it for the log's end. A file that the disk does not delete counts as empty.
-    OSError where a queue's file cannot be opened: the log is whole then, and what queues lost is entered again.
+    The cut bytes are zeroed, so that a restart finds the log's end there. A file that the disk does not delete counts
+    as empty. OSError where a queue's file cannot be opened: the log is whole then, and what queues lost is entered
+    again.
     """
     last = store.queues.record_before(log_end)
     store.dispatcher.cut(log_end)
@@ -60,7 +61,7 @@ def save_from(store: MessageStore, offset: int) -> Path | None:
             store.disk.sync_directory(changed)
     except OSError:
         with contextlib.suppress(OSError):
-            store.disk.unlink(path)  # a part of it takes room, and is found by people
+            store.disk.unlink(path)  # a partial file uses space and would mislead operators
         raise
     return path
 

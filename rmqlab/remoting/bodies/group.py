@@ -1,4 +1,4 @@
-"""Groups: their configuration, and who is connected.
+"""Groups: their configuration and connected clients.
 
 Sources: broker-requests sections 3.6, 6.3, 6.4.
 """
@@ -38,7 +38,7 @@ class SubscriptionGroupWrapper(Table, frozen=True, kw_only=True):
 class GetConsumerListByGroupResponseBody(Body, frozen=True, kw_only=True):
     """Response of 38.
 
-    An id that is connected twice stands here twice (broker-requests#40).
+    An id that is connected twice is listed twice (broker-requests#40).
     """
 
     consumer_id_list: list[str] = []

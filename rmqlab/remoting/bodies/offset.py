@@ -49,7 +49,7 @@ class DelayOffsets(Body, frozen=True, kw_only=True):
 class OffsetWrapper(Body, frozen=True, kw_only=True):
     """Progress in one queue.
 
-    The timestamp is when the last consumed message was stored, 0 if there is none.
+    The timestamp is when the last consumed message was stored, 0 without such a message.
     """
 
     broker_offset: Long = 0
@@ -75,7 +75,7 @@ class ConsumeStatsList(Table, frozen=True, kw_only=True):
 class ResetOffsetBody(Table, frozen=True, kw_only=True):
     """Request of 220 and response of 222.
 
-    Go splits the text, so that it must hold no blank.
+    Go splits the text, so it must not contain spaces.
 
     Reads the form for C++ too: `mqadmin resetOffsetByTime -c` has it sent to every client.
     """
@@ -84,7 +84,7 @@ class ResetOffsetBody(Table, frozen=True, kw_only=True):
 
     @classmethod
     def mended(cls, value: Any) -> Any:
-        """Make a map of the list."""
+        """Return the map of the list."""
         try:
             listed = msgspec.convert(value, ResetOffsetBodyForC, strict=False)
         except msgspec.ValidationError:
@@ -113,7 +113,7 @@ class ResetOffsetBodyForC(Table, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, body: ResetOffsetBody) -> Self:
-        """Say the same as a list."""
+        """Return the same as a list."""
         return cls(
             offset_table=[
                 MessageQueueForC(
@@ -160,7 +160,7 @@ class QueryConsumeTimeSpanBody(Table, frozen=True, kw_only=True):
 
 
 class OffsetMovedEvent(Body, frozen=True, kw_only=True):
-    """Body of the message that a master stores when it answers a pull with code 21."""
+    """Body of the message that a master stores when it replies to a pull with code 21."""
 
     consumer_group: str
     message_queue: MessageQueue

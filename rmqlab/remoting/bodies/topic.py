@@ -48,7 +48,7 @@ class TopicConfigSerializeWrapper(Table, frozen=True, kw_only=True):
 
     @classmethod
     def mended(cls, value: Any) -> Any:
-        """Take filter types by their ordinals, too."""
+        """Accept filter types by their ordinals, too."""
         table = value.get("topicConfigTable") if isinstance(value, dict) else None
         for topic in table.values() if isinstance(table, dict) else ():
             if isinstance(topic, dict) and (named := name_in(_FILTER_TYPES, topic.get("topicFilterType"))):
@@ -59,7 +59,7 @@ class TopicConfigSerializeWrapper(Table, frozen=True, kw_only=True):
 class TopicList(Table, frozen=True, kw_only=True):
     """Response of 206, 224, 304, 305, 311 to 313.
 
-    Only 304 gives an address (remoting#20).
+    Only 304 has an address (remoting#20).
     """
 
     broker_addr: str | None = None

@@ -9,7 +9,7 @@ from rmqlab.remoting.header import Header, Int, JavaBoolean, Long
 
 
 class QueryMessageRequestHeader(Header, frozen=True, kw_only=True):
-    """12. A missing topic or key is looked for as the word `null`."""
+    """12. A missing topic or key is searched as the word `null`."""
 
     topic: str = "null"
     key: str = "null"

@@ -14,7 +14,7 @@ from rmqlab.remoting.header import FALSE, Header, Int, JavaBoolean, Long
 class SendMessageRequestHeader(Header, frozen=True, kw_only=True):
     """10, 324, with names. The message itself is the body, or several are (`batch`).
 
-    What is missing is found out by whoever needs it: after the checks of topic and queue.
+    Missing fields are detected by the code that needs them: after the checks of topic and queue.
     """
 
     producer_group: str | None = None
@@ -137,7 +137,7 @@ class EndTransactionRequestHeader(Header, frozen=True, kw_only=True):
 
     producer_group: str | None = None
     tran_state_table_offset: Long | None = None
-    """Queue offset in the half topic. Missed only by who resolves the transaction, as `commit_log_offset` is."""
+    """Queue offset in the half topic. Needed only to resolve the transaction, like `commit_log_offset`."""
     commit_log_offset: Long | None = None
     commit_or_rollback: Int | None = None
     """8 commit, 12 rollback, 0 unknown."""

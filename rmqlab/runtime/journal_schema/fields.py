@@ -11,7 +11,7 @@ import attrs
 
 @attrs.frozen
 class Field:
-    """One value of an event. `unit` is empty for what has none."""
+    """One value of an event. `unit` is empty for values without a unit."""
 
     type: str
     meaning: str
@@ -28,7 +28,7 @@ class EventType:
     meaning: str
     fields: Mapping[str, Field] = attrs.field(factory=dict)
     is_open: bool = False
-    """True where fields beside those named may come."""
+    """True if the event may have further fields."""
 
 
 def text(meaning: str) -> Field:
