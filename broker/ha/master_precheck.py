@@ -200,7 +200,7 @@ class MasterPrecheck:
         self.emit("log_dropped", master=ha_address, begin=begin, end=end, master_begin=first)
 
     async def _compare(self, ask: Ask, ha_address: str, first: int, end: int) -> None:
-        """Truncate our log where it ends to agree with the master's.
+        """Truncate our log to the part that it has in common with the master's.
 
         A partial record at the end is dropped too.
         """

@@ -25,7 +25,7 @@ _FILES: Final = ("checkpoint", "abort", "lock")
 
 @attrs.frozen
 class Lost:
-    """The loss of a power failure."""
+    """The data lost by the power loss."""
 
     flushed: int = 0
     """Commit log offset up to which everything was on disk, and still is."""

@@ -29,7 +29,7 @@ class PullMessageRequestHeader(Header, frozen=True, kw_only=True):
 
 
 class PullMessageResponseHeader(Header, frozen=True, kw_only=True):
-    """Response of 11 and 361: all four fields with codes 0, 19, 20 and 21.
+    """11 and 361: the response has all four fields with codes 0, 19, 20 and 21.
 
     With other codes it has no fields (broker-requests#26).
     """
